@@ -1,0 +1,2 @@
+//! vpfs-bench.
+fn main() {}

@@ -1,0 +1,1 @@
+//! vpfs.toml to validated types.

@@ -1,0 +1,73 @@
+//! Typed events: what a scheduler did and why. Logs, metrics, dashboards and snapshot tests read these;
+//! the core itself logs nothing.
+
+use alloc::collections::VecDeque;
+
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+
+/// One thing that happened in a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are named after the types and terms documented elsewhere")]
+pub enum Event {
+    /// A request entered its flow's queue.
+    Enqueued { id: RequestId, app: AppId, cost: Bytes },
+    /// A request was released to the storage.
+    Dispatched { id: RequestId, app: AppId, slot_cost: SlotCost, enqueued_at: Time, backfilled: bool },
+    /// The request with the smallest start tag waits for free slots; smaller ones may be backfilled.
+    HeadBlocked { id: RequestId, app: AppId, slot_cost: SlotCost, slots_free: u32 },
+    /// A request was held back because its application is above its cap.
+    CapHeld { id: RequestId, app: AppId },
+    /// An outstanding request is complete.
+    Completed { id: RequestId, app: AppId, cost: Bytes },
+    /// A request was taken back, queued or outstanding; its cost was refunded.
+    Cancelled { id: RequestId, app: AppId, cost: Bytes },
+    /// The real cost of a request became known.
+    CostCorrected { id: RequestId, app: AppId, estimated: Bytes, real: Bytes },
+    /// An application's weight was changed.
+    WeightChanged { app: AppId, weight: Weight },
+    /// The number of slots was changed.
+    DepthChanged { depth: Depth },
+    /// Nothing is queued and nothing outstanding any more.
+    Idle,
+    /// So many events were overwritten because nobody polled them.
+    Lost { events: u64 },
+}
+
+/// A bounded queue of events with their times.
+///
+/// At the bound the newest event is counted instead of kept, and [`Event::Lost`] tells how many. A capacity of
+/// zero switches events off. O(1) each, no allocation after creation.
+#[derive(Debug, Default)]
+pub struct EventQueue {
+    events: VecDeque<(Time, Event)>,
+    capacity: usize,
+    lost: u64,
+    lost_at: Time,
+}
+
+impl EventQueue {
+    /// An empty queue for at most `capacity` events.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { events: VecDeque::with_capacity(capacity), capacity, lost: 0, lost_at: Time::ZERO }
+    }
+
+    /// Keeps `event`, or counts it as lost if the queue is full.
+    pub fn push(&mut self, now: Time, event: Event) {
+        if self.events.len() < self.capacity {
+            self.events.push_back((now, event));
+        } else if self.capacity > 0 {
+            self.lost += 1;
+            self.lost_at = now;
+        }
+    }
+
+    /// The oldest event; after the last one, how many were lost since then.
+    pub fn poll(&mut self) -> Option<(Time, Event)> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let events = core::mem::take(&mut self.lost);
+        (events > 0).then_some((self.lost_at, Event::Lost { events }))
+    }
+}

@@ -1,0 +1,25 @@
+//! The pure core of vpfs: what a request is, who it belongs to, what it costs, and when it may go.
+//!
+//! Nothing here reads a clock, does I/O, starts a thread or knows a protocol. Time is an argument and
+//! outputs are polled, so the daemon and the simulator run the same code and equal inputs give equal
+//! outputs, byte for byte.
+//!
+//! # The drive contract
+//!
+//! 1. Give an input: [`Scheduler::enqueue`], [`Scheduler::complete`], [`Scheduler::cancel`],
+//!    [`Scheduler::correct_cost`] or [`Scheduler::handle_timeout`], with a `now` that never goes back.
+//! 2. Drain [`Scheduler::poll_dispatch`] until `None`, then [`Scheduler::poll_event`] until `None`.
+//! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
+#![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+extern crate alloc;
+
+pub mod event;
+pub mod request;
+pub mod scheduler;
+pub mod units;
+
+pub use event::{Event, EventQueue};
+pub use request::{Dispatch, OpKind, Request};
+pub use scheduler::{Capabilities, Scheduler};
+pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -1,0 +1,70 @@
+//! The one trait all policies implement, and the contract for driving it (stated in the crate docs).
+
+use crate::event::Event;
+use crate::request::{Dispatch, Request};
+use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+
+/// What a policy needs from its surroundings and what it promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// As it is written in configurations, for example `sfq-d-plus`.
+    pub name: &'static str,
+    /// Never leaves the storage idle while something is queued.
+    pub work_conserving: bool,
+    /// Must hear from the schedulers of other servers.
+    pub needs_peers: bool,
+    /// Must know a deadline for each application.
+    pub needs_deadlines: bool,
+    /// Must know how files are striped.
+    pub needs_layout: bool,
+}
+
+/// Decides which queued request goes to one storage server next.
+///
+/// Every method is a pure state change: no I/O, no clock. `now` must not decrease from call to call.
+///
+/// **Bounds.** A scheduler holds one entry for each [`RequestId`] in use; the caller chooses these numbers,
+/// and so bounds the memory. Nothing is ever dropped.
+///
+/// **Panics.** Using an id that is not in use (or enqueuing one that is) is a bug of the caller and panics.
+pub trait Scheduler: Send {
+    /// What this policy needs and promises.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Adds a request to its flow's queue. O(log n) in the number of flows, no allocation once the tables
+    /// have grown to the ids in use.
+    fn enqueue(&mut self, now: Time, request: Request);
+
+    /// The next request that may go now. Call until `None`, after every input.
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch>;
+
+    /// An outstanding request is complete on the wire; frees its slots and its id.
+    fn complete(&mut self, now: Time, id: RequestId);
+
+    /// Takes a request back, queued or outstanding; refunds its whole cost and frees its slots and its id.
+    fn cancel(&mut self, now: Time, id: RequestId);
+
+    /// The cost of a queued or outstanding request was an estimate; this is the real one. Moves the flow's tags by
+    /// the difference, never below virtual time. Slots stay as they were granted.
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes);
+
+    /// Sets an application's weight, also for requests that are queued already.
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight);
+
+    /// Requests queued, not yet dispatched.
+    fn queued(&self) -> usize;
+
+    /// Requests dispatched, not yet complete.
+    fn outstanding(&self) -> usize;
+
+    /// The next thing that happened, oldest first.
+    fn poll_event(&mut self) -> Option<(Time, Event)>;
+
+    /// When to call [`Scheduler::handle_timeout`] next; `None` if only other inputs matter.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// The time given by [`Scheduler::poll_timeout`] has come.
+    fn handle_timeout(&mut self, _now: Time) {}
+}

@@ -1,0 +1,239 @@
+//! Newtypes for every quantity the core handles, so that a byte is never added to a nanosecond.
+//!
+//! Values are parsed once, here; whoever holds a [`Weight`] holds a valid one.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
+
+/// A point in time, in nanoseconds since an origin that the driver chooses (process start, simulation start).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The driver's origin.
+    pub const ZERO: Self = Self(0);
+
+    /// The point `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The point `millis` milliseconds after the origin.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time that passed since `earlier`, zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    /// Saturates at the end of representable time (584 years after the origin).
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// An amount of service, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// No service at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` units of 1024 bytes.
+    pub const fn kib(n: u64) -> Self {
+        Self(n << 10)
+    }
+
+    /// `n` units of 1024² bytes.
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Bytes {
+    type Output = Self;
+    /// Saturates at zero.
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// The relative share of an application, φ in the papers. Only ratios matter; never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(NonZeroU32);
+
+impl Weight {
+    /// The weight of an application that nobody configured.
+    pub const ONE: Self = Self(NonZeroU32::MIN);
+    /// Largest weight accepted; keeps virtual time exact (see [`VirtualTime`]).
+    pub const MAX: u32 = 1_000_000;
+
+    /// `None` unless `1 <= weight <= Weight::MAX`.
+    pub const fn new(weight: u32) -> Option<Self> {
+        if weight > Self::MAX {
+            return None;
+        }
+        match NonZeroU32::new(weight) {
+            Some(weight) => Some(Self(weight)),
+            None => None,
+        }
+    }
+
+    /// The weight as a number.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// A virtual time tag: service per weight, in 2⁻²⁰ bytes for an application of weight 1.
+///
+/// Integer, so that tags never lose their order. 128 bits hold 2¹⁰⁸ bytes of service, so tags never wrap
+/// and need no rebase rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VirtualTime(u128);
+
+impl VirtualTime {
+    /// Where every scheduler starts.
+    pub const ZERO: Self = Self(0);
+    /// Fraction bits of a tag.
+    pub const FRACTION_BITS: u32 = 20;
+
+    /// The virtual time that `cost` of service takes an application of `weight`: cost/φ, rounded down.
+    pub const fn of(cost: Bytes, weight: Weight) -> Self {
+        let weight = weight.get() as u64;
+        // A 128-bit division costs several times a 64-bit one, and nearly every cost fits.
+        if cost.0 >> (64 - Self::FRACTION_BITS) == 0 {
+            Self(((cost.0 << Self::FRACTION_BITS) / weight) as u128)
+        } else {
+            Self(((cost.0 as u128) << Self::FRACTION_BITS) / weight as u128)
+        }
+    }
+
+    /// The difference to an earlier tag, zero if that tag is later.
+    pub const fn saturating_sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The raw tag, for display and tests.
+    pub const fn as_raw(self) -> u128 {
+        self.0
+    }
+}
+
+impl Add for VirtualTime {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+/// Slots that the storage behind one scheduler handles at once, D in the papers. At least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Depth(NonZeroU32);
+
+impl Depth {
+    /// `None` for zero.
+    pub const fn new(slots: u32) -> Option<Self> {
+        match NonZeroU32::new(slots) {
+            Some(slots) => Some(Self(slots)),
+            None => None,
+        }
+    }
+
+    /// The number of slots.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// Slots that one outstanding request occupies, L in the papers. At least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotCost(NonZeroU32);
+
+impl SlotCost {
+    /// What a small request and a metadata request cost.
+    pub const ONE: Self = Self(NonZeroU32::MIN);
+
+    /// `None` for zero.
+    pub const fn new(slots: u32) -> Option<Self> {
+        match NonZeroU32::new(slots) {
+            Some(slots) => Some(Self(slots)),
+            None => None,
+        }
+    }
+
+    /// The number of slots.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The same cost, no larger than `depth`: a request that asks for more could never go.
+    pub fn clamp_to(self, depth: Depth) -> Self {
+        Self(self.0.min(depth.0))
+    }
+}
+
+macro_rules! dense_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The identifier as an index into a table.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+dense_id! {
+    /// An application: what shares are given to (a job, user, project or set of hosts).
+    ///
+    /// Dense: schedulers keep a table indexed by it, so number applications from 0.
+    AppId
+}
+dense_id! {
+    /// A storage server; dense, in configuration order.
+    ServerId
+}
+dense_id! {
+    /// A request between `enqueue` and `complete` or `cancel`, chosen by the caller.
+    ///
+    /// Dense: schedulers keep a table indexed by it, so reuse the numbers of finished requests.
+    RequestId
+}

@@ -1,0 +1,1 @@
+//! Embedded OrangeFS-protocol servers with a device model, and a client library.

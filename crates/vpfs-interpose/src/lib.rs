@@ -1,0 +1,1 @@
+//! Sans-IO interposition of one client connection and its server connection.

@@ -1,0 +1,1 @@
+//! The tokio data plane: listeners, sessions, gates.

@@ -1,0 +1,1 @@
+//! Codecs: BMI framing and OrangeFS messages.

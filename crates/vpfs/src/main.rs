@@ -1,0 +1,2 @@
+//! The vpfs command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! vpfs-e2e.
+fn main() {}
