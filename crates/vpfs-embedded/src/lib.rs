@@ -1,1 +1,3 @@
 //! Embedded OrangeFS-protocol servers with a device model, and a client library.
+
+pub mod device;

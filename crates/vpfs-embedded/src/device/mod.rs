@@ -1,0 +1,82 @@
+//! Storage device models: what makes contention on an embedded server real and repeatable.
+//!
+//! A [`Device`] is a state machine without clock, thread or I/O. Give it accesses with [`Device::submit`], take finished
+//! ones with [`Device::poll_completed`], and ask [`Device::poll_timeout`] when to look again. Equal inputs give
+//! equal outputs, so a simulator may drive one as well as [`DeviceHandle`] does in real time.
+//!
+//! A model decides *when* an access is done; the bytes themselves live in a [`crate::store`].
+
+mod driver;
+mod hdd;
+mod none;
+mod profile;
+mod ssd;
+
+use vpfs_core::Time;
+
+pub use driver::{Access, DeviceClock, DeviceHandle};
+pub use hdd::Hdd;
+pub use none::NoDevice;
+pub use profile::{DeviceProfile, HddProfile, SsdProfile};
+pub use ssd::Ssd;
+
+/// Whether an access takes bytes from the device or puts them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoKind {
+    /// Device to memory.
+    Read,
+    /// Memory to device; complete when the medium has it, there is no write-back cache.
+    Write,
+}
+
+/// One access: `len` bytes from byte `offset` of the stream `object`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Read or write.
+    pub kind: IoKind,
+    /// The bytestream, by the handle of its datafile (any number that is stable for the stream).
+    pub object: u64,
+    /// First byte inside the stream.
+    pub offset: u64,
+    /// Bytes to move; zero is an access that moves nothing but still costs a positioning.
+    pub len: u64,
+}
+
+/// A device's name for a submitted access: 0, 1, 2, ... in order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// A finished access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// What [`Device::submit`] returned for it.
+    pub id: IoId,
+    /// When it finished, never later than the `now` of the poll that yielded it.
+    pub at: Time,
+}
+
+/// A storage device as a state machine.
+///
+/// `now` must never go back. The device works on its own time line: an access that waits starts at the instant its
+/// predecessor finished, not when somebody polled, so a late poll delays the news and not the device.
+pub trait Device: Send {
+    /// Takes an access; the queue has no bound of its own, callers bound what they submit.
+    fn submit(&mut self, now: Time, io: Io) -> IoId;
+
+    /// The next finished access in order of completion time, `None` when no more have finished by `now`.
+    /// Drain after each `submit` and at each timeout.
+    fn poll_completed(&mut self, now: Time) -> Option<Completion>;
+
+    /// When an access finishes next, `None` while the device is idle.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// Accesses submitted and not yet yielded by `poll_completed`.
+    fn outstanding(&self) -> usize;
+}
+
+/// Spreads the bits of `x` evenly (the finaliser of SplitMix64): places objects on a device without any state.
+pub(crate) const fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

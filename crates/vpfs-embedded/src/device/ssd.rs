@@ -1,0 +1,91 @@
+//! Flash: parallel channels, writes dearer than reads.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use vpfs_core::Time;
+
+use super::hdd::transfer_time;
+use super::{Completion, Device, Io, IoId, IoKind, SsdProfile, mix};
+
+/// Channels in parallel, each in arrival order.
+///
+/// Every piece's finish time is known when it is submitted (arrival order has no overtaking), so the state is one
+/// "free from" time for each channel and the finish times of what is outstanding.
+#[derive(Debug)]
+pub struct Ssd {
+    profile: SsdProfile,
+    submitted: u64,
+    free_from: Vec<Time>,
+    /// Outstanding accesses by finish time; equal times in arrival order.
+    finishing: BTreeSet<(Time, IoId)>,
+}
+
+impl Ssd {
+    /// An idle device.
+    pub fn new(profile: SsdProfile) -> Self {
+        let channels = profile.channels.max(1);
+        Self { profile, submitted: 0, free_from: vec![Time::ZERO; channels], finishing: BTreeSet::new() }
+    }
+
+    /// Queues one piece on its channel and returns when it will be done.
+    fn queue_piece(&mut self, now: Time, channel: usize, kind: IoKind, len: u64) -> Time {
+        let begin = self.free_from[channel].max(now);
+        let until = begin + self.piece_cost(kind, len);
+        self.free_from[channel] = until;
+        until
+    }
+
+    fn piece_cost(&self, kind: IoKind, len: u64) -> Duration {
+        let (base, rate) = match kind {
+            IoKind::Read => (self.profile.read_base, self.profile.read_bytes_per_second),
+            IoKind::Write => (self.profile.write_base, self.profile.write_bytes_per_second),
+        };
+        base + transfer_time(len, rate)
+    }
+
+    /// The channel of stripe number `stripe` of `object`: round robin from a place that depends on the object.
+    fn channel(&self, object: u64, stripe: u64) -> usize {
+        let channel = mix(object).wrapping_add(stripe) % self.free_from.len() as u64;
+        usize::try_from(channel).expect("below the number of channels")
+    }
+}
+
+impl Device for Ssd {
+    fn submit(&mut self, now: Time, io: Io) -> IoId {
+        let id = IoId(self.submitted);
+        self.submitted += 1;
+        let stripe = self.profile.stripe_bytes.max(1);
+        let end = io.offset.saturating_add(io.len);
+        let mut begin = io.offset;
+        let mut until = now;
+        loop {
+            let piece_end = ((begin / stripe).saturating_add(1)).saturating_mul(stripe).min(end);
+            let channel = self.channel(io.object, begin / stripe);
+            until = until.max(self.queue_piece(now, channel, io.kind, piece_end - begin));
+            begin = piece_end;
+            if begin >= end {
+                break;
+            }
+        }
+        self.finishing.insert((until, id));
+        id
+    }
+
+    fn poll_completed(&mut self, now: Time) -> Option<Completion> {
+        let &(at, id) = self.finishing.first()?;
+        if at > now {
+            return None;
+        }
+        self.finishing.pop_first();
+        Some(Completion { id, at })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.finishing.first().map(|(at, _)| *at)
+    }
+
+    fn outstanding(&self) -> usize {
+        self.finishing.len()
+    }
+}

@@ -1,0 +1,238 @@
+//! The device models in their own time, and their driver in tokio's paused time.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test helpers panic to report; sizes are small")]
+
+use std::time::Duration;
+
+use vpfs_core::Time;
+use vpfs_embedded::device::{
+    Completion, Device, DeviceClock, DeviceHandle, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile,
+};
+
+/// A small generator of our own: the tests must not change with a library's.
+struct Lcg(u64);
+
+impl Lcg {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 16) % bound
+    }
+}
+
+fn read(object: u64, offset: u64, len: u64) -> Io {
+    Io { kind: IoKind::Read, object, offset, len }
+}
+
+fn write(object: u64, offset: u64, len: u64) -> Io {
+    Io { kind: IoKind::Write, object, offset, len }
+}
+
+/// Keeps `depth` accesses outstanding until `count` are done; returns all completions.
+fn closed_loop(
+    device: &mut dyn Device,
+    depth: usize,
+    count: usize,
+    mut next: impl FnMut(usize) -> Io,
+) -> Vec<Completion> {
+    let mut now = Time::ZERO;
+    let mut submitted = 0;
+    let mut done = Vec::new();
+    while done.len() < count {
+        while device.outstanding() < depth {
+            device.submit(now, next(submitted));
+            submitted += 1;
+        }
+        now = device.poll_timeout().expect("accesses are outstanding").max(now);
+        while let Some(completion) = device.poll_completed(now) {
+            done.push(completion);
+        }
+    }
+    done
+}
+
+/// Bytes per second of random accesses of `len` over a file of 256 MiB.
+fn random_rate(device: &mut dyn Device, depth: usize, kind: IoKind, len: u64) -> f64 {
+    const COUNT: usize = 2_000;
+    let mut random = Lcg(7);
+    let done = closed_loop(device, depth, COUNT, |_| Io { kind, object: 1, offset: random.below(1 << 16) << 12, len });
+    let time = done.last().unwrap().at.since(Time::ZERO).as_secs_f64();
+    COUNT as f64 * len as f64 / time
+}
+
+fn hdd() -> Hdd {
+    Hdd::new(HddProfile::SAS_7200)
+}
+
+fn hdd_iops(depth: usize) -> f64 {
+    random_rate(&mut hdd(), depth, IoKind::Read, 4096) / 4096.0
+}
+
+#[test]
+fn sequential_reads_run_at_the_transfer_rate() {
+    let done = closed_loop(&mut hdd(), 1, 1_000, |i| read(5, i as u64 * (256 << 10), 256 << 10));
+    let rate = 1_000.0 * f64::from(256 << 10) / done.last().unwrap().at.since(Time::ZERO).as_secs_f64();
+    assert!((rate / 72e6 - 1.0).abs() < 0.01, "{rate}");
+}
+
+#[test]
+fn one_random_read_costs_a_seek_and_half_a_rotation() {
+    // 8.5 ms mean seek and 4.17 ms.
+    let mean = 1_000.0 / hdd_iops(1);
+    assert!((mean - 12.7).abs() < 0.4, "{mean} ms");
+}
+
+#[test]
+fn disk_throughput_grows_with_depth_up_to_its_queue() {
+    // From 2 on: with 1 in service and 1 waiting there is nothing to choose from.
+    let rates: Vec<f64> = [2, 4, 8, 16].into_iter().map(hdd_iops).collect();
+    assert!(rates.windows(2).all(|pair| pair[1] > pair[0] * 1.1), "{rates:?}");
+    assert!((hdd_iops(32) / rates[3] - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn the_disk_has_the_profile_of_the_paper() {
+    // [vPFS+ §III-B]: small accesses saturate with 10 to 15; 2 MiB costs 5 slots; 128 KiB is still small.
+    let saturated = hdd_iops(64);
+    let knee = (1..).find(|depth| hdd_iops(*depth) >= 0.95 * saturated).unwrap();
+    assert!((10..=15).contains(&knee), "knee at {knee}");
+
+    let service = |len: u64| len as f64 / random_rate(&mut hdd(), 14, IoKind::Write, len);
+    let small = service(4096);
+    assert!(service(128 << 10) / small < 1.25);
+    assert!(service(256 << 10) / small > 1.25);
+    assert_eq!((service(2 << 20) / small).round(), 5.0);
+}
+
+/// Time until a small read is done that arrives after `large` writes of 2 MiB.
+fn small_read_behind(large: u64, mut device: impl Device) -> Duration {
+    for i in 0..large {
+        device.submit(Time::ZERO, write(100 + i, 0, 2 << 20));
+    }
+    let small = device.submit(Time::ZERO, read(1, 0, 4096));
+    let mut now = Time::ZERO;
+    loop {
+        while let Some(completion) = device.poll_completed(now) {
+            if completion.id == small {
+                return completion.at.since(Time::ZERO);
+            }
+        }
+        now = device.poll_timeout().unwrap();
+    }
+}
+
+#[test]
+fn outstanding_large_writes_delay_a_small_read() {
+    assert!(small_read_behind(0, hdd()) < Duration::from_millis(20));
+    assert!(small_read_behind(40, hdd()) > Duration::from_millis(700));
+    let ssd = || Ssd::new(SsdProfile::PCIE_X4);
+    assert!(small_read_behind(0, ssd()) < Duration::from_millis(1));
+    assert!(small_read_behind(40, ssd()) > Duration::from_millis(50));
+}
+
+#[test]
+fn interleaved_streams_lose_throughput_to_seeks() {
+    let time = |streams: usize| {
+        let next = |i: usize| read((i % streams) as u64, (i / streams) as u64 * (64 << 10), 64 << 10);
+        closed_loop(&mut hdd(), 1, 800, next).last().unwrap().at.since(Time::ZERO)
+    };
+    assert!(time(2) > time(1) * 5);
+}
+
+#[test]
+fn equal_inputs_give_equal_completions() {
+    let run = |device: &mut dyn Device| {
+        let mut random = Lcg(3);
+        let next = |i: usize| match i % 3 {
+            0 => write(random.below(9), random.below(1 << 30), random.below(1 << 20)),
+            _ => read(random.below(9), random.below(1 << 30), random.below(1 << 16)),
+        };
+        closed_loop(device, 11, 500, next)
+    };
+    assert_eq!(run(&mut hdd()), run(&mut hdd()));
+    let ssd = || Ssd::new(SsdProfile::PCIE_X4);
+    assert_eq!(run(&mut ssd()), run(&mut ssd()));
+}
+
+/// Submits 20 accesses at once and polls as `next_poll` says.
+fn twenty(mut next_poll: impl FnMut(Time) -> Time) -> Vec<Completion> {
+    let mut device = hdd();
+    for i in 0..20 {
+        device.submit(Time::ZERO, read(i, 0, 4096));
+    }
+    let mut done = Vec::new();
+    while let Some(next) = device.poll_timeout() {
+        let now = next_poll(next);
+        done.extend(std::iter::from_fn(|| device.poll_completed(now)));
+    }
+    assert_eq!(device.outstanding(), 0);
+    done
+}
+
+#[test]
+fn late_polls_do_not_slow_the_device() {
+    let prompt = twenty(|next| next);
+    assert_eq!(prompt.len(), 20);
+    assert_eq!(twenty(|_| Time::from_millis(60_000)), prompt);
+}
+
+#[test]
+fn the_elevator_serves_out_of_order() {
+    let ids: Vec<IoId> = twenty(|next| next).into_iter().map(|completion| completion.id).collect();
+    assert!(!ids.is_sorted());
+}
+
+#[test]
+fn flash_reads_faster_than_it_writes_and_uses_its_channels() {
+    let ssd = || Ssd::new(SsdProfile::PCIE_X4);
+    let (reads, writes) = (
+        random_rate(&mut ssd(), 1, IoKind::Read, 4096) / 4096.0,
+        random_rate(&mut ssd(), 1, IoKind::Write, 4096) / 4096.0,
+    );
+    assert!(reads / writes > 2.5, "{reads} reads/s, {writes} writes/s");
+    let parallel = random_rate(&mut ssd(), 64, IoKind::Read, 4096) / 4096.0;
+    assert!(parallel / reads > 6.0, "{parallel} against {reads}");
+    let sequential = |kind| {
+        let next = |i: usize| Io { kind, object: 1, offset: (i as u64) << 20, len: 1 << 20 };
+        let done = closed_loop(&mut ssd(), 4, 400, next);
+        400.0 * f64::from(1 << 20) / done.last().unwrap().at.since(Time::ZERO).as_secs_f64()
+    };
+    let (read_rate, write_rate) = (sequential(IoKind::Read), sequential(IoKind::Write));
+    assert!((700e6..800e6).contains(&read_rate), "{read_rate}");
+    assert!((500e6..600e6).contains(&write_rate), "{write_rate}");
+}
+
+#[test]
+fn no_model_is_done_at_once() {
+    let mut device = DeviceProfile::None.build();
+    let now = Time::from_millis(3);
+    let id = device.submit(now, read(1, 2, 3));
+    assert_eq!(device.poll_timeout(), Some(now));
+    assert_eq!(device.poll_completed(now), Some(Completion { id, at: now }));
+    assert_eq!(device.poll_completed(now), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_driver_follows_paused_time() {
+    let device = DeviceHandle::start(&DeviceProfile::hdd(), DeviceClock::Tokio);
+    let begin = tokio::time::Instant::now();
+    let first = device.submit(read(1, 0, 4096));
+    let second = device.submit(read(2, 0, 4096));
+    assert_eq!(device.outstanding(), 2);
+    tokio::join!(first, second);
+    let took = begin.elapsed();
+    assert!((Duration::from_millis(10)..Duration::from_millis(45)).contains(&took), "{took:?}");
+    assert_eq!(device.outstanding(), 0);
+}
+
+#[tokio::test]
+async fn the_precise_driver_keeps_flash_latency() {
+    let device = DeviceHandle::start(&DeviceProfile::ssd(), DeviceClock::Precise);
+    let begin = std::time::Instant::now();
+    for i in 0..100 {
+        device.submit(read(1, i << 12, 4096)).await;
+    }
+    let mean = begin.elapsed() / 100;
+    assert!(mean >= Duration::from_micros(95), "{mean:?}");
+    // A loaded machine may be late, but not by the millisecond of tokio's timer each time.
+    assert!(mean < Duration::from_millis(10), "{mean:?}");
+}
