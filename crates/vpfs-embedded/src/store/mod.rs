@@ -1,0 +1,83 @@
+//! Where the bytes of datafiles live: sparse bytestreams named by number, within a bound.
+
+mod directory;
+mod memory;
+
+use std::io;
+
+use bytes::Bytes;
+
+pub use directory::DirectoryStore;
+pub use memory::MemoryStore;
+
+/// Largest size of one object, 2⁶² bytes: sums of two offsets stay below 2⁶³.
+pub const OBJECT_BYTES_MAX: u64 = 1 << 62;
+
+/// Sparse bytestreams.
+///
+/// An object that was never written is empty; there is nothing to create. Every call is atomic in itself with respect to
+/// other calls on the same object; there is no order between calls that run at the same time.
+pub trait ObjectStore: Send + Sync {
+    /// Up to `len` bytes from `offset`: less at the end of the object, nothing behind it. Holes read as zeros.
+    fn read(&self, object: u64, offset: u64, len: usize) -> Result<Bytes, StoreError>;
+
+    /// Puts `data` at `offset`, extending the object where needed. Refused whole when it does not fit.
+    fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), StoreError>;
+
+    /// Sets the size: cuts, or extends by a hole.
+    fn truncate(&self, object: u64, size: u64) -> Result<(), StoreError>;
+
+    /// Size in bytes, 0 for an object that does not exist.
+    fn size(&self, object: u64) -> u64;
+
+    /// Removes the object and frees its bytes; no error when there is none.
+    fn remove(&self, object: u64) -> Result<(), StoreError>;
+
+    /// Returns when what was written before is as safe as the store can make it.
+    fn flush(&self, object: u64) -> Result<(), StoreError>;
+
+    /// Bytes used and the bound on them.
+    fn usage(&self) -> Usage;
+
+    /// Whether calls may wait for a disk, so that async code must run them on a blocking thread.
+    fn may_block(&self) -> bool;
+}
+
+/// How full a store is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes taken, as the store counts them.
+    pub used: u64,
+    /// The bound on `used`.
+    pub capacity: u64,
+}
+
+/// Why a store refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The write or extension would exceed the store's bound; nothing was changed.
+    #[error("the store is full: {wanted} more bytes on top of {used} of {capacity}")]
+    Full {
+        /// Bytes the call needed.
+        wanted: u64,
+        /// Bytes used before.
+        used: u64,
+        /// The bound.
+        capacity: u64,
+    },
+    /// The object would grow beyond [`OBJECT_BYTES_MAX`].
+    #[error("the object would end at byte {end}, beyond the largest object")]
+    TooLarge {
+        /// Where it would end.
+        end: u64,
+    },
+    /// The disk below refused.
+    #[error("storage: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The end of a write, if an object may be that large.
+fn checked_end(offset: u64, len: usize) -> Result<u64, StoreError> {
+    let end = offset.saturating_add(len as u64);
+    if end > OBJECT_BYTES_MAX { Err(StoreError::TooLarge { end }) } else { Ok(end) }
+}
