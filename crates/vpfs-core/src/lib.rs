@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod event;
 pub mod request;
 pub mod scheduler;
+pub mod stripe;
 pub mod units;
 
 pub use event::{Event, EventQueue};
