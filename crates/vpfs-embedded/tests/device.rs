@@ -1,6 +1,10 @@
 //! The device models in their own time, and their driver in tokio's paused time.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test helpers panic to report; sizes are small")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "test helpers panic to report; sizes are small"
+)]
 
 use std::time::Duration;
 

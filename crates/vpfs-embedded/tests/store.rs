@@ -1,5 +1,9 @@
 //! Both stores against a `Vec<u8>`.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test helpers panic to report; sizes are small")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "test helpers panic to report; sizes are small"
+)]
 
 use proptest::prelude::*;
 use vpfs_embedded::store::{DirectoryStore, MemoryStore, OBJECT_BYTES_MAX, ObjectStore, StoreError};
