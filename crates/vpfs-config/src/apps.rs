@@ -1,0 +1,239 @@
+//! `[[app]]` and `[apps]`: who shares the storage, and what becomes of everybody else.
+
+use std::collections::HashMap;
+
+use vpfs_core::{Bytes, Weight};
+
+use crate::clients::{self, Rule};
+use crate::problem::did_you_mean;
+use crate::reader::Reader;
+use crate::tunables::{APP, APPS};
+use crate::units::{Rate, Size, decimal, parse_rate, quote};
+
+/// The position of an application in [`crate::Config::apps`].
+///
+/// Differs from its [`vpfs_core::AppId`] once the file has been read again: ids stay with their names, positions do
+/// not. [`crate::AppTable`] maps one to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppIndex(pub usize);
+
+/// An application: whom shares are given to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct App {
+    /// Letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Its share.
+    pub weight: Weight,
+    /// The most it gets on each server.
+    pub cap: Option<Cap>,
+    /// Which clients are this application.
+    pub rule: Rule,
+}
+
+/// A bound on what an application gets on each server, even if the storage is idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// In the long run; never 0.
+    pub rate: Rate,
+    /// At once after a pause; never 0.
+    pub burst: Bytes,
+}
+
+/// Which clients get an application of their own if no rule names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoBy {
+    /// None; they are the default application.
+    Off,
+    /// One for each client address.
+    ClientHost,
+    /// One for each user.
+    Uid,
+}
+
+/// How applications are made for clients that no rule names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auto {
+    /// For whom.
+    pub by: AutoBy,
+    /// How many at most.
+    pub limit: usize,
+    /// The weight of each.
+    pub weight: Weight,
+}
+
+/// The name of the default application if the file names none.
+const DEFAULT_APP: &str = "other";
+
+/// The names of one kind of thing, in the order of the file.
+pub(crate) struct Names {
+    kind: &'static str,
+    list: Vec<String>,
+    /// Position and line.
+    known: HashMap<String, (usize, usize)>,
+}
+
+impl Names {
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self { kind, list: Vec::new(), known: HashMap::new() }
+    }
+
+    /// Reads a new name; `None` if it is missing, not a name, or taken.
+    pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
+        let found = reader.text(key)?;
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if !(1..=64).contains(&found.text.len()) || !found.text.bytes().all(legal) {
+            let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
+            reader.refuse(key, format!("{} is not a name; {rule}", quote(found.text)));
+            return None;
+        }
+        if let Some((_, line)) = self.known.get(found.text) {
+            reader.refuse(
+                key,
+                format!("line {line} already has [[{}]] {:?}; choose another name", self.kind, found.text),
+            );
+            return None;
+        }
+        self.add(found.text, found.line);
+        Some(found.text.to_owned())
+    }
+
+    fn add(&mut self, name: &str, line: usize) {
+        self.known.insert(name.to_owned(), (self.list.len(), line));
+        self.list.push(name.to_owned());
+    }
+
+    /// The application that `key` refers to.
+    pub(crate) fn find(&self, reader: &Reader<'_>, key: &str, name: &str) -> Option<AppIndex> {
+        let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
+        if found.is_none() {
+            let hint = did_you_mean(name, self.list.iter().map(String::as_str));
+            reader.refuse(key, format!("there is no [[{}]] named {}{hint}", self.kind, quote(name)));
+        }
+        found
+    }
+}
+
+/// The applications of a file, the default one among them.
+pub(crate) struct Apps {
+    pub(crate) list: Vec<App>,
+    pub(crate) names: Names,
+    pub(crate) default: AppIndex,
+    pub(crate) auto: Auto,
+}
+
+pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
+    let mut names = Names::new("app");
+    let mut hosts_left = clients::HOSTS_LIMIT;
+    let mut list = Vec::new();
+    for (index, value) in root.list("app").iter().enumerate() {
+        let unnamed = format!("app.{}", index + 1);
+        let table = value.get_ref().as_table();
+        let path = match table.and_then(|table| table.get("name")).and_then(|name| name.get_ref().as_str()) {
+            Some(name) => format!("app.{name}"),
+            None => unnamed,
+        };
+        let reader = Reader::open(root.cx, &APP, path, Some(value));
+        let name = names.read(&reader, "name");
+        let app = App {
+            name: name.clone().unwrap_or_default(),
+            weight: weight(&reader, "weight"),
+            cap: read_cap(&reader, capacity),
+            rule: clients::read_rule(&reader, &mut hosts_left),
+        };
+        // Positions of names and applications must agree; a problem has been reported for the one left out.
+        list.extend(name.map(|_| app));
+    }
+    let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
+    let default = read_default(&reader, &mut names, &mut list);
+    root.cx.set("app.order".into(), names.list.join(", "), true);
+    Apps { list, names, default, auto: read_auto(&reader) }
+}
+
+fn weight(reader: &Reader<'_>, key: &str) -> Weight {
+    reader.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
+}
+
+fn read_auto(reader: &Reader<'_>) -> Auto {
+    let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid];
+    Auto {
+        by: reader.choice("auto").map_or(AutoBy::Off, |index| by[index]),
+        limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
+        weight: weight(reader, "auto_weight"),
+    }
+}
+
+/// A default that is named must exist, so that a slip of the pen shows; the unnamed one is made up if need be.
+fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
+    let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
+    reader.set("default", name);
+    if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
+        names.add(DEFAULT_APP, 0);
+        list.push(App { name: DEFAULT_APP.into(), weight: Weight::ONE, cap: None, rule: Rule::default() });
+    }
+    names.find(reader, "default", name).unwrap_or(AppIndex(0))
+}
+
+fn read_cap(reader: &Reader<'_>, capacity: Option<Rate>) -> Option<Cap> {
+    let found = reader.text("cap");
+    if found.is_none() {
+        if reader.has("burst") && !reader.has("cap") {
+            reader.refuse("burst", "has no effect without cap; add a cap or remove it");
+        }
+        return None;
+    }
+    let burst = Bytes(reader.number_or_default("burst"));
+    match cap_rate(found?.text, capacity) {
+        Ok(rate) => {
+            reader.set("cap", rate.to_string());
+            Some(Cap { rate, burst })
+        }
+        Err(message) => {
+            reader.refuse("cap", message);
+            None
+        }
+    }
+}
+
+fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
+    let rate = match text.trim().strip_suffix('%') {
+        None => parse_rate(text).map_err(|error| error.to_string())?,
+        Some(percent) => {
+            let Some((digits, places)) = decimal(percent.trim()).filter(|(_, places)| *places <= 9) else {
+                return Err(format!("{} is not a share; write for example \"25%\"", quote(text)));
+            };
+            let whole = 100 * 10_u128.pow(places);
+            if digits > whole {
+                return Err(format!("{} is more than 100%", quote(text)));
+            }
+            let Some(capacity) = capacity else {
+                return Err("a share needs to know the whole; set capacity in [scheduler], or write a rate".into());
+            };
+            // No overflow: 64 bits of capacity times 37 bits of share.
+            Rate(u64::try_from(u128::from(capacity.0) * digits / whole).unwrap_or(capacity.0))
+        }
+    };
+    if rate.0 == 0 {
+        return Err("0 would never let anything pass; remove the cap or raise it".into());
+    }
+    Ok(rate)
+}
+
+/// Warns of applications that no client can become.
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIndex]) {
+    for (index, app) in apps.list.iter().enumerate() {
+        let index = AppIndex(index);
+        if app.rule.is_given() || index == apps.default || bound.contains(&index) {
+            continue;
+        }
+        let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
+        let message = "no client can be this application; give it clients, uids, gids or a listener";
+        root.cx.warn(line, format!("app.{}", app.name), message);
+    }
+}
+
+/// A cap as `vpfs` shows it.
+impl std::fmt::Display for Cap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (burst {})", self.rate, Size(self.burst))
+    }
+}

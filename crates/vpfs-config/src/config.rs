@@ -1,0 +1,214 @@
+//! The whole file: read, checked, resolved and compared.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use vpfs_core::ServerId;
+
+use crate::apps::{self, App, AppIndex, Auto};
+use crate::clients::{self, Identify};
+use crate::limits::{self, Limits, Log};
+use crate::network::{self, Address, Addresses, Listener, Server};
+use crate::problem::{Context, Problems, Setting, did_you_mean};
+use crate::reader::Reader;
+use crate::scheduler::{self, SchedulerConfig};
+use crate::tunables::ROOT;
+
+/// The largest file that is read, in bytes.
+pub const FILE_LIMIT: usize = 1 << 20;
+
+/// A configuration that has been checked: names are unique, references lead somewhere, amounts are in range.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// By [`ServerId`]; never empty.
+    pub servers: Vec<Server>,
+    /// Never empty.
+    pub listeners: Vec<Listener>,
+    /// How requests are ordered.
+    pub scheduler: SchedulerConfig,
+    /// By [`AppIndex`]; never empty, since the default application is among them.
+    pub apps: Vec<App>,
+    /// The application of clients that nothing else matches.
+    pub default_app: AppIndex,
+    /// Applications made for clients that no rule names.
+    pub auto: Auto,
+    /// What a proxy may hold.
+    pub limits: Limits,
+    /// What is logged.
+    pub log: Log,
+    /// What is allowed but probably not meant.
+    pub warnings: Problems,
+    file: String,
+    settings: BTreeMap<String, Setting>,
+}
+
+impl Config {
+    /// Reads and checks a file; refuses one above [`FILE_LIMIT`].
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        let file = path.display().to_string();
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return Err(Problems::of_file(&file, format!("cannot be read: {error}")));
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(&file, text),
+            Err(_) if bytes.len() > FILE_LIMIT => Self::too_large(&file),
+            Err(error) => Err(Problems::of_file(&file, format!("is not UTF-8 text: {error}"))),
+        }
+    }
+
+    /// Reads and checks the text of a file; `file` is its name for messages. Tells all problems at once.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        if text.len() > FILE_LIMIT {
+            return Self::too_large(file);
+        }
+        let cx = Context::of(text);
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
+        }
+        if !errors.is_empty() {
+            // What follows from half a file would be noise.
+            return Err(cx.finish(file).expect_err("there are errors"));
+        }
+        let span = table.span();
+        let table = Spanned::new(span, DeValue::Table(table.into_inner()));
+        let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file);
+        let (settings, warnings) = cx.finish(file)?;
+        Ok(Self { settings, warnings, ..draft })
+    }
+
+    /// Reads all sections, each after those it refers to. Valid only if no problem was reported.
+    fn read(root: &Reader<'_>, file: &str) -> Self {
+        let scheduler = scheduler::read(root);
+        let apps = apps::read(root, scheduler.capacity);
+        let mut taken = Addresses::default();
+        let servers = network::read_servers(root, &mut taken);
+        let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
+        let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
+        apps::warn_of_unreachable(root, &apps, &bound);
+        Self {
+            servers,
+            listeners,
+            scheduler,
+            apps: apps.list,
+            default_app: apps.default,
+            auto: apps.auto,
+            limits: limits::read_limits(root),
+            log: limits::read_log(root),
+            warnings: Problems::none(file),
+            file: file.to_owned(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    fn too_large(file: &str) -> Result<Self, Problems> {
+        let limit = crate::units::Size(vpfs_core::Bytes(FILE_LIMIT as u64));
+        Err(Problems::of_file(file, format!("is larger than {limit}; is it the right file?")))
+    }
+
+    /// The servers with their ids.
+    pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
+        (0..).map(ServerId).zip(&self.servers)
+    }
+
+    /// The server of this name; the message of a refusal suggests the near one.
+    pub fn server(&self, name: &str) -> Result<ServerId, String> {
+        let found = self.servers().find(|(_, server)| server.name == name).map(|(id, _)| id);
+        let names = self.servers.iter().map(|server| server.name.as_str());
+        found.ok_or_else(|| format!("{} has no server {name:?}{}", self.file, did_you_mean(name, names)))
+    }
+
+    /// Each server's own address with the one that clients of this listener are told instead.
+    pub fn address_pairs(&self, listener: usize) -> impl Iterator<Item = (&Address, &Address)> {
+        self.servers.iter().map(|server| &server.address).zip(&self.listeners[listener].addresses)
+    }
+
+    /// Host names in the rules, with the first line that names each.
+    pub fn unresolved(&self) -> impl Iterator<Item = (&str, usize)> {
+        clients::unresolved(self.apps.iter().map(|app| &app.rule)).into_iter()
+    }
+
+    /// Resolves the host names in the rules, calling `resolver` once for each. Tells all that failed at once, with host
+    /// and line; a host without an address is a failure.
+    pub fn resolve(&self, resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>) -> Result<Identify, Problems> {
+        let rules = self.apps.iter().map(|app| (app.name.as_str(), &app.rule));
+        clients::resolve(&self.file, rules, self.default_app, self.auto, resolver)
+    }
+
+    /// Every setting in force, defaults included, by its dotted name.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.iter().map(|(key, setting)| (key.as_str(), setting.text.as_str()))
+    }
+
+    /// What `newer` changes, apart by whether a running daemon can take it.
+    pub fn diff(&self, newer: &Self) -> Diff {
+        let mut diff = Diff::default();
+        let mut keys: Vec<_> = self.settings.keys().chain(newer.settings.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            let (from, to) = (self.settings.get(key), newer.settings.get(key));
+            if from == to {
+                continue;
+            }
+            let live = from.or(to).is_some_and(|setting| setting.live);
+            let text = |setting: Option<&Setting>| setting.map(|setting| setting.text.clone());
+            let change = Change { key: key.clone(), from: text(from), to: text(to) };
+            if live { diff.live.push(change) } else { diff.restart.push(change) }
+        }
+        diff
+    }
+}
+
+/// One setting that differs between two files. Displays as `scheduler.depth: 14 -> 28`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its dotted name.
+    pub key: String,
+    /// What is in force; `None` if not set.
+    pub from: Option<String>,
+    /// What would be in force.
+    pub to: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |text: &Option<String>| text.clone().unwrap_or_else(|| "not set".into());
+        write!(f, "{}: {} -> {}", self.key, show(&self.from), show(&self.to))
+    }
+}
+
+/// What a newer file changes. Displays as one line for each change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Can be taken over while running.
+    pub live: Vec<Change>,
+    /// Needs a restart: servers, listeners and the format of the log.
+    pub restart: Vec<Change>,
+}
+
+impl Diff {
+    /// Whether both files mean the same.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.restart.is_empty()
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let restart = self.restart.iter().map(|change| (change, " (needs a restart)"));
+        let all = restart.chain(self.live.iter().map(|change| (change, "")));
+        for (index, (change, note)) in all.enumerate() {
+            write!(f, "{}{change}{note}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! `[limits]` and `[log]`.
+
+use std::time::Duration;
+
+use vpfs_core::Bytes;
+
+use crate::reader::Reader;
+use crate::tunables::{LIMITS, LOG};
+
+/// What clients and servers can make a proxy hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections of one process.
+    pub connections: usize,
+    /// Operations of one connection that are held or in progress.
+    pub operations: usize,
+    /// Bytes of one connection waiting to be sent to one side.
+    pub buffer: Bytes,
+    /// For the server's answer to an operation.
+    pub reply_timeout: Duration,
+    /// For a transfer that moves no byte.
+    pub flow_timeout: Duration,
+    /// For connecting to a server.
+    pub connect_timeout: Duration,
+    /// For operations in progress at shutdown.
+    pub drain_timeout: Duration,
+}
+
+/// The least urgent level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Someone must act.
+    Error,
+    /// Degraded but serving.
+    Warn,
+    /// Life cycle.
+    Info,
+    /// Each decision.
+    Debug,
+    /// Bytes.
+    Trace,
+}
+
+impl LogLevel {
+    /// In the order of the table of tunables.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// As tracing filters write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// For whom the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least urgent level shown.
+    pub level: LogLevel,
+    /// Text or JSON.
+    pub format: LogFormat,
+}
+
+pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
+    let reader = Reader::open(root.cx, &LIMITS, "limits", root.value("limits"));
+    let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
+    let span = |key| Duration::from_nanos(reader.number_or_default(key));
+    Limits {
+        connections: count("connections"),
+        operations: count("operations"),
+        buffer: Bytes(reader.number_or_default("buffer")),
+        reply_timeout: span("reply_timeout"),
+        flow_timeout: span("flow_timeout"),
+        connect_timeout: span("connect_timeout"),
+        drain_timeout: span("drain_timeout"),
+    }
+}
+
+pub(crate) fn read_log(root: &Reader<'_>) -> Log {
+    let reader = Reader::open(root.cx, &LOG, "log", root.value("log"));
+    let formats = [LogFormat::Text, LogFormat::Json];
+    Log {
+        level: reader.choice("level").map_or(LogLevel::Info, |index| LogLevel::ALL[index]),
+        format: reader.choice("format").map_or(LogFormat::Text, |index| formats[index]),
+    }
+}

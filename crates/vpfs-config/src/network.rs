@@ -1,0 +1,255 @@
+//! `[[server]]` and `[[listener]]`: the servers, and the addresses that clients see instead.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use toml::de::DeValue;
+use vpfs_core::ServerId;
+
+use crate::apps::{AppIndex, Names};
+use crate::hosts::is_host_name;
+use crate::problem::did_you_mean;
+use crate::reader::Reader;
+use crate::units::quote;
+
+/// A server's or listener's address, `tcp://host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    text: String,
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// Reads `tcp://host:port`; the message of a refusal says what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
+        let Some(rest) = text.strip_prefix("tcp://") else {
+            return refuse("does not begin with \"tcp://\", the only transport there is a proxy for");
+        };
+        if rest.contains('/') {
+            return refuse("has a path after its port");
+        }
+        if rest.contains('[') {
+            return refuse("is an IPv6 address, which OrangeFS addresses cannot hold");
+        }
+        match rest.split_once(':') {
+            Some((host, port)) if is_host_name(host) => match port.parse() {
+                Ok(port) if port > 0 => Ok(Self { text: text.to_owned(), host: host.to_owned(), port }),
+                _ => refuse("has no port between 1 and 65535"),
+            },
+            Some(_) => refuse("has no valid host"),
+            None => refuse("has no port"),
+        }
+    }
+
+    fn of(host: &str, port: u16) -> Self {
+        Self { text: format!("tcp://{host}:{port}"), host: host.to_owned(), port }
+    }
+
+    /// Exactly as written, as the servers' configuration has it.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A host name or an IPv4 address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Never 0.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Equal for addresses that only differ in spelling.
+    fn canonical(&self) -> String {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// An OrangeFS server. Its position in [`crate::Config::servers`] is its [`ServerId`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its alias.
+    pub name: String,
+    /// Where it listens.
+    pub address: Address,
+}
+
+/// A door for clients before every server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Whoever comes in here is this application.
+    pub app: Option<AppIndex>,
+    /// What clients are told, by [`ServerId`]; as many as there are servers.
+    pub addresses: Vec<Address>,
+    /// The local address to listen at, if it is not the advertised host.
+    pub bind: Option<IpAddr>,
+}
+
+impl Listener {
+    /// Host and port to listen at before `server`; the host may be a name.
+    pub fn bind_address(&self, server: ServerId) -> (String, u16) {
+        let address = &self.addresses[server.index()];
+        (self.bind.map_or_else(|| address.host.clone(), |ip| ip.to_string()), address.port)
+    }
+}
+
+/// The addresses of the file and who has them; finds doubles.
+#[derive(Default)]
+pub(crate) struct Addresses(HashMap<String, (String, usize)>);
+
+impl Addresses {
+    /// Notes who has `address`; says who already does.
+    fn claim(&mut self, address: &Address, owner: String, line: usize) -> Result<(), String> {
+        match self.0.get(&address.canonical()) {
+            Some((other, line)) => Err(format!("{address} is already {other} (line {line})")),
+            None => {
+                self.0.insert(address.canonical(), (owner, line));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads the servers; one with a wrong address is kept, so that listeners that name it raise no more problems.
+pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    let mut names = Names::new("server");
+    for (index, value) in root.list("server").iter().enumerate() {
+        let reader = Reader::open(root.cx, &crate::tunables::SERVER, format!("server.{}", index + 1), Some(value));
+        let name = names.read(&reader, "name");
+        let text = reader.text("address").map(|found| found.text);
+        let (Some(name), Some(text)) = (name, text) else { continue };
+        let address = Address::parse(text).unwrap_or_else(|message| {
+            reader.refuse("address", message);
+            Address { text: text.to_owned(), host: String::new(), port: 0 }
+        });
+        let line = reader.line_of("address");
+        if let (true, Err(message)) = (address.port > 0, addresses.claim(&address, own_address(&name), line)) {
+            reader.refuse("address", format!("{message}; give every server its own"));
+        }
+        reader.set("name", &name);
+        reader.set("address", text);
+        servers.push(Server { name, address });
+    }
+    if root.list("server").is_empty() {
+        let example = "[[server]] with name = \"s1\" and address = \"tcp://10.0.0.1:3334\"";
+        root.cx.refuse(0, "server", format!("there is none; add one {example} for every OrangeFS server"));
+    }
+    servers
+}
+
+fn own_address(server: &str) -> String {
+    format!("the address of server {server:?} itself")
+}
+
+/// Reads the listeners; all servers and applications are known by now.
+pub(crate) fn read_listeners(
+    root: &Reader<'_>,
+    servers: &[Server],
+    apps: &Names,
+    taken: &mut Addresses,
+) -> Vec<Listener> {
+    let mut listeners = Vec::new();
+    for (index, value) in root.list("listener").iter().enumerate() {
+        let path = format!("listener.{}", index + 1);
+        let reader = Reader::open(root.cx, &crate::tunables::LISTENER, path, Some(value));
+        let app = reader.text("app").and_then(|found| apps.find(&reader, "app", found.text));
+        if let Some(found) = reader.text("app") {
+            reader.set("app", found.text);
+        }
+        let addresses = read_addresses(&reader, servers, index + 1, taken);
+        listeners.push(Listener { app, addresses, bind: read_bind(&reader) });
+    }
+    if listeners.is_empty() {
+        root.cx.refuse(0, "listener", "there is none; add a [[listener]] with port = 5334 or addresses = { ... }");
+    }
+    listeners
+}
+
+fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
+    let text = reader.text("bind")?.text;
+    match text.parse() {
+        Ok(bind) => {
+            reader.set("bind", text);
+            Some(bind)
+        }
+        Err(_) => {
+            reader.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
+            None
+        }
+    }
+}
+
+fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
+    let given: Vec<(Address, usize)> = match (reader.has("port"), reader.has("addresses")) {
+        (true, true) => {
+            reader.refuse("port", "is given together with addresses; remove one of the two");
+            return Vec::new();
+        }
+        (false, false) => {
+            let example = "port = 5334 (the same on every server's host) or addresses = { s1 = \"tcp://...\", ... }";
+            reader.refuse("addresses", format!("is missing; add {example}"));
+            return Vec::new();
+        }
+        (true, false) => {
+            let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+            let line = reader.line_of("port");
+            servers.iter().map(|server| (Address::of(&server.address.host, port), line)).collect()
+        }
+        (false, true) => named_addresses(reader, servers),
+    };
+    for ((address, line), server) in given.iter().zip(servers).filter(|((address, _), _)| !address.host.is_empty()) {
+        let owner = format!("what listener {number} tells for server {:?}", server.name);
+        if let Err(message) = taken.claim(address, owner, *line) {
+            let key = if reader.has("port") { "port".into() } else { format!("addresses.{}", server.name) };
+            reader.cx.refuse(*line, reader.path(&key), format!("{message}; choose another port"));
+        }
+        reader.cx.set(reader.path(&format!("addresses.{}", server.name)), address.as_str(), false);
+    }
+    given.into_iter().map(|(address, _)| address).collect()
+}
+
+/// The addresses in the order of the servers, with their lines; shorter if one is missing.
+fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Vec<(Address, usize)> {
+    let Some(value) = reader.value("addresses") else { return Vec::new() };
+    let DeValue::Table(table) = value.get_ref() else {
+        reader.refuse("addresses", reader.mismatch("addresses", value.get_ref()));
+        return Vec::new();
+    };
+    let path = |name: &str| reader.path(&format!("addresses.{name}"));
+    let known: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    for name in table.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
+        let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
+        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("there is no such server{hint}"));
+    }
+    let missing: Vec<_> =
+        servers.iter().map(|server| server.name.as_str()).filter(|name| !table.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        let missing = crate::problem::some_of(&missing);
+        reader.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
+    }
+    let mut addresses = Vec::new();
+    for server in servers {
+        let Some(value) = table.get(server.name.as_str()) else { continue };
+        let line = reader.cx.line_of(value);
+        let parsed = match value.get_ref() {
+            DeValue::String(text) => Address::parse(text),
+            other => Err(reader.mismatch("addresses", other)),
+        };
+        match parsed {
+            Ok(address) => addresses.push((address, line)),
+            Err(message) => reader.cx.refuse(line, path(&server.name), message),
+        }
+    }
+    addresses
+}

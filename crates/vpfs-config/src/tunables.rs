@@ -1,0 +1,344 @@
+//! The one table of everything that can be set. The reader takes names, defaults and ranges from it, and
+//! `docs/config.md` is printed from it.
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number without a unit.
+    Count,
+    /// A number of bytes with its unit, as `64KiB`.
+    Size,
+    /// Bytes per second with their unit, as `100MB/s`.
+    Rate,
+    /// A time with its unit, as `5min`.
+    Duration,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A string of the shape described.
+    Text(&'static str),
+    /// A list, or a single element of it, of the shape described.
+    List(&'static str),
+    /// A table of the shape described.
+    Table(&'static str),
+}
+
+impl Kind {
+    /// What to write, for messages and the manual.
+    pub fn shape(&self) -> String {
+        match self {
+            Self::Count => "a whole number".into(),
+            Self::Size => "a size such as \"64KiB\"".into(),
+            Self::Rate => "a rate such as \"100MB/s\"".into(),
+            Self::Duration => "a duration such as \"5min\"".into(),
+            Self::Choice(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "),
+            Self::Text(shape) | Self::List(shape) | Self::Table(shape) => (*shape).into(),
+        }
+    }
+}
+
+/// What holds if a key is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// That is an error.
+    Refused,
+    /// Nothing is set, which means this.
+    Means(&'static str),
+    /// This value, written as in a file.
+    Is(&'static str),
+}
+
+/// One thing that can be set.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunable {
+    /// Its name in its section.
+    pub key: &'static str,
+    /// What its value looks like.
+    pub kind: Kind,
+    /// What holds without it.
+    pub absent: Absent,
+    /// Smallest and largest value, for numbers.
+    pub range: Option<(&'static str, &'static str)>,
+    /// A running daemon takes a new value when it reads the file again.
+    pub live: bool,
+    /// The paper and section it comes from.
+    pub paper: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+impl Tunable {
+    const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self { key, kind, absent: Absent::Refused, range: None, live: true, paper: "", doc }
+    }
+
+    const fn default(mut self, value: &'static str) -> Self {
+        self.absent = Absent::Is(value);
+        self
+    }
+
+    const fn absent_means(mut self, meaning: &'static str) -> Self {
+        self.absent = Absent::Means(meaning);
+        self
+    }
+
+    const fn range(mut self, low: &'static str, high: &'static str) -> Self {
+        self.range = Some((low, high));
+        self
+    }
+
+    const fn at_restart(mut self) -> Self {
+        self.live = false;
+        self
+    }
+
+    const fn paper(mut self, tag: &'static str) -> Self {
+        self.paper = tag;
+        self
+    }
+}
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its name, `scheduler` for `[scheduler]`.
+    pub name: &'static str,
+    /// How it is written.
+    pub header: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// What it may contain.
+    pub keys: &'static [Tunable],
+}
+
+impl Section {
+    /// The row of a key.
+    pub fn key(&self, key: &str) -> Option<&'static Tunable> {
+        self.keys.iter().find(|tunable| tunable.key == key)
+    }
+}
+
+/// Every section of the file, in the order of the manual.
+pub const SECTIONS: &[&Section] = &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &APPS, &APP, &LIMITS, &LOG];
+
+/// The file itself.
+pub(crate) const ROOT: Section = Section {
+    name: "",
+    header: "a file of tables",
+    doc: "",
+    keys: &[
+        Tunable::new("server", Kind::List("[[server]]"), ""),
+        Tunable::new("listener", Kind::List("[[listener]]"), ""),
+        Tunable::new("scheduler", Kind::Table("[scheduler]"), ""),
+        Tunable::new("apps", Kind::Table("[apps]"), ""),
+        Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("limits", Kind::Table("[limits]"), ""),
+        Tunable::new("log", Kind::Table("[log]"), ""),
+    ],
+};
+
+const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
+const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
+const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
+
+pub(crate) const SERVER: Section = Section {
+    name: "server",
+    header: "[[server]]",
+    doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
+          and `--server NAME` picks the ones it stands before.",
+    keys: &[
+        Tunable::new("name", NAME, "The server's alias, for listeners, logs, metrics and `--server`.").at_restart(),
+        Tunable::new(
+            "address",
+            ADDRESS,
+            "Where it listens, written exactly as in the servers' own configuration file: clients are told a \
+             listener's address in its place.",
+        )
+        .at_restart(),
+    ],
+};
+
+pub(crate) const LISTENER: Section = Section {
+    name: "listener",
+    header: "[[listener]]",
+    doc: "A door for clients: one address before every server. Clients are sent from server to server by the addresses \
+          they are told, and refuse to mount if two servers tell different ones, so a listener names every server. \
+          Give either `port` or `addresses`.",
+    keys: &[
+        Tunable::new("app", NAME, "Whoever comes in here belongs to this application, whatever other rules say.")
+            .absent_means("clients are told apart by the rules of `[[app]]`")
+            .at_restart(),
+        Tunable::new("port", Kind::Count, "The proxies run on the servers' own hosts and listen at this port of each.")
+            .absent_means("`addresses` are given")
+            .range("1", "65535")
+            .at_restart(),
+        Tunable::new(
+            "addresses",
+            Kind::Table("a table such as { s1 = \"tcp://10.0.0.1:5334\", s2 = \"tcp://10.0.0.2:5334\" }"),
+            "What clients are told, for each server by its name.",
+        )
+        .absent_means("`port` is given")
+        .at_restart(),
+        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
+            .absent_means("the host that clients are told")
+            .at_restart(),
+    ],
+};
+
+pub(crate) const SCHEDULER: Section = Section {
+    name: "scheduler",
+    header: "[scheduler]",
+    doc: "How requests are ordered before each server.",
+    keys: &[
+        Tunable::new(
+            "policy",
+            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus"]),
+            "`fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
+             load the storage more and fills gaps with small ones.",
+        )
+        .default("sfq-d-plus")
+        .paper("vPFS+ §III"),
+        Tunable::new("depth", Kind::Count, "Slots: small requests that one server handles at once.")
+            .default("14")
+            .range("1", "65536")
+            .paper("vPFS+ §III-B"),
+        Tunable::new("small_threshold", Kind::Size, "Requests up to this size occupy one slot (`sfq-d-plus`).")
+            .default("128KiB")
+            .range("1B", "1GiB")
+            .paper("vPFS+ §III-B"),
+        Tunable::new("metadata_cost", Kind::Size, "What a metadata operation is charged.")
+            .default("10KiB")
+            .range("1B", "1GiB")
+            .paper("vPFS+ §IV"),
+        Tunable::new("capacity", Kind::Rate, "What one server can do; needed if a cap is given in percent.")
+            .absent_means("not known")
+            .range("1B/s", "1PB/s"),
+        Tunable::new(
+            "slot_cost",
+            Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
+            "Slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
+        )
+        .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
+        .paper("vPFS+ §III-B"),
+    ],
+};
+
+pub(crate) const SLOT_COST: Section = Section {
+    name: "scheduler.slot_cost",
+    header: "[[scheduler.slot_cost]]",
+    doc: "A row of the slot cost table; also written inline, `slot_cost = [{ ... }, ...]`. A request takes the row of \
+          its operation with the smallest `up_to` that is not below its size, the last row if all are.",
+    keys: &[
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "For which requests the row holds.").absent_means("both"),
+        Tunable::new("up_to", Kind::Size, "Largest request it holds for.").range("1B", "1TiB"),
+        Tunable::new("slots", Kind::Count, "Slots that such a request occupies; counts as `depth` if larger.")
+            .range("1", "65536"),
+    ],
+};
+
+pub(crate) const APPS: Section = Section {
+    name: "apps",
+    header: "[apps]",
+    doc: "What becomes of clients that no rule of an `[[app]]` matches.",
+    keys: &[
+        Tunable::new("default", NAME, "The application of clients that nothing else matches.")
+            .absent_means("`other`, which has weight 1 unless an `[[app]]` of that name says otherwise"),
+        Tunable::new(
+            "auto",
+            Kind::Choice(&["off", "client-host", "uid"]),
+            "Makes an application for each client host or user that no rule matches.",
+        )
+        .default("client-host"),
+        Tunable::new("auto_limit", Kind::Count, "Applications made that way; further clients get the default one.")
+            .default("1000")
+            .range("0", "100000"),
+        Tunable::new("auto_weight", Kind::Count, "The weight of each of them.").default("1").range("1", "1000000"),
+    ],
+};
+
+pub(crate) const APP: Section = Section {
+    name: "app",
+    header: "[[app]]",
+    doc: "An application: whom shares are given to. A client must match all of `clients`, `uids` and `gids` that are \
+          given, in each of them any element. The first application in the file that matches is taken; the application \
+          of the listener that a client came in by goes before all. Without any of the three, only a listener or \
+          `default` leads to it.",
+    keys: &[
+        Tunable::new("name", NAME, "Its name in logs and metrics."),
+        Tunable::new("weight", Kind::Count, "Its share; 4 gets twice of what 2 gets while both are busy.")
+            .default("1")
+            .range("1", "1000000")
+            .paper("vPFS+ §III-A"),
+        Tunable::new(
+            "cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "The most it gets **on each server**, even if the storage is idle.",
+        )
+        .absent_means("no cap")
+        .paper("vPFS §IV-C3"),
+        Tunable::new("burst", Kind::Size, "What it may do at once after it was idle; only with `cap`.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
+        Tunable::new(
+            "clients",
+            Kind::List(
+                "a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]",
+            ),
+            "From where its clients connect.",
+        )
+        .absent_means("not looked at"),
+        Tunable::new("uids", IDS, "Users it runs as, as clients state them.").absent_means("not looked at"),
+        Tunable::new("gids", IDS, "Groups of which the user is in one, as clients state them.")
+            .absent_means("not looked at"),
+    ],
+};
+
+pub(crate) const LIMITS: Section = Section {
+    name: "limits",
+    header: "[limits]",
+    doc: "What clients and servers can make a proxy hold. At a bound the peer is made to wait; nothing is dropped.",
+    keys: &[
+        Tunable::new("connections", Kind::Count, "Client connections of one proxy process; further ones wait.")
+            .default("4096")
+            .range("1", "1000000"),
+        Tunable::new("operations", Kind::Count, "Operations of one connection that are held or in progress.")
+            .default("256")
+            .range("1", "65536"),
+        Tunable::new("buffer", Kind::Size, "Bytes of one connection waiting to be sent to one side.")
+            .default("1MiB")
+            .range("64KiB", "1GiB"),
+        Tunable::new(
+            "reply_timeout",
+            Kind::Duration,
+            "An operation that the server has not answered for so long is given up with its connection. Longer than \
+             the clients' own time-out of 300 s, after which they ask again.",
+        )
+        .default("330s")
+        .range("1s", "1d"),
+        Tunable::new("flow_timeout", Kind::Duration, "The same for a transfer that moves no byte.")
+            .default("60s")
+            .range("1s", "1d"),
+        Tunable::new("connect_timeout", Kind::Duration, "For connecting to a server.")
+            .default("10s")
+            .range("10ms", "10min"),
+        Tunable::new("drain_timeout", Kind::Duration, "What operations in progress get at shutdown.")
+            .default("30s")
+            .range("0s", "1h"),
+    ],
+};
+
+pub(crate) const LOG: Section = Section {
+    name: "log",
+    header: "[log]",
+    doc: "What is logged, on standard error.",
+    keys: &[
+        Tunable::new(
+            "level",
+            Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+            "The least urgent level shown.",
+        )
+        .default("info"),
+        Tunable::new("format", Kind::Choice(&["text", "json"]), "For people or for programs.")
+            .default("text")
+            .at_restart(),
+    ],
+};

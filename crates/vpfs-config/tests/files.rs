@@ -1,0 +1,64 @@
+//! The files of this repository that this crate reads or writes.
+
+use std::path::{Path, PathBuf};
+
+use vpfs_config::{AppIndex, Config, config_manual};
+use vpfs_core::{Bytes, OpKind};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn example(name: &str) -> Config {
+    Config::load(&repository().join("examples").join(name)).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn every_example_is_valid_and_raises_no_warning() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(repository().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let config = Config::load(&path).unwrap_or_else(|problems| panic!("{problems}"));
+            assert!(config.warnings.list.is_empty(), "{}", config.warnings);
+            assert_eq!(config.unresolved().count(), 0, "{}: examples must work without DNS", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 4);
+}
+
+#[test]
+fn two_apps_share_four_to_one() {
+    let config = example("two-apps.toml");
+    let weights: Vec<_> = config.apps.iter().map(|app| (app.name.as_str(), app.weight.get())).collect();
+    assert_eq!(weights, [("climate", 4), ("batch", 1), ("other", 1)]);
+    assert_eq!(config.listeners[1].app, Some(AppIndex(1)));
+}
+
+#[test]
+fn a_cap_in_percent_is_taken_of_the_capacity() {
+    let config = example("caps.toml");
+    assert_eq!(config.apps[1].cap.unwrap().to_string(), "100MB/s (burst 4MiB)");
+    assert_eq!(config.default_app, AppIndex(3));
+}
+
+#[test]
+fn a_port_is_put_behind_every_servers_host() {
+    let config = example("four-servers.toml");
+    let told: Vec<_> = config.address_pairs(0).map(|(_, told)| told.as_str()).collect();
+    assert_eq!(told, ["tcp://10.0.0.1:5334", "tcp://10.0.0.2:5334", "tcp://10.0.0.3:5334", "tcp://10.0.0.4:5334"]);
+    assert_eq!(config.scheduler.slots(OpKind::Write, Bytes::mib(4)).get(), 5);
+}
+
+/// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.
+#[test]
+fn the_manual_is_what_the_code_says() {
+    let path = repository().join("docs/config.md");
+    let printed = config_manual();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &printed).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == printed, "docs/config.md is old; run UPDATE=1 cargo test -p vpfs-config");
+}
