@@ -15,12 +15,22 @@
 extern crate alloc;
 
 pub mod event;
+pub mod fifo;
+mod heap;
+mod list;
 pub mod request;
 pub mod scheduler;
+pub mod sfq;
+pub mod slot_cost;
 pub mod stripe;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod units;
 
 pub use event::{Event, EventQueue};
+pub use fifo::Fifo;
 pub use request::{Dispatch, OpKind, Request};
 pub use scheduler::{Capabilities, Scheduler};
+pub use sfq::Sfq;
+pub use slot_cost::SlotCostTable;
 pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -33,7 +33,13 @@ pub trait Scheduler: Send {
 
     /// Adds a request to its flow's queue. O(log n) in the number of flows, no allocation once the tables
     /// have grown to the ids in use.
-    fn enqueue(&mut self, now: Time, request: Request);
+    fn enqueue(&mut self, now: Time, request: Request) {
+        self.enqueue_held(now, now, request);
+    }
+
+    /// [`Scheduler::enqueue`] for a request that a layer above held back since `arrived`; its [`Dispatch`] reports
+    /// that time, so that waits are measured whole.
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request);
 
     /// The next request that may go now. Call until `None`, after every input.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch>;
@@ -44,8 +50,8 @@ pub trait Scheduler: Send {
     /// Takes a request back, queued or outstanding; refunds its whole cost and frees its slots and its id.
     fn cancel(&mut self, now: Time, id: RequestId);
 
-    /// The cost of a queued or outstanding request was an estimate; this is the real one. Moves the flow's tags by
-    /// the difference, never below virtual time. Slots stay as they were granted.
+    /// The cost of a queued or outstanding request was an estimate; this is the real one. Moves the tags of what its
+    /// flow sends after it by the difference, never below virtual time. Slots stay as they were granted.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes);
 
     /// Sets an application's weight, also for requests that are queued already.

@@ -127,12 +127,18 @@ impl VirtualTime {
 
     /// The virtual time that `cost` of service takes an application of `weight`: cost/φ, rounded down.
     pub const fn of(cost: Bytes, weight: Weight) -> Self {
-        let weight = weight.get() as u64;
-        // A 128-bit division costs several times a 64-bit one, and nearly every cost fits.
-        if cost.0 >> (64 - Self::FRACTION_BITS) == 0 {
-            Self(((cost.0 << Self::FRACTION_BITS) / weight) as u128)
+        Self::of_total(cost.0 as u128, weight)
+    }
+
+    /// [`VirtualTime::of`] for a sum of costs, below 2¹⁰⁸ bytes.
+    pub const fn of_total(bytes: u128, weight: Weight) -> Self {
+        // A 128-bit division costs several times a 64-bit one, and nearly every sum fits.
+        if bytes >> (64 - Self::FRACTION_BITS) == 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "just checked to fit")]
+            let scaled = (bytes as u64) << Self::FRACTION_BITS;
+            Self((scaled / weight.get() as u64) as u128)
         } else {
-            Self(((cost.0 as u128) << Self::FRACTION_BITS) / weight as u128)
+            Self((bytes << Self::FRACTION_BITS) / weight.get() as u128)
         }
     }
 

@@ -1,0 +1,150 @@
+//! Pass-through: every request goes at once, in arrival order, however many are outstanding.
+//!
+//! The baseline that the other policies are measured against: what clients would see without vpfs.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::event::{Event, EventQueue};
+use crate::request::{Dispatch, Request};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
+
+/// A scheduler without a limit and without shares. Weights are accepted and ignored.
+///
+/// O(1), except that cancelling a *queued* request walks the queue, which is empty after every drain.
+#[derive(Debug)]
+pub struct Fifo {
+    requests: Vec<Option<Entry>>,
+    queue: VecDeque<RequestId>,
+    outstanding: usize,
+    events: EventQueue,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    request: Request,
+    enqueued_at: Time,
+    outstanding: bool,
+}
+
+impl Fifo {
+    /// A scheduler that keeps at most `event_capacity` events between polls.
+    pub fn new(event_capacity: usize) -> Self {
+        let events = EventQueue::with_capacity(event_capacity);
+        Self { requests: Vec::new(), queue: VecDeque::new(), outstanding: 0, events }
+    }
+
+    fn entry(&mut self, id: RequestId) -> &mut Entry {
+        let entry = self.requests.get_mut(id.index()).and_then(Option::as_mut);
+        entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
+    }
+
+    /// Forgets `id`; its application and cost.
+    fn remove(&mut self, id: RequestId) -> (AppId, Bytes) {
+        let Entry { request, outstanding, .. } = *self.entry(id);
+        self.requests[id.index()] = None;
+        if outstanding {
+            self.outstanding -= 1;
+        } else {
+            self.queue.retain(|&queued| queued != id);
+        }
+        (request.app, request.cost)
+    }
+
+    fn end_if_idle(&mut self, now: Time) {
+        if self.queue.is_empty() && self.outstanding == 0 {
+            self.events.push(now, Event::Idle);
+        }
+    }
+}
+
+impl Scheduler for Fifo {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "fifo",
+            work_conserving: true,
+            needs_peers: false,
+            needs_deadlines: false,
+            needs_layout: false,
+        }
+    }
+
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        let Request { id, app, cost, .. } = request;
+        if id.index() >= self.requests.len() {
+            self.requests.resize(id.index() + 1, None);
+        }
+        let entry = Entry { request, enqueued_at: arrived, outstanding: false };
+        assert!(self.requests[id.index()].replace(entry).is_none(), "request id {id} is in use");
+        self.queue.push_back(id);
+        self.events.push(now, Event::Enqueued { id, app, cost });
+    }
+
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        let id = self.queue.pop_front()?;
+        self.outstanding += 1;
+        let entry = self.entry(id);
+        entry.outstanding = true;
+        let Entry { request: Request { app, .. }, enqueued_at, .. } = *entry;
+        let (slot_cost, backfilled) = (SlotCost::ONE, false);
+        self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
+        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled })
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        assert!(self.entry(id).outstanding, "only a dispatched request can be complete");
+        let (app, cost) = self.remove(id);
+        self.events.push(now, Event::Completed { id, app, cost });
+        self.end_if_idle(now);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        let (app, cost) = self.remove(id);
+        self.events.push(now, Event::Cancelled { id, app, cost });
+        self.end_if_idle(now);
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        let request = &mut self.entry(id).request;
+        let app = request.app;
+        let estimated = core::mem::replace(&mut request.cost, real);
+        self.events.push(now, Event::CostCorrected { id, app, estimated, real });
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+
+    #[test]
+    fn everything_goes_at_once_in_order_of_arrival() {
+        let mut fifo = Fifo::new(0);
+        for id in [3, 0, 2, 1] {
+            let (app, op, cost) = (AppId(id % 2), OpKind::Write, Bytes::mib(1));
+            fifo.enqueue(Time::ZERO, Request { id: RequestId(id), app, op, cost });
+        }
+        fifo.cancel(Time::ZERO, RequestId(2));
+        let order: Vec<_> =
+            core::iter::from_fn(|| fifo.poll_dispatch(Time::ZERO)).map(|dispatch| dispatch.id.0).collect();
+        assert_eq!(order, [3, 0, 1]);
+        assert_eq!((fifo.queued(), fifo.outstanding()), (0, 3));
+    }
+}

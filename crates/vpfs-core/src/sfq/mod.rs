@@ -1,0 +1,221 @@
+//! SFQ(D) and SFQ(D)+ [vPFS+ §III]: shares in proportion to weights for as many requests at once as the storage handles.
+//!
+//! One engine: SFQ(D) is SFQ(D)+ where every request occupies one slot.
+
+mod corrections;
+mod queue;
+mod requests;
+mod slots;
+mod tags;
+
+use corrections::Corrections;
+use queue::{First, Queue};
+use requests::{Entry, Requests, State};
+use slots::Slots;
+use tags::Clock;
+
+use crate::event::{Event, EventQueue};
+use crate::request::{Dispatch, Request};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::slot_cost::SlotCostTable;
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+
+/// The SFQ(D) and SFQ(D)+ scheduler for one storage server.
+///
+/// Applications have weight 1 until [`Scheduler::set_weight`]. Operations are O(log n) in the number of flows, times
+/// the few distinct slot costs where tags move; a queue is never walked.
+#[derive(Debug)]
+pub struct Sfq {
+    requests: Requests,
+    queue: Queue,
+    corrections: Corrections,
+    slots: Slots,
+    clock: Clock,
+    arrivals: u64,
+    outstanding: usize,
+    events: EventQueue,
+}
+
+impl Sfq {
+    /// A scheduler for storage with `depth` slots that keeps at most `event_capacity` events between polls.
+    ///
+    /// [`SlotCostTable::uniform`] gives SFQ(D), any other table SFQ(D)+.
+    pub fn new(depth: Depth, slot_costs: SlotCostTable, event_capacity: usize) -> Self {
+        Self {
+            requests: Requests::default(),
+            queue: Queue::new(slot_costs),
+            corrections: Corrections::default(),
+            slots: Slots::new(depth),
+            clock: Clock::default(),
+            arrivals: 0,
+            outstanding: 0,
+            events: EventQueue::with_capacity(event_capacity),
+        }
+    }
+
+    /// Changes the number of slots. Outstanding requests stay; if they use more than `depth`, nothing is dispatched
+    /// until that is over. Queued requests that ask for more than `depth` take `depth`. O(1).
+    pub fn set_depth(&mut self, now: Time, depth: Depth) {
+        self.slots.set_depth(depth);
+        self.events.push(now, Event::DepthChanged { depth });
+    }
+
+    /// Changes the slot costs of what is queued and of what arrives later. Tags stay, and outstanding requests keep
+    /// their slots. O(n log n) in queued requests, unless nothing changes.
+    pub fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
+        if *self.queue.table() != slot_costs {
+            self.queue.set_table(&mut self.requests, slot_costs);
+        }
+    }
+
+    /// Releases `chosen`, which is `head`, the smallest request, or is backfilled while that one is blocked.
+    fn dispatch(&mut self, now: Time, chosen: First, slot_cost: SlotCost, head: First) -> Dispatch {
+        let First { id, app, .. } = chosen;
+        debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
+        self.queue.remove(&mut self.requests, &mut self.clock, id);
+        self.slots.occupy(slot_cost);
+        self.outstanding += 1;
+        let entry = self.requests.get_mut(id);
+        entry.state = State::Outstanding;
+        entry.granted = slot_cost;
+        let enqueued_at = entry.enqueued_at;
+        // A backfilled request has a larger tag, but does not carry v past the blocked head.
+        self.clock.advance(head.start);
+        self.settle(app);
+        let backfilled = id != head.id;
+        self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+    }
+
+    /// `head` has the smallest tag but needs more slots than are free: dispatches the smallest request that does fit,
+    /// until as many slots as the head needs were given to others.
+    ///
+    /// [vPFS+ §III-C] stops when the promoted requests' slots "equal or exceed" those of the head. Deviation: they never
+    /// exceed them, so the head waits for no more than what was outstanding and its own number of slots.
+    fn backfill(&mut self, now: Time, head: First, head_cost: SlotCost) -> Option<Dispatch> {
+        let slots_free = self.slots.free();
+        let blocked = self.requests.get_mut(head.id);
+        let room = slots_free.min(head_cost.get().saturating_sub(blocked.passed_by));
+        if !core::mem::replace(&mut blocked.blocked, true) {
+            let First { id, app, .. } = head;
+            self.events.push(now, Event::HeadBlocked { id, app, slot_cost: head_cost, slots_free });
+        }
+        let (chosen, slot_cost) = self.queue.first(|cost| self.slots.clamp(cost).get() <= room)?;
+        self.requests.get_mut(head.id).passed_by += slot_cost.get();
+        Some(self.dispatch(now, chosen, slot_cost, head))
+    }
+
+    /// A request of `app` costs `delta` bytes more (or less) than was charged.
+    fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        let oldest = self.queue.oldest(app).unwrap_or(u64::MAX);
+        if oldest <= arrival {
+            self.corrections.defer(app, arrival, delta);
+        } else {
+            let delta = delta + self.corrections.take_due(app, oldest);
+            self.queue.shift(&self.requests, &mut self.clock, app, delta);
+        }
+    }
+
+    /// The queue of `app` has moved on: applies the corrections that waited for that.
+    fn settle(&mut self, app: AppId) {
+        if !self.corrections.is_empty() {
+            let due = self.corrections.take_due(app, self.queue.oldest(app).unwrap_or(u64::MAX));
+            self.queue.shift(&self.requests, &mut self.clock, app, due);
+        }
+    }
+
+    fn end_if_idle(&mut self, now: Time) {
+        if self.queue.len() == 0 && self.outstanding == 0 {
+            self.clock.end_busy_period();
+            self.events.push(now, Event::Idle);
+        }
+    }
+
+    /// Frees what an outstanding request occupied.
+    fn release(&mut self, entry: &Entry) {
+        assert!(entry.state == State::Outstanding, "only a dispatched request can be complete");
+        self.slots.release(entry.granted);
+        self.outstanding -= 1;
+    }
+}
+
+impl Scheduler for Sfq {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: if self.queue.table().is_uniform() { "sfq-d" } else { "sfq-d-plus" },
+            work_conserving: true,
+            needs_peers: false,
+            needs_deadlines: false,
+            needs_layout: false,
+        }
+    }
+
+    /// S = max(v, F of the flow's request before it), F = S + c/φ [vPFS+ §III-A].
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        let mut entry = Entry::new(&request, arrived, self.arrivals);
+        self.arrivals += 1;
+        self.queue.charge(&mut entry, &self.clock);
+        self.requests.insert(request.id, entry);
+        self.queue.push(&mut self.requests, request.id);
+        let Request { id, app, cost, .. } = request;
+        self.events.push(now, Event::Enqueued { id, app, cost });
+    }
+
+    /// Dispatches the queued request with the smallest start tag, equal tags in order of arrival; while that one does
+    /// not fit the free slots, backfills smaller ones [vPFS+ §III-C, Algorithm 1].
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        let free = self.slots.free();
+        if free == 0 {
+            return None;
+        }
+        let (head, cost) = self.queue.first(|_| true)?;
+        let cost = self.slots.clamp(cost);
+        if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        let entry = self.requests.remove(id);
+        self.release(&entry);
+        self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
+        self.end_if_idle(now);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        let entry = *self.requests.get(id);
+        if entry.state == State::Queued {
+            self.queue.remove(&mut self.requests, &mut self.clock, id);
+        } else {
+            self.release(&entry);
+        }
+        self.requests.remove(id);
+        let Entry { app, arrival, cost, .. } = entry;
+        self.correct(app, arrival, -i128::from(cost.0));
+        self.events.push(now, Event::Cancelled { id, app, cost });
+        self.end_if_idle(now);
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        let entry = self.requests.get_mut(id);
+        let estimated = core::mem::replace(&mut entry.cost, real);
+        let Entry { app, arrival, .. } = *entry;
+        self.correct(app, arrival, i128::from(real.0) - i128::from(estimated.0));
+        self.events.push(now, Event::CostCorrected { id, app, estimated, real });
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.queue.set_weight(&self.requests, app, weight);
+        self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+}

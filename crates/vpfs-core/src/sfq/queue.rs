@@ -1,0 +1,217 @@
+//! The queued requests, found by start tag without a walk.
+//!
+//! Each flow has one FIFO list for each slot cost (a *lane*), and each slot cost a heap over the flows that have
+//! such requests, keyed by their first one. Inside a flow tags ascend, so the smallest tag of a slot cost is at the
+//! top of its heap, and the smallest of all is the least of a few tops.
+
+use alloc::vec::Vec;
+
+use super::requests::{Entry, Requests, State};
+use super::tags::{Clock, FlowTags};
+use crate::heap::{AppHeap, Item};
+use crate::list::List;
+use crate::slot_cost::SlotCostTable;
+use crate::units::{AppId, RequestId, SlotCost, VirtualTime, Weight};
+
+/// The first request of a lane. Ordered by start tag, then by arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct First {
+    pub(super) start: VirtualTime,
+    pub(super) arrival: u64,
+    pub(super) app: AppId,
+    pub(super) id: RequestId,
+}
+
+impl Item for First {
+    fn app(&self) -> AppId {
+        self.app
+    }
+}
+
+/// The flows that have requests of one slot cost.
+#[derive(Debug)]
+struct Class {
+    slot_cost: SlotCost,
+    flows: AppHeap<First>,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    tags: FlowTags,
+    queued: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    table: SlotCostTable,
+    /// By ascending slot cost.
+    classes: Vec<Class>,
+    /// By application.
+    flows: Vec<Flow>,
+    /// By application and class.
+    lanes: Vec<List>,
+    len: usize,
+}
+
+impl Queue {
+    pub(super) fn new(table: SlotCostTable) -> Self {
+        Self { classes: classes_of(&table), table, flows: Vec::new(), lanes: Vec::new(), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn table(&self) -> &SlotCostTable {
+        &self.table
+    }
+
+    /// Charges `entry` to its flow: S = max(v, F of the one before it).
+    pub(super) fn charge(&mut self, entry: &mut Entry, clock: &Clock) {
+        self.grow(entry.app);
+        let flow = &mut self.flows[entry.app.index()];
+        if flow.queued == 0 {
+            let start = flow.tags.finish().max(clock.now());
+            flow.tags.anchor(flow.tags.end(), start);
+        }
+        entry.position = flow.tags.append(entry.cost);
+    }
+
+    /// Adds a charged request to its lane.
+    pub(super) fn push(&mut self, requests: &mut Requests, id: RequestId) {
+        let entry = requests.get(id);
+        let class = self.class_of(entry);
+        let app = entry.app;
+        requests.get_mut(id).class = class;
+        let class = usize::from(class);
+        let lane = self.lane(app, class);
+        self.lanes[lane].push_back(requests.table(), id);
+        if self.lanes[lane].first() == Some(id) {
+            self.refresh_class(requests, app, class);
+        }
+        self.flows[app.index()].queued += 1;
+        self.len += 1;
+    }
+
+    /// Takes a queued request out of its lane.
+    pub(super) fn remove(&mut self, requests: &mut Requests, clock: &mut Clock, id: RequestId) {
+        let Entry { app, class, .. } = *requests.get(id);
+        let class = usize::from(class);
+        let lane = self.lane(app, class);
+        let was_first = self.lanes[lane].first() == Some(id);
+        self.lanes[lane].remove(requests.table(), id);
+        if was_first {
+            self.refresh_class(requests, app, class);
+        }
+        self.len -= 1;
+        let flow = &mut self.flows[app.index()];
+        flow.queued -= 1;
+        if flow.queued == 0 {
+            clock.note_finish(flow.tags.finish());
+        }
+    }
+
+    /// The request with the smallest start tag, and its unclamped slot cost, among those whose slot cost `fits`.
+    pub(super) fn first(&self, fits: impl Fn(SlotCost) -> bool) -> Option<(First, SlotCost)> {
+        let fitting = self.classes.iter().filter(|class| fits(class.slot_cost));
+        fitting.filter_map(|class| Some((*class.flows.first()?, class.slot_cost))).min_by_key(|(first, _)| *first)
+    }
+
+    /// The arrival number of the oldest queued request of `app`.
+    pub(super) fn oldest(&self, app: AppId) -> Option<u64> {
+        self.oldest_first(app).map(|first| first.arrival)
+    }
+
+    /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` bytes of service.
+    pub(super) fn shift(&mut self, requests: &Requests, clock: &mut Clock, app: AppId, delta: i128) {
+        if delta == 0 {
+            return;
+        }
+        let oldest = self.oldest_first(app);
+        let tags = &mut self.flows[app.index()].tags;
+        match oldest {
+            Some(First { start, id, .. }) => {
+                tags.anchor(requests.get(id).position, tags.moved(start, delta, clock.now()));
+                self.refresh(requests, app);
+            }
+            None => {
+                tags.anchor(tags.end(), tags.moved(tags.finish(), delta, clock.now()));
+                clock.note_finish(tags.finish());
+            }
+        }
+    }
+
+    /// Sets a weight, and computes the tags of the flow's queue anew from its head.
+    pub(super) fn set_weight(&mut self, requests: &Requests, app: AppId, weight: Weight) {
+        self.grow(app);
+        let oldest = self.oldest_first(app);
+        let tags = &mut self.flows[app.index()].tags;
+        match oldest {
+            Some(First { start, id, .. }) => tags.anchor(requests.get(id).position, start),
+            None => tags.anchor(tags.end(), tags.finish()),
+        }
+        tags.set_weight(weight);
+        self.refresh(requests, app);
+    }
+
+    /// Sorts all that is queued into the lanes of `table`; tags stay. O(n log n) in queued requests.
+    pub(super) fn set_table(&mut self, requests: &mut Requests, table: SlotCostTable) {
+        self.classes = classes_of(&table);
+        self.table = table;
+        self.len = 0;
+        self.lanes.clear();
+        self.lanes.resize(self.flows.len() * self.classes.len(), List::EMPTY);
+        for flow in &mut self.flows {
+            flow.queued = 0;
+        }
+        for id in requests.in_state(State::Queued) {
+            self.push(requests, id);
+        }
+    }
+
+    fn grow(&mut self, app: AppId) {
+        if app.index() >= self.flows.len() {
+            self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, queued: 0 });
+            self.lanes.resize(self.flows.len() * self.classes.len(), List::EMPTY);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a table has at most 2 * MAX_ROWS + 1 slot costs")]
+    fn class_of(&self, entry: &Entry) -> u8 {
+        let cost = self.table.slot_cost(entry.op, entry.cost);
+        self.classes.iter().take_while(|class| class.slot_cost < cost).count() as u8
+    }
+
+    fn lane(&self, app: AppId, class: usize) -> usize {
+        app.index() * self.classes.len() + class
+    }
+
+    fn oldest_first(&self, app: AppId) -> Option<First> {
+        let firsts = self.classes.iter().filter_map(|class| class.flows.get(app));
+        firsts.min_by_key(|first| first.arrival).copied()
+    }
+
+    /// Computes the keys of a flow anew after its tags moved. O(classes · log flows).
+    fn refresh(&mut self, requests: &Requests, app: AppId) {
+        for class in 0..self.classes.len() {
+            self.refresh_class(requests, app, class);
+        }
+    }
+
+    fn refresh_class(&mut self, requests: &Requests, app: AppId, class: usize) {
+        let lane = self.lane(app, class);
+        let flows = &mut self.classes[class].flows;
+        match self.lanes[lane].first() {
+            Some(id) => {
+                let entry = requests.get(id);
+                let start = self.flows[app.index()].tags.tag(entry.position);
+                flows.set(First { start, arrival: entry.arrival, app, id });
+            }
+            None => flows.remove(app),
+        }
+    }
+}
+
+fn classes_of(table: &SlotCostTable) -> Vec<Class> {
+    table.distinct().into_iter().map(|slot_cost| Class { slot_cost, flows: AppHeap::new() }).collect()
+}

@@ -1,0 +1,132 @@
+//! Start tags S, finish tags F and virtual time v [vPFS+ §III-A].
+
+use crate::units::{Bytes, VirtualTime, Weight};
+
+/// The virtual clock that all flows of a scheduler share.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    now: VirtualTime,
+    latest_finish: VirtualTime,
+}
+
+impl Clock {
+    /// Virtual time v: no queued request has a start tag below it.
+    pub(super) fn now(&self) -> VirtualTime {
+        self.now
+    }
+
+    /// A request with start tag `start` is served: v = max(v, S).
+    pub(super) fn advance(&mut self, start: VirtualTime) {
+        self.now = self.now.max(start);
+    }
+
+    /// A flow has nothing queued any more, and its last finish tag is `finish`.
+    pub(super) fn note_finish(&mut self, finish: VirtualTime) {
+        self.latest_finish = self.latest_finish.max(finish);
+    }
+
+    /// Nothing is queued nor outstanding: v = the largest finish tag.
+    ///
+    /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's,
+    /// and no difference: every flow starts at v now, wherever that is.
+    pub(super) fn end_busy_period(&mut self) {
+        self.now = self.now.max(self.latest_finish);
+    }
+}
+
+/// How a flow's position (the service it asked for so far, in bytes) becomes a tag:
+/// tag(position) = origin + (position − base)/φ.
+///
+/// Requests keep their position, which never changes. So all tags of a flow move in O(1).
+#[derive(Clone, Debug)]
+pub(super) struct FlowTags {
+    origin: VirtualTime,
+    base: u128,
+    /// The position after the flow's latest request.
+    end: u128,
+    weight: Weight,
+}
+
+impl FlowTags {
+    pub(super) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, weight: Weight::ONE };
+
+    /// The start tag of the request at `position`, which must not lie before the last anchor.
+    pub(super) fn tag(&self, position: u128) -> VirtualTime {
+        self.origin + VirtualTime::of_total(position - self.base, self.weight)
+    }
+
+    /// The finish tag of the flow's latest request.
+    pub(super) fn finish(&self) -> VirtualTime {
+        self.tag(self.end)
+    }
+
+    /// Appends a request of `cost`; its position.
+    pub(super) fn append(&mut self, cost: Bytes) -> u128 {
+        let position = self.end;
+        self.end += u128::from(cost.0);
+        position
+    }
+
+    /// Makes `tag` the tag of `position`, the oldest in the queue, and moves those behind it alike.
+    pub(super) fn anchor(&mut self, position: u128, tag: VirtualTime) {
+        self.origin = tag;
+        self.base = position;
+    }
+
+    /// The position after the flow's latest request.
+    pub(super) fn end(&self) -> u128 {
+        self.end
+    }
+
+    /// `tag` moved by `delta` bytes of service, but never below `floor`.
+    pub(super) fn moved(&self, tag: VirtualTime, delta: i128, floor: VirtualTime) -> VirtualTime {
+        let by = VirtualTime::of_total(delta.unsigned_abs(), self.weight);
+        let moved = if delta < 0 { tag.saturating_sub(by) } else { tag + by };
+        moved.max(floor)
+    }
+
+    /// Call only right after an anchor, or tags move.
+    pub(super) fn set_weight(&mut self, weight: Weight) {
+        self.weight = weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weight(weight: u32) -> Weight {
+        Weight::new(weight).unwrap()
+    }
+
+    #[test]
+    fn a_finish_tag_is_start_plus_cost_over_weight() {
+        let mut tags = FlowTags::NEW;
+        tags.set_weight(weight(4));
+        let first = tags.append(Bytes(100));
+        let second = tags.append(Bytes(60));
+        assert_eq!(tags.tag(first), VirtualTime::ZERO);
+        assert_eq!(tags.tag(second), VirtualTime::of(Bytes(25), Weight::ONE));
+        assert_eq!(tags.finish(), VirtualTime::of(Bytes(40), Weight::ONE));
+    }
+
+    #[test]
+    fn a_new_weight_keeps_the_anchored_tag() {
+        let mut tags = FlowTags::NEW;
+        tags.append(Bytes(100));
+        let head = tags.append(Bytes(60));
+        tags.anchor(head, tags.tag(head));
+        tags.set_weight(weight(3));
+        assert_eq!(tags.tag(head), VirtualTime::of(Bytes(100), Weight::ONE));
+        assert_eq!(tags.finish(), VirtualTime::of(Bytes(120), Weight::ONE));
+    }
+
+    #[test]
+    fn a_refund_stops_at_virtual_time() {
+        let tag = VirtualTime::of(Bytes(100), Weight::ONE);
+        let floor = VirtualTime::of(Bytes(80), Weight::ONE);
+        assert_eq!(FlowTags::NEW.moved(tag, -10, floor), VirtualTime::of(Bytes(90), Weight::ONE));
+        assert_eq!(FlowTags::NEW.moved(tag, -30, floor), floor);
+        assert_eq!(FlowTags::NEW.moved(tag, 30, floor), VirtualTime::of(Bytes(130), Weight::ONE));
+    }
+}

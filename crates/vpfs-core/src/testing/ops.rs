@@ -1,0 +1,236 @@
+//! Random lists of operations, and what carries them out on a scheduler.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Oracle, Random};
+use crate::event::Event;
+use crate::request::{Dispatch, OpKind, Request};
+use crate::scheduler::Scheduler;
+use crate::sfq::Sfq;
+use crate::slot_cost::{SizeClass, SlotCostTable};
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+
+/// One input to a scheduler. Requests are named by a number that counts, modulo, through those it can mean,
+/// so every list of operations makes sense, also a shortened one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the methods of `Scheduler` and their parameters")]
+pub enum Op {
+    Enqueue {
+        app: AppId,
+        op: OpKind,
+        cost: Bytes,
+    },
+    /// Poll for so many dispatches, or until there is none.
+    Dispatch {
+        at_most: u32,
+    },
+    /// Complete an outstanding request.
+    Complete {
+        pick: u32,
+    },
+    /// Cancel a request, queued or outstanding.
+    Cancel {
+        pick: u32,
+    },
+    /// Correct the cost of a request, queued or outstanding.
+    CorrectCost {
+        pick: u32,
+        real: Bytes,
+    },
+    SetWeight {
+        app: AppId,
+        weight: Weight,
+    },
+    SetDepth {
+        depth: Depth,
+    },
+    /// Use another of [`Op::slot_cost_table`].
+    SetSlotCosts {
+        table: u32,
+    },
+}
+
+impl Op {
+    /// Applications that operations name.
+    pub const APPS: u32 = 5;
+
+    /// What all costs are a multiple of, so that tags are exact for weights up to 8.
+    pub const COST_UNIT: u64 = 840;
+
+    /// An operation for 64 random bits.
+    pub fn from_bits(bits: u64) -> Self {
+        let mut random = Random::new(bits);
+        let app = AppId(random.below(Self::APPS));
+        let pick = random.bits().to_le_bytes()[7].into();
+        match random.below(20) {
+            0..7 => Self::Enqueue { app, op: random_kind(&mut random), cost: random_cost(&mut random) },
+            7..11 => Self::Dispatch { at_most: if random.below(3) == 0 { 1 } else { u32::MAX } },
+            11..15 => Self::Complete { pick },
+            15 => Self::Cancel { pick },
+            16 | 17 => Self::CorrectCost { pick, real: random_cost(&mut random) },
+            18 => Self::SetWeight { app, weight: Weight::new(1 + random.below(8)).unwrap_or(Weight::ONE) },
+            _ if random.below(2) == 0 => Self::SetSlotCosts { table: pick },
+            _ => Self::SetDepth { depth: Depth::new(1 + random.below(16)).unwrap_or(DEFAULT_DEPTH) },
+        }
+    }
+
+    /// One of a few tables: all ones, the default, costs above the depth, reads unlike writes.
+    pub fn slot_cost_table(table: u32) -> SlotCostTable {
+        let row =
+            |kib, slots| SizeClass { up_to: Bytes::kib(kib), slot_cost: SlotCost::new(slots).unwrap_or(SlotCost::ONE) };
+        let custom = |reads, writes| SlotCostTable::new(Bytes::kib(128), reads, writes);
+        match table % 4 {
+            0 => SlotCostTable::uniform(),
+            1 => SlotCostTable::default(),
+            2 => custom(vec![row(1024, 9), row(2048, 20)], vec![row(2048, 14)]).unwrap_or_default(),
+            _ => custom(vec![row(512, 2)], vec![row(512, 4), row(4096, 7)]).unwrap_or_default(),
+        }
+    }
+}
+
+/// D of the paper's storage [vPFS+ §V-A].
+pub(super) const DEFAULT_DEPTH: Depth = match Depth::new(14) {
+    Some(depth) => depth,
+    None => unreachable!(),
+};
+
+/// `length` operations for `seed`.
+pub fn random_ops(seed: u64, length: usize) -> Vec<Op> {
+    let mut random = Random::new(seed);
+    (0..length).map(|_| Op::from_bits(random.bits())).collect()
+}
+
+fn random_kind(random: &mut Random) -> OpKind {
+    [OpKind::Read, OpKind::Write, OpKind::Write, OpKind::Metadata][random.below(4) as usize]
+}
+
+/// Costs on both sides of each size class, small ones more often.
+fn random_cost(random: &mut Random) -> Bytes {
+    let units = match random.below(8) {
+        0 => 0,
+        1..5 => random.below(157),
+        5 => 157 + random.below(1000),
+        6 => 1157 + random.below(1400),
+        _ => 2557 + random.below(5000),
+    };
+    Bytes(u64::from(units) * Op::COST_UNIT)
+}
+
+/// A scheduler whose depth and slot costs a test can change.
+pub trait Tunable: Scheduler {
+    /// Changes the number of slots.
+    fn set_depth(&mut self, now: Time, depth: Depth);
+    /// Changes the slot costs.
+    fn set_slot_costs(&mut self, slot_costs: SlotCostTable);
+}
+
+impl Tunable for Sfq {
+    fn set_depth(&mut self, now: Time, depth: Depth) {
+        self.set_depth(now, depth);
+    }
+    fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
+        self.set_slot_costs(slot_costs);
+    }
+}
+
+impl Tunable for Oracle {
+    fn set_depth(&mut self, now: Time, depth: Depth) {
+        self.set_depth(now, depth);
+    }
+    fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
+        self.set_slot_costs(slot_costs);
+    }
+}
+
+/// Carries operations out, a microsecond apart, and keeps account of every request from outside.
+#[derive(Debug)]
+pub struct Runner<S> {
+    /// The scheduler under test.
+    pub scheduler: S,
+    /// The time of the latest operation.
+    pub now: Time,
+    /// All events so far.
+    pub events: Vec<(Time, Event)>,
+    /// Requests that were enqueued, and neither dispatched nor cancelled yet; oldest first.
+    pub queued: Vec<Request>,
+    /// Requests that were dispatched, and neither completed nor cancelled yet; oldest first.
+    pub outstanding: Vec<(Request, SlotCost)>,
+    free_ids: Vec<RequestId>,
+    ids: u32,
+}
+
+impl<S: Tunable> Runner<S> {
+    /// A runner for `scheduler`, which must be new and keep enough events.
+    pub fn new(scheduler: S) -> Self {
+        let (queued, outstanding) = (Vec::new(), Vec::new());
+        Self { scheduler, now: Time::ZERO, events: Vec::new(), queued, outstanding, free_ids: Vec::new(), ids: 0 }
+    }
+
+    /// Carries `op` out, if there is a request that it can mean; what was dispatched.
+    pub fn apply(&mut self, op: Op) -> Vec<Dispatch> {
+        self.now = Time::from_nanos(self.now.as_nanos() + 1000);
+        let now = self.now;
+        let mut dispatches = Vec::new();
+        match op {
+            Op::Enqueue { app, op, cost } => self.enqueue(app, op, cost),
+            Op::Dispatch { at_most } => {
+                let polls = core::iter::from_fn(|| self.poll());
+                dispatches = polls.take(at_most as usize).collect();
+            }
+            Op::Complete { pick } => self.complete(pick),
+            Op::Cancel { pick } => {
+                if let Some(id) = self.pick(pick) {
+                    self.scheduler.cancel(now, id);
+                    self.queued.retain(|request| request.id != id);
+                    self.outstanding.retain(|(request, _)| request.id != id);
+                    self.free_ids.push(id);
+                }
+            }
+            Op::CorrectCost { pick, real } => {
+                if let Some(id) = self.pick(pick) {
+                    self.scheduler.correct_cost(now, id, real);
+                }
+            }
+            Op::SetWeight { app, weight } => self.scheduler.set_weight(now, app, weight),
+            Op::SetDepth { depth } => self.scheduler.set_depth(now, depth),
+            Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(Op::slot_cost_table(table)),
+        }
+        self.events.extend(core::iter::from_fn(|| self.scheduler.poll_event()));
+        dispatches
+    }
+
+    fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {
+        let id = self.free_ids.pop().unwrap_or_else(|| {
+            self.ids += 1;
+            RequestId(self.ids - 1)
+        });
+        let request = Request { id, app, op, cost };
+        self.queued.push(request);
+        self.scheduler.enqueue(self.now, request);
+    }
+
+    /// Panics if the scheduler dispatches what is not queued.
+    fn poll(&mut self) -> Option<Dispatch> {
+        let dispatch = self.scheduler.poll_dispatch(self.now)?;
+        let index = self.queued.iter().position(|request| request.id == dispatch.id);
+        let request = self.queued.remove(index.unwrap_or_else(|| panic!("{dispatch:?} was not queued")));
+        assert_eq!(request.app, dispatch.app);
+        self.outstanding.push((request, dispatch.slot_cost));
+        Some(dispatch)
+    }
+
+    fn complete(&mut self, pick: u32) {
+        if !self.outstanding.is_empty() {
+            let (Request { id, .. }, _) = self.outstanding.remove(pick as usize % self.outstanding.len());
+            self.scheduler.complete(self.now, id);
+            self.free_ids.push(id);
+        }
+    }
+
+    fn pick(&self, pick: u32) -> Option<RequestId> {
+        let all = self.queued.iter().chain(self.outstanding.iter().map(|(request, _)| request));
+        let count = self.queued.len() + self.outstanding.len();
+        all.map(|request| request.id).nth(pick as usize % count.max(1))
+    }
+}
