@@ -1,1 +1,17 @@
-//! Codecs: BMI framing and OrangeFS messages.
+//! Codecs: BMI framing and OrangeFS messages, bytes in and bytes out.
+//!
+//! Nothing here does I/O, and nothing panics on bytes from outside: a decoder answers with a value or a
+//! [`DecodeError`], which tells *incomplete* (read more) from *malformed* (close the connection).
+//!
+//! Two levels, for two users:
+//! - [`pvfs2::RequestView`] and [`pvfs2::ReplyHead`] borrow and decode only what gating needs; a proxy forwards the
+//!   original bytes.
+//! - [`pvfs2::Request`] and [`pvfs2::Reply`] own every field, for servers and clients that speak the protocol.
+//!
+//! The facts come from the OrangeFS 2.10 wire protocol (protocol version 7000, BMI over TCP).
+
+pub mod bmi;
+mod error;
+pub mod pvfs2;
+
+pub use error::DecodeError;

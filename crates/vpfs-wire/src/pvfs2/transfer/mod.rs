@@ -1,0 +1,284 @@
+//! How many bytes an I/O moves through one server, and which (OrangeFS 2.10 wire protocol, bytes of an I/O).
+//!
+//! Requests say what the whole access touches; each server's share follows from the access description and the
+//! distribution. Reads have no end marker on the wire, so a proxy must count exactly this share.
+
+mod tree;
+
+use std::ops::Range;
+
+use vpfs_core::stripe::{Stripe, StripeError};
+
+use super::dist::{Dist, DistView};
+use super::preq::{Node, Preq};
+use tree::{Run, Runs, Tree};
+
+/// Steps that one question about a structured access may cost: runs and pieces looked at. Beyond, the answer is
+/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work (some 10 ms at most).
+pub const STEP_BUDGET: u32 = 1 << 20;
+
+/// Why the share of a server cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// Negative sizes, overflowing offsets, broken trees: no correct client sends this.
+    #[error("malformed access: {0}")]
+    Malformed(&'static str),
+    /// The distribution's parameters make no sense.
+    #[error("malformed distribution: {0}")]
+    Distribution(#[from] StripeError),
+    /// More than [`STEP_BUDGET`] steps would be needed.
+    #[error("the access has too many pieces to count")]
+    TooComplex,
+}
+
+/// One server's part of an access.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    stripe: Stripe,
+    server: u32,
+    pattern: Pattern,
+    /// Stream positions of the access: bytes of the tiled access description.
+    stream: Range<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    /// Stream position p is file offset `start` + p.
+    Contiguous { start: u64 },
+    /// Anything else.
+    Nested(Box<Tree>),
+}
+
+/// Bytes that lie together in the file, in the datafile, in the client's buffer and in the data on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferPiece {
+    /// Offset in this server's datafile.
+    pub physical: u64,
+    /// Number of bytes, never zero.
+    pub len: u64,
+    /// Offset in the buffer of the whole access (all servers): where a client takes it from or puts it.
+    pub access_offset: u64,
+    /// Offset in this server's data: where a server takes it from or puts it.
+    pub wire_offset: u64,
+}
+
+impl Transfer {
+    /// The part of server `server_nr` of `server_ct` in the access that takes `aggregate_size` bytes from position
+    /// `file_req_offset` of the description `preq`, of a file striped by `dist`.
+    pub fn new(
+        dist: &Dist,
+        server_nr: u32,
+        server_ct: u32,
+        preq: &Preq,
+        file_req_offset: i64,
+        aggregate_size: i64,
+    ) -> Result<Self, TransferError> {
+        Self::build(dist.view(), server_nr, server_ct, preq.nodes.iter().copied(), file_req_offset, aggregate_size)
+    }
+
+    /// As [`Transfer::new`], from borrowed parts. Does not allocate for a plain byte range, unless of variable
+    /// strips.
+    pub(crate) fn build(
+        dist: DistView<'_>,
+        server_nr: u32,
+        server_ct: u32,
+        nodes: impl Iterator<Item = Node>,
+        file_req_offset: i64,
+        aggregate_size: i64,
+    ) -> Result<Self, TransferError> {
+        let stripe = dist.stripe(server_ct)?;
+        if server_nr >= server_ct {
+            return Err(TransferError::Malformed("a server number beyond the server count"));
+        }
+        // Servers ignore their number in this distribution: whoever is asked holds everything.
+        let server = if dist == DistView::Basic { 0 } else { server_nr };
+        let end = file_req_offset.checked_add(aggregate_size);
+        let (Ok(start), Ok(len), Some(_)) = (u64::try_from(file_req_offset), u64::try_from(aggregate_size), end) else {
+            return Err(TransferError::Malformed("a negative or overflowing offset or size"));
+        };
+        let stream = start..start + len;
+        let pattern = Pattern::build(nodes, &stream)?;
+        Ok(Self { stripe, server, pattern, stream })
+    }
+
+    /// Bytes that a write moves: all that lie on the server.
+    pub fn write_bytes(&self) -> Result<u64, TransferError> {
+        self.bytes_below(u64::MAX)
+    }
+
+    /// Bytes that a read moves at most, that is from a datafile without end.
+    pub fn upper_bound(&self) -> Result<u64, TransferError> {
+        self.write_bytes()
+    }
+
+    /// Bytes that a read moves from a datafile of `bstream_size` bytes. The first end of file ends it, even if later
+    /// regions of an unsorted access lie inside the file.
+    ///
+    /// Departs in one case that was never seen on the wire: a real server also stops if a region ends exactly where
+    /// a flow buffer is full and the next byte that the distribution would map lies beyond the end.
+    pub fn read_bytes(&self, bstream_size: u64) -> Result<u64, TransferError> {
+        self.bytes_below(bstream_size)
+    }
+
+    /// The offset in the datafile of the first byte that is moved; `None` if none lies on this server.
+    pub fn first_physical_offset(&self) -> Result<Option<u64>, TransferError> {
+        self.pieces().next().transpose().map(|piece| piece.map(|piece| piece.physical))
+    }
+
+    /// The pieces on this server, in the order of the wire. Ends with an error after [`STEP_BUDGET`] steps.
+    pub fn pieces(&self) -> impl Iterator<Item = Result<TransferPiece, TransferError>> + '_ {
+        let mut runs = self.runs(self.stream.clone());
+        let mut current: Option<(Run, vpfs_core::stripe::Pieces<'_>)> = None;
+        let mut wire_offset = 0;
+        let mut budget = Budget::default();
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            while !failed {
+                if let Err(error) = budget.spend() {
+                    failed = true;
+                    return Some(Err(error));
+                }
+                if let Some((run, pieces)) = &mut current
+                    && let Some(piece) = pieces.next()
+                {
+                    let access_offset = run.position - self.stream.start + (piece.logical - run.file_offset);
+                    let len = piece.len;
+                    wire_offset += len;
+                    let piece =
+                        TransferPiece { physical: piece.physical, len, access_offset, wire_offset: wire_offset - len };
+                    return Some(Ok(piece));
+                }
+                let run = match runs.next(&mut budget) {
+                    Ok(run) => run?,
+                    Err(error) => {
+                        failed = true;
+                        return Some(Err(error));
+                    }
+                };
+                let pieces = self.stripe.pieces(self.server, run.file_offset..run.file_offset + run.len);
+                current = Some((run, pieces));
+            }
+            None
+        })
+    }
+
+    /// Bytes moved until the first one at or beyond the physical offset `end`.
+    fn bytes_below(&self, end: u64) -> Result<u64, TransferError> {
+        match &self.pattern {
+            Pattern::Contiguous { start } => {
+                let len = self.stream.end - self.stream.start;
+                let from = start + self.stream.start;
+                Ok(self.run_below(&Run { file_offset: from, len, position: 0 }, end).0)
+            }
+            Pattern::Nested(tree) => self.nested_below(tree, end),
+        }
+    }
+
+    /// The bytes of one run on this server and below `end`, and whether that is all of the run's.
+    ///
+    /// A server's bytes of a contiguous run are contiguous in its datafile too, so this needs no loop.
+    fn run_below(&self, run: &Run, end: u64) -> (u64, bool) {
+        let first = self.stripe.bytes_before(self.server, run.file_offset);
+        let last = self.stripe.bytes_before(self.server, run.file_offset + run.len);
+        (last.min(end.max(first)) - first, last <= end || last == first)
+    }
+
+    /// Sums runs one by one, except for the middle part of whole tiles that lie below `end` altogether: what such
+    /// tiles hold repeats with the distribution's round.
+    fn nested_below(&self, tree: &Tree, end: u64) -> Result<u64, TransferError> {
+        let mut budget = Budget::default();
+        let size = tree.size();
+        let first_tile = self.stream.start.div_ceil(size);
+        let last_tile = self.stream.end / size;
+        if first_tile >= last_tile {
+            return Ok(self.sum(self.stream.clone(), end, &mut budget)?.0);
+        }
+        let (mut total, goes_on) = self.sum(self.stream.start..first_tile * size, end, &mut budget)?;
+        if !goes_on {
+            return Ok(total);
+        }
+        let whole = self.whole_tiles_below(tree, first_tile..last_tile, end);
+        let round = self.stripe.round().unwrap_or(1);
+        let period = round / gcd(tree.extent(), round);
+        let (periods, rest) = (whole / period, whole % period);
+        for tile in 0..whole.min(period) {
+            let from = (first_tile + tile) * size;
+            let (bytes, _) = self.sum(from..from + size, u64::MAX, &mut budget)?;
+            total += bytes * (periods + u64::from(tile < rest));
+        }
+        Ok(total + self.sum((first_tile + whole) * size..self.stream.end, end, &mut budget)?.0)
+    }
+
+    /// How many of `tiles`, from the first on, have all their bytes on this server below `end`.
+    fn whole_tiles_below(&self, tree: &Tree, tiles: Range<u64>, end: u64) -> u64 {
+        let is_below = |tile| self.stripe.bytes_before(self.server, tree.end_of_tile(tile)) <= end;
+        let (mut low, mut high) = (tiles.start, tiles.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_below(middle) { low = middle + 1 } else { high = middle }
+        }
+        low - tiles.start
+    }
+
+    /// The bytes of a part of the stream below `end`, and whether the end was not met.
+    fn sum(&self, stream: Range<u64>, end: u64, budget: &mut Budget) -> Result<(u64, bool), TransferError> {
+        let mut runs = self.runs(stream);
+        let mut total = 0;
+        while let Some(run) = runs.next(budget)? {
+            let (bytes, all) = self.run_below(&run, end);
+            total += bytes;
+            if !all {
+                return Ok((total, false));
+            }
+        }
+        Ok((total, true))
+    }
+
+    fn runs(&self, stream: Range<u64>) -> Runs<'_> {
+        match &self.pattern {
+            Pattern::Contiguous { start } => Runs::single(*start, stream),
+            Pattern::Nested(tree) => tree.runs(stream),
+        }
+    }
+}
+
+impl Pattern {
+    fn build(mut nodes: impl Iterator<Item = Node>, stream: &Range<u64>) -> Result<Self, TransferError> {
+        let root = nodes.next().ok_or(TransferError::Malformed("an access description without nodes"))?;
+        let start = if root.ereq == -1 {
+            root.offset
+        } else {
+            let tree = Tree::build([root].into_iter().chain(nodes).collect(), stream)?;
+            match tree.contiguous_start() {
+                Some(start) => start,
+                None => return Ok(Self::Nested(Box::new(tree))),
+            }
+        };
+        match u64::try_from(start) {
+            Ok(start) if start.checked_add(stream.end).is_some_and(|end| i64::try_from(end).is_ok()) => {
+                Ok(Self::Contiguous { start })
+            }
+            _ => Err(TransferError::Malformed("file offsets are negative or overflow")),
+        }
+    }
+}
+
+/// What is left of [`STEP_BUDGET`].
+struct Budget(u32);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(STEP_BUDGET)
+    }
+}
+
+impl Budget {
+    fn spend(&mut self) -> Result<(), TransferError> {
+        self.0 = self.0.checked_sub(1).ok_or(TransferError::TooComplex)?;
+        Ok(())
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if a == 0 { b } else { gcd(b % a, a) }
+}

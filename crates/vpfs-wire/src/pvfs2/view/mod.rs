@@ -1,0 +1,256 @@
+//! Messages borrowed for gating: what decides whether and when a request may go, without allocation.
+//!
+//! A view checks what it passes over (capability, hints) at once and the body when asked, so a proxy pays for
+//! what it needs and forwards the original bytes.
+
+mod request_io;
+mod skip;
+
+pub use request_io::{IoView, SmallIoView};
+pub use skip::{CapabilityView, CredentialIds};
+
+use super::codec::{Reader, Wire};
+use super::head;
+use super::hints::HintView;
+use super::op::{Op, OpClass};
+use super::status::Status;
+use super::types::{Handle, IoType, ObjType};
+use crate::DecodeError;
+
+/// A request, decoded up to its body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    payload: &'a [u8],
+    op: Op,
+    capability: CapabilityView<'a>,
+    /// Offset behind the hint count.
+    hints_at: usize,
+    hint_count: usize,
+    has_server_id_hint: bool,
+    hint_handle: Option<Handle>,
+    body_at: usize,
+}
+
+impl<'a> RequestView<'a> {
+    /// Decodes the payload of an unexpected message up to its body. Never says incomplete.
+    pub fn parse(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(payload);
+        let op = head::read(&mut r)?;
+        r.pad4()?;
+        let capability = CapabilityView::read(&mut r)?;
+        let hint_count = r.count(8)?;
+        let hints_at = r.offset();
+        let mut has_server_id_hint = false;
+        let mut hint_handle = None;
+        for _ in 0..hint_count {
+            match HintView::read(&mut r)? {
+                HintView::Handle(handle) => hint_handle = Some(handle),
+                HintView::Number { kind: 6, .. } => has_server_id_hint = true,
+                _ => {}
+            }
+        }
+        let body_at = r.offset();
+        Ok(Self { payload, op, capability, hints_at, hint_count, has_server_id_hint, hint_handle, body_at })
+    }
+
+    /// The operation.
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// What the request may do.
+    pub fn capability(&self) -> &CapabilityView<'a> {
+        &self.capability
+    }
+
+    /// The hints in order.
+    pub fn hints(&self) -> impl Iterator<Item = HintView<'a>> + use<'a> {
+        let mut r = Reader::at(self.payload, self.hints_at);
+        (0..self.hint_count).map_while(move |_| HintView::read(&mut r).ok())
+    }
+
+    /// A server made the request on behalf of another (hint type 6); clients never send it.
+    pub fn has_server_id_hint(&self) -> bool {
+        self.has_server_id_hint
+    }
+
+    /// The metafile or parent directory (hint type 3).
+    pub fn hint_handle(&self) -> Option<Handle> {
+        self.hint_handle
+    }
+
+    /// Where the body starts, in bytes from the start of the payload.
+    pub fn body_offset(&self) -> usize {
+        self.body_at
+    }
+
+    fn body(&self) -> Reader<'a> {
+        Reader::at(self.payload, self.body_at)
+    }
+
+    /// On whose behalf the request is made; `None` for operations without a credential, as IO.
+    pub fn credential_ids(&self) -> Result<Option<CredentialIds<'a>>, DecodeError> {
+        let mut r = self.body();
+        match self.op {
+            Op::CrDirent => {}
+            Op::TreeRemove | Op::TreeSetAttr => {
+                r.take(4)?;
+            }
+            Op::Create | Op::MkDir => {
+                r.take(8)?;
+            }
+            Op::Remove | Op::TreeGetFileSize | Op::TreeGetAttr => {
+                r.take(12)?;
+            }
+            Op::GetAttr | Op::Unstuff => {
+                r.take(16)?;
+            }
+            Op::SetAttr => {
+                r.take(16)?;
+                skip::attr(&mut r)?;
+            }
+            Op::LookupPath => {
+                r.str()?;
+                r.take(20)?;
+            }
+            _ => return Ok(None),
+        }
+        CredentialIds::read(&mut r).map(Some)
+    }
+
+    /// The fields of an IO; `None` for other operations.
+    pub fn io(&self) -> Result<Option<IoView<'a>>, DecodeError> {
+        if self.op != Op::Io { Ok(None) } else { IoView::read(self.body()).map(Some) }
+    }
+
+    /// The fields of a SMALL_IO; `None` for other operations.
+    pub fn small_io(&self) -> Result<Option<SmallIoView<'a>>, DecodeError> {
+        if self.op != Op::SmallIo { Ok(None) } else { SmallIoView::read(self.body()).map(Some) }
+    }
+
+    /// The type and number of objects of a BATCH_CREATE; `None` for other operations.
+    pub fn batch_create(&self) -> Result<Option<(ObjType, u32)>, DecodeError> {
+        if self.op != Op::BatchCreate {
+            return Ok(None);
+        }
+        let mut r = self.body();
+        r.take(4)?;
+        Ok(Some((r.read()?, r.u32()?)))
+    }
+
+    /// Whether the message itself shows that a server sent it: the server hint, an operation or a batch that clients
+    /// never send, a credential that a server issued. A `false` proves nothing.
+    pub fn is_from_server(&self) -> Result<bool, DecodeError> {
+        if self.has_server_id_hint || self.op.class() == OpClass::ServerToServer {
+            return Ok(true);
+        }
+        if let Some((objtype, count)) = self.batch_create()? {
+            // Clients create their symbolic links this way, one at a time.
+            return Ok(objtype != ObjType::SYMLINK || count > 1);
+        }
+        Ok(self.credential_ids()?.is_some_and(|ids| ids.is_from_server()))
+    }
+
+    /// Where the layout of a CREATE or MKDIR starts, in bytes from the start of the payload.
+    pub(crate) fn layout_offset(&self) -> Result<Option<usize>, DecodeError> {
+        let mut r = self.body();
+        match self.op {
+            Op::Create | Op::MkDir => r.take(8)?,
+            _ => return Ok(None),
+        };
+        CredentialIds::read(&mut r)?;
+        skip::attr(&mut r)?;
+        if self.op == Op::MkDir {
+            r.pad4()?;
+            skip::array(&mut r, 16)?;
+            r.take(12)?;
+        } else {
+            r.take(4)?;
+        }
+        Ok(Some(r.offset()))
+    }
+}
+
+/// The start of a reply, with the numbers that end an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHead {
+    /// The request's operation; [`Op::WriteCompletion`] for the second reply of a write.
+    pub op: Op,
+    /// Success or error.
+    pub status: Status,
+    /// The numbers, of successful data operations only.
+    pub numbers: ReplyNumbers,
+}
+
+/// The numbers of a data operation's reply, all in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyNumbers {
+    /// An error, or an operation that moves no data.
+    None,
+    /// An IO was accepted.
+    IoAck {
+        /// Bytes in this server's datafile.
+        bstream_size: u64,
+    },
+    /// A SMALL_IO is done.
+    SmallIo {
+        /// Its direction.
+        io_type: IoType,
+        /// Bytes in this server's datafile.
+        bstream_size: u64,
+        /// Bytes moved.
+        result_size: u64,
+    },
+    /// A write is done.
+    WriteCompletion {
+        /// Bytes written.
+        total_completed: u64,
+    },
+}
+
+impl ReplyHead {
+    /// Decodes the payload of a message that must be a reply, not data. Never says incomplete.
+    ///
+    /// An error must be 16 bytes, and the replies of data operations as long as they say; other bodies are not
+    /// looked at.
+    pub fn parse(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(payload);
+        let op = head::read(&mut r)?;
+        let status = Status(r.i32()?);
+        if !status.is_ok() {
+            r.finish()?;
+            return Ok(Self { op, status, numbers: ReplyNumbers::None });
+        }
+        let numbers = match op {
+            Op::Io => ReplyNumbers::IoAck { bstream_size: size(&mut r)? },
+            Op::WriteCompletion => ReplyNumbers::WriteCompletion { total_completed: size(&mut r)? },
+            Op::SmallIo => {
+                let io_type = IoType::read(&mut r)?;
+                r.pad4()?;
+                let (bstream_size, result_size) = (size(&mut r)?, size(&mut r)?);
+                if io_type == IoType::Read {
+                    let data = r.fits(result_size, 1);
+                    r.take(data.ok_or_else(|| r.malformed("more data than the message holds"))?)?;
+                }
+                ReplyNumbers::SmallIo { io_type, bstream_size, result_size }
+            }
+            _ => return Ok(Self { op, status, numbers: ReplyNumbers::None }),
+        };
+        r.finish()?;
+        Ok(Self { op, status, numbers })
+    }
+
+    /// Bytes in this server's datafile, as far as the reply says.
+    pub fn bstream_size(&self) -> Option<u64> {
+        match self.numbers {
+            ReplyNumbers::IoAck { bstream_size } | ReplyNumbers::SmallIo { bstream_size, .. } => Some(bstream_size),
+            _ => None,
+        }
+    }
+}
+
+/// An `i64` that must not be negative.
+pub(super) fn size(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let start = *r;
+    u64::try_from(r.i64()?).map_err(|_| start.malformed("a negative size"))
+}
