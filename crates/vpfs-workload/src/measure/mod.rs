@@ -1,0 +1,153 @@
+//! What a run measured: by phase, over time, and the verdict of the verification.
+
+mod latency;
+mod recorder;
+mod spread;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use latency::Latency;
+pub use recorder::{Progress, Recorder};
+pub use spread::Spread;
+
+use crate::plan::Phase;
+
+/// Everything measured in one run of one application.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Number of processes.
+    pub processes: u32,
+    /// Number of nodes they ran on.
+    pub nodes: u32,
+    /// From the first process's first step to the last one's last, without making and removing the run's directory.
+    pub run_seconds: f64,
+    /// Mean over the processes: time in calls.
+    pub io_seconds: f64,
+    /// Mean over the processes: time in computation.
+    pub think_seconds: f64,
+    /// Mean over the processes: time in barriers, waiting for other processes.
+    pub wait_seconds: f64,
+    /// The phases in their order.
+    pub phases: Vec<PhaseReport>,
+    /// Throughput over time.
+    pub timeline: Timeline,
+    /// What reading back found.
+    pub verification: Verification,
+}
+
+impl Report {
+    /// The measurements of one phase.
+    pub fn phase(&self, phase: Phase) -> Option<&PhaseReport> {
+        self.phases.iter().find(|report| report.phase == phase)
+    }
+}
+
+/// One phase of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseReport {
+    /// Which.
+    pub phase: Phase,
+    /// From the first process's begin to the last one's end.
+    pub seconds: f64,
+    /// Mean over the processes: time in calls.
+    pub io_seconds: f64,
+    /// Calls completed.
+    pub operations: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Over `seconds`.
+    pub bytes_per_second: f64,
+    /// Over `seconds`.
+    pub operations_per_second: f64,
+    /// Of each call, as the process saw it.
+    pub latency: Latency,
+}
+
+/// Calls and bytes that completed in each interval since the run's begin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Timeline {
+    /// Length of an interval.
+    pub interval_seconds: f64,
+    /// The intervals in their order, up to the last one in which something completed.
+    pub samples: Vec<Sample>,
+}
+
+/// What completed in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Calls.
+    pub operations: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What reading back found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Bytes read and compared.
+    pub checked_bytes: u64,
+    /// Reads that did not return what belongs there.
+    pub wrong_reads: u64,
+    /// The first of them.
+    pub examples: Vec<WrongRead>,
+}
+
+impl Verification {
+    /// Whether everything read was right.
+    pub fn is_clean(&self) -> bool {
+        self.wrong_reads == 0
+    }
+}
+
+/// A read that did not return what belongs there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub enum WrongRead {
+    /// Bytes differ.
+    #[error("{path}: byte {offset} is {found:#04x} instead of {expected:#04x}, {count} wrong bytes in this read")]
+    #[serde(rename = "content")]
+    Content {
+        /// The file.
+        path: String,
+        /// The first wrong byte.
+        offset: u64,
+        /// What it should be.
+        expected: u8,
+        /// What it is.
+        found: u8,
+        /// Wrong bytes in this read.
+        count: u64,
+    },
+    /// Bytes are missing.
+    #[error("{path}: {found} bytes instead of {expected} at byte {offset}")]
+    #[serde(rename = "length")]
+    Length {
+        /// The file.
+        path: String,
+        /// Where the read began.
+        offset: u64,
+        /// Bytes asked for.
+        expected: u64,
+        /// Bytes that came.
+        found: u64,
+    },
+}
+
+/// `amount` for each second of `seconds`; zero over no time.
+pub(crate) fn per_second(amount: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount as f64 / seconds } else { 0.0 }
+}
+
+/// Durations in JSON are seconds.
+pub(crate) fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// As [`seconds`], or null.
+pub(crate) fn optional_seconds<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+}

@@ -1,0 +1,298 @@
+//! The pattern of IOR: large transfers back to back, no computation between them.
+//!
+//! It stands for checkpoint files being written or read [vPFS+ §V-A]. The words are IOR's: a *transfer* is one call,
+//! a *block* the consecutive bytes of one process, a *segment* one block of every process.
+
+use std::iter;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::seq::SliceRandom;
+
+use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls};
+use crate::pattern::mix;
+
+/// Who writes where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileMode {
+    /// All processes share one file, each has its block in every segment.
+    Shared,
+    /// Each process has a file of its own.
+    PerProcess,
+}
+
+/// The order of the transfers of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// By offset.
+    Sequential,
+    /// Each offset once, shuffled by the seed.
+    Random,
+}
+
+/// Parameters of an IOR-like run.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Ior {
+    /// Number of processes.
+    pub processes: u32,
+    /// Bytes of one call.
+    pub transfer_bytes: u32,
+    /// Consecutive bytes of one process in one segment, a multiple of the transfer.
+    pub block_bytes: u64,
+    /// Blocks of each process.
+    pub segments: u64,
+    /// One file, or one for each process.
+    pub file_mode: FileMode,
+    /// Sequential or random offsets.
+    pub order: Order,
+    /// Whether to write.
+    pub write: bool,
+    /// Whether to read and verify; without `write`, files that an earlier run with the same parameters kept.
+    pub read: bool,
+    /// Process p reads what process p + `read_shift` wrote, so that it reads through another client.
+    pub read_shift: u32,
+    /// Whether each process asks for durability after the write phase, in a phase of its own.
+    pub fsync: bool,
+    /// Whether the files stay.
+    pub keep: bool,
+    /// How long the write phase and the read phase last; transfers start over when they are used up.
+    ///
+    /// If both phases run, every byte is written at least once, even if that takes longer.
+    #[serde(serialize_with = "crate::measure::optional_seconds", rename = "time_limit_seconds")]
+    pub time_limit: Option<Duration>,
+    /// Decides content and random order.
+    pub seed: u64,
+}
+
+impl Ior {
+    /// Checks the parameters against each other.
+    ///
+    /// # Errors
+    /// The option that does not fit, and why.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        if self.processes == 0 {
+            return Err(PlanError::new("processes", "must be at least 1"));
+        }
+        if self.transfer_bytes == 0 {
+            return Err(PlanError::new("transfer", "must be at least 1B"));
+        }
+        if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(u64::from(self.transfer_bytes)) {
+            let problem = format!("must be a multiple of the transfer size, {} bytes", self.transfer_bytes);
+            return Err(PlanError::new("block", problem));
+        }
+        if self.segments == 0 {
+            return Err(PlanError::new("segments", "must be at least 1"));
+        }
+        if !self.write && !self.read {
+            return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
+        }
+        let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
+        match total {
+            Some(total) if i64::try_from(total).is_ok() => Ok(()),
+            _ => Err(PlanError::new("block", "block times segments times processes is larger than any file")),
+        }
+    }
+
+    /// Bytes that all processes together write, or read, when they go through their blocks once.
+    pub fn total_bytes(&self) -> u64 {
+        self.block_bytes * self.segments * u64::from(self.processes)
+    }
+
+    fn transfers_per_block(&self) -> u64 {
+        self.block_bytes / u64::from(self.transfer_bytes)
+    }
+
+    fn transfers_per_process(&self) -> u64 {
+        self.transfers_per_block() * self.segments
+    }
+
+    fn file(&self, process: u32) -> FileId {
+        let number = match self.file_mode {
+            FileMode::Shared => 0,
+            FileMode::PerProcess => process,
+        };
+        FileId { dir: Dir::Base, number }
+    }
+
+    /// Whether the process creates and removes a file.
+    fn owns_file(&self, process: u32) -> bool {
+        self.file_mode == FileMode::PerProcess || process == 0
+    }
+
+    /// The place of transfer number `index` of a process, counted in order of offset.
+    fn extent(&self, process: u32, index: u64) -> Extent {
+        let segment = index / self.transfers_per_block();
+        let inside = index % self.transfers_per_block() * u64::from(self.transfer_bytes);
+        let block = match self.file_mode {
+            FileMode::Shared => segment * u64::from(self.processes) + u64::from(process),
+            FileMode::PerProcess => segment,
+        };
+        let offset = block * self.block_bytes + inside;
+        Extent { file: self.file(process), offset, bytes: self.transfer_bytes }
+    }
+
+    /// All places of a process in the order it visits them.
+    fn extents(&self, process: u32, pass: u64) -> Box<dyn Iterator<Item = Extent> + Send> {
+        let plan = self.clone();
+        let count = self.transfers_per_process();
+        match self.order {
+            Order::Sequential => Box::new((0..count).map(move |index| plan.extent(process, index))),
+            Order::Random => {
+                let mut order: Vec<u64> = (0..count).collect();
+                let seed = mix(mix(self.seed ^ pass) ^ u64::from(process));
+                order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+                Box::new(order.into_iter().map(move |index| plan.extent(process, index)))
+            }
+        }
+    }
+
+    /// The places of `owner`, over and over if there is a time limit.
+    fn passes(&self, owner: u32) -> Box<dyn Iterator<Item = Extent> + Send> {
+        if self.time_limit.is_none() {
+            return self.extents(owner, 0);
+        }
+        let plan = self.clone();
+        Box::new((0..).flat_map(move |pass| plan.extents(owner, pass)))
+    }
+
+    fn read_owner(&self, process: u32) -> u32 {
+        let shifted = (u64::from(process) + u64::from(self.read_shift)) % u64::from(self.processes);
+        u32::try_from(shifted).expect("below the number of processes")
+    }
+
+    /// What the process writes to and what it reads from.
+    fn opens(&self, process: u32) -> Steps {
+        let own = (self.write && !self.owns_file(process)).then_some(self.file(process));
+        let read = self.read.then(|| self.file(self.read_owner(process))).filter(|file| own != Some(*file));
+        calls(own.into_iter().chain(read).map(Call::Open))
+    }
+}
+
+impl Plan for Ior {
+    fn processes(&self) -> u32 {
+        self.processes
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        let all = [
+            (Phase::Create, self.write),
+            (Phase::Open, true),
+            (Phase::Write, self.write),
+            (Phase::Sync, self.write && self.fsync),
+            (Phase::Read, self.read),
+            (Phase::Remove, !self.keep),
+        ];
+        all.into_iter().filter_map(|(phase, wanted)| wanted.then_some(phase)).collect()
+    }
+
+    fn steps(&self, phase: Phase, process: u32) -> Steps {
+        match phase {
+            Phase::Create if self.owns_file(process) => calls(iter::once(Call::Create(self.file(process)))),
+            Phase::Open => self.opens(process),
+            Phase::Write => calls(self.passes(process).map(Call::Write)),
+            Phase::Sync => calls(iter::once(Call::Sync(self.file(process)))),
+            Phase::Read => calls(self.passes(self.read_owner(process)).map(Call::Read)),
+            Phase::Remove if self.owns_file(process) => calls(iter::once(Call::Remove(self.file(process)))),
+            _ => calls(iter::empty()),
+        }
+    }
+
+    fn limit(&self, phase: Phase) -> Option<Limit> {
+        let time = self.time_limit.filter(|_| matches!(phase, Phase::Write | Phase::Read))?;
+        let must_finish_pass = phase == Phase::Write && self.read;
+        Some(Limit { time, at_least_steps: if must_finish_pass { self.transfers_per_process() } else { 0 } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::Step;
+    use super::*;
+
+    fn ior() -> Ior {
+        Ior {
+            processes: 3,
+            transfer_bytes: 10,
+            block_bytes: 40,
+            segments: 2,
+            file_mode: FileMode::Shared,
+            order: Order::Sequential,
+            write: true,
+            read: true,
+            read_shift: 0,
+            fsync: false,
+            keep: false,
+            time_limit: None,
+            seed: 1,
+        }
+    }
+
+    fn offsets(steps: Steps) -> Vec<(u32, u64)> {
+        let place = |step| match step {
+            Step::Call(Call::Write(extent) | Call::Read(extent)) => (extent.file.number, extent.offset),
+            other => panic!("{other:?} in a data phase"),
+        };
+        steps.map(place).collect()
+    }
+
+    #[test]
+    fn a_segment_holds_one_block_of_every_process() {
+        let expected = [40, 50, 60, 70, 160, 170, 180, 190].map(|offset| (0, offset));
+        assert_eq!(offsets(ior().steps(Phase::Write, 1)), expected);
+    }
+
+    #[test]
+    fn every_byte_is_moved_once_in_every_mode() {
+        for file_mode in [FileMode::Shared, FileMode::PerProcess] {
+            for order in [Order::Sequential, Order::Random] {
+                let plan = Ior { file_mode, order, ..ior() };
+                let all: Vec<_> = (0..3).flat_map(|process| offsets(plan.steps(Phase::Write, process))).collect();
+                let distinct: BTreeSet<_> = all.iter().collect();
+                assert_eq!(distinct.len() as u64 * 10, plan.total_bytes());
+                assert_eq!(all.len(), distinct.len());
+            }
+        }
+    }
+
+    #[test]
+    fn random_order_follows_the_seed() {
+        let plan = |seed| Ior { order: Order::Random, segments: 20, seed, ..ior() };
+        let order = |seed| offsets(plan(seed).steps(Phase::Write, 0));
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        assert_ne!(order(1), offsets(Ior { segments: 20, ..ior() }.steps(Phase::Write, 0)));
+    }
+
+    #[test]
+    fn shifted_readers_read_what_others_wrote() {
+        let plan = Ior { file_mode: FileMode::PerProcess, read_shift: 1, ..ior() };
+        assert_eq!(offsets(plan.steps(Phase::Read, 2)), offsets(plan.steps(Phase::Write, 0)));
+        let opened: Vec<_> = plan.steps(Phase::Open, 2).collect();
+        assert_eq!(opened, [Step::Call(Call::Open(FileId { dir: Dir::Base, number: 0 }))]);
+    }
+
+    #[test]
+    fn a_time_limit_starts_over_and_finishes_what_will_be_read() {
+        let plan = Ior { time_limit: Some(Duration::from_secs(1)), ..ior() };
+        let steps: Vec<_> = plan.steps(Phase::Write, 0).take(9).collect();
+        assert_eq!(steps[8], steps[0]);
+        assert_eq!(plan.limit(Phase::Write).map(|limit| limit.at_least_steps), Some(8));
+        assert_eq!(plan.limit(Phase::Read).map(|limit| limit.at_least_steps), Some(0));
+        assert_eq!(plan.limit(Phase::Remove), None);
+    }
+
+    #[test]
+    fn refusals_name_the_option() {
+        let option = |plan: Ior| plan.validate().map_err(|error| error.option);
+        assert_eq!(option(ior()), Ok(()));
+        assert_eq!(option(Ior { processes: 0, ..ior() }), Err("processes"));
+        assert_eq!(option(Ior { block_bytes: 45, ..ior() }), Err("block"));
+        assert_eq!(option(Ior { block_bytes: 40 << 60, ..ior() }), Err("block"));
+        assert_eq!(option(Ior { write: false, read: false, ..ior() }), Err("write"));
+    }
+}

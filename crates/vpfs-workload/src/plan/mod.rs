@@ -1,0 +1,199 @@
+//! What a workload does, as data: phases, and for each process in a phase a sequence of steps.
+//!
+//! Plans are pure. Equal parameters and seed give equal steps, so a run can be repeated and its generators tested
+//! without a file system; [`crate::run`] executes them.
+
+mod btio;
+mod ior;
+mod md;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use btio::{Btio, BtioClass, Subtype};
+pub use ior::{FileMode, Ior, Order};
+pub use md::Md;
+
+/// A directory of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dir {
+    /// The run's own directory; the runner makes it.
+    Base,
+    /// A directory in it.
+    Sub(u32),
+    /// A directory in a directory in it.
+    Nested(u32, u32),
+}
+
+/// A file of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// Where it lies.
+    pub dir: Dir,
+    /// Its number there.
+    pub number: u32,
+}
+
+/// Consecutive bytes of a file, moved by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The file.
+    pub file: FileId,
+    /// First byte.
+    pub offset: u64,
+    /// How many, at least one.
+    pub bytes: u32,
+}
+
+/// One call to the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Makes a directory, which must not exist.
+    MakeDir(Dir),
+    /// Removes an empty directory.
+    RemoveDir(Dir),
+    /// Reads all entries of a directory.
+    ListDir(Dir),
+    /// Creates a file, which must not exist, and opens it.
+    Create(FileId),
+    /// Looks a file up and opens it.
+    Open(FileId),
+    /// Looks a file up and reads its attributes.
+    Stat(FileId),
+    /// Removes a file.
+    Remove(FileId),
+    /// Writes the pattern's bytes to an open file.
+    Write(Extent),
+    /// Reads from an open file and checks what came.
+    Read(Extent),
+    /// Asks the servers to make an open file durable.
+    Sync(FileId),
+}
+
+impl Call {
+    /// As the system call or command that does the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MakeDir(_) => "mkdir",
+            Self::RemoveDir(_) => "rmdir",
+            Self::ListDir(_) => "readdir",
+            Self::Create(_) => "create",
+            Self::Open(_) => "open",
+            Self::Stat(_) => "stat",
+            Self::Remove(_) => "unlink",
+            Self::Write(_) => "write",
+            Self::Read(_) => "read",
+            Self::Sync(_) => "fsync",
+        }
+    }
+}
+
+/// What a process does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// I/O, measured; each process has one call outstanding.
+    Call(Call),
+    /// Computation: the process does nothing for this long.
+    Think(Duration),
+    /// Waits until all processes are here. Not allowed in a phase with a time limit.
+    Barrier,
+}
+
+/// The steps of one process in one phase.
+pub type Steps = Box<dyn Iterator<Item = Step> + Send>;
+
+/// A part of a run between two barriers, of one kind of operation and measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Makes what the measured phases need.
+    Setup,
+    /// Directory creation.
+    MakeDir,
+    /// File creation.
+    Create,
+    /// File opening.
+    Open,
+    /// Data written.
+    Write,
+    /// Files made durable.
+    Sync,
+    /// Data read and verified.
+    Read,
+    /// Attributes read.
+    Stat,
+    /// Directories listed.
+    ListDir,
+    /// Files removed.
+    Remove,
+    /// Directories removed.
+    RemoveDir,
+    /// Removes what [`Phase::Setup`] made.
+    Cleanup,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Setup => "setup",
+            Self::MakeDir => "mkdir",
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Read => "read",
+            Self::Stat => "stat",
+            Self::ListDir => "readdir",
+            Self::Remove => "unlink",
+            Self::RemoveDir => "rmdir",
+            Self::Cleanup => "cleanup",
+        })
+    }
+}
+
+/// A generator of steps.
+pub trait Plan: Send + Sync {
+    /// Number of processes, at least one.
+    fn processes(&self) -> u32;
+
+    /// Phases in their order; each occurs once.
+    fn phases(&self) -> Vec<Phase>;
+
+    /// What `process` does in `phase`. Equal for equal arguments.
+    fn steps(&self, phase: Phase, process: u32) -> Steps;
+
+    /// When a process ends `phase` early; `None`: it goes on until its steps are used up.
+    fn limit(&self, _phase: Phase) -> Option<Limit> {
+        None
+    }
+}
+
+/// A process begins no new step once `time` is over and it has done `at_least_steps` in this phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Counted from the process's begin of the phase.
+    pub time: Duration,
+    /// Done however long they take.
+    pub at_least_steps: u64,
+}
+
+/// Parameters that do not make a workload; the message names the option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option}: {problem}")]
+pub struct PlanError {
+    /// The command-line option without dashes.
+    pub option: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+impl PlanError {
+    pub(crate) fn new(option: &'static str, problem: impl Into<String>) -> Self {
+        Self { option, problem: problem.into() }
+    }
+}
+
+/// Steps of calls only.
+fn calls(calls: impl Iterator<Item = Call> + Send + 'static) -> Steps {
+    Box::new(calls.map(Step::Call))
+}
