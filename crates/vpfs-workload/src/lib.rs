@@ -2,9 +2,13 @@
 //!
 //! - [`plan`]: pure, seeded generators of what each process does: IOR-like, BTIO-like, multi-md-test-like.
 //! - [`pattern`]: file content that any reader can check.
+//! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.
+//! - [`table`]: the same as people of the field print it.
 
 pub mod measure;
 mod node;
 pub mod pattern;
 pub mod plan;
+pub mod run;
+pub mod table;
