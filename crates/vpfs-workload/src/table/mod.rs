@@ -1,0 +1,52 @@
+//! Measurements as people of the field print them.
+
+mod access;
+mod btio;
+mod ior;
+mod latency;
+mod md;
+
+pub use access::{AccessSummary, summarize};
+pub use btio::btio;
+pub use ior::ior;
+pub use latency::latency;
+pub use md::md;
+
+/// Bytes in a MiB, IOR's unit.
+const MIB: f64 = 1_048_576.0;
+/// Bytes in a MB, the paper's unit.
+const MB: f64 = 1_000_000.0;
+
+#[cfg(test)]
+mod fixture {
+    use crate::measure::{Latency, PhaseReport, Report, Timeline, Verification};
+    use crate::plan::Phase;
+
+    pub(super) fn phase(phase: Phase, seconds: f64, operations: u64, bytes: u64) -> PhaseReport {
+        let latency = Latency { count: operations, p50_seconds: 0.01, p99_seconds: 1.5, ..Latency::default() };
+        PhaseReport {
+            phase,
+            seconds,
+            io_seconds: seconds,
+            operations,
+            bytes,
+            bytes_per_second: bytes as f64 / seconds,
+            operations_per_second: operations as f64 / seconds,
+            latency: Latency { mean_seconds: seconds / operations as f64, ..latency },
+        }
+    }
+
+    pub(super) fn report(phases: Vec<PhaseReport>) -> Report {
+        Report {
+            processes: 4,
+            nodes: 2,
+            run_seconds: 10.0,
+            io_seconds: 3.0,
+            think_seconds: 6.0,
+            wait_seconds: 1.0,
+            phases,
+            timeline: Timeline::default(),
+            verification: Verification::default(),
+        }
+    }
+}
