@@ -187,6 +187,9 @@ impl fmt::Display for Change {
 }
 
 /// What a newer file changes. Displays as one line for each change.
+///
+/// With `restart` empty the newer [`Config`] replaces the older as a whole, its listeners included: positions of
+/// applications may have moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
     /// Can be taken over while running.

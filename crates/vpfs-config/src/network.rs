@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use toml::Spanned;
 use toml::de::DeValue;
 use vpfs_core::ServerId;
 
@@ -103,6 +104,11 @@ impl Listener {
     }
 }
 
+/// Servers of one file.
+const SERVERS_LIMIT: usize = 1024;
+/// Listeners of one file.
+const LISTENERS_LIMIT: usize = 64;
+
 /// The addresses of the file and who has them; finds doubles.
 #[derive(Default)]
 pub(crate) struct Addresses(HashMap<String, (String, usize)>);
@@ -120,23 +126,36 @@ impl Addresses {
     }
 }
 
+/// The elements of a list of tables, up to `limit`: servers times listeners is memory.
+fn bounded<'a>(root: &Reader<'a>, key: &str, limit: usize) -> &'a [Spanned<DeValue<'a>>] {
+    let list = root.list(key);
+    if list.len() > limit {
+        root.cx.refuse(
+            root.cx.line_of(&list[limit]),
+            key,
+            format!("there are {}; at most {limit} are allowed", list.len()),
+        );
+    }
+    &list[..list.len().min(limit)]
+}
+
 /// Reads the servers; one with a wrong address is kept, so that listeners that name it raise no more problems.
 pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     let mut names = Names::new("server");
-    for (index, value) in root.list("server").iter().enumerate() {
+    for (index, value) in bounded(root, "server", SERVERS_LIMIT).iter().enumerate() {
         let reader = Reader::open(root.cx, &crate::tunables::SERVER, format!("server.{}", index + 1), Some(value));
         let name = names.read(&reader, "name");
         let text = reader.text("address").map(|found| found.text);
         let (Some(name), Some(text)) = (name, text) else { continue };
-        let address = Address::parse(text).unwrap_or_else(|message| {
+        let address = Address::parse(text).and_then(|address| {
+            let taken = addresses.claim(&address, own_address(&name), reader.line_of("address"));
+            taken.map_err(|message| format!("{message}; give every server its own")).map(|()| address)
+        });
+        let address = address.unwrap_or_else(|message| {
             reader.refuse("address", message);
             Address { text: text.to_owned(), host: String::new(), port: 0 }
         });
-        let line = reader.line_of("address");
-        if let (true, Err(message)) = (address.port > 0, addresses.claim(&address, own_address(&name), line)) {
-            reader.refuse("address", format!("{message}; give every server its own"));
-        }
         reader.set("name", &name);
         reader.set("address", text);
         servers.push(Server { name, address });
@@ -160,7 +179,7 @@ pub(crate) fn read_listeners(
     taken: &mut Addresses,
 ) -> Vec<Listener> {
     let mut listeners = Vec::new();
-    for (index, value) in root.list("listener").iter().enumerate() {
+    for (index, value) in bounded(root, "listener", LISTENERS_LIMIT).iter().enumerate() {
         let path = format!("listener.{}", index + 1);
         let reader = Reader::open(root.cx, &crate::tunables::LISTENER, path, Some(value));
         let app = reader.text("app").and_then(|found| apps.find(&reader, "app", found.text));
@@ -190,8 +209,13 @@ fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
     }
 }
 
-fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
-    let given: Vec<(Address, usize)> = match (reader.has("port"), reader.has("addresses")) {
+fn read_addresses<'a>(
+    reader: &Reader<'_>,
+    servers: &'a [Server],
+    number: usize,
+    taken: &mut Addresses,
+) -> Vec<Address> {
+    let given: Vec<Told<'_>> = match (reader.has("port"), reader.has("addresses")) {
         (true, true) => {
             reader.refuse("port", "is given together with addresses; remove one of the two");
             return Vec::new();
@@ -204,23 +228,42 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
         (true, false) => {
             let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
             let line = reader.line_of("port");
-            servers.iter().map(|server| (Address::of(&server.address.host, port), line)).collect()
+            // A server whose address is wrong has no host; that has been reported.
+            let servers = servers.iter().filter(|server| !server.address.host.is_empty());
+            let told = |server: &'a Server| Told {
+                server: &server.name,
+                address: Address::of(&server.address.host, port),
+                line,
+            };
+            servers.map(told).collect()
         }
         (false, true) => named_addresses(reader, servers),
     };
-    for ((address, line), server) in given.iter().zip(servers).filter(|((address, _), _)| !address.host.is_empty()) {
-        let owner = format!("what listener {number} tells for server {:?}", server.name);
-        if let Err(message) = taken.claim(address, owner, *line) {
-            let key = if reader.has("port") { "port".into() } else { format!("addresses.{}", server.name) };
-            reader.cx.refuse(*line, reader.path(&key), format!("{message}; choose another port"));
+    for told in &given {
+        let (key, remedy) = match reader.has("port") {
+            true => ("port".into(), "choose another port, or write addresses if servers share a host"),
+            false => (format!("addresses.{}", told.server), "choose another port"),
+        };
+        let owner = format!("what listener {number} tells for server {:?}", told.server);
+        if let Err(message) = taken.claim(&told.address, owner, told.line) {
+            reader.cx.refuse(told.line, reader.path(&key), format!("{message}; {remedy}"));
         }
-        reader.cx.set(reader.path(&format!("addresses.{}", server.name)), address.as_str(), false);
+        if !reader.has("port") {
+            reader.cx.set(reader.path(&key), told.address.as_str(), false);
+        }
     }
-    given.into_iter().map(|(address, _)| address).collect()
+    given.into_iter().map(|told| told.address).collect()
+}
+
+/// What clients are told for one server.
+struct Told<'a> {
+    server: &'a str,
+    address: Address,
+    line: usize,
 }
 
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
-fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Vec<(Address, usize)> {
+fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
     let Some(value) = reader.value("addresses") else { return Vec::new() };
     let DeValue::Table(table) = value.get_ref() else {
         reader.refuse("addresses", reader.mismatch("addresses", value.get_ref()));
@@ -247,7 +290,7 @@ fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Vec<(Address, usi
             other => Err(reader.mismatch("addresses", other)),
         };
         match parsed {
-            Ok(address) => addresses.push((address, line)),
+            Ok(address) => addresses.push(Told { server: &server.name, address, line }),
             Err(message) => reader.cx.refuse(line, path(&server.name), message),
         }
     }

@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
 
     fn required(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         let value = self.value(key);
-        if value.is_none() && self.row(key).absent == Absent::Refused {
+        if value.is_none() && self.table.is_some() && self.row(key).absent == Absent::Refused {
             self.refuse(key, format!("is missing; add {}", self.row(key).kind.shape()));
         }
         value

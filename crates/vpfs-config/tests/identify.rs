@@ -1,0 +1,144 @@
+//! Who a client is, which id it gets, and what stays when the file is read again.
+
+use std::io;
+use std::net::IpAddr;
+
+use vpfs_config::{AppIndex, AppTable, AutoKey, Config, Identify, Identity};
+use vpfs_core::AppId;
+
+const NETWORK: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n";
+
+fn config(text: &str) -> Config {
+    Config::parse("f", &format!("{NETWORK}{text}")).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Host `c<n>` has the address 10.0.0.<n>; nobody else has one.
+fn resolver(name: &str) -> io::Result<Vec<IpAddr>> {
+    match name.strip_prefix('c').and_then(|number| number.parse().ok()) {
+        Some(number) => Ok(vec![IpAddr::from([10, 0, 0, number])]),
+        None => Err(io::Error::other("no such host")),
+    }
+}
+
+fn identify(text: &str) -> Identify {
+    config(text).resolve(resolver).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn app(index: usize) -> Identity {
+    Identity::App(AppIndex(index))
+}
+
+#[test]
+fn clients_match_by_network_address_and_name() {
+    let who = identify(
+        "[[app]]\nname = \"net\"\nclients = \"10.1.0.0/16\"\n[[app]]\nname = \"one\"\nclients = [\"192.168.0.7\", \"fd00::7\"]\n\
+         [[app]]\nname = \"names\"\nclients = \"c[001-003,9]\"\n[apps]\nauto = \"off\"\n",
+    );
+    let of = |text| who.identify(None, ip(text), None, &[]);
+    assert_eq!(of("10.1.255.1"), app(0));
+    assert_eq!(of("::ffff:10.1.2.3"), app(0));
+    assert_eq!(of("192.168.0.7"), app(1));
+    assert_eq!(of("fd00::7"), app(1));
+    assert_eq!(of("10.0.0.3"), app(2));
+    assert_eq!(of("10.0.0.9"), app(2));
+    assert_eq!(of("10.0.0.4"), app(3));
+    assert!(!who.depends_on_user());
+}
+
+#[test]
+fn all_parts_must_match_and_the_first_application_wins() {
+    let who = identify(
+        "[[app]]\nname = \"both\"\nclients = \"10.0.0.0/8\"\nuids = [\"1000-1999\", 5]\n\
+         [[app]]\nname = \"group\"\ngids = 100\n[[app]]\nname = \"rest\"\nclients = \"10.0.0.0/8\"\n",
+    );
+    let of = |uid, gids: &[u32]| who.identify(None, ip("10.0.0.1"), uid, gids);
+    assert_eq!(of(Some(1000), &[100]), app(0));
+    assert_eq!(of(Some(1999), &[]), app(0));
+    assert_eq!(of(Some(5), &[]), app(0));
+    assert_eq!(of(Some(2000), &[7, 100]), app(1));
+    assert_eq!(of(None, &[]), app(2));
+    assert_eq!(who.identify(None, ip("11.0.0.1"), Some(1000), &[]), Identity::Auto(AutoKey::Host(ip("11.0.0.1"))));
+    assert!(who.depends_on_user());
+}
+
+#[test]
+fn the_listeners_application_goes_before_all() {
+    let who = identify("[[app]]\nname = \"a\"\nuids = 0\n[[app]]\nname = \"b\"\nuids = 0\n");
+    assert_eq!(who.identify(Some(AppIndex(1)), ip("::1"), Some(0), &[]), app(1));
+}
+
+#[test]
+fn automatic_applications_are_hosts_or_users() {
+    let who = identify("[apps]\nauto = \"uid\"\n");
+    assert_eq!(who.identify(None, ip("::1"), Some(7), &[]), Identity::Auto(AutoKey::Uid(7)));
+    assert_eq!(who.identify(None, ip("::1"), None, &[]), app(0));
+    assert_eq!(AutoKey::Uid(7).to_string(), "uid:7");
+    assert_eq!(AutoKey::Host(ip("10.1.2.3")).to_string(), "host:10.1.2.3");
+}
+
+#[test]
+fn names_that_do_not_resolve_are_told_with_their_line() {
+    let text = "[[app]]\nname = \"a\"\nclients = [\"c1\", \"login1\",\n\"nobody\"]\n[[app]]\nname = \"b\"\nclients = \"nobody\"\n";
+    let mut asked = Vec::new();
+    let problems = config(text).resolve(|name| {
+        asked.push(name.to_owned());
+        if name == "nobody" { Ok(vec![]) } else { resolver(name) }
+    });
+    assert_eq!(
+        problems.unwrap_err().to_string(),
+        "f:8: app.a.clients: host \"login1\" cannot be resolved: no such host\n\
+         f:9: app.a.clients: host \"nobody\" has no address\nf:12: app.b.clients: host \"nobody\" has no address"
+    );
+    assert_eq!(asked, ["c1", "login1", "nobody"]);
+    let config = config(text);
+    assert_eq!(config.unresolved().collect::<Vec<_>>(), [("c1", 8), ("login1", 8), ("nobody", 9)]);
+}
+
+#[test]
+fn ids_are_dense_and_bounded() {
+    let mut table =
+        AppTable::new(&config("[[app]]\nname = \"a\"\nuids = 0\n[apps]\nauto_limit = 2\nauto_weight = 3\n"));
+    let mut auto = |uid| table.assign(Identity::Auto(AutoKey::Uid(uid)));
+    assert_eq!([auto(10), auto(11), auto(10), auto(12)], [AppId(2), AppId(3), AppId(2), AppId(1)]);
+    assert!(table.is_full());
+    assert_eq!(table.assign(app(0)), AppId(0));
+    let names: Vec<_> = table.iter().map(|(id, entry)| (id.0, entry.name.as_str(), entry.weight.get())).collect();
+    assert_eq!(names, [(0, "a", 1), (1, "other", 1), (2, "uid:10", 3), (3, "uid:11", 3)]);
+    assert_eq!(table.find("uid:11"), Some(AppId(3)));
+}
+
+#[test]
+fn ids_stay_with_their_names() {
+    let mut table = AppTable::new(&config("[[app]]\nname = \"a\"\nuids = 0\n[[app]]\nname = \"b\"\nuids = 1\n"));
+    table.assign(Identity::Auto(AutoKey::Uid(9)));
+    let newer = config(
+        "[[app]]\nname = \"c\"\nuids = 2\n[[app]]\nname = \"b\"\nuids = 1\nweight = 5\n[apps]\nauto_weight = 2\n",
+    );
+    assert_eq!(table.reload(&newer), [AppId(1), AppId(3), AppId(4)]);
+    assert_eq!([table.assign(app(0)), table.assign(app(1)), table.assign(app(2))], [AppId(4), AppId(1), AppId(2)]);
+    assert_eq!(table.assign(Identity::Auto(AutoKey::Uid(9))), AppId(3));
+    assert_eq!(table.get(AppId(1)).unwrap().weight.get(), 5);
+    assert_eq!(table.reload(&newer), []);
+    assert_eq!(table.len(), 5);
+}
+
+#[test]
+fn a_diff_tells_what_needs_a_restart() {
+    let older = config("[scheduler]\ndepth = 14\n");
+    let newer = config("[scheduler]\ndepth = 28\n[[app]]\nname = \"a\"\nuids = 0\n");
+    let diff = older.diff(&newer);
+    assert_eq!(
+        diff.to_string(),
+        "app.a.uids: not set -> 0\napp.a.weight: not set -> 1\napp.order: other -> a, other\nscheduler.depth: 14 -> 28"
+    );
+    assert!(diff.restart.is_empty());
+    let moved = Config::parse("f", &NETWORK.replace("5334", "6334")).unwrap();
+    assert_eq!(older.diff(&moved).to_string(), "listener.1.port: 5334 -> 6334 (needs a restart)");
+    assert!(older.diff(&older).is_empty());
+    // The same amount in another spelling, and a default that is written out, change nothing.
+    assert!(older.diff(&config("[scheduler]\nsmall_threshold = \"131072B\"\n")).is_empty());
+}

@@ -1,0 +1,261 @@
+//! What users read when a file is wrong: the file, the line, the key and the remedy.
+
+use vpfs_config::Config;
+
+/// What is wrong with `text`, which is put behind two servers and a listener (lines 1 to 8).
+fn problems_of(text: &str) -> Vec<String> {
+    let valid = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[server]]\nname = \"s2\"\n\
+                 address = \"tcp://n2:3334\"\n[[listener]]\nport = 5334\n";
+    complaints(&format!("{valid}{text}"))
+}
+
+fn complaints(text: &str) -> Vec<String> {
+    Config::parse("f", text)
+        .err()
+        .map(|problems| problems.to_string().lines().map(String::from).collect())
+        .unwrap_or_default()
+}
+
+fn assert_problem(text: &str, expected: &str) {
+    assert_eq!(problems_of(text), [expected], "of {text}");
+}
+
+#[test]
+fn unknown_keys_suggest_the_near_one_or_list_all() {
+    assert_problem("[scheduler]\npolcy = 1", "f:10: scheduler.polcy: unknown key; did you mean \"policy\"?");
+    assert_problem("[log]\nfile = 1", "f:10: log.file: unknown key; allowed are level, format");
+    assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
+    assert_problem(
+        "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
+        "f:11: app.a.k\\n: unknown key; allowed are name, weight, cap, burst, clients, uids, gids",
+    );
+}
+
+#[test]
+fn numbers_have_units_and_ranges() {
+    let scheduler = |text| problems_of(&format!("[scheduler]\n{text}"));
+    assert_eq!(scheduler("depth = 0"), ["f:10: scheduler.depth: 0 is out of range; allowed are 1 to 65536"]);
+    assert_eq!(scheduler("depth = -1"), ["f:10: scheduler.depth: -1 is out of range; allowed are 1 to 65536"]);
+    assert_eq!(scheduler("depth = \"14\""), ["f:10: scheduler.depth: is text; write 14 without quotes"]);
+    assert_eq!(scheduler("depth = 1.5"), ["f:10: scheduler.depth: found a number; write a whole number"]);
+    assert_eq!(scheduler("depth = []"), ["f:10: scheduler.depth: found a list; write a whole number"]);
+    assert!(scheduler("depth = 0x1_0").is_empty());
+    assert_eq!(
+        scheduler("small_threshold = 131072"),
+        ["f:10: scheduler.small_threshold: \"131072\" has no unit; write for example \"128KiB\""]
+    );
+    assert_eq!(
+        scheduler("capacity = \"400MB\""),
+        ["f:10: scheduler.capacity: \"400MB\" has an unknown unit; did you mean \"MB/s\"?"]
+    );
+    assert_problem(
+        "[limits]\nreply_timeout = \"2d\"",
+        "f:10: limits.reply_timeout: 2d is out of range; allowed are 1s to 1d",
+    );
+}
+
+#[test]
+fn words_are_checked() {
+    assert_problem(
+        "[scheduler]\npolicy = \"sfqd\"",
+        "f:10: scheduler.policy: \"sfqd\" is not known here; did you mean \"sfq-d\"?",
+    );
+    assert_problem("[log]\nformat = \"xml\"", "f:10: log.format: \"xml\" is not known here; allowed are text, json");
+    assert_problem(
+        "[log]\nlevel = 3",
+        "f:10: log.level: found a number; write \"error\", \"warn\", \"info\", \"debug\", \"trace\"",
+    );
+}
+
+#[test]
+fn a_file_needs_servers_and_listeners() {
+    let complaints = complaints("");
+    assert!(complaints[0].starts_with("f: listener: there is none; add a [[listener]]"), "{complaints:?}");
+    assert!(complaints[1].starts_with("f: server: there is none; add one [[server]]"), "{complaints:?}");
+}
+
+#[test]
+fn servers_differ_in_name_and_address() {
+    assert_problem(
+        "[[server]]\nname = \"s1\"\naddress = \"tcp://n3:3334\"",
+        "f:10: server.3.name: line 2 already has [[server]] \"s1\"; choose another name",
+    );
+    assert_problem(
+        "[[server]]\nname = \"s3\"\naddress = \"tcp://N1:3334\"",
+        "f:11: server.3.address: tcp://N1:3334 is already the address of server \"s1\" itself (line 3); \
+         give every server its own",
+    );
+    assert_problem(
+        "[[server]]\nname = \"s3\"",
+        "f:9: server.3.address: is missing; add an address such as \"tcp://10.0.0.1:3334\"",
+    );
+    let address = |text| problems_of(&format!("[[server]]\nname = \"s3\"\naddress = \"{text}\"")).join("\n");
+    assert!(address("ib://n3:3334").contains("does not begin with \"tcp://\""));
+    assert!(address("tcp://n3:3334/fs").contains("has a path after its port"));
+    assert!(address("tcp://[::1]:3334").contains("is an IPv6 address"));
+    assert!(address("tcp://n3").contains("has no port"));
+    assert!(address("tcp://n3:0").contains("has no port between 1 and 65535"));
+    assert!(address("tcp://n 3:1").contains("has no valid host"));
+}
+
+#[test]
+fn listeners_name_every_server_and_nobody_elses_address() {
+    let listener = |text: &str| problems_of(&format!("[[listener]]\n{text}"));
+    assert_eq!(
+        listener("addresses = { s1 = \"tcp://n1:6\" }"),
+        ["f:10: listener.2.addresses: has no address for s2; a listener needs one for every server"]
+    );
+    assert_eq!(
+        listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:6\", s2x = \"\" }"),
+        ["f:10: listener.2.addresses.s2x: there is no such server; did you mean \"s2\"?"]
+    );
+    assert_eq!(
+        listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:3334\" }"),
+        [
+            "f:10: listener.2.addresses.s2: tcp://n2:3334 is already the address of server \"s2\" itself (line 6); choose another port"
+        ]
+    );
+    assert_eq!(
+        listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:5334\" }"),
+        [
+            "f:10: listener.2.addresses.s2: tcp://n2:5334 is already what listener 1 tells for server \"s2\" (line 8); choose another port"
+        ]
+    );
+    assert_eq!(
+        listener("port = 3334")[1],
+        "f:10: listener.2.port: tcp://n2:3334 is already the address of server \"s2\" itself (line 6); choose another port, \
+         or write addresses if servers share a host"
+    );
+    let many: String = (1..=64).map(|port| format!("port = {port}\n[[listener]]\n")).collect();
+    assert_eq!(listener(&format!("{many}port = 65\n")), ["f:135: listener: there are 66; at most 64 are allowed"]);
+    assert_eq!(
+        listener("port = 6\naddresses = {}"),
+        ["f:10: listener.2.port: is given together with addresses; remove one of the two"]
+    );
+    assert!(listener("bind = \"0.0.0.0\"")[0].starts_with("f:9: listener.2.addresses: is missing; add port = 5334"));
+    assert_eq!(
+        listener("port = 6\nbind = \"n1\""),
+        ["f:11: listener.2.bind: \"n1\" is not an IP address; write for example \"0.0.0.0\""]
+    );
+    assert_eq!(
+        listener("port = 6\napp = \"climate\""),
+        ["f:11: listener.2.app: there is no [[app]] named \"climate\"; allowed are other"]
+    );
+}
+
+#[test]
+fn slot_costs_do_not_overlap() {
+    let rows = |text: &str| problems_of(&format!("[scheduler]\nslot_cost = [\n{text}\n]"));
+    let row = "{ up_to = \"1MiB\", slots = 3 }";
+    assert!(rows(row).is_empty());
+    assert_eq!(
+        rows(&format!("{row},\n{{ op = \"read\", up_to = \"1MiB\", slots = 4 }}")),
+        ["f:12: scheduler.slot_cost.up_to: the row of line 11 is for reads up to 1MiB too; remove one"]
+    );
+    assert_eq!(
+        rows("{ up_to = \"64KiB\", slots = 2 }"),
+        ["f:11: scheduler.slot_cost.up_to: is not above small_threshold (128KiB), up to which requests take 1 slot"]
+    );
+    assert_eq!(
+        rows("{ op = \"write\", up_to = \"1MiB\", slots = 2 }"),
+        ["f:10: scheduler.slot_cost: has no row for reads; add one, or leave op out of a row"]
+    );
+    assert_eq!(rows("{ up_to = \"1MiB\" }"), ["f:11: scheduler.slot_cost.slots: is missing; add a whole number"]);
+    let many: String = (1..=33).map(|mib| format!("{{ up_to = \"{mib}MiB\", slots = 3 }},")).collect();
+    assert_eq!(rows(&many), ["f:10: scheduler.slot_cost: 33 size classes for one operation, at most 32 are allowed"]);
+    assert_eq!(rows("7"), ["f:11: scheduler.slot_cost: found a number; write it as a table, [[scheduler.slot_cost]]"]);
+}
+
+#[test]
+fn applications_are_checked() {
+    let app = |text| problems_of(&format!("[[app]]\nname = \"a\"\nuids = 1\n{text}"));
+    assert_eq!(app("weight = 0"), ["f:12: app.a.weight: 0 is out of range; allowed are 1 to 1000000"]);
+    assert_eq!(app("burst = \"1MiB\""), ["f:12: app.a.burst: has no effect without cap; add a cap or remove it"]);
+    assert_eq!(
+        app("cap = \"1MB/s\"\nburst = \"0B\""),
+        ["f:13: app.a.burst: 0B is out of range; allowed are 1B to 1TiB"]
+    );
+    assert_eq!(app("cap = \"0B/s\""), ["f:12: app.a.cap: 0 would never let anything pass; remove the cap or raise it"]);
+    assert_eq!(
+        app("cap = \"25%\""),
+        ["f:12: app.a.cap: a share needs to know the whole; set capacity in [scheduler], or write a rate"]
+    );
+    assert_eq!(app("cap = \"101%\""), ["f:12: app.a.cap: \"101%\" is more than 100%"]);
+    assert_eq!(app("gids = []"), ["f:12: app.a.gids: is empty and would match nobody; leave it out to match all"]);
+    assert_eq!(
+        app("gids = [\"5-3\"]"),
+        ["f:12: app.a.gids: takes numbers from 0 to 4294967295 and ranges such as \"1000-1999\""]
+    );
+    assert_eq!(
+        app("[[app]]\nname = \"a\""),
+        ["f:13: app.a.name: line 10 already has [[app]] \"a\"; choose another name"]
+    );
+    assert_eq!(app("[apps]\ndefault = \"b\""), ["f:13: apps.default: there is no [[app]] named \"b\"; allowed are a"]);
+}
+
+#[test]
+fn clients_are_checked() {
+    let client = |text| problems_of(&format!("[[app]]\nname = \"a\"\nclients = [\n{text}]"));
+    assert_eq!(
+        client("\"10.1.2.3/16\""),
+        ["f:12: app.a.clients: 10.1.2.3/16 has bits set beyond its prefix; write \"10.1.0.0/16\""]
+    );
+    assert_eq!(
+        client("\"10.1.0.0/33\""),
+        ["f:12: app.a.clients: \"10.1.0.0/33\" is not a network; write for example \"10.1.0.0/16\""]
+    );
+    assert_eq!(
+        client("\"10.1.2.300\""),
+        ["f:12: app.a.clients: \"10.1.2.300\" is not an address; write for example \"10.1.2.3\""]
+    );
+    assert_eq!(client("\"c[1-\""), ["f:12: app.a.clients: \"c[1-\" has a \"[\" without \"]\""]);
+    assert_eq!(
+        client("\"c[1-65536]\",\n\"d1\""),
+        ["f:13: app.a.clients: \"d1\" names too many hosts; 0 more are allowed"]
+    );
+    assert!(client("\"::1\", \"fd00::/8\", \"c[1-3]-ib\", \"10.0.0.[1-9]\"").is_empty());
+}
+
+#[test]
+fn all_problems_are_told_in_the_order_of_lines() {
+    let text = "[scheduler]\ndepth = 0\npolicy = \"x\"\n[log]\nlevle = 1\n";
+    let lines: Vec<_> = problems_of(text).iter().map(|problem| problem[..4].to_owned()).collect();
+    assert_eq!(lines, ["f:10", "f:11", "f:13"]);
+}
+
+#[test]
+fn a_flood_of_problems_is_cut() {
+    let text: String = (0..1000).map(|n| format!("key{n} = 1\n")).collect();
+    let complaints = complaints(&text);
+    assert_eq!(complaints.len(), 51);
+    assert_eq!(complaints[50], "f: and 952 more problems");
+}
+
+#[test]
+fn syntax_errors_have_lines_and_hide_what_follows_from_them() {
+    assert_eq!(complaints("[scheduler]\ndepth = 14\ndepth = 15\n"), ["f:3: duplicate key"]);
+    assert_eq!(complaints("[[server]]\nname = s1\n"), ["f:2: string values must be quoted, expected literal string"]);
+}
+
+#[test]
+fn large_files_are_refused() {
+    let text = "#".repeat((1 << 20) + 1);
+    assert_eq!(complaints(&text), ["f: is larger than 1MiB; is it the right file?"]);
+    assert!(
+        Config::load("/nowhere/vpfs.toml".as_ref())
+            .unwrap_err()
+            .to_string()
+            .starts_with("/nowhere/vpfs.toml: cannot be read")
+    );
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[[app]]\nname = \"a\"\n\
+                [scheduler]\nslot_cost = [{ up_to = \"1MiB\", slots = 20 }]";
+    assert_eq!(
+        Config::parse("f", text).unwrap().warnings.to_string(),
+        "f:7: app.a: no client can be this application; give it clients, uids, gids or a listener\n\
+         f:9: scheduler.slot_cost.slots: 20 is more than depth; counts as 14"
+    );
+}
