@@ -1,1 +1,34 @@
-//! Sans-IO interposition of one client connection and its server connection.
+//! Interposition of one client connection and the one server connection behind it, without I/O.
+//!
+//! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side
+//! and [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the order
+//! they came, because holding those would run into time-outs on both sides (OrangeFS 2.10 wire protocol, life of a
+//! proxied I/O).
+//!
+//! # How to drive it
+//!
+//! 1. Give an input: [`Session::handle_client`], [`Session::handle_server`], [`Session::dispatch`],
+//!    [`Session::handle_client_eof`], [`Session::handle_server_eof`] or [`Session::handle_timeout`].
+//! 2. Drain [`Session::poll_action`] until `None`, then send what [`Session::to_server`] and
+//!    [`Session::to_client`] hold.
+//! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] says so: that is the
+//!    back-pressure, on the connection that caused it.
+//! 4. Call `handle_timeout` at [`Session::poll_timeout`].
+//!
+//! After [`Action::Close`] the session is over: every operation was given back to the scheduler and further inputs
+//! are ignored.
+#![forbid(unsafe_code)]
+
+mod address_map;
+mod classify;
+mod limits;
+mod op;
+mod outbound;
+mod session;
+
+pub use address_map::AddressMap;
+pub use classify::{Extent, MIN_DATA_COST, Submission};
+pub use limits::Limits;
+pub use op::{Finished, OpId, Outcome};
+pub use outbound::Outbound;
+pub use session::{Action, CloseReason, Session, Side};

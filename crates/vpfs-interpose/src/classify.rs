@@ -1,0 +1,117 @@
+//! What a request is to the scheduler: data, metadata, or not to be delayed at all.
+
+use vpfs_core::{Bytes, OpKind};
+use vpfs_wire::DecodeError;
+use vpfs_wire::pvfs2::view::IoView;
+use vpfs_wire::pvfs2::{Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
+
+use crate::op::Reply;
+
+/// Least cost of a data request: no device serves less than a page, and a request that finds nothing to read must
+/// not be free.
+pub const MIN_DATA_COST: Bytes = Bytes::kib(4);
+
+/// A request for a place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Read, write or metadata.
+    pub kind: OpKind,
+    /// This server's bytes; for a read an upper bound until the server tells the file's size. Zero for metadata, whose
+    /// cost is a setting of the scheduler [vPFS+ §IV].
+    pub cost: Bytes,
+    /// For data: the datafile and where in it the access starts, to better the estimate from what is known of the file.
+    pub extent: Option<Extent>,
+}
+
+/// Where in a datafile an access starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Datafile handle.
+    pub handle: Handle,
+    /// First byte of the datafile that is touched.
+    pub start: u64,
+}
+
+/// Whether a request is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Goes at once: configuration, management, and what servers ask of servers. A client's operation may be waiting
+    /// for it inside a server, so queueing it behind client work could deadlock.
+    Exempt,
+    /// Waits for its turn.
+    Scheduled(Submission),
+}
+
+/// What a data request costs that moves so many bytes of this server.
+pub(crate) fn data_cost(bytes: u64) -> Bytes {
+    Bytes(bytes).max(MIN_DATA_COST)
+}
+
+/// Judges a request: whether it waits, and what its reply will look like.
+pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let class = request.op().class();
+    let reply = match (class, request.op()) {
+        (OpClass::Data, Op::Io) => {
+            let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
+            return plan_io(request, &io);
+        }
+        (OpClass::Data, _) => return plan_small_io(request),
+        (_, Op::GetConfig) => Reply::Config,
+        _ => Reply::Plain,
+    };
+    if class != OpClass::Metadata || request.is_from_server()? {
+        return Ok((Class::Exempt, reply));
+    }
+    Ok((Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None }), reply))
+}
+
+fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let transfer = told(io.transfer())?;
+    let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
+    let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
+    // Where the share cannot be told, the whole access is an upper bound.
+    let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
+    let reply = match (io.io_type, transfer) {
+        (IoType::Write, _) => Reply::Write { expected: bytes },
+        (IoType::Read, Some(transfer)) if share.is_some() => {
+            Reply::Read { handle: io.handle, transfer: Box::new(transfer) }
+        }
+        (IoType::Read, _) => Reply::UntoldRead,
+    };
+    Ok((data(request, io, bytes, start), reply))
+}
+
+fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
+    let io = &small.io;
+    if io.io_type == IoType::Write {
+        return Ok((data(request, io, small.total_bytes, Some(0)), Reply::Plain));
+    }
+    // The data fits the reply, so this is all a small read can move, whatever it asks for.
+    let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
+    let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
+    Ok((data(request, io, bytes, None), Reply::SmallRead { handle: io.handle }))
+}
+
+fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>) -> Class {
+    if request.has_server_id_hint() {
+        return Class::Exempt;
+    }
+    let kind = match io.io_type {
+        IoType::Read => OpKind::Read,
+        IoType::Write => OpKind::Write,
+    };
+    let extent = start.map(|start| Extent { handle: io.handle, start });
+    Class::Scheduled(Submission { kind, cost: data_cost(bytes), extent })
+}
+
+/// `None` if the answer would take more steps than a request may ask of us.
+fn told<T>(result: Result<T, TransferError>) -> Result<Option<T>, DecodeError> {
+    let malformed = |what| Err(DecodeError::Malformed { offset: 0, what });
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(TransferError::TooComplex) => Ok(None),
+        Err(TransferError::Malformed(what)) => malformed(what),
+        Err(TransferError::Distribution(_)) => malformed("the distribution's parameters make no sense"),
+    }
+}

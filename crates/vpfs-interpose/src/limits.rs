@@ -1,0 +1,36 @@
+//! Everything a peer can make a session hold, bounded.
+
+use core::time::Duration;
+
+/// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Operations of one connection that are held or in progress; at the bound the client is not read, unless a
+    /// granted write still waits for its data.
+    pub ops: usize,
+    /// Bytes queued towards one side; at the bound the other side is not read.
+    pub outbound_bytes: usize,
+    /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own
+    /// time-out (300 s), which sends the request again.
+    pub reply_timeout: Duration,
+    /// A started transfer that moves no byte for this long frees the operation's slots: a server that fails in the
+    /// middle of a flow says nothing at all.
+    pub flow_timeout: Duration,
+}
+
+impl Limits {
+    /// A client that sends more requests than this many times [`Limits::ops`], by never sending the data of a granted
+    /// write, is disconnected.
+    pub(crate) const HARD_FACTOR: usize = 8;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ops: 256,
+            outbound_bytes: 1 << 20,
+            reply_timeout: Duration::from_secs(330),
+            flow_timeout: Duration::from_secs(60),
+        }
+    }
+}

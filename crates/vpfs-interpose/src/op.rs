@@ -1,0 +1,115 @@
+//! One operation of a client, from its request to its last byte.
+
+use bytes::Bytes;
+use vpfs_core::{OpKind, Time};
+use vpfs_wire::bmi::Tag;
+use vpfs_wire::pvfs2::{Handle, Transfer};
+
+/// A session's name for one operation; dense, reused after the operation is finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// The number as an index into a table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server answered; a negative status is the server's own refusal.
+    Answered {
+        /// Zero, or the server's negative error status.
+        status: i32,
+    },
+    /// Nothing moved for so long that its slots were freed; later bytes still pass.
+    TimedOut,
+    /// One of the two connections ended first.
+    Disconnected,
+}
+
+/// What is known of a dispatched operation at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The operation.
+    pub op: OpId,
+    /// `None` if it went at once, unscheduled.
+    pub kind: Option<OpKind>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Data bytes that passed, both directions, without headers.
+    pub moved: u64,
+    /// When its request arrived.
+    pub arrived: Time,
+    /// When it was sent to the server.
+    pub dispatched: Time,
+}
+
+/// Where an operation stands.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The request waits for the scheduler.
+    Held(Bytes),
+    /// Dispatched; the client is in the middle of another message, so the request waits for its end.
+    Granted(Bytes),
+    /// Sent; the reply or acknowledgement is next.
+    Sent,
+    /// A write was acknowledged: data from the client, then the completion from the server.
+    Writing,
+    /// A read was acknowledged: so many data bytes are still to come from the server.
+    Reading { remaining: u64 },
+}
+
+/// What the reply will need.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// One reply ends it.
+    Plain,
+    /// One reply ends it and is rewritten.
+    Config,
+    /// One reply ends it and tells how much was read.
+    SmallRead { handle: Handle },
+    /// An acknowledgement, then data from the server.
+    Read { handle: Handle, transfer: Box<Transfer> },
+    /// An acknowledgement, data from the client, then a second reply.
+    Write { expected: u64 },
+    /// As a read, but how much follows the acknowledgement takes too long to tell: taken as complete there.
+    UntoldRead,
+}
+
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub(crate) tag: Tag,
+    /// `None`: not scheduled.
+    pub(crate) kind: Option<OpKind>,
+    pub(crate) reply: Reply,
+    pub(crate) state: State,
+    pub(crate) moved: u64,
+    pub(crate) arrived: Time,
+    pub(crate) dispatched: Time,
+    pub(crate) progressed: Time,
+}
+
+impl Op {
+    /// A granted write whose data the client has yet to send.
+    pub(crate) fn awaits_client_data(&self) -> bool {
+        matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_))
+    }
+
+    pub(crate) fn finished(&self, op: OpId, outcome: Outcome) -> Finished {
+        Finished {
+            op,
+            kind: self.kind,
+            outcome,
+            moved: self.moved,
+            arrived: self.arrived,
+            dispatched: self.dispatched,
+        }
+    }
+}

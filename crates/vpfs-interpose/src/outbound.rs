@@ -1,0 +1,84 @@
+//! Bytes on their way to one side.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+/// A queue of shared buffers: nothing is copied between the socket it came from and the socket it goes to.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    chunks: VecDeque<Bytes>,
+    len: usize,
+}
+
+impl Outbound {
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.len += chunk.len();
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.chunks.clear();
+        self.len = 0;
+    }
+
+    /// Bytes waiting.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Fills `slices` for a vectored write and says how many were filled.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+            *slice = IoSlice::new(chunk);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// `count` bytes were sent.
+    ///
+    /// # Panics
+    /// If more were sent than wait here: a bug of the driver.
+    pub fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.len, "sent more bytes than were queued");
+        self.len -= count;
+        while let Some(front) = self.chunks.front_mut() {
+            if count < front.len() {
+                front.advance(count);
+                return;
+            }
+            count -= front.len();
+            self.chunks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_writes_keep_the_rest() {
+        let mut out = Outbound::default();
+        out.push(Bytes::from_static(b"hello "));
+        out.push(Bytes::new());
+        out.push(Bytes::from_static(b"world"));
+        out.advance(8);
+        assert_eq!(out.len(), 3);
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(out.slices(&mut slices), 1);
+        assert_eq!(&*slices[0], b"rld");
+        out.advance(3);
+        assert!(out.is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! What comes from the client: requests are judged and held, data of granted writes passes.
+
+use bytes::{Bytes, BytesMut};
+use vpfs_core::Time;
+use vpfs_wire::bmi::{Header, Mode};
+use vpfs_wire::pvfs2::view::CredentialIds;
+use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
+
+use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
+use crate::Limits;
+use crate::classify::{Class, plan};
+use crate::op::{Op, State};
+
+impl Session {
+    /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
+    pub(super) fn client_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
+        let Some(header) = decode_header(buf, Side::Client)? else { return Ok(false) };
+        let size = payload_len(&header);
+        if header.mode == Mode::Unexpected {
+            if buf.len() < Header::LEN + size {
+                return Ok(false);
+            }
+            let message = buf.split_to(Header::LEN + size).freeze();
+            self.request(now, header, message)?;
+        } else {
+            // Data of a granted write; without one the server judges it, as it would without us.
+            let op = self.by_tag.get(&header.tag).copied();
+            let meaning = match op.filter(|&id| self.op_ref(id).awaits_client_data()) {
+                Some(id) => Meaning::Data(id),
+                None => Meaning::Stray,
+            };
+            self.to_server.push(buf.split_to(Header::LEN).freeze());
+            self.from_client = Inbound::Body { remaining: size, meaning };
+        }
+        Ok(true)
+    }
+
+    /// Passes on what is there of a message. `false`: more bytes are needed.
+    pub(super) fn client_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
+        let Inbound::Body { remaining, meaning } = self.from_client else { return true };
+        let count = remaining.min(buf.len());
+        if count == 0 && remaining > 0 {
+            return false;
+        }
+        self.to_server.push(buf.split_to(count).freeze());
+        if let Meaning::Data(id) = meaning {
+            self.moved(now, id, count);
+        }
+        self.from_client = match remaining - count {
+            0 => Inbound::Header,
+            remaining => Inbound::Body { remaining, meaning },
+        };
+        self.send_granted(now);
+        true
+    }
+
+    fn request(&mut self, now: Time, header: Header, message: Bytes) -> Result<(), CloseReason> {
+        if self.by_tag.contains_key(&header.tag) {
+            return Err(violation(Side::Client, "a request with the tag of one in progress"));
+        }
+        if self.by_tag.len() >= self.limits.ops * Limits::HARD_FACTOR {
+            return Err(violation(Side::Client, "too many requests while a granted write waits for its data"));
+        }
+        let malformed = |error| CloseReason::Malformed { side: Side::Client, error };
+        let payload = &message[Header::LEN..];
+        let view = RequestView::parse(payload).map_err(malformed)?;
+        let (class, reply) = plan(&view).map_err(malformed)?;
+        if let Some(ids) = view.credential_ids().map_err(malformed)? {
+            self.learn(&ids);
+        }
+        let message = match self.rewritten_layout(&view, header, payload) {
+            Some(rewritten) => rewritten,
+            None => message,
+        };
+        let kind = match &class {
+            Class::Exempt => None,
+            Class::Scheduled(submission) => Some(submission.kind),
+        };
+        let id = self.insert(Op {
+            tag: header.tag,
+            kind,
+            reply,
+            state: State::Held(message),
+            moved: 0,
+            arrived: now,
+            dispatched: now,
+            progressed: now,
+        });
+        match class {
+            Class::Exempt => self.dispatch(now, id),
+            Class::Scheduled(submission) => self.actions.push_back(Action::Submit(id, submission)),
+        }
+        Ok(())
+    }
+
+    /// CREATE and MKDIR may list servers by the addresses the client knows, which are ours; the servers refuse those.
+    fn rewritten_layout(&self, view: &RequestView<'_>, header: Header, payload: &[u8]) -> Option<Bytes> {
+        if !matches!(view.op(), OpCode::Create | OpCode::MkDir) {
+            return None;
+        }
+        // A list that cannot be rewritten goes as it is: the server's own refusal is the clearest answer.
+        let payload = rewrite::layout(payload, |proxy| self.addresses.for_server(proxy).map(str::to_owned)).ok()??;
+        let header = Header::request(header.tag, payload.len() as u64).ok()?;
+        Some(message(&header, &payload))
+    }
+
+    fn learn(&mut self, ids: &CredentialIds<'_>) {
+        let known = self.credential.as_ref().is_some_and(|(uid, gids)| {
+            *uid == ids.uid && gids.len() == ids.gids().len() && gids.iter().copied().eq(ids.gids())
+        });
+        // A server's own credential says nothing about the client's user.
+        if !known && !ids.is_from_server() {
+            let (uid, gids): (u32, Vec<u32>) = (ids.uid, ids.gids().collect());
+            self.credential = Some((uid, gids.clone()));
+            self.actions.push_back(Action::Learned { uid, gids });
+        }
+    }
+
+    /// Sends granted requests, unless the client is in the middle of a message: messages never interleave.
+    pub(super) fn send_granted(&mut self, now: Time) {
+        if matches!(self.from_client, Inbound::Body { .. }) {
+            return;
+        }
+        while let Some(id) = self.granted.pop_front() {
+            let op = self.op_mut(id);
+            let State::Granted(request) = std::mem::replace(&mut op.state, State::Sent) else {
+                unreachable!("only granted operations are in this list")
+            };
+            op.dispatched = now;
+            op.progressed = now;
+            self.to_server.push(request);
+        }
+        self.arm_watch(now);
+    }
+}
+

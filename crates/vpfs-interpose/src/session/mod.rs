@@ -1,0 +1,354 @@
+//! The state machine of one pair of connections.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use vpfs_core::Time;
+use vpfs_wire::DecodeError;
+use vpfs_wire::bmi::{Header, Tag};
+use vpfs_wire::pvfs2::Handle;
+use vpfs_wire::pvfs2::rewrite::RewriteError;
+
+use crate::classify::Submission;
+use crate::op::{Finished, Op, OpId, Outcome, State};
+use crate::{AddressMap, Limits, Outbound};
+
+mod client;
+mod ops;
+mod server;
+
+/// One of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The connection that was accepted.
+    Client,
+    /// The connection that was opened on its behalf.
+    Server,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// Why a session was ended by its own judgement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// Bytes that are not the protocol.
+    #[error("malformed message from the {side}: {error}")]
+    Malformed {
+        /// Who sent it.
+        side: Side,
+        /// What is wrong, and where.
+        error: DecodeError,
+    },
+    /// The server's configuration cannot be rewritten.
+    #[error("the server's configuration cannot be passed on: {0}")]
+    Config(RewriteError),
+    /// Well-formed, but not at this point.
+    #[error("protocol violation by the {side}: {what}")]
+    Violation {
+        /// Who sent it.
+        side: Side,
+        /// What was sent.
+        what: &'static str,
+    },
+    /// The connection ended in the middle of a message.
+    #[error("the {0} closed the connection in the middle of a message")]
+    Truncated(Side),
+}
+
+/// What the driver has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The client showed a credential; requests that follow without one are taken to be this user's.
+    Learned {
+        /// User id.
+        uid: u32,
+        /// Group ids, the primary one first.
+        gids: Vec<u32>,
+    },
+    /// Ask the scheduler for a place; call [`Session::dispatch`] when it is granted.
+    Submit(OpId, Submission),
+    /// The real cost of a dispatched operation is known.
+    Correct(OpId, vpfs_core::Bytes),
+    /// A dispatched operation is over: free its slots.
+    Finish(Finished),
+    /// A held request will never be sent: refund it.
+    Withdraw(OpId),
+    /// The size of a datafile on this server, as the server told it.
+    SizeLearned {
+        /// Datafile handle.
+        handle: Handle,
+        /// Bytes of that datafile.
+        size: u64,
+    },
+    /// The server's configuration names a server that no proxy stands for: clients will go around vpfs.
+    UnmappedServer(String),
+    /// The session is over because of a peer; close both connections.
+    Close(CloseReason),
+}
+
+/// What is being read from one side.
+#[derive(Debug)]
+enum Inbound {
+    /// A header is next.
+    Header,
+    /// The rest of a message passes through.
+    Body { remaining: usize, meaning: Meaning },
+}
+
+/// What the message that passes through is for its operation.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// Nothing (any more).
+    Stray,
+    /// An acknowledgement; the operation goes on.
+    Ack,
+    /// Bulk data.
+    Data(OpId),
+    /// The operation ends with the last byte of this message.
+    Last { op: OpId, status: i32 },
+}
+
+impl Meaning {
+    fn is_of(self, id: OpId) -> bool {
+        matches!(self, Self::Data(op) | Self::Last { op, .. } if op == id)
+    }
+}
+
+/// One client connection and its server connection. See the crate documentation for how to drive it.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    addresses: Arc<AddressMap>,
+    from_client: Inbound,
+    from_server: Inbound,
+    to_client: Outbound,
+    to_server: Outbound,
+    ops: Vec<Option<Op>>,
+    free: Vec<OpId>,
+    by_tag: HashMap<Tag, OpId>,
+    granted: VecDeque<OpId>,
+    actions: VecDeque<Action>,
+    credential: Option<(u32, Vec<u32>)>,
+    next_watch: Option<Time>,
+    client_done: bool,
+    draining: bool,
+    closed: bool,
+}
+
+impl Session {
+    /// A session with nothing in progress.
+    pub fn new(limits: Limits, addresses: Arc<AddressMap>) -> Self {
+        Self {
+            limits,
+            addresses,
+            from_client: Inbound::Header,
+            from_server: Inbound::Header,
+            to_client: Outbound::default(),
+            to_server: Outbound::default(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            by_tag: HashMap::new(),
+            granted: VecDeque::new(),
+            actions: VecDeque::new(),
+            credential: None,
+            next_watch: None,
+            client_done: false,
+            draining: false,
+            closed: false,
+        }
+    }
+
+    /// Takes the bytes that arrived from the client. What stays in `buf` is the start of an incomplete header or
+    /// request, at most 16 KiB + 24 bytes.
+    pub fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
+        while !self.closed {
+            let step = match self.from_client {
+                Inbound::Header => self.client_message(now, buf),
+                Inbound::Body { .. } => Ok(self.client_body(now, buf)),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => self.close(reason),
+            }
+        }
+    }
+
+    /// Takes the bytes that arrived from the server; as [`Session::handle_client`], but only a configuration reply may
+    /// stay in `buf` as a whole.
+    pub fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
+        while !self.closed {
+            let step = match self.from_server {
+                Inbound::Header => self.server_message(now, buf),
+                Inbound::Body { .. } => Ok(self.server_body(now, buf)),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => self.close(reason),
+            }
+        }
+    }
+
+    /// The scheduler lets `op` go.
+    ///
+    /// # Panics
+    /// If `op` is not held: a bug of the driver.
+    pub fn dispatch(&mut self, now: Time, op: OpId) {
+        if self.closed {
+            return;
+        }
+        let state = &mut self.op_mut(op).state;
+        let State::Held(request) = std::mem::replace(state, State::Sent) else {
+            panic!("dispatched an operation that is not held");
+        };
+        *state = State::Granted(request);
+        self.granted.push_back(op);
+        self.send_granted(now);
+    }
+
+    /// The client sends nothing more. Held requests are withdrawn; replies still pass.
+    pub fn handle_client_eof(&mut self, unread: usize) {
+        if self.closed || self.client_done {
+            return;
+        }
+        if unread > 0 || matches!(self.from_client, Inbound::Body { .. }) {
+            return self.close(CloseReason::Truncated(Side::Client));
+        }
+        self.client_done = true;
+        for id in self.ids_where(Op::is_held) {
+            self.withdraw(id);
+        }
+    }
+
+    /// The server sends nothing more: every operation ends. What is queued towards the client still goes.
+    pub fn handle_server_eof(&mut self, unread: usize) {
+        if self.closed {
+            return;
+        }
+        if unread > 0 || matches!(self.from_server, Inbound::Body { .. }) {
+            return self.close(CloseReason::Truncated(Side::Server));
+        }
+        self.end();
+    }
+
+    /// Gives every operation back to the scheduler; the session is over.
+    pub fn end(&mut self) {
+        for id in self.ids_where(Op::is_held) {
+            self.withdraw(id);
+        }
+        for id in self.ids_where(|_| true) {
+            self.correct_to_moved(id);
+            self.finish(id, Outcome::Disconnected);
+        }
+        self.to_server.clear();
+        self.closed = true;
+    }
+
+    /// Frees the slots of operations that made no progress for longer than the limits allow.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.closed || self.next_watch.is_none_or(|at| now < at) {
+            return;
+        }
+        for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
+            self.correct_to_moved(id);
+            self.finish(id, Outcome::TimedOut);
+        }
+        self.next_watch = None;
+        self.arm_watch(now);
+    }
+
+    /// When [`Session::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.next_watch
+    }
+
+    /// The next thing for the driver to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Bytes for the server.
+    pub fn to_server(&mut self) -> &mut Outbound {
+        &mut self.to_server
+    }
+
+    /// Bytes for the client.
+    pub fn to_client(&mut self) -> &mut Outbound {
+        &mut self.to_client
+    }
+
+    /// The client may be read now.
+    pub fn wants_client(&self) -> bool {
+        !self.closed
+            && !self.client_done
+            && self.to_server.len() < self.limits.outbound_bytes
+            && (!self.is_full() || self.live_ops().any(|(_, op)| op.awaits_client_data()))
+    }
+
+    /// No further request is welcome. Data of granted writes still is: their slots are freed by nothing else.
+    fn is_full(&self) -> bool {
+        self.by_tag.len() >= self.limits.ops || (self.draining && matches!(self.from_client, Inbound::Header))
+    }
+
+    /// The server may be read now.
+    pub fn wants_server(&self) -> bool {
+        !self.closed && self.to_client.len() < self.limits.outbound_bytes
+    }
+
+    /// The client is done and everything it sent was passed on, so the server may be told.
+    pub fn server_side_done(&self) -> bool {
+        self.client_done && self.to_server.is_empty() && self.granted.is_empty()
+    }
+
+    /// Takes no further requests from now on; `true` once nothing is held, in progress or on its way.
+    pub fn drain(&mut self) -> bool {
+        self.draining = true;
+        self.by_tag.is_empty()
+            && self.to_client.is_empty()
+            && self.to_server.is_empty()
+            && matches!((&self.from_client, &self.from_server), (Inbound::Header, Inbound::Header))
+    }
+
+    /// The session is over; only [`Session::to_client`] may still hold bytes.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+
+/// The header at the start of `buf`, `None` while it is incomplete.
+fn decode_header(buf: &BytesMut, side: Side) -> Result<Option<Header>, CloseReason> {
+    match Header::decode(buf) {
+        Ok(header) => Ok(Some(header)),
+        Err(DecodeError::Incomplete { .. }) => Ok(None),
+        Err(error) => Err(CloseReason::Malformed { side, error }),
+    }
+}
+
+fn violation(side: Side, what: &'static str) -> CloseReason {
+    CloseReason::Violation { side, what }
+}
+
+/// Bytes of the payload behind a header.
+fn payload_len(header: &Header) -> usize {
+    // At most 16 MiB, which decoding checked.
+    usize::try_from(header.size).unwrap_or(usize::MAX)
+}
+
+/// A whole message.
+fn message(header: &Header, payload: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(Header::LEN + payload.len());
+    bytes.extend_from_slice(&header.encode());
+    bytes.extend_from_slice(payload);
+    bytes.freeze()
+}

@@ -1,0 +1,111 @@
+//! The table of operations: tags to numbers, endings, and the watch for those that never end.
+
+use vpfs_core::Time;
+
+use super::{Action, CloseReason, Inbound, Meaning, Session};
+use crate::classify::data_cost;
+use crate::op::{Op, OpId, Outcome, Reply, State};
+
+impl Session {
+    pub(super) fn insert(&mut self, op: Op) -> OpId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let id = u32::try_from(self.ops.len()).expect("operations are bounded by the limits");
+            self.ops.push(None);
+            OpId(id)
+        });
+        self.by_tag.insert(op.tag, id);
+        self.ops[id.index()] = Some(op);
+        id
+    }
+
+    pub(super) fn op_ref(&self, id: OpId) -> &Op {
+        self.ops[id.index()].as_ref().expect("an operation that is in progress")
+    }
+
+    pub(super) fn op_mut(&mut self, id: OpId) -> &mut Op {
+        self.ops[id.index()].as_mut().expect("an operation that is in progress")
+    }
+
+    pub(super) fn live_ops(&self) -> impl Iterator<Item = (OpId, &Op)> {
+        self.by_tag.values().map(|&id| (id, self.op_ref(id)))
+    }
+
+    /// Operations in the order of their numbers, so that equal inputs give equal actions.
+    pub(super) fn ids_where(&self, condition: impl Fn(&Op) -> bool) -> Vec<OpId> {
+        let mut ids: Vec<OpId> = self.live_ops().filter(|(_, op)| condition(op)).map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Forgets an operation; a message of it that is passing right now goes on without it.
+    fn remove(&mut self, id: OpId) -> Op {
+        let op = self.ops[id.index()].take().expect("an operation that is in progress");
+        self.by_tag.remove(&op.tag);
+        self.granted.retain(|&granted| granted != id);
+        for inbound in [&mut self.from_client, &mut self.from_server] {
+            if let Inbound::Body { meaning, .. } = inbound
+                && meaning.is_of(id)
+            {
+                *meaning = Meaning::Stray;
+            }
+        }
+        self.free.push(id);
+        op
+    }
+
+    /// A held request will not be sent.
+    pub(super) fn withdraw(&mut self, id: OpId) {
+        self.remove(id);
+        self.actions.push_back(Action::Withdraw(id));
+    }
+
+    /// An operation that was sent is over.
+    pub(super) fn finish(&mut self, id: OpId, outcome: Outcome) {
+        let op = self.remove(id);
+        self.actions.push_back(Action::Finish(op.finished(id, outcome)));
+    }
+
+    /// An operation that ends early is charged what it moved, not what it asked for.
+    pub(super) fn correct_to_moved(&mut self, id: OpId) {
+        let op = self.op_ref(id);
+        if op.kind.is_some() && matches!(op.state, State::Reading { .. } | State::Writing) {
+            self.actions.push_back(Action::Correct(id, data_cost(op.moved)));
+        }
+    }
+
+    pub(super) fn moved(&mut self, now: Time, id: OpId, bytes: usize) {
+        let op = self.op_mut(id);
+        op.moved += bytes as u64;
+        op.progressed = now;
+        if let State::Reading { remaining } = &mut op.state {
+            *remaining = remaining.saturating_sub(bytes as u64);
+        }
+    }
+
+    /// When an operation is taken to be dead; `None` while it is not sent, or if nobody waits for it.
+    pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
+        let patience = match (&op.state, &op.reply) {
+            (State::Held(_) | State::Granted(_), _) => return None,
+            (State::Sent, _) => self.limits.reply_timeout,
+            // All data is sent: the server is busy storing it.
+            (State::Writing, Reply::Write { expected }) if op.moved >= *expected => self.limits.reply_timeout,
+            (State::Writing | State::Reading { .. }, _) => self.limits.flow_timeout,
+        };
+        Some(op.progressed + patience)
+    }
+
+    /// Makes sure that operations in progress are looked at now and then: often enough for the shorter of the two
+    /// time-outs, without a timer for each operation.
+    pub(super) fn arm_watch(&mut self, now: Time) {
+        if self.next_watch.is_none() && !self.by_tag.is_empty() {
+            self.next_watch = Some(now + self.limits.flow_timeout.min(self.limits.reply_timeout) / 4);
+        }
+    }
+
+    /// Ends the session because of what a peer did.
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        self.end();
+        self.to_client.clear();
+        self.actions.push_back(Action::Close(reason));
+    }
+}

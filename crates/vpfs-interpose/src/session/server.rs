@@ -1,0 +1,178 @@
+//! What comes from the server: replies and data pass at once, and tell how far each operation is.
+
+use bytes::BytesMut;
+use vpfs_core::Time;
+use vpfs_wire::bmi::{Header, Mode};
+use vpfs_wire::pvfs2::view::ReplyNumbers;
+use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
+use vpfs_wire::pvfs2::{ReplyHead, rewrite};
+
+use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
+use crate::classify::data_cost;
+use crate::op::{OpId, Outcome, Reply, State};
+
+/// More than the longest acknowledgement, so that one that is too long shows.
+const PEEK: usize = 32;
+
+/// Configuration texts are at most 64 KiB; addresses may grow.
+const MAX_CONFIG_REPLY: usize = 128 << 10;
+
+impl Session {
+    /// Reads one header and as much behind it as tells what the message means. `Ok(false)`: more bytes are needed.
+    pub(super) fn server_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
+        let Some(header) = decode_header(buf, Side::Server)? else { return Ok(false) };
+        if header.mode == Mode::Unexpected {
+            return Err(violation(Side::Server, "a request"));
+        }
+        let Some(&id) = self.by_tag.get(&header.tag) else {
+            // An answer to an operation that was given up on: the client knows to ignore it.
+            self.pass(buf, header, Meaning::Stray);
+            return Ok(true);
+        };
+        let peek = self.peek_len(id, payload_len(&header))?;
+        if buf.len() < Header::LEN + peek {
+            return Ok(false);
+        }
+        let meaning = match self.op_ref(id).state {
+            State::Held(_) | State::Granted(_) => {
+                return Err(violation(Side::Server, "a reply to a request that was not sent"));
+            }
+            State::Reading { .. } => Meaning::Data(id),
+            State::Sent if matches!(self.op_ref(id).reply, Reply::Config) => {
+                self.config(id, header, buf)?;
+                return Ok(true);
+            }
+            State::Sent => self.first_reply(now, id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
+            State::Writing => {
+                Meaning::Last { op: id, status: parse(&buf[Header::LEN..Header::LEN + peek])?.status.0 }
+            }
+        };
+        self.pass(buf, header, meaning);
+        Ok(true)
+    }
+
+    /// How much of a message must be there before it can be judged.
+    fn peek_len(&self, id: OpId, size: usize) -> Result<usize, CloseReason> {
+        let op = self.op_ref(id);
+        match (&op.state, &op.reply) {
+            (State::Sent, Reply::Config) if size > MAX_CONFIG_REPLY => {
+                Err(violation(Side::Server, "a configuration of more than 128 KiB"))
+            }
+            (State::Sent, Reply::Config) => Ok(size),
+            (State::Sent, Reply::SmallRead { .. }) => Ok(size),
+            (State::Sent | State::Writing, _) => Ok(size.min(PEEK)),
+            _ => Ok(0),
+        }
+    }
+
+    /// What the first message of an operation means; an error ends it, whatever it was.
+    fn first_reply(&mut self, now: Time, id: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
+        let last = Meaning::Last { op: id, status: reply.status.0 };
+        self.op_mut(id).progressed = now;
+        if !reply.status.is_ok() {
+            return Ok(last);
+        }
+        match (&self.op_ref(id).reply, reply.numbers) {
+            (Reply::Plain | Reply::Config, _) => Ok(last),
+            (&Reply::SmallRead { handle }, ReplyNumbers::SmallIo { bstream_size, result_size, .. }) => {
+                self.actions.push_back(Action::SizeLearned { handle, size: bstream_size });
+                self.correct(id, result_size);
+                Ok(last)
+            }
+            (Reply::Read { handle, transfer }, ReplyNumbers::IoAck { bstream_size: size }) => {
+                let (handle, expected) = (*handle, transfer.read_bytes(size).ok());
+                self.actions.push_back(Action::SizeLearned { handle, size });
+                Ok(self.read_granted(id, expected))
+            }
+            (Reply::UntoldRead, ReplyNumbers::IoAck { .. }) => Ok(last),
+            (Reply::Write { .. }, ReplyNumbers::IoAck { .. }) => {
+                self.op_mut(id).state = State::Writing;
+                Ok(Meaning::Ack)
+            }
+            _ => Err(violation(Side::Server, "a reply of another operation than was asked for")),
+        }
+    }
+
+    /// A read was acknowledged and will move `expected` bytes; `None` if that cannot be told in bounded time.
+    fn read_granted(&mut self, id: OpId, expected: Option<u64>) -> Meaning {
+        if let Some(bytes) = expected {
+            self.correct(id, bytes);
+        }
+        match expected {
+            Some(0) | None => Meaning::Last { op: id, status: 0 },
+            Some(remaining) => {
+                self.op_mut(id).state = State::Reading { remaining };
+                Meaning::Ack
+            }
+        }
+    }
+
+    /// Passes the message at the start of `buf`: its header now, its body as it comes.
+    fn pass(&mut self, buf: &mut BytesMut, header: Header, meaning: Meaning) {
+        self.to_client.push(buf.split_to(Header::LEN).freeze());
+        self.from_server = Inbound::Body { remaining: payload_len(&header), meaning };
+    }
+
+    /// Passes on what is there of a message. `false`: more bytes are needed.
+    pub(super) fn server_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
+        let Inbound::Body { remaining, meaning } = self.from_server else { return true };
+        let count = remaining.min(buf.len());
+        if count == 0 && remaining > 0 {
+            return false;
+        }
+        self.to_client.push(buf.split_to(count).freeze());
+        if let Meaning::Data(id) = meaning {
+            self.moved(now, id, count);
+        }
+        match remaining - count {
+            0 => self.server_message_end(meaning),
+            remaining => self.from_server = Inbound::Body { remaining, meaning },
+        }
+        true
+    }
+
+    fn server_message_end(&mut self, meaning: Meaning) {
+        self.from_server = Inbound::Header;
+        match meaning {
+            Meaning::Stray | Meaning::Ack => {}
+            Meaning::Data(id) => {
+                if matches!(self.op_ref(id).state, State::Reading { remaining: 0 }) {
+                    self.finish(id, Outcome::Answered { status: 0 });
+                }
+            }
+            Meaning::Last { op, status } => self.finish(op, Outcome::Answered { status }),
+        }
+    }
+
+    /// Passes a configuration with every server's address replaced by that of its proxy.
+    fn config(&mut self, id: OpId, header: Header, buf: &mut BytesMut) -> Result<(), CloseReason> {
+        let whole = buf.split_to(Header::LEN + payload_len(&header)).freeze();
+        let payload = &whole[Header::LEN..];
+        let status = parse(payload)?.status;
+        let mut unmapped = Vec::new();
+        let text = rewrite::config_text(payload, ClientTimeouts::default(), |server| {
+            let proxy = self.addresses.for_client(server);
+            if proxy.is_none() {
+                unmapped.push(server.to_owned());
+            }
+            proxy.map(str::to_owned)
+        });
+        let text = text.map_err(CloseReason::Config)?;
+        let header = Header::reply(header.tag, text.len() as u64).map_err(|error| CloseReason::Config(error.into()))?;
+        self.actions.extend(unmapped.into_iter().map(Action::UnmappedServer));
+        self.to_client.push(message(&header, &text));
+        self.finish(id, Outcome::Answered { status: status.0 });
+        Ok(())
+    }
+
+    /// Tells the scheduler what a data operation really moves.
+    fn correct(&mut self, id: OpId, bytes: u64) {
+        if self.op_ref(id).kind.is_some() {
+            self.actions.push_back(Action::Correct(id, data_cost(bytes)));
+        }
+    }
+}
+
+fn parse(payload: &[u8]) -> Result<ReplyHead, CloseReason> {
+    ReplyHead::parse(payload).map_err(|error| CloseReason::Malformed { side: Side::Server, error })
+}
