@@ -225,18 +225,7 @@ fn read_addresses<'a>(
             reader.refuse("addresses", format!("is missing; add {example}"));
             return Vec::new();
         }
-        (true, false) => {
-            let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
-            let line = reader.line_of("port");
-            // A server whose address is wrong has no host; that has been reported.
-            let servers = servers.iter().filter(|server| !server.address.host.is_empty());
-            let told = |server: &'a Server| Told {
-                server: &server.name,
-                address: Address::of(&server.address.host, port),
-                line,
-            };
-            servers.map(told).collect()
-        }
+        (true, false) => same_port(reader, servers),
         (false, true) => named_addresses(reader, servers),
     };
     for told in &given {
@@ -260,6 +249,19 @@ struct Told<'a> {
     server: &'a str,
     address: Address,
     line: usize,
+}
+
+/// One port on every server's own host.
+fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
+    let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+    let line = reader.line_of("port");
+    // A server whose address is wrong has no host; that has been reported.
+    let servers = servers.iter().filter(|server| !server.address.host.is_empty());
+    let told = |server: &'a Server| {
+        let address = Address::of(&server.address.host, port);
+        Told { server: &server.name, address, line }
+    };
+    servers.map(told).collect()
 }
 
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
