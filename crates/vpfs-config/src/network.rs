@@ -209,12 +209,7 @@ fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
     }
 }
 
-fn read_addresses<'a>(
-    reader: &Reader<'_>,
-    servers: &'a [Server],
-    number: usize,
-    taken: &mut Addresses,
-) -> Vec<Address> {
+fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
     let given: Vec<Told<'_>> = match (reader.has("port"), reader.has("addresses")) {
         (true, true) => {
             reader.refuse("port", "is given together with addresses; remove one of the two");
