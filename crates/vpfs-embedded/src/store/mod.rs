@@ -17,7 +17,7 @@ pub const OBJECT_BYTES_MAX: u64 = 1 << 62;
 ///
 /// An object that was never written is empty; there is nothing to create. Every call is atomic in itself with respect to
 /// other calls on the same object; there is no order between calls that run at the same time.
-pub trait ObjectStore: Send + Sync {
+pub trait ObjectStore: std::fmt::Debug + Send + Sync {
     /// Up to `len` bytes from `offset`: less at the end of the object, nothing behind it. Holes read as zeros.
     fn read(&self, object: u64, offset: u64, len: usize) -> Result<Bytes, StoreError>;
 

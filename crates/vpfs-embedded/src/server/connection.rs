@@ -1,0 +1,188 @@
+//! One client connection: reads messages, runs operations, keeps both within bounds.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use vpfs_wire::DecodeError;
+use vpfs_wire::bmi::{MAX_UNEXPECTED, Mode, Tag};
+use vpfs_wire::pvfs2::{Errno, IoType, Op, Reply, Request, RequestBody, Status};
+
+use super::data::{FlowError, Replies};
+use super::ops::Server;
+use crate::transport::{Message, MessageReader, Outgoing, ReadError, write_messages};
+
+/// Replies and data chunks that wait to be written.
+const REPLY_QUEUE: usize = 32;
+/// How long a begun message may pause.
+const STALL: Duration = Duration::from_secs(30);
+
+/// Why a server closes a connection.
+#[derive(Debug, thiserror::Error)]
+enum CloseReason {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("request {0}")]
+    Request(DecodeError),
+    #[error("data for no operation (tag {0})")]
+    StrayData(Tag),
+    #[error("tag {0} is in use already")]
+    TagInUse(Tag),
+    #[error("{0} requests wait already")]
+    Backlog(usize),
+    #[error("transfer: {0}")]
+    Flow(#[from] FlowError),
+    #[error("writing: {0}")]
+    Write(#[from] std::io::Error),
+    #[error("an operation panicked: {0}")]
+    Panic(#[from] tokio::task::JoinError),
+}
+
+/// Serves a connection until it ends. Whatever is wrong with it ends this connection only.
+pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, server: Server) {
+    let (alias, index) = (server.cluster.config.servers[server.index].alias.clone(), server.index);
+    tracing::debug!(%peer, server = alias, "connected");
+    match Connection::new(stream, server).run().await {
+        Ok(()) => tracing::debug!(%peer, server = alias, "closed by the client"),
+        Err(reason) => tracing::warn!(%peer, server = alias, index, %reason, "connection closed"),
+    }
+}
+
+struct Connection {
+    server: Server,
+    reader: MessageReader<OwnedReadHalf>,
+    replies: mpsc::Sender<Outgoing>,
+    /// The writer first; it ends by error only, as we hold a sender.
+    writer: JoinSet<std::io::Result<()>>,
+    /// Metadata operations and inline I/O.
+    answers: JoinSet<Result<(), FlowError>>,
+    /// Bulk transfers, by tag so that data finds them.
+    flows: JoinSet<(Tag, Result<(), FlowError>)>,
+    receivers: HashMap<Tag, mpsc::Sender<Bytes>>,
+    /// Requests that wait because as many as allowed are running.
+    backlog: VecDeque<Message>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, server: Server) -> Self {
+        // Without it small replies wait for the client's delayed acknowledgements.
+        let _ = stream.set_nodelay(true);
+        let (read_half, write_half) = stream.into_split();
+        let (replies, mut queue) = mpsc::channel(REPLY_QUEUE);
+        let mut writer = JoinSet::new();
+        writer.spawn(async move { write_messages(write_half, &mut queue).await });
+        let limit = server.cluster.config.flow_buffer_bytes.max(MAX_UNEXPECTED);
+        Self {
+            server,
+            reader: MessageReader::new(read_half, limit, Some(STALL)),
+            replies,
+            writer,
+            answers: JoinSet::new(),
+            flows: JoinSet::new(),
+            receivers: HashMap::new(),
+            backlog: VecDeque::new(),
+        }
+    }
+
+    async fn run(mut self) -> Result<(), CloseReason> {
+        let result = self.run_until_closed().await;
+        // What a metadata operation has begun it finishes; transfers end with the connection.
+        self.answers.detach_all();
+        result
+    }
+
+    async fn run_until_closed(&mut self) -> Result<(), CloseReason> {
+        loop {
+            self.start_waiting()?;
+            let may_read = self.may_read()?;
+            tokio::select! {
+                message = self.reader.next(), if may_read => match message? {
+                    Some(message) => self.take(message).await?,
+                    None => return Ok(()),
+                },
+                Some(answered) = self.answers.join_next() => answered??,
+                Some(ended) = self.flows.join_next() => {
+                    let (tag, result) = ended?;
+                    self.receivers.remove(&tag);
+                    result?;
+                }
+                Some(written) = self.writer.join_next() => written??,
+            }
+        }
+    }
+
+    /// Back-pressure: with requests waiting, more are read only while a running write needs its data, which comes
+    /// behind them.
+    fn may_read(&self) -> Result<bool, CloseReason> {
+        match self.backlog.len() {
+            0 => Ok(true),
+            waiting if waiting >= self.server.cluster.limits.waiting_requests => Err(CloseReason::Backlog(waiting)),
+            _ => Ok(!self.receivers.is_empty()),
+        }
+    }
+
+    fn start_waiting(&mut self) -> Result<(), CloseReason> {
+        while self.answers.len() + self.flows.len() < self.server.cluster.limits.running_requests
+            && let Some(message) = self.backlog.pop_front()
+        {
+            self.start(&message)?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, message: Message) -> Result<(), CloseReason> {
+        if message.header.mode == Mode::Unexpected {
+            self.backlog.push_back(message);
+            return Ok(());
+        }
+        let tag = message.header.tag;
+        let receiver = self.receivers.get(&tag).ok_or(CloseReason::StrayData(tag))?;
+        // Waits while the transfer's buffers are full; the transfer needs nothing from this connection to go on.
+        receiver.send(message.payload).await.map_err(|_| CloseReason::StrayData(tag))
+    }
+
+    fn start(&mut self, message: &Message) -> Result<(), CloseReason> {
+        let tag = message.header.tag;
+        let replies = Replies { tag, queue: self.replies.clone() };
+        let server = self.server.clone();
+        let request = match Request::decode(&message.payload) {
+            Ok(request) => request,
+            Err(DecodeError::UnknownBody(op)) => {
+                self.answers.spawn(async move { replies.send(&unknown(op)).await });
+                return Ok(());
+            }
+            Err(error) => return Err(CloseReason::Request(error)),
+        };
+        let Request { capability, hints, body } = request;
+        match body {
+            RequestBody::Io(body) if body.io_type == IoType::Write => {
+                let (sender, data) = mpsc::channel(server.cluster.config.flow_buffers.max(1));
+                if self.receivers.insert(tag, sender).is_some() {
+                    return Err(CloseReason::TagInUse(tag));
+                }
+                self.flows.spawn(async move { (tag, server.write_flow(&capability, &body, data, &replies).await) });
+            }
+            RequestBody::Io(body) => {
+                self.flows.spawn(async move { (tag, server.read_flow(&capability, &body, &replies).await) });
+            }
+            RequestBody::SmallIo(body) => {
+                self.answers.spawn(async move { replies.send(&server.small_io(&capability, body).await).await });
+            }
+            body => {
+                let request = Request { capability, hints, body };
+                self.answers.spawn(async move { replies.send(&server.answer(request).await).await });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer to an operation whose body nobody knows.
+fn unknown(op: Op) -> Reply {
+    Reply::error(op, Status::error(Errno::ENOSYS))
+}

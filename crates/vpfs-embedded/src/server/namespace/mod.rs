@@ -1,0 +1,272 @@
+//! Names and attributes of the whole cluster, in memory, with every change appended to a log if there is one.
+//!
+//! Servers of one embedded cluster share it behind one lock, in place of server-to-server messages. Calls are short
+//! and never wait; what must wait (storage, the log reaching its file) happens after the lock is released.
+
+mod entries;
+mod object;
+mod record;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vpfs_wire::pvfs2::request::RequestBody;
+use vpfs_wire::pvfs2::{Attr, Errno, Handle, KeyVal, Text};
+
+use super::journal::Journal;
+use crate::fsconfig::FsConfig;
+pub(crate) use entries::Entries;
+pub(crate) use object::{FileLayout, Kind, Object, datafiles, single_distdir};
+pub(crate) use record::Record;
+
+/// All objects of a file system.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    objects: BTreeMap<Handle, Object>,
+    /// The bound on `objects`.
+    objects_max: usize,
+    /// Next handle to try, by server: metadata, data.
+    next_handles: Vec<[u64; 2]>,
+    journal: Option<Arc<Journal>>,
+}
+
+/// Which of a server's handle ranges an object takes its handle from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pool {
+    Meta = 0,
+    Data = 1,
+}
+
+impl Namespace {
+    /// An empty root directory.
+    pub(crate) fn new(config: &FsConfig, objects_max: usize, now: u64) -> Self {
+        let first = |ranges: &[std::ops::RangeInclusive<u64>]| ranges.first().map_or(0, |range| *range.start());
+        let next_handles =
+            config.servers.iter().map(|server| [first(&server.meta_handles), first(&server.data_handles)]);
+        let next_handles = next_handles.collect();
+        let mut namespace = Self { objects: BTreeMap::new(), objects_max, next_handles, journal: None };
+        let (root, dirdata) = (Handle(config.root_handle), Handle(config.root_handle + 1));
+        let attr = Attr { perms: 0o777, ..Attr::default() };
+        namespace.insert_directory(
+            root,
+            dirdata,
+            Object::new(&attr, Kind::Directory { dirdata, hint: None }, now),
+            now,
+        );
+        namespace
+    }
+
+    /// From now on every change is logged.
+    pub(crate) fn log_to(&mut self, journal: Arc<Journal>) {
+        self.journal = Some(journal);
+    }
+
+    pub(crate) fn object_count(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(crate) fn objects_max(&self) -> usize {
+        self.objects_max
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Result<&Object, Errno> {
+        self.objects.get(&handle).ok_or(Errno::ENOENT)
+    }
+
+    /// Handles from `first` on, in order.
+    pub(crate) fn handles_from(&self, first: Handle) -> impl Iterator<Item = Handle> {
+        self.objects.range(first..).map(|(handle, _)| *handle)
+    }
+
+    /// An unused handle of `server`; ENOSPC when objects or handles have run out.
+    pub(crate) fn allocate(&mut self, config: &FsConfig, server: usize, pool: Pool) -> Result<Handle, Errno> {
+        if self.objects.len() >= self.objects_max {
+            return Err(Errno::ENOSPC);
+        }
+        let owner = config.servers.get(server).ok_or(Errno::EINVAL)?;
+        let ranges = match pool {
+            Pool::Meta => &owner.meta_handles,
+            Pool::Data => &owner.data_handles,
+        };
+        let next = &mut self.next_handles[server][pool as usize];
+        while self.objects.contains_key(&Handle(*next)) {
+            *next += 1;
+        }
+        if !ranges.iter().any(|range| range.contains(next)) {
+            return Err(Errno::ENOSPC);
+        }
+        let handle = Handle(*next);
+        *next += 1;
+        Ok(handle)
+    }
+
+    /// Adds an object; its handle must be fresh.
+    pub(crate) fn insert(&mut self, handle: Handle, object: Object, now: u64) {
+        self.log(now, || record::put(handle, &object));
+        self.objects.insert(handle, object);
+    }
+
+    /// Adds a directory and the object for its entries.
+    pub(crate) fn insert_directory(&mut self, handle: Handle, dirdata: Handle, directory: Object, now: u64) {
+        let attr = Attr { owner: directory.owner, group: directory.group, perms: 0o777, ..Attr::default() };
+        let kind = Kind::Dirdata { directory: handle, entries: Entries::default() };
+        self.insert(handle, directory, now);
+        self.insert(dirdata, Object::new(&attr, kind, now), now);
+    }
+
+    /// Changes an object in place, except for its entries and extended attributes.
+    pub(crate) fn change<R>(
+        &mut self,
+        handle: Handle,
+        now: u64,
+        change: impl FnOnce(&mut Object) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let object = self.objects.get_mut(&handle).ok_or(Errno::ENOENT)?;
+        let result = change(object)?;
+        let put = record::put(handle, object);
+        self.log(now, || put);
+        Ok(result)
+    }
+
+    /// Removes an object; a directory must be empty and takes the object of its entries along.
+    pub(crate) fn remove(&mut self, handle: Handle, now: u64) -> Result<Object, Errno> {
+        if let Kind::Directory { dirdata, .. } = self.get(handle)?.kind {
+            if !self.entries(dirdata)?.is_empty() {
+                return Err(Errno::ENOTEMPTY);
+            }
+            self.objects.remove(&dirdata);
+            self.log(now, || record::remove(dirdata));
+        }
+        self.log(now, || record::remove(handle));
+        self.objects.remove(&handle).ok_or(Errno::ENOENT)
+    }
+
+    /// The entries in a dirdata object; ENOTDIR for any other object.
+    pub(crate) fn entries(&self, dirdata: Handle) -> Result<&Entries, Errno> {
+        match &self.get(dirdata)?.kind {
+            Kind::Dirdata { entries, .. } => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Adds an entry; EEXIST if the name is taken.
+    pub(crate) fn add_entry(&mut self, dirdata: Handle, name: &Text, handle: Handle, now: u64) -> Result<(), Errno> {
+        if self.entries(dirdata)?.get(name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.entries_mut(dirdata, now)?.set(name, handle);
+        self.log(now, || record::set_entry(dirdata, name, handle));
+        Ok(())
+    }
+
+    /// Makes an existing name mean another object, and returns the one it meant.
+    pub(crate) fn change_entry(
+        &mut self,
+        dirdata: Handle,
+        name: &Text,
+        handle: Handle,
+        now: u64,
+    ) -> Result<Handle, Errno> {
+        let old = self.entries(dirdata)?.get(name).ok_or(Errno::ENOENT)?;
+        self.entries_mut(dirdata, now)?.set(name, handle);
+        self.log(now, || record::set_entry(dirdata, name, handle));
+        Ok(old)
+    }
+
+    /// Removes an entry and returns the object it meant.
+    pub(crate) fn remove_entry(&mut self, dirdata: Handle, name: &Text, now: u64) -> Result<Handle, Errno> {
+        self.entries(dirdata)?.get(name).ok_or(Errno::ENOENT)?;
+        let removed = self.entries_mut(dirdata, now)?.remove(name).ok_or(Errno::ENOENT)?;
+        self.log(now, || record::remove_entry(dirdata, name));
+        Ok(removed)
+    }
+
+    pub(crate) fn set_xattr(&mut self, handle: Handle, key: KeyVal, value: KeyVal, now: u64) -> Result<(), Errno> {
+        self.get(handle)?;
+        self.log(now, || record::set_xattr(handle, &key, &value));
+        self.objects.get_mut(&handle).ok_or(Errno::ENOENT)?.xattrs.insert(key, value);
+        Ok(())
+    }
+
+    pub(crate) fn remove_xattr(&mut self, handle: Handle, key: &KeyVal, now: u64) -> Result<(), Errno> {
+        let object = self.objects.get_mut(&handle).ok_or(Errno::ENOENT)?;
+        object.xattrs.remove(key).ok_or(Errno::ENOENT)?;
+        self.log(now, || record::remove_xattr(handle, key));
+        Ok(())
+    }
+
+    /// The entries, to be changed: directory and dirdata take `now` as their time of change.
+    fn entries_mut(&mut self, dirdata: Handle, now: u64) -> Result<&mut Entries, Errno> {
+        let directory = match &self.get(dirdata)?.kind {
+            Kind::Dirdata { directory, .. } => *directory,
+            _ => return Err(Errno::ENOTDIR),
+        };
+        for handle in [directory, dirdata] {
+            if let Some(object) = self.objects.get_mut(&handle) {
+                (object.mtime, object.ctime) = (now, now);
+            }
+        }
+        match self.objects.get_mut(&dirdata).map(|object| &mut object.kind) {
+            Some(Kind::Dirdata { entries, .. }) => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn log(&self, time: u64, change: impl FnOnce() -> RequestBody) {
+        if let Some(journal) = &self.journal {
+            journal.append(Record { time, change: change() });
+        }
+    }
+
+    /// Repeats a logged change. `false` for one that makes no sense here: the log is not ours.
+    pub(crate) fn replay(&mut self, record: Record) -> bool {
+        let now = record.time;
+        match record.change {
+            RequestBody::SetAttr(put) => return self.replay_put(put.handle, put.attr),
+            RequestBody::Remove(removed) => drop(self.objects.remove(&removed.handle)),
+            RequestBody::ChDirent(set) => match self.entries_mut(set.dirdata, now) {
+                Ok(entries) => drop(entries.set(&set.name, set.new_handle)),
+                Err(_) => return false,
+            },
+            RequestBody::RmDirent(removed) => return self.remove_entry(removed.dirdata, &removed.name, now).is_ok(),
+            RequestBody::SetEattr(set) => {
+                let mut entries = set.entries.0.into_iter();
+                return entries.all(|(key, value)| self.set_xattr(set.handle, key, value, now).is_ok());
+            }
+            RequestBody::DelEattr(removed) => return self.remove_xattr(removed.handle, &removed.key, now).is_ok(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn replay_put(&mut self, handle: Handle, attr: Attr) -> bool {
+        let Some(mut object) = Object::from_log(attr) else { return false };
+        if let Some(old) = self.objects.remove(&handle) {
+            object.xattrs = old.xattrs;
+            if let (Kind::Dirdata { entries, .. }, Kind::Dirdata { entries: old, .. }) = (&mut object.kind, old.kind) {
+                *entries = old;
+            }
+        }
+        self.objects.insert(handle, object);
+        true
+    }
+
+    /// The shortest list of changes that gives this namespace.
+    pub(crate) fn snapshot(&self, now: u64) -> impl Iterator<Item = Record> {
+        let objects = self.objects.iter().flat_map(|(handle, object)| {
+            let xattrs = object.xattrs.iter().map(|(key, value)| record::set_xattr(*handle, key, value));
+            std::iter::once(record::put(*handle, object)).chain(xattrs)
+        });
+        // Entries set times, so the objects come again after them.
+        let dirdata = self.objects.iter().filter_map(|(handle, object)| match &object.kind {
+            Kind::Dirdata { entries, .. } => Some((*handle, entries)),
+            _ => None,
+        });
+        let entries = dirdata.flat_map(|(dirdata, entries)| {
+            entries.iter().map(move |(name, handle)| record::set_entry(dirdata, name, handle))
+        });
+        let directories = self.objects.iter().filter(|(_, object)| matches!(object.kind, Kind::Directory { .. }));
+        let times = directories.map(|(handle, object)| record::put(*handle, object));
+        objects.chain(entries).chain(times).map(move |change| Record { time: now, change })
+    }
+}

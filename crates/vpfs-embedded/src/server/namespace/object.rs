@@ -1,0 +1,147 @@
+//! An object of the file system: attributes, and what its kind adds to them.
+
+use std::collections::BTreeMap;
+
+use vpfs_wire::pvfs2::attr::{Datafiles, DirHint, DirInfo, DistDir, mask};
+use vpfs_wire::pvfs2::{Attr, Dist, Handle, KeyVal, ObjType, Padded, Text};
+
+use super::entries::Entries;
+
+/// An object without its handle.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+    /// Permission bits, see [`Attr::perms`].
+    pub(crate) perms: u32,
+    /// Times in seconds since 1970.
+    pub(crate) atime: u64,
+    pub(crate) mtime: u64,
+    pub(crate) ctime: u64,
+    pub(crate) kind: Kind,
+    pub(crate) xattrs: BTreeMap<KeyVal, KeyVal>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    File(FileLayout),
+    /// Its bytes lie in the owner's store.
+    Datafile,
+    Directory {
+        dirdata: Handle,
+        hint: Option<DirHint>,
+    },
+    /// The entries of a directory.
+    Dirdata {
+        directory: Handle,
+        entries: Entries,
+    },
+    /// `None` between creation and the SETATTR that says where it points.
+    Symlink(Option<Text>),
+}
+
+/// How a file lies on the servers.
+#[derive(Clone, Debug)]
+pub(crate) struct FileLayout {
+    pub(crate) dist: Dist,
+    /// All datafiles the file has or will have.
+    pub(crate) datafiles: Vec<Handle>,
+    /// Only the first datafile is in use yet, and it lies on the metadata server.
+    pub(crate) stuffed: bool,
+    pub(crate) hint_flags: u64,
+}
+
+impl FileLayout {
+    /// The datafiles that clients may know of.
+    pub(crate) fn datafiles_in_use(&self) -> &[Handle] {
+        if self.stuffed { self.datafiles.get(..1).unwrap_or(&[]) } else { &self.datafiles }
+    }
+}
+
+impl Object {
+    /// A new object that belongs to whom `attr` says, with its permissions.
+    pub(crate) fn new(attr: &Attr, kind: Kind, now: u64) -> Self {
+        let (owner, group, perms) = (attr.owner, attr.group, attr.perms);
+        Self { owner, group, perms, atime: now, mtime: now, ctime: now, kind, xattrs: BTreeMap::new() }
+    }
+
+    pub(crate) fn objtype(&self) -> ObjType {
+        match self.kind {
+            Kind::File(_) => ObjType::METAFILE,
+            Kind::Datafile => ObjType::DATAFILE,
+            Kind::Directory { .. } => ObjType::DIRECTORY,
+            Kind::Dirdata { .. } => ObjType::DIRDATA,
+            Kind::Symlink(_) => ObjType::SYMLINK,
+        }
+    }
+
+    /// The attributes every object has. A file's says whether it is stuffed, with no size yet.
+    pub(crate) fn common_attr(&self) -> Attr {
+        let stuffed = matches!(&self.kind, Kind::File(layout) if layout.stuffed);
+        Attr {
+            owner: self.owner,
+            group: self.group,
+            perms: self.perms,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            mask: mask::COMMON,
+            objtype: self.objtype(),
+            stuffed_size: stuffed.then_some(0),
+            ..Attr::default()
+        }
+    }
+
+    /// Everything but extended attributes and entries, as the log keeps it: like on the wire, but with all datafiles
+    /// of a stuffed file, and with the directory in place of the handles of a dirdata.
+    pub(super) fn to_log(&self) -> Attr {
+        let mut attr = self.common_attr();
+        match &self.kind {
+            Kind::File(layout) => {
+                attr.dist = Some(layout.dist.clone());
+                attr.datafiles = Some(datafiles(&layout.datafiles, layout.hint_flags));
+            }
+            Kind::Directory { dirdata, hint } => {
+                attr.distdir = Some(single_distdir(*dirdata));
+                attr.dir = hint.clone().map(|hint| DirInfo { dirent_count: 0, hint });
+                attr.mask |= mask::DIR_HINT;
+            }
+            Kind::Dirdata { directory, .. } => attr.distdir = Some(single_distdir(*directory)),
+            Kind::Symlink(target) => attr.target.clone_from(target),
+            Kind::Datafile => {}
+        }
+        attr
+    }
+
+    /// The object that [`Object::to_log`] describes, without entries and extended attributes.
+    pub(super) fn from_log(attr: Attr) -> Option<Self> {
+        let distdir_handle = attr.distdir.as_ref().and_then(|distdir| distdir.handles.first().copied());
+        let mut object = Self::new(&attr, Kind::Datafile, 0);
+        (object.atime, object.mtime, object.ctime) = (attr.atime, attr.mtime, attr.ctime);
+        object.kind = match attr.objtype {
+            ObjType::METAFILE => {
+                let Datafiles { handles, hint_flags } = attr.datafiles?;
+                let stuffed = attr.stuffed_size.is_some();
+                Kind::File(FileLayout { dist: attr.dist?, datafiles: handles.0, stuffed, hint_flags })
+            }
+            ObjType::DATAFILE => Kind::Datafile,
+            ObjType::DIRECTORY => {
+                Kind::Directory { dirdata: distdir_handle?, hint: attr.dir.map(|directory| directory.hint) }
+            }
+            ObjType::DIRDATA => Kind::Dirdata { directory: distdir_handle?, entries: Entries::default() },
+            ObjType::SYMLINK => Kind::Symlink(attr.target),
+            _ => return None,
+        };
+        Some(object)
+    }
+}
+
+/// A list of datafiles as attributes carry it.
+pub(crate) fn datafiles(handles: &[Handle], hint_flags: u64) -> Datafiles {
+    Datafiles { handles: Padded(handles.to_vec()), hint_flags }
+}
+
+/// A directory whose entries all lie in one object.
+pub(crate) fn single_distdir(handle: Handle) -> DistDir {
+    DistDir { tree_height: 0, split_size: 100, server_no: 0, branch_level: 0, bitmap: vec![1], handles: vec![handle] }
+}

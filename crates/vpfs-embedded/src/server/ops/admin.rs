@@ -1,0 +1,75 @@
+//! Configuration and administration.
+
+use vpfs_wire::pvfs2::{Errno, Handle, Op, Reply, reply, request};
+
+use super::{Answer, Server};
+
+/// Parameters of MGMT_SETPARAM that `pvfs2-ping` sets.
+const CHECK_FS_ID: i32 = 2;
+const CHECK_ROOT: i32 = 3;
+/// Most handles in one reply of MGMT_ITERATE_HANDLES.
+const HANDLES_MAX: usize = 4096;
+/// Where a listing of handles starts, and what says that it has ended.
+const POSITION_START: u64 = request::TOKEN_START;
+const POSITION_END: u64 = request::TOKEN_END;
+
+impl Server {
+    pub(super) fn get_config(&self) -> Reply {
+        reply::GetConfig { text: self.cluster.config_text.clone() }.into()
+    }
+
+    /// Only the two checks do anything; the other parameters have no counterpart here and are accepted.
+    pub(super) fn set_param(&self, body: &request::MgmtSetParam) -> Answer {
+        let config = &self.cluster.config;
+        let number = match &body.value {
+            request::ParamValue::Number(number) => Some(*number),
+            request::ParamValue::Text(_) => None,
+        };
+        match body.param {
+            CHECK_FS_ID => self.same_fs(body.fs)?,
+            CHECK_ROOT if number != Some(config.root_handle) => return Err(Errno::ENOENT),
+            CHECK_ROOT => self.own(Handle(config.root_handle))?,
+            _ => {}
+        }
+        Ok(Reply::done(Op::MgmtSetParam))
+    }
+
+    pub(super) fn stat_fs(&self, body: &request::StatFs) -> Answer {
+        self.same_fs(body.fs)?;
+        let usage = self.storage().quick().usage();
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let (objects, objects_max) = {
+            let namespace = self.cluster.namespace();
+            (namespace.object_count(), namespace.objects_max())
+        };
+        // The bound on objects is the cluster's, and tools sum over the servers.
+        let share = |objects: usize| (objects / self.cluster.config.servers.len()) as u64;
+        Ok(reply::StatFs {
+            fs: body.fs,
+            bytes_available: signed(usage.capacity.saturating_sub(usage.used)),
+            bytes_total: signed(usage.capacity),
+            ram_total: 0,
+            ram_free: 0,
+            load_1: 0,
+            load_5: 0,
+            load_15: 0,
+            uptime_seconds: self.cluster.started.elapsed().as_secs(),
+            handles_available: share(objects_max.saturating_sub(objects)),
+            handles_total: share(objects_max),
+        }
+        .into())
+    }
+
+    /// This server's handles in ascending order; the position is the first one not given yet.
+    pub(super) fn iterate_handles(&self, body: &request::MgmtIterateHandles) -> Answer {
+        self.same_fs(body.fs)?;
+        let first = if body.position == POSITION_START { 0 } else { body.position };
+        let count = usize::try_from(body.count).map_err(|_| Errno::EINVAL)?.min(HANDLES_MAX);
+        let namespace = self.cluster.namespace();
+        let own = namespace.handles_from(Handle(first)).filter(|handle| self.own(*handle).is_ok());
+        let mut handles: Vec<Handle> = own.take(count.saturating_add(1)).collect();
+        let position =
+            if handles.len() > count { handles.pop().map_or(POSITION_END, |next| next.0) } else { POSITION_END };
+        Ok(reply::MgmtIterateHandles { position, handles }.into())
+    }
+}

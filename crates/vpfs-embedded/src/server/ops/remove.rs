@@ -1,0 +1,72 @@
+//! Removing objects, cutting datafiles, and making sure that they are stored.
+
+use vpfs_wire::pvfs2::auth::op_mask;
+use vpfs_wire::pvfs2::{Capability, Errno, Handle, Op, Reply, reply, request};
+
+use super::attributes::status_of;
+use super::{Answer, Server};
+use crate::server::access;
+use crate::server::cluster::{errno_of, now};
+use crate::server::namespace::Kind;
+
+impl Server {
+    /// Removes one object; its entry and a file's datafiles are the client's business.
+    pub(super) async fn remove(&self, capability: &Capability, body: &request::Remove) -> Answer {
+        self.same_fs(body.fs)?;
+        self.own(body.handle)?;
+        access::require(capability, op_mask::REMOVE)?;
+        self.remove_object(body.handle).await?;
+        Ok(Reply::done(Op::Remove))
+    }
+
+    /// Removes many objects, on whichever server they are.
+    pub(super) async fn tree_remove(&self, body: request::TreeRemove) -> Answer {
+        self.same_fs(body.fs)?;
+        let mut statuses = Vec::with_capacity(body.handles.len());
+        for handle in body.handles {
+            statuses.push(status_of(self.remove_object(handle).await));
+        }
+        Ok(reply::TreeRemove { caller_index: body.caller_index, statuses }.into())
+    }
+
+    async fn remove_object(&self, handle: Handle) -> Result<(), Errno> {
+        let removed = self.cluster.namespace().remove(handle, now())?;
+        if let Kind::Datafile = removed.kind {
+            let storage = self.cluster.storage_of(handle)?;
+            storage.run(move |store| store.remove(handle.0)).await.map_err(|error| errno_of(&error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn truncate(&self, capability: &Capability, body: &request::Truncate) -> Answer {
+        self.same_fs(body.fs)?;
+        access::require(capability, op_mask::WRITE)?;
+        self.own_datafile(body.handle)?;
+        let (object, size) = (body.handle.0, u64::try_from(body.size).map_err(|_| Errno::EINVAL)?);
+        let cut = self.storage().run(move |store| store.truncate(object, size)).await;
+        cut.map_err(|error| errno_of(&error))?;
+        Ok(Reply::done(Op::Truncate))
+    }
+
+    /// Bytes of a datafile reach the store before their write is answered; what is left is the store's own cache.
+    pub(super) async fn flush(&self, body: &request::Flush) -> Answer {
+        self.same_fs(body.fs)?;
+        self.own(body.handle)?;
+        let is_datafile = matches!(self.cluster.namespace().get(body.handle)?.kind, Kind::Datafile);
+        if is_datafile {
+            let object = body.handle.0;
+            let flushed = self.storage().run(move |store| store.flush(object)).await;
+            flushed.map_err(|error| errno_of(&error))?;
+        }
+        Ok(Reply::done(Op::Flush))
+    }
+
+    /// ENOENT unless `handle` is a datafile of this server.
+    pub(in crate::server) fn own_datafile(&self, handle: Handle) -> Result<(), Errno> {
+        self.own(handle)?;
+        match self.cluster.namespace().get(handle)?.kind {
+            Kind::Datafile => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Whole BMI messages over a byte stream, both directions (OrangeFS 2.10 wire protocol, transport).
+
+mod reader;
+mod writer;
+
+pub(crate) use reader::{Message, MessageReader, ReadError};
+pub(crate) use writer::{Outgoing, write_messages};
