@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::event::{Event, EventQueue};
+use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
 use crate::scheduler::{Capabilities, Scheduler};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
@@ -33,6 +34,37 @@ impl Fifo {
     pub fn new(event_capacity: usize) -> Self {
         let events = EventQueue::with_capacity(event_capacity);
         Self { requests: Vec::new(), queue: VecDeque::new(), outstanding: 0, events }
+    }
+
+    /// All requests, for another policy.
+    pub(crate) fn hand_over(self) -> Handover {
+        let Self { requests, queue, events, .. } = self;
+        let with_time = |entry: &Entry| (entry.enqueued_at, entry.request);
+        let outstanding = requests.iter().flatten().filter(|entry| entry.outstanding).map(with_time).collect();
+        let queued = queue.iter().filter_map(|id| requests[id.index()].as_ref()).map(with_time).collect();
+        Handover { outstanding, queued, events }
+    }
+
+    /// The requests of another policy; call while there are none here.
+    pub(crate) fn take_over(&mut self, handover: Handover) {
+        let Handover { outstanding, queued, events } = handover;
+        self.events = events;
+        self.outstanding = outstanding.len();
+        self.queue.extend(queued.iter().map(|(_, request)| request.id));
+        for (enqueued_at, request) in outstanding {
+            self.insert(Entry { request, enqueued_at, outstanding: true });
+        }
+        for (enqueued_at, request) in queued {
+            self.insert(Entry { request, enqueued_at, outstanding: false });
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let id = entry.request.id;
+        if id.index() >= self.requests.len() {
+            self.requests.resize(id.index() + 1, None);
+        }
+        assert!(self.requests[id.index()].replace(entry).is_none(), "request id {id} is in use");
     }
 
     fn entry(&mut self, id: RequestId) -> &mut Entry {
@@ -72,11 +104,7 @@ impl Scheduler for Fifo {
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
         let Request { id, app, cost, .. } = request;
-        if id.index() >= self.requests.len() {
-            self.requests.resize(id.index() + 1, None);
-        }
-        let entry = Entry { request, enqueued_at: arrived, outstanding: false };
-        assert!(self.requests[id.index()].replace(entry).is_none(), "request id {id} is in use");
+        self.insert(Entry { request, enqueued_at: arrived, outstanding: false });
         self.queue.push_back(id);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }

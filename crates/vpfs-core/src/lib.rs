@@ -14,10 +14,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 extern crate alloc;
 
+pub mod cap;
 pub mod event;
 pub mod fifo;
 mod heap;
 mod list;
+pub mod policy;
 pub mod request;
 pub mod scheduler;
 pub mod sfq;
@@ -27,8 +29,10 @@ pub mod stripe;
 pub mod testing;
 pub mod units;
 
+pub use cap::{Cap, Capped};
 pub use event::{Event, EventQueue};
 pub use fifo::Fifo;
+pub use policy::{Policy, PolicyKind, Settings};
 pub use request::{Dispatch, OpKind, Request};
 pub use scheduler::{Capabilities, Scheduler};
 pub use sfq::Sfq;

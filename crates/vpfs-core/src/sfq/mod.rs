@@ -15,6 +15,7 @@ use slots::Slots;
 use tags::Clock;
 
 use crate::event::{Event, EventQueue};
+use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
 use crate::scheduler::{Capabilities, Scheduler};
 use crate::slot_cost::SlotCostTable;
@@ -56,8 +57,9 @@ impl Sfq {
     /// Changes the number of slots. Outstanding requests stay; if they use more than `depth`, nothing is dispatched
     /// until that is over. Queued requests that ask for more than `depth` take `depth`. O(1).
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
-        self.slots.set_depth(depth);
-        self.events.push(now, Event::DepthChanged { depth });
+        if self.slots.set_depth(depth) {
+            self.events.push(now, Event::DepthChanged { depth });
+        }
     }
 
     /// Changes the slot costs of what is queued and of what arrives later. Tags stay, and outstanding requests keep
@@ -68,17 +70,56 @@ impl Sfq {
         }
     }
 
-    /// Releases `chosen`, which is `head`, the smallest request, or is backfilled while that one is blocked.
-    fn dispatch(&mut self, now: Time, chosen: First, slot_cost: SlotCost, head: First) -> Dispatch {
-        let First { id, app, .. } = chosen;
-        debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
-        self.queue.remove(&mut self.requests, &mut self.clock, id);
+    /// All requests, for another policy.
+    pub(crate) fn hand_over(self) -> Handover {
+        let with_time = |id: RequestId| {
+            let Entry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
+            (enqueued_at, Request { id, app, op, cost })
+        };
+        let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
+        Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
+    }
+
+    /// The requests of another policy; call while there are none here. Outstanding ones are charged as if they had
+    /// been dispatched here, whether they fit or not.
+    pub(crate) fn take_over(&mut self, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            let id = request.id;
+            self.admit(enqueued_at, &request);
+            self.queue.remove(&mut self.requests, &mut self.clock, id);
+            self.occupy(id, self.slots.clamp(self.queue.table().slot_cost(request.op, request.cost)));
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(enqueued_at, &request);
+        }
+        self.events = handover.events;
+    }
+
+    /// Charges a request to its flow and queues it.
+    fn admit(&mut self, enqueued_at: Time, request: &Request) {
+        let mut entry = Entry::new(request, enqueued_at, self.arrivals);
+        self.arrivals += 1;
+        self.queue.charge(&mut entry, &self.clock);
+        self.requests.insert(request.id, entry);
+        self.queue.push(&mut self.requests, request.id);
+    }
+
+    /// Counts a request that left the queue as outstanding; when it was enqueued.
+    fn occupy(&mut self, id: RequestId, slot_cost: SlotCost) -> Time {
         self.slots.occupy(slot_cost);
         self.outstanding += 1;
         let entry = self.requests.get_mut(id);
         entry.state = State::Outstanding;
         entry.granted = slot_cost;
-        let enqueued_at = entry.enqueued_at;
+        entry.enqueued_at
+    }
+
+    /// Releases `chosen`, which is `head`, the smallest request, or is backfilled while that one is blocked.
+    fn dispatch(&mut self, now: Time, chosen: First, slot_cost: SlotCost, head: First) -> Dispatch {
+        let First { id, app, .. } = chosen;
+        debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
+        self.queue.remove(&mut self.requests, &mut self.clock, id);
+        let enqueued_at = self.occupy(id, slot_cost);
         // A backfilled request has a larger tag, but does not carry v past the blocked head.
         self.clock.advance(head.start);
         self.settle(app);
@@ -152,11 +193,7 @@ impl Scheduler for Sfq {
 
     /// S = max(v, F of the flow's request before it), F = S + c/φ [vPFS+ §III-A].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let mut entry = Entry::new(&request, arrived, self.arrivals);
-        self.arrivals += 1;
-        self.queue.charge(&mut entry, &self.clock);
-        self.requests.insert(request.id, entry);
-        self.queue.push(&mut self.requests, request.id);
+        self.admit(arrived, &request);
         let Request { id, app, cost, .. } = request;
         self.events.push(now, Event::Enqueued { id, app, cost });
     }

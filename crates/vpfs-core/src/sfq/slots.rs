@@ -14,8 +14,9 @@ impl Slots {
         Self { depth, used: 0 }
     }
 
-    pub(super) fn set_depth(&mut self, depth: Depth) {
-        self.depth = depth;
+    /// Is that a change?
+    pub(super) fn set_depth(&mut self, depth: Depth) -> bool {
+        core::mem::replace(&mut self.depth, depth) != depth
     }
 
     /// Slots that nobody occupies.

@@ -4,7 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Oracle, Random};
+use crate::cap::Capped;
 use crate::event::Event;
+use crate::policy::{Policy, Settings};
 use crate::request::{Dispatch, OpKind, Request};
 use crate::scheduler::Scheduler;
 use crate::sfq::Sfq;
@@ -122,14 +124,14 @@ pub trait Tunable: Scheduler {
     /// Changes the number of slots.
     fn set_depth(&mut self, now: Time, depth: Depth);
     /// Changes the slot costs.
-    fn set_slot_costs(&mut self, slot_costs: SlotCostTable);
+    fn set_slot_costs(&mut self, now: Time, slot_costs: SlotCostTable);
 }
 
 impl Tunable for Sfq {
     fn set_depth(&mut self, now: Time, depth: Depth) {
         self.set_depth(now, depth);
     }
-    fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
+    fn set_slot_costs(&mut self, _now: Time, slot_costs: SlotCostTable) {
         self.set_slot_costs(slot_costs);
     }
 }
@@ -138,8 +140,28 @@ impl Tunable for Oracle {
     fn set_depth(&mut self, now: Time, depth: Depth) {
         self.set_depth(now, depth);
     }
-    fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
+    fn set_slot_costs(&mut self, _now: Time, slot_costs: SlotCostTable) {
         self.set_slot_costs(slot_costs);
+    }
+}
+
+impl Tunable for Policy {
+    fn set_depth(&mut self, now: Time, depth: Depth) {
+        let settings = Settings { depth, ..self.settings().clone() };
+        self.reconfigure(now, &settings);
+    }
+    fn set_slot_costs(&mut self, now: Time, slot_costs: SlotCostTable) {
+        let settings = Settings { slot_costs, ..self.settings().clone() };
+        self.reconfigure(now, &settings);
+    }
+}
+
+impl<S: Tunable> Tunable for Capped<S> {
+    fn set_depth(&mut self, now: Time, depth: Depth) {
+        self.inner_mut().set_depth(now, depth);
+    }
+    fn set_slot_costs(&mut self, now: Time, slot_costs: SlotCostTable) {
+        self.inner_mut().set_slot_costs(now, slot_costs);
     }
 }
 
@@ -167,10 +189,13 @@ impl<S: Tunable> Runner<S> {
         Self { scheduler, now: Time::ZERO, events: Vec::new(), queued, outstanding, free_ids: Vec::new(), ids: 0 }
     }
 
-    /// Carries `op` out, if there is a request that it can mean; what was dispatched.
+    /// Calls the timeouts that are due, and carries `op` out, if there is a request that it can mean; what was dispatched.
     pub fn apply(&mut self, op: Op) -> Vec<Dispatch> {
         self.now = Time::from_nanos(self.now.as_nanos() + 1000);
         let now = self.now;
+        if self.scheduler.poll_timeout().is_some_and(|at| at <= now) {
+            self.scheduler.handle_timeout(now);
+        }
         let mut dispatches = Vec::new();
         match op {
             Op::Enqueue { app, op, cost } => self.enqueue(app, op, cost),
@@ -194,10 +219,27 @@ impl<S: Tunable> Runner<S> {
             }
             Op::SetWeight { app, weight } => self.scheduler.set_weight(now, app, weight),
             Op::SetDepth { depth } => self.scheduler.set_depth(now, depth),
-            Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(Op::slot_cost_table(table)),
+            Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(now, Op::slot_cost_table(table)),
         }
         self.events.extend(core::iter::from_fn(|| self.scheduler.poll_event()));
         dispatches
+    }
+
+    /// Dispatches and completes until nothing is queued, waiting for timeouts if it must.
+    ///
+    /// Panics if that takes more than a million steps: then something is never dispatched.
+    pub fn finish(&mut self) {
+        for _ in 0..1_000_000 {
+            self.apply(Op::Dispatch { at_most: u32::MAX });
+            if self.scheduler.queued() + self.scheduler.outstanding() == 0 {
+                return;
+            }
+            if self.outstanding.is_empty() {
+                self.now = self.scheduler.poll_timeout().unwrap_or(self.now).max(self.now);
+            }
+            self.apply(Op::Complete { pick: 0 });
+        }
+        panic!("{} requests are never dispatched", self.scheduler.queued());
     }
 
     fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {

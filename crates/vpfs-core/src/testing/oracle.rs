@@ -62,8 +62,10 @@ impl Oracle {
 
     /// As [`crate::Sfq::set_depth`].
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
-        self.depth = depth;
-        self.events.push(now, Event::DepthChanged { depth });
+        if depth != self.depth {
+            self.depth = depth;
+            self.events.push(now, Event::DepthChanged { depth });
+        }
     }
 
     /// As [`crate::Sfq::set_slot_costs`].

@@ -1,0 +1,293 @@
+//! Caps: what an application gets at most, even while the storage is idle [vPFS §IV-C3, vPFS+ §V-B].
+//!
+//! A token bucket for each capped application, in front of any scheduler. A request is released to that scheduler
+//! while the bucket is not in debt, and then charged whole; so requests larger than the burst pass too, and wait
+//! afterwards. In any time t an application is released at most rate · t + burst + one request.
+
+mod bucket;
+
+use alloc::vec::Vec;
+
+use bucket::Bucket;
+pub use bucket::Cap;
+
+use crate::event::{Event, EventQueue};
+use crate::heap::{AppHeap, Item};
+use crate::list::{Links, List, Node};
+use crate::request::{Dispatch, OpKind, Request};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+
+/// Holds requests of capped applications back before `S` sees them; those of other applications pass.
+///
+/// A capped application's request takes O(log n) in the number of applications that are held back. A held request
+/// counts as queued; its [`Event::Enqueued`] comes when `S` gets it. Poll events after every input, as the drive
+/// contract says: they keep their order then.
+#[derive(Debug)]
+pub struct Capped<S> {
+    inner: S,
+    /// By id; those of uncapped applications are not in use here.
+    requests: Vec<Entry>,
+    /// By application.
+    accounts: Vec<Account>,
+    /// The applications that have requests held back.
+    due: AppHeap<Due>,
+    held: usize,
+    caps: usize,
+    events: EventQueue,
+}
+
+#[derive(Clone, Debug)]
+struct Account {
+    bucket: Option<Bucket>,
+    held: List,
+}
+
+/// When the bucket of an application is out of debt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: Time,
+    app: AppId,
+}
+
+impl Item for Due {
+    fn app(&self) -> AppId {
+        self.app
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unused,
+    /// Not released yet.
+    Held,
+    /// Released, and charged to the bucket.
+    Charged,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: State,
+    op: OpKind,
+    app: AppId,
+    cost: Bytes,
+    arrived: Time,
+    links: Links,
+}
+
+impl Entry {
+    const UNUSED: Self = Self {
+        state: State::Unused,
+        op: OpKind::Metadata,
+        app: AppId(0),
+        cost: Bytes::ZERO,
+        arrived: Time::ZERO,
+        links: Links::UNLINKED,
+    };
+}
+
+impl Node for Entry {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl<S: Scheduler> Capped<S> {
+    /// No caps yet, in front of `inner`; keeps at most `event_capacity` events of its own between polls.
+    pub fn new(inner: S, event_capacity: usize) -> Self {
+        Self {
+            inner,
+            requests: Vec::new(),
+            accounts: Vec::new(),
+            due: AppHeap::new(),
+            held: 0,
+            caps: 0,
+            events: EventQueue::with_capacity(event_capacity),
+        }
+    }
+
+    /// The scheduler that gets the released requests.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The scheduler that gets the released requests, to change its settings.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Sets or lifts the cap of `app`.
+    ///
+    /// A first cap starts with a full bucket; a changed one keeps what is in it, up to the new burst. Lifting releases all
+    /// that is held, and takes time proportional to the requests in use.
+    pub fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
+        self.grow(app);
+        let bucket = &mut self.accounts[app.index()].bucket;
+        self.caps -= usize::from(bucket.is_some());
+        self.caps += usize::from(cap.is_some());
+        match (&mut *bucket, cap) {
+            (Some(bucket), Some(cap)) => bucket.set_cap(now, cap),
+            (_, cap) => *bucket = cap.map(|cap| Bucket::full(cap, now)),
+        }
+        self.release(now, app);
+        if cap.is_none() {
+            // What is outstanding must not be given back to a bucket that comes later.
+            self.requests.iter_mut().filter(|entry| entry.app == app).for_each(|entry| *entry = Entry::UNUSED);
+        }
+    }
+
+    fn grow(&mut self, app: AppId) {
+        if app.index() >= self.accounts.len() {
+            self.accounts.resize(app.index() + 1, Account { bucket: None, held: List::EMPTY });
+        }
+    }
+
+    fn hold(&mut self, arrived: Time, request: &Request) {
+        let Request { id, app, op, cost } = *request;
+        if id.index() >= self.requests.len() {
+            self.requests.resize(id.index() + 1, Entry::UNUSED);
+        }
+        let entry = &mut self.requests[id.index()];
+        assert!(entry.state == State::Unused, "request id {id} is in use");
+        *entry = Entry { state: State::Held, op, app, cost, arrived, links: Links::UNLINKED };
+        self.accounts[app.index()].held.push_back(&mut self.requests, id);
+        self.held += 1;
+    }
+
+    /// Releases what `app` may have now, and notes when it may have more.
+    fn release(&mut self, now: Time, app: AppId) {
+        while let Some(id) = self.accounts[app.index()].held.first() {
+            let account = &mut self.accounts[app.index()];
+            let Entry { op, cost, arrived, .. } = self.requests[id.index()];
+            if let Some(bucket) = &mut account.bucket
+                && let Err(at) = bucket.take(now, cost)
+            {
+                self.due.set(Due { at, app });
+                return;
+            }
+            account.held.remove(&mut self.requests, id);
+            self.requests[id.index()].state = State::Charged;
+            self.held -= 1;
+            self.inner.enqueue_held(now, arrived, Request { id, app, op, cost });
+        }
+        self.due.remove(app);
+    }
+
+    /// Releases what all may have now.
+    fn release_due(&mut self, now: Time) {
+        while let Some(&Due { app, .. }) = self.due.first().filter(|due| due.at <= now) {
+            self.release(now, app);
+        }
+    }
+
+    fn entry(&self, id: RequestId) -> Entry {
+        self.requests.get(id.index()).copied().unwrap_or(Entry::UNUSED)
+    }
+
+    /// A charged request of `app` costs `real` instead of `charged`.
+    fn recharge(&mut self, now: Time, app: AppId, charged: Bytes, real: Bytes) {
+        if let Some(bucket) = &mut self.accounts[app.index()].bucket {
+            bucket.recharge(now, charged, real);
+            self.release(now, app);
+        }
+    }
+}
+
+impl<S: Scheduler> Scheduler for Capped<S> {
+    /// Those of the inner scheduler, but work-conserving only while there is no cap.
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.capabilities();
+        Capabilities { work_conserving: inner.work_conserving && self.caps == 0, ..inner }
+    }
+
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        let Request { id, app, .. } = request;
+        let capped = self.accounts.get(app.index()).is_some_and(|account| account.bucket.is_some());
+        if !capped {
+            return self.inner.enqueue_held(now, arrived, request);
+        }
+        self.hold(arrived, &request);
+        self.release(now, app);
+        if self.entry(id).state == State::Held {
+            self.events.push(now, Event::CapHeld { id, app });
+        }
+    }
+
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.inner.poll_dispatch(now)
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        if let Some(entry) = self.requests.get_mut(id.index()) {
+            assert!(entry.state != State::Held, "only a dispatched request can be complete");
+            *entry = Entry::UNUSED;
+        }
+        self.inner.complete(now, id);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        let Entry { state, app, cost, .. } = self.entry(id);
+        if state == State::Held {
+            let account = &mut self.accounts[app.index()];
+            account.held.remove(&mut self.requests, id);
+            self.held -= 1;
+            self.events.push(now, Event::Cancelled { id, app, cost });
+            if self.queued() == 0 && self.outstanding() == 0 {
+                self.events.push(now, Event::Idle);
+            }
+            self.release(now, app);
+        } else {
+            self.inner.cancel(now, id);
+        }
+        if state != State::Unused {
+            self.requests[id.index()] = Entry::UNUSED;
+        }
+        if state == State::Charged {
+            self.recharge(now, app, cost, Bytes::ZERO);
+        }
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        let Entry { state, app, cost: estimated, .. } = self.entry(id);
+        if state != State::Unused {
+            self.requests[id.index()].cost = real;
+        }
+        if state == State::Held {
+            self.events.push(now, Event::CostCorrected { id, app, estimated, real });
+        } else {
+            self.inner.correct_cost(now, id, real);
+        }
+        if state == State::Charged {
+            self.recharge(now, app, estimated, real);
+        }
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.inner.set_weight(now, app, weight);
+    }
+
+    fn queued(&self) -> usize {
+        self.held + self.inner.queued()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding()
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        // While requests are held back, the inner scheduler is idle but this one is not.
+        let premature = |event: &(Time, Event)| event.1 == Event::Idle && self.held > 0;
+        let own = self.events.poll();
+        own.or_else(|| core::iter::from_fn(|| self.inner.poll_event()).find(|event| !premature(event)))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let own = self.due.first().map(|due| due.at);
+        own.into_iter().chain(self.inner.poll_timeout()).min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.release_due(now);
+        self.inner.handle_timeout(now);
+    }
+}

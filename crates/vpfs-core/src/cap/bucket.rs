@@ -1,0 +1,137 @@
+//! A token bucket in exact integers.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::units::{Bytes, Time};
+
+/// The most that an application gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    bytes_per_second: NonZeroU64,
+    burst: Bytes,
+}
+
+impl Cap {
+    /// In the long run `bytes_per_second`, and `burst` at once after a pause. `None` if the rate is zero.
+    pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
+        match NonZeroU64::new(bytes_per_second) {
+            Some(bytes_per_second) => Some(Self { bytes_per_second, burst }),
+            None => None,
+        }
+    }
+
+    /// The rate in the long run.
+    pub const fn bytes_per_second(self) -> u64 {
+        self.bytes_per_second.get()
+    }
+
+    /// What the application gets at once after a pause.
+    pub const fn burst(self) -> Bytes {
+        self.burst
+    }
+
+    fn burst_tokens(self) -> i128 {
+        tokens(self.burst)
+    }
+
+    /// Tokens that come in a nanosecond.
+    fn rate_tokens(self) -> i128 {
+        i128::from(self.bytes_per_second.get())
+    }
+}
+
+/// A byte in tokens: then bytes per second are tokens per nanosecond, and nothing is ever rounded.
+const TOKENS_PER_BYTE: i128 = 1_000_000_000;
+
+fn tokens(bytes: Bytes) -> i128 {
+    i128::from(bytes.0) * TOKENS_PER_BYTE
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    cap: Cap,
+    /// Negative: in debt.
+    tokens: i128,
+    filled_at: Time,
+}
+
+impl Bucket {
+    pub(super) fn full(cap: Cap, now: Time) -> Self {
+        Self { cap, tokens: cap.burst_tokens(), filled_at: now }
+    }
+
+    /// Takes `cost`, which may lead into debt; if the bucket is in debt already, says until when.
+    pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
+        self.fill(now);
+        if self.tokens < 0 {
+            return Err(self.out_of_debt());
+        }
+        self.tokens -= tokens(cost);
+        Ok(())
+    }
+
+    /// What was charged as `charged` costs `real`.
+    pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
+        self.fill(now);
+        self.tokens = (self.tokens + tokens(charged) - tokens(real)).min(self.cap.burst_tokens());
+    }
+
+    pub(super) fn set_cap(&mut self, now: Time, cap: Cap) {
+        self.fill(now);
+        self.cap = cap;
+        self.tokens = self.tokens.min(cap.burst_tokens());
+    }
+
+    fn fill(&mut self, now: Time) {
+        let nanos = i128::from(now.as_nanos().saturating_sub(self.filled_at.as_nanos()));
+        let filled = self.tokens.saturating_add(nanos.saturating_mul(self.cap.rate_tokens()));
+        self.tokens = filled.min(self.cap.burst_tokens());
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    /// The first nanosecond at which the debt is paid.
+    fn out_of_debt(&self) -> Time {
+        let nanos = self.tokens.unsigned_abs().div_ceil(self.cap.rate_tokens().unsigned_abs());
+        self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debt_is_paid_to_the_nanosecond() {
+        let cap = Cap::new(3, Bytes(2)).unwrap();
+        let mut bucket = Bucket::full(cap, Time::ZERO);
+        assert_eq!(bucket.take(Time::ZERO, Bytes(3)), Ok(()));
+        let due = Time::from_nanos(333_333_334);
+        assert_eq!(bucket.take(Time::ZERO, Bytes(1)), Err(due));
+        assert_eq!(bucket.take(Time::from_nanos(333_333_333), Bytes(1)), Err(due));
+        assert_eq!(bucket.take(due, Bytes(1)), Ok(()));
+    }
+
+    #[test]
+    fn filling_in_many_small_steps_loses_nothing() {
+        let cap = Cap::new(7, Bytes(0)).unwrap();
+        let mut bucket = Bucket::full(cap, Time::ZERO);
+        bucket.take(Time::ZERO, Bytes(7)).unwrap();
+        for nanos in (0..1_000_000_000).step_by(999_999) {
+            assert_eq!(bucket.take(Time::from_nanos(nanos), Bytes(1)), Err(Time::from_millis(1000)));
+        }
+        assert_eq!(bucket.take(Time::from_millis(1000), Bytes(1)), Ok(()));
+    }
+
+    #[test]
+    fn a_pause_gives_the_burst_and_no_more() {
+        let cap = Cap::new(1_000_000, Bytes(100)).unwrap();
+        let mut bucket = Bucket::full(cap, Time::ZERO);
+        let hour = Time::from_millis(3_600_000);
+        bucket.take(hour, Bytes(100)).unwrap();
+        bucket.take(hour, Bytes(1)).unwrap();
+        assert!(bucket.take(hour, Bytes(1)).is_err());
+        bucket.recharge(hour, Bytes(1), Bytes::ZERO);
+        assert_eq!(bucket.take(hour, Bytes(1)), Ok(()));
+    }
+}

@@ -1,0 +1,182 @@
+//! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
+//!
+//! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
+//! A change between FIFO and the fair policies hands the requests over: outstanding ones stay outstanding, occupy
+//! slots of the new policy and are charged to their flows; queued ones follow in order of arrival; weights are kept.
+//! What the flows had received before is forgotten, as at the start.
+
+use alloc::vec::Vec;
+
+use crate::event::{Event, EventQueue};
+use crate::fifo::Fifo;
+use crate::request::{Dispatch, Request};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::sfq::Sfq;
+use crate::slot_cost::SlotCostTable;
+use crate::units::{AppId, Bytes, Depth, RequestId, Time, Weight};
+
+/// The policies to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// In order of arrival, without a limit: [`Fifo`].
+    Fifo,
+    /// Shares by weight, one slot for each request: [`Sfq`].
+    SfqD,
+    /// Shares by weight, more slots for large requests, with backfill: [`Sfq`].
+    SfqDPlus,
+}
+
+/// What a [`Policy`] is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which policy.
+    pub kind: PolicyKind,
+    /// Slots of the storage; FIFO has no limit.
+    pub depth: Depth,
+    /// Slots that requests occupy with SFQ(D)+; the others do not look at it.
+    pub slot_costs: SlotCostTable,
+}
+
+/// A scheduler whose policy and settings can change at any time.
+#[derive(Debug)]
+pub struct Policy {
+    base: Base,
+    settings: Settings,
+    /// By application; for the next policy.
+    weights: Vec<Weight>,
+}
+
+#[derive(Debug)]
+enum Base {
+    Fifo(Fifo),
+    Sfq(Sfq),
+}
+
+/// The requests that one policy gives to the next, each with the time at which it was enqueued.
+pub(crate) struct Handover {
+    pub(crate) outstanding: Vec<(Time, Request)>,
+    /// In order of arrival.
+    pub(crate) queued: Vec<(Time, Request)>,
+    pub(crate) events: EventQueue,
+}
+
+impl Policy {
+    /// A policy that keeps at most `event_capacity` events between polls.
+    pub fn new(settings: &Settings, event_capacity: usize) -> Self {
+        Self { base: Base::new(settings, event_capacity), settings: settings.clone(), weights: Vec::new() }
+    }
+
+    /// What is in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any
+    /// input. O(n log n) in requests in use if the policy or a slot cost changes, else O(1).
+    pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
+        self.settings = settings.clone();
+        match (&mut self.base, settings.kind) {
+            (Base::Fifo(_), PolicyKind::Fifo) => {}
+            (Base::Sfq(sfq), PolicyKind::SfqD | PolicyKind::SfqDPlus) => {
+                sfq.set_depth(now, settings.depth);
+                sfq.set_slot_costs(settings.effective_slot_costs());
+            }
+            _ => self.replace(now, Base::new(settings, 0)),
+        }
+    }
+
+    /// Moves all requests to `next`, which has none and keeps no events yet.
+    fn replace(&mut self, now: Time, mut next: Base) {
+        for (app, &weight) in (0..).zip(&self.weights) {
+            next.as_mut().set_weight(now, AppId(app), weight);
+        }
+        let handover = match core::mem::replace(&mut self.base, next) {
+            Base::Fifo(fifo) => fifo.hand_over(),
+            Base::Sfq(sfq) => sfq.hand_over(),
+        };
+        match &mut self.base {
+            Base::Fifo(fifo) => fifo.take_over(handover),
+            Base::Sfq(sfq) => sfq.take_over(handover),
+        }
+    }
+}
+
+impl Settings {
+    fn effective_slot_costs(&self) -> SlotCostTable {
+        match self.kind {
+            PolicyKind::SfqDPlus => self.slot_costs.clone(),
+            PolicyKind::Fifo | PolicyKind::SfqD => SlotCostTable::uniform(),
+        }
+    }
+}
+
+impl Base {
+    fn new(settings: &Settings, event_capacity: usize) -> Self {
+        match settings.kind {
+            PolicyKind::Fifo => Self::Fifo(Fifo::new(event_capacity)),
+            PolicyKind::SfqD | PolicyKind::SfqDPlus => {
+                Self::Sfq(Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity))
+            }
+        }
+    }
+
+    fn as_ref(&self) -> &dyn Scheduler {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Sfq(sfq) => sfq,
+        }
+    }
+
+    fn as_mut(&mut self) -> &mut dyn Scheduler {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Sfq(sfq) => sfq,
+        }
+    }
+}
+
+impl Scheduler for Policy {
+    fn capabilities(&self) -> Capabilities {
+        self.base.as_ref().capabilities()
+    }
+
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        self.base.as_mut().enqueue_held(now, arrived, request);
+    }
+
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.base.as_mut().poll_dispatch(now)
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        self.base.as_mut().complete(now, id);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        self.base.as_mut().cancel(now, id);
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        self.base.as_mut().correct_cost(now, id, real);
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        if app.index() >= self.weights.len() {
+            self.weights.resize(app.index() + 1, Weight::ONE);
+        }
+        self.weights[app.index()] = weight;
+        self.base.as_mut().set_weight(now, app, weight);
+    }
+
+    fn queued(&self) -> usize {
+        self.base.as_ref().queued()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.base.as_ref().outstanding()
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.base.as_mut().poll_event()
+    }
+}
