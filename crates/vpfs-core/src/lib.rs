@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod cap;
 pub mod event;
+pub mod fairness;
 pub mod fifo;
 mod heap;
 mod list;
