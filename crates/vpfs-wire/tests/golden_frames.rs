@@ -1,5 +1,6 @@
 //! Every captured message decodes to what the capture's own decoder found, encodes to the same bytes outside its
 //! padding, and decodes again to the same value.
+#![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 mod common;
 

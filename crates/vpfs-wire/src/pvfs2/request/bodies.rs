@@ -11,6 +11,7 @@ use crate::pvfs2::codec::{Reader, Wire, Writer, wire_struct};
 use crate::pvfs2::dist::Dist;
 use crate::pvfs2::layout::{Extents, Layout};
 use crate::pvfs2::preq::Preq;
+use crate::pvfs2::transfer::{Transfer, TransferError};
 use crate::pvfs2::types::{Columns, Columns3, FsId, Handle, IoType, KeyVal, ObjType, Text};
 
 /// What [`ReadDir`] and [`ListEattr`] start with.
@@ -325,6 +326,22 @@ wire_struct! {
         pub credential: Credential,
         pub mask: u32,
         pub handles: Vec<Handle>,
+    }
+}
+
+impl Io {
+    /// What this server moves.
+    pub fn transfer(&self) -> Result<Transfer, TransferError> {
+        let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;
+        Transfer::new(&self.dist, server_nr, server_ct, &self.preq, file_req_offset, aggregate_size)
+    }
+}
+
+impl SmallIo {
+    /// What this server moves.
+    pub fn transfer(&self) -> Result<Transfer, TransferError> {
+        let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;
+        Transfer::new(&self.dist, server_nr, server_ct, &self.preq, file_req_offset, aggregate_size)
     }
 }
 

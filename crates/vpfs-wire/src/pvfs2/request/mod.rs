@@ -4,7 +4,7 @@ mod bodies;
 
 pub use bodies::*;
 
-use super::auth::Capability;
+use super::auth::{Capability, Credential};
 use super::codec::{Reader, Wire, Writer};
 use super::head;
 use super::hints::Hint;
@@ -87,6 +87,27 @@ macro_rules! request_bodies {
             }
         }
     };
+}
+
+impl RequestBody {
+    /// On whose behalf the request is made, for operations that say so.
+    pub fn credential(&self) -> Option<&Credential> {
+        match self {
+            Self::Create(body) => Some(&body.credential),
+            Self::Remove(body) => Some(&body.credential),
+            Self::GetAttr(body) => Some(&body.credential),
+            Self::SetAttr(body) => Some(&body.credential),
+            Self::LookupPath(body) => Some(&body.credential),
+            Self::CrDirent(body) => Some(&body.credential),
+            Self::MkDir(body) => Some(&body.credential),
+            Self::Unstuff(body) => Some(&body.credential),
+            Self::TreeRemove(body) => Some(&body.credential),
+            Self::TreeGetFileSize(body) => Some(&body.credential),
+            Self::TreeSetAttr(body) => Some(&body.credential),
+            Self::TreeGetAttr(body) => Some(&body.credential),
+            _ => None,
+        }
+    }
 }
 
 request_bodies! {
