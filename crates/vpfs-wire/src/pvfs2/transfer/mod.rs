@@ -201,10 +201,10 @@ impl Transfer {
         let round = self.stripe.round().unwrap_or(1);
         let period = round / gcd(tree.extent(), round);
         let (periods, rest) = (whole / period, whole % period);
-        for tile in 0..whole.min(period) {
-            let from = (first_tile + tile) * size;
-            let (bytes, _) = self.sum(from..from + size, u64::MAX, &mut budget)?;
-            total += bytes * (periods + u64::from(tile < rest));
+        let mut runs = self.runs(first_tile * size..(first_tile + whole.min(period)) * size);
+        while let Some(run) = runs.next(&mut budget)? {
+            let times = periods + u64::from(run.position < (first_tile + rest) * size);
+            total += self.run_below(&run, u64::MAX).0 * times;
         }
         Ok(total + self.sum((first_tile + whole) * size..self.stream.end, end, &mut budget)?.0)
     }

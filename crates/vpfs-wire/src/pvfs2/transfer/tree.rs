@@ -297,6 +297,7 @@ impl<'a> Runs<'a> {
         if self.stream.is_empty() {
             return Ok(None);
         }
+        budget.spend()?;
         let position = self.stream.start;
         let left = self.stream.end - position;
         let (file_offset, len) = match &mut self.source {
