@@ -55,7 +55,7 @@ impl Setting {
 
     /// Appends a line of its own.
     fn add(&self, out: &mut Vec<u8>) {
-        if !out.ends_with(b"\n") {
+        if !out.ends_with(b"\n") || out.ends_with(b"\\\n") {
             out.push(b'\n');
         }
         out.push(b'\t');
@@ -136,5 +136,8 @@ mod tests {
         assert_eq!(rewritten(text, timeouts), expected);
         assert_eq!(rewritten(text, ClientTimeouts::default()), text);
         assert_eq!(rewritten("<Defaults>", timeouts).lines().count(), 3);
+        // A line that asks for another one must not swallow the time-outs.
+        let once = rewritten("<Defaults> \\\n", timeouts);
+        assert_eq!(rewritten(&once, timeouts), once);
     }
 }
