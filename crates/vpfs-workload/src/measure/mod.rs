@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use latency::Latency;
-pub use recorder::{Progress, Recorder};
+pub use recorder::Progress;
+pub(crate) use recorder::Recorder;
 pub use spread::Spread;
 
 use crate::plan::Phase;

@@ -11,7 +11,7 @@ use crate::plan::Phase;
 
 /// Shared by all processes of an application; a call costs one short lock.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     interval: Duration,
     state: Mutex<State>,
 }
@@ -56,12 +56,12 @@ const EXAMPLES: usize = 16;
 
 impl Recorder {
     /// Nothing measured yet; the timeline will have a sample for each `interval`.
-    pub fn new(interval: Duration) -> Self {
+    pub(crate) fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::default() }
     }
 
     /// How far the run is.
-    pub fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let state = self.lock();
         Progress {
             phase: state.phases.last().map(|phase| phase.phase),
@@ -129,7 +129,7 @@ impl Recorder {
     }
 
     /// The whole run.
-    pub fn report(&self, processes: u32, nodes: u32) -> Report {
+    pub(crate) fn report(&self, processes: u32, nodes: u32) -> Report {
         let state = self.lock();
         let mean = |sum: Duration| sum.as_secs_f64() / f64::from(processes.max(1));
         let phases: Vec<_> = state.phases.iter().map(|phase| phase.report(processes)).collect();

@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vpfs_embedded::client::{Client, ClientError, ClientOptions, CreateOptions};
 
-use crate::measure::{Recorder, Report};
+use crate::measure::{Progress, Recorder, Report};
 use crate::node;
 use crate::pattern::Pattern;
 use crate::plan::Plan;
@@ -78,6 +78,9 @@ pub enum RunError {
         /// The client's reason.
         source: ClientError,
     },
+    /// A run that should last as long as another one did not.
+    #[error("the load ended before the measurement did; its time limit is too short")]
+    EndedEarly,
     /// A process panicked: a bug.
     #[error("a process ended abnormally: {0}")]
     Process(#[from] tokio::task::JoinError),
@@ -93,9 +96,9 @@ pub struct Run {
     keep: bool,
 }
 
-/// Ends a run early; may be cloned and sent.
+/// Watches a run, and may end it early.
 #[derive(Clone)]
-pub struct Stop(Arc<Shared>);
+pub struct RunHandle(Arc<Shared>);
 
 /// What all processes of a run share.
 struct Shared {
@@ -132,9 +135,9 @@ impl Run {
         Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
     }
 
-    /// Ends phases that have a time limit before their time.
-    pub fn stop_handle(&self) -> Stop {
-        Stop(Arc::clone(&self.shared))
+    /// Stays valid while [`Self::execute`] runs and after it.
+    pub fn handle(&self) -> RunHandle {
+        RunHandle(Arc::clone(&self.shared))
     }
 
     /// Runs the plan to its end.
@@ -189,14 +192,14 @@ fn directory_error(call: &'static str, path: &str, source: ClientError) -> RunEr
     RunError::Call { process: 0, call, path: path.to_owned(), source }
 }
 
-impl Stop {
+impl RunHandle {
     /// Processes begin no new step in a phase with a time limit.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The run's measurements so far.
-    pub fn recorder(&self) -> &Recorder {
-        &self.0.recorder
+    /// How far the run is.
+    pub fn progress(&self) -> Progress {
+        self.0.recorder.progress()
     }
 }
