@@ -4,8 +4,10 @@
 //! - [`pattern`]: file content that any reader can check.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.
+//! - [`isolation`]: a small application against a checkpointing one, the experiment of vPFS+ §V-B.
 //! - [`table`]: the same as people of the field print it.
 
+pub mod isolation;
 pub mod measure;
 mod node;
 pub mod pattern;

@@ -3,12 +3,14 @@
 mod access;
 mod btio;
 mod ior;
+mod isolation;
 mod latency;
 mod md;
 
 pub use access::{AccessSummary, summarize};
 pub use btio::btio;
 pub use ior::ior;
+pub use isolation::isolation;
 pub use latency::latency;
 pub use md::md;
 

@@ -1,0 +1,144 @@
+//! Runs the small application, alone or beside the one that keeps the storage busy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep};
+
+use crate::measure::{Progress, Report, per_second};
+use crate::plan::{Btio, Ior, Plan};
+use crate::run::{Run, RunError, RunHandle, RunOptions};
+
+/// A plan, and where and as whom it runs.
+#[derive(Clone, Debug)]
+pub struct Application<P> {
+    /// What it does.
+    pub plan: P,
+    /// Where and as whom.
+    pub options: RunOptions,
+}
+
+impl<P: Plan + Clone + 'static> Application<P> {
+    async fn prepare(&self, url: &str) -> Result<Run, RunError> {
+        let mut options = self.options.clone();
+        options.client.url = url.to_owned();
+        Run::prepare(Arc::new(self.plan.clone()), options).await
+    }
+}
+
+/// The two applications of the experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Bursts of tiny calls; its run time is what is to be protected.
+    pub small: Application<Btio>,
+    /// Large writes back to back. Its plan needs a time limit that is longer than any run.
+    pub writer: Application<Ior>,
+    /// How long the writer writes before anything is measured, so that all its processes have calls outstanding.
+    pub warm_up: Duration,
+}
+
+/// The outcome of one run.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The small application's measurements.
+    pub small: Report,
+    /// What the writer wrote while the small application ran.
+    pub writer_bytes_per_second: f64,
+}
+
+/// Called now and then with how far the small application is.
+pub type Watch<'a> = &'a (dyn Fn(&Progress) + Sync);
+
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+impl Experiment {
+    /// Runs the small application with nothing beside it.
+    ///
+    /// # Errors
+    /// A call that failed.
+    pub async fn small_alone(&self, url: &str, watch: Watch<'_>) -> Result<Report, RunError> {
+        let small = self.small.prepare(url).await?;
+        watched(small, watch).await
+    }
+
+    /// Runs the writer with nothing beside it for `time`; returns its bytes per second.
+    ///
+    /// # Errors
+    /// A call that failed.
+    pub async fn writer_alone(&self, url: &str, time: Duration, watch: Watch<'_>) -> Result<f64, RunError> {
+        let mut writer = Background::start(self.writer.prepare(url).await?);
+        writer.unless_failed(sleep(self.warm_up)).await?;
+        let before = writer.written();
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            writer.unless_failed(sleep(WATCH_EVERY)).await?;
+            watch(&writer.handle.progress());
+        }
+        Ok(per_second(writer.written() - before, begin.elapsed().as_secs_f64()))
+    }
+
+    /// Runs the small application beside the writer, then drops the writer where it is.
+    ///
+    /// # Errors
+    /// A call of either that failed.
+    pub async fn both(&self, url: &str, watch: Watch<'_>) -> Result<Trial, RunError> {
+        // Before the writer begins, so that connecting is not part of the contention.
+        let small = self.small.prepare(url).await?;
+        let mut writer = Background::start(self.writer.prepare(url).await?);
+        writer.unless_failed(sleep(self.warm_up)).await?;
+        let before = writer.written();
+        let small = writer.unless_failed(watched(small, watch)).await??;
+        let writer_bytes_per_second = per_second(writer.written() - before, small.run_seconds);
+        Ok(Trial { small, writer_bytes_per_second })
+    }
+}
+
+async fn watched(run: Run, watch: Watch<'_>) -> Result<Report, RunError> {
+    let handle = run.handle();
+    let mut run = std::pin::pin!(run.execute());
+    loop {
+        tokio::select! {
+            report = &mut run => return report,
+            () = sleep(WATCH_EVERY) => watch(&handle.progress()),
+        }
+    }
+}
+
+/// A run that goes on until it is dropped.
+struct Background {
+    handle: RunHandle,
+    task: JoinHandle<Result<Report, RunError>>,
+}
+
+impl Background {
+    fn start(run: Run) -> Self {
+        Self { handle: run.handle(), task: tokio::spawn(run.execute()) }
+    }
+
+    fn written(&self) -> u64 {
+        self.handle.progress().bytes
+    }
+
+    /// Waits for `other`; ends early with the run's failure if it fails meanwhile.
+    async fn unless_failed<T>(&mut self, other: impl Future<Output = T>) -> Result<T, RunError> {
+        tokio::select! {
+            value = other => Ok(value),
+            ended = &mut self.task => Err(failure(ended)),
+        }
+    }
+}
+
+fn failure(ended: Result<Result<Report, RunError>, JoinError>) -> RunError {
+    match ended {
+        Ok(Err(error)) => error,
+        Err(error) => error.into(),
+        Ok(Ok(_)) => RunError::EndedEarly,
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether the runs come in the order of vPFS+ Fig. 5 and 6.
+
+use serde::Serialize;
+
+use super::{Management, Row};
+
+/// A statement on two rows, and whether it holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Relation {
+    /// In words.
+    pub statement: String,
+    /// Left side divided by right side.
+    pub ratio: f64,
+    /// Whether the ratio is as the statement needs it.
+    pub holds: bool,
+}
+
+/// What "≫" means for run times. The paper's own ratio, 3.29 to 2.53, is 1.30.
+const MUCH_SLOWER: f64 = 1.2;
+/// What "≪" means for total throughput. The paper's own ratio is 1 to 13.81.
+const MUCH_LESS: f64 = 0.25;
+/// Runs that differ by less than this are equal, for "≥": the noise of short runs.
+const EQUAL: f64 = 0.02;
+
+/// The paper's statements: for the small application's run time, unmanaged ≫ SFQ(D) > SFQ(D)+ ≥ capped; for total
+/// throughput, capped ≪ SFQ(D)+. Rows that are missing make no statement.
+pub fn verdict(rows: &[Row]) -> Vec<Relation> {
+    use Management::{Capped, None, SfqD, SfqDPlus};
+    let find = |management| rows.iter().find(|row| row.management == management);
+    let relation =
+        |left: Management, sign: &str, right: Management, what, of: fn(&Row) -> f64, holds: fn(f64) -> bool| {
+            let ratio = of(find(left)?) / of(find(right)?);
+            let statement = format!("{what}: {} {sign} {}", left.title(), right.title());
+            Some(Relation { statement, ratio, holds: holds(ratio) })
+        };
+    let slowdown = |row: &Row| row.small_slowdown;
+    let total = |row: &Row| row.total_bytes_per_second;
+    let relations = [
+        relation(None, "≫", SfqD, "run time", slowdown, |ratio| ratio >= MUCH_SLOWER),
+        relation(SfqD, ">", SfqDPlus, "run time", slowdown, |ratio| ratio > 1.0),
+        relation(SfqDPlus, "≥", Capped, "run time", slowdown, |ratio| ratio >= 1.0 - EQUAL),
+        relation(Capped, "≪", SfqDPlus, "total throughput", total, |ratio| ratio <= MUCH_LESS),
+    ];
+    relations.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::comparison::tests::report;
+    use super::super::{Comparison, Trial};
+    use super::*;
+
+    /// Whether each statement holds for these slowdowns and writer throughputs, in the order of [`Management::ALL`].
+    fn held(slowdowns: [f64; 4], writer: [f64; 4]) -> Vec<bool> {
+        let trials = [0, 1, 2, 3].map(|i| {
+            let small = report(10.0 * slowdowns[i], 1.0);
+            (Management::ALL[i], Trial { small, writer_bytes_per_second: writer[i] })
+        });
+        let comparison = Comparison::new(&report(10.0, 1.0), 600e6, &trials);
+        assert_eq!(comparison.matches_paper, comparison.relations.iter().all(|relation| relation.holds));
+        comparison.relations.iter().map(|relation| relation.holds).collect()
+    }
+
+    #[test]
+    fn the_papers_own_numbers_match() {
+        let slowdowns = Management::ALL.map(Management::slowdown_in_paper);
+        assert_eq!(held(slowdowns, [597e6, 293e6, 262e6, 0.69e6]), [true; 4]);
+    }
+
+    #[test]
+    fn each_statement_can_fail_alone() {
+        let good = [500e6, 400e6, 300e6, 1e6];
+        assert_eq!(held([2.6, 2.5, 1.2, 1.0], good), [false, true, true, true]);
+        assert_eq!(held([3.0, 1.1, 1.2, 1.0], good), [true, false, true, true]);
+        assert_eq!(held([3.0, 2.5, 1.2, 1.3], good), [true, true, false, true]);
+        assert_eq!(held([3.0, 2.5, 1.2, 1.0], [500e6, 400e6, 300e6, 200e6]), [true, true, true, false]);
+    }
+}
