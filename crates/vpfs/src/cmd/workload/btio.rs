@@ -1,0 +1,110 @@
+//! `vpfs workload btio`.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use vpfs_config::units::{parse_duration, parse_size};
+use vpfs_core::Bytes;
+use vpfs_workload::plan::{Btio, BtioClass};
+use vpfs_workload::table;
+
+use super::target::Target;
+use super::{Job, usage};
+use crate::exit::Exit;
+
+/// Bursts of I/O with computation between them, as BTIO does: the I/O of a simulation
+///
+/// Writes in bursts, then reads everything back in bursts and verifies it. The classes are those of vPFS+ and take
+/// minutes of computation; --iterations, --total and --think-* scale them down.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs workload btio --url tcp://127.0.0.1:5334/pfs -n 8 --iterations 5 --total 1MB --think-write 1s --think-read 200ms\n  \
+    vpfs workload btio --url tcp://127.0.0.1:5334/pfs --class c --nodes 4 --iterations 4 --total 700MB --think-write 1s")]
+pub(super) struct BtioArgs {
+    /// a: tiny calls of every process (simple subtype); c: large calls of one process for each node (full subtype)
+    #[arg(long, value_enum, default_value_t = Class::A)]
+    class: Class,
+
+    /// Number of processes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
+    processes: u32,
+
+    /// Bursts in each phase
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    iterations: u32,
+
+    /// Bytes of all bursts together, rounded down to whole calls [default: 400MB for class a, 6817MB for c]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    total: Option<Bytes>,
+
+    /// Bytes of one call; for class c also a range to draw from [default: 320B for class a, 4MiB..16MiB for c]
+    #[arg(short, long, value_name = "SIZE[..SIZE]", value_parser = parse_range)]
+    transfer: Option<(u32, u32)>,
+
+    /// Computation after each burst of writes
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
+    think_write: Duration,
+
+    /// Verification after each burst of reads
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    think_read: Duration,
+
+    /// Only write
+    #[arg(long)]
+    no_read: bool,
+
+    /// Leave the file
+    #[arg(short, long)]
+    keep: bool,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Class {
+    A,
+    C,
+}
+
+impl BtioArgs {
+    pub(super) async fn run(&self) -> Result<(), Exit> {
+        let job = Job { name: "btio", plan: self.plan()?, target: &self.target, keep: self.keep };
+        job.run(table::btio).await
+    }
+
+    fn plan(&self) -> Result<Btio, Exit> {
+        let class = Btio::class(match self.class {
+            Class::A => BtioClass::A,
+            Class::C => BtioClass::C,
+        });
+        let (transfer_min_bytes, transfer_max_bytes) =
+            self.transfer.unwrap_or((class.transfer_min_bytes, class.transfer_max_bytes));
+        let plan = Btio {
+            processes: self.processes,
+            nodes: self.target.nodes,
+            iterations: self.iterations,
+            total_bytes: self.total.map_or(class.total_bytes, |total| total.0),
+            transfer_min_bytes,
+            transfer_max_bytes,
+            think_write: self.think_write,
+            think_read: self.think_read,
+            read: !self.no_read,
+            keep: self.keep,
+            seed: self.target.seed,
+            ..class
+        };
+        plan.validate().map_err(|error| usage(&error))?;
+        Ok(plan)
+    }
+}
+
+/// One size, or two with ".." between them.
+fn parse_range(text: &str) -> Result<(u32, u32), String> {
+    let size = |text: &str| {
+        let bytes = parse_size(text).map_err(|error| error.to_string())?;
+        u32::try_from(bytes.0).map_err(|_| format!("{text} is too large for one call"))
+    };
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    Ok((size(min)?, size(max)?))
+}

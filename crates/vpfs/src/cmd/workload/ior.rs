@@ -1,0 +1,103 @@
+//! `vpfs workload ior`.
+
+use std::time::Duration;
+
+use vpfs_config::units::{parse_duration, parse_size};
+use vpfs_core::Bytes;
+use vpfs_workload::plan::{FileMode, Ior, Order};
+use vpfs_workload::table;
+
+use super::target::Target;
+use super::{Job, usage};
+use crate::exit::Exit;
+
+/// Large transfers back to back, as IOR does: the I/O of checkpoints
+///
+/// Without --write and --read it does both. Every read is verified.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 16 -b 64MiB -t 8MiB\n  \
+    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 16 --write --time 30s --bind 127.0.0.2\n  \
+    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 8 --nodes 2 --reorder-tasks --random -t 64KiB")]
+pub(super) struct IorArgs {
+    /// Number of processes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    processes: u32,
+
+    /// Bytes of one call
+    #[arg(short, long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    transfer: Bytes,
+
+    /// Consecutive bytes of one process in one segment
+    #[arg(short, long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
+    block: Bytes,
+
+    /// Number of blocks of each process
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    segments: u64,
+
+    /// Write
+    #[arg(short, long)]
+    write: bool,
+
+    /// Read and verify; without --write, the files of an earlier run with --keep
+    #[arg(short, long)]
+    read: bool,
+
+    /// Visit offsets in random order, each once
+    #[arg(short = 'z', long)]
+    random: bool,
+
+    /// One file for each process instead of a shared one
+    #[arg(short = 'F', long)]
+    file_per_process: bool,
+
+    /// Read what a process of the next node wrote
+    #[arg(short = 'C', long)]
+    reorder_tasks: bool,
+
+    /// Make data durable after writing
+    #[arg(short = 'e', long)]
+    fsync: bool,
+
+    /// Leave the files
+    #[arg(short, long)]
+    keep: bool,
+
+    /// Go on for this long, starting over when all offsets are done, instead of moving each byte once
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    time: Option<Duration>,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl IorArgs {
+    pub(super) async fn run(&self) -> Result<(), Exit> {
+        let plan = self.plan()?;
+        let job = Job { name: "ior", plan: plan.clone(), target: &self.target, keep: self.keep };
+        job.run(|reports| table::ior(&plan, reports)).await
+    }
+
+    fn plan(&self) -> Result<Ior, Exit> {
+        let both = !self.write && !self.read;
+        let too_large = |_| Exit::Usage("--transfer: must be below 4GiB".to_owned());
+        let plan = Ior {
+            processes: self.processes,
+            transfer_bytes: u32::try_from(self.transfer.0).map_err(too_large)?,
+            block_bytes: self.block.0,
+            segments: self.segments,
+            file_mode: if self.file_per_process { FileMode::PerProcess } else { FileMode::Shared },
+            order: if self.random { Order::Random } else { Order::Sequential },
+            write: self.write || both,
+            read: self.read || both,
+            read_shift: if self.reorder_tasks { self.processes.div_ceil(self.target.nodes) } else { 0 },
+            fsync: self.fsync,
+            keep: self.keep,
+            time_limit: self.time,
+            seed: self.target.seed,
+        };
+        plan.validate().map_err(|error| usage(&error))?;
+        Ok(plan)
+    }
+}

@@ -1,0 +1,46 @@
+//! `vpfs workload md`.
+
+use vpfs_workload::plan::Md;
+use vpfs_workload::table;
+
+use super::target::Target;
+use super::{Job, usage};
+use crate::exit::Exit;
+
+/// Metadata operations back to back, one kind after the other, as multi-md-test and mdtest do
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  \
+    vpfs workload md --url tcp://127.0.0.1:5334/pfs -n 8 --items 1000 --repetitions 3")]
+pub(super) struct MdArgs {
+    /// Number of processes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    processes: u32,
+
+    /// Directories, and files, that each process makes, looks at and removes
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    items: u32,
+
+    /// How often each process lists its whole directory
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    listings: u32,
+
+    /// All processes work in one directory instead of one each
+    #[arg(long)]
+    shared_directory: bool,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl MdArgs {
+    pub(super) async fn run(&self) -> Result<(), Exit> {
+        let plan = Md {
+            processes: self.processes,
+            items: self.items,
+            listings: self.listings,
+            shared_directory: self.shared_directory,
+        };
+        plan.validate().map_err(|error| usage(&error))?;
+        Job { name: "md", plan, target: &self.target, keep: false }.run(table::md).await
+    }
+}

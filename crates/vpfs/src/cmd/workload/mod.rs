@@ -1,0 +1,107 @@
+//! `vpfs workload`: what applications do to a parallel file system, run, verified and measured.
+
+mod btio;
+mod ior;
+mod md;
+pub(crate) mod output;
+pub(crate) mod progress;
+mod target;
+
+use std::sync::Arc;
+
+use vpfs_workload::measure::Report;
+use vpfs_workload::plan::{Plan, PlanError};
+use vpfs_workload::run::{Run, RunError, RunOptions};
+
+use crate::exit::Exit;
+use progress::ProgressLine;
+use target::Target;
+
+/// Load a file system with the I/O of a known application, verify what comes back, and measure
+///
+/// Works with any OrangeFS-protocol server: `vpfs serve`, real ones, or vpfs proxies before either. Exits with 3 if data
+/// read back was not what had been written.
+#[derive(clap::Args)]
+pub(crate) struct Workload {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(clap::Subcommand)]
+enum Kind {
+    Ior(ior::IorArgs),
+    Btio(btio::BtioArgs),
+    Md(md::MdArgs),
+}
+
+impl Workload {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        runtime.block_on(async {
+            match &self.kind {
+                Kind::Ior(args) => args.run().await,
+                Kind::Btio(args) => args.run().await,
+                Kind::Md(args) => args.run().await,
+            }
+        })
+    }
+}
+
+/// A plan, where it runs, and what is done with the result.
+struct Job<'a, P> {
+    /// The subcommand.
+    name: &'static str,
+    plan: P,
+    target: &'a Target,
+    /// Whether files stay.
+    keep: bool,
+}
+
+impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
+    /// Runs all repetitions, prints what `table` makes of them, writes JSON, and fails if data was wrong.
+    async fn run(&self, table: impl Fn(&[Report]) -> String) -> Result<(), Exit> {
+        let options = self.target.options(self.name, self.keep, self.plan.processes())?;
+        let mut reports = Vec::new();
+        for repetition in 1..=self.target.repetitions {
+            reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
+        }
+        if !self.target.json_on_stdout() {
+            println!("{}", output::table(&table(&reports), &reports));
+        }
+        output::write_json(self, &reports)?;
+        output::verdict(&reports)
+    }
+
+    async fn once(&self, options: RunOptions, repetition: u32) -> Result<Report, RunError> {
+        let run = Run::prepare(Arc::new(self.plan.clone()), options).await?;
+        let handle = run.handle();
+        let title = match self.target.repetitions {
+            1 => self.name.to_owned(),
+            all => format!("{} {repetition}/{all}", self.name),
+        };
+        let line = ProgressLine::start(self.target.quiet);
+        line.follow(run.execute(), || format!("{title}: {}", progress::describe(&handle.progress()))).await
+    }
+}
+
+/// A refusal as clap would put it.
+fn usage(error: &PlanError) -> Exit {
+    Exit::Usage(format!("--{}: {}", error.option, error.problem))
+}
+
+/// What the user can do about it, where that is known.
+fn explain(error: &RunError) -> String {
+    let hint = match error {
+        RunError::Call { call: "create" | "mkdir", source, .. } if source.is_already_exists() => {
+            "\nleft by an earlier run? use --overwrite, or another --directory"
+        }
+        RunError::Call { call: "open", source, .. } if source.is_not_found() => {
+            "\nreading without writing needs the files of a run with --keep and the same --directory, sizes and --seed"
+        }
+        _ => "",
+    };
+    format!("{error}{hint}")
+}

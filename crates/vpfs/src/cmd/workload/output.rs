@@ -1,0 +1,54 @@
+//! Where results go: tables on standard output, JSON in a file, wrong data on standard error and in the exit code.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use vpfs_workload::measure::Report;
+use vpfs_workload::plan::{Phase, Plan};
+use vpfs_workload::table;
+
+use super::Job;
+use crate::exit::Exit;
+
+/// The field's table, then latencies of the last repetition.
+pub(super) fn table(table: &str, reports: &[Report]) -> String {
+    let latencies = reports.last().map(table::latency).unwrap_or_default();
+    format!("{table}\n{latencies}")
+}
+
+/// Parameters and all measurements, if a file for them was given.
+pub(super) fn write_json<P: Plan + serde::Serialize>(job: &Job<'_, P>, reports: &[Report]) -> Result<(), Exit> {
+    let Some(path) = &job.target.json else { return Ok(()) };
+    let summary: Vec<_> =
+        [Phase::Write, Phase::Read].into_iter().filter_map(|phase| table::summarize(reports, phase)).collect();
+    let document = json!({
+        "workload": job.name,
+        "url": job.target.url,
+        "parameters": job.plan,
+        "summary": summary,
+        "repetitions": reports,
+    });
+    write(path, &document)
+}
+
+/// Writes a document to a file, or to standard output if the path is "-".
+pub(crate) fn write(path: &Path, document: &Value) -> Result<(), Exit> {
+    if path == Path::new("-") {
+        println!("{document:#}");
+        return Ok(());
+    }
+    fs::write(path, format!("{document:#}\n"))
+        .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Fails if data read back was not what had been written, and says where.
+pub(super) fn verdict(reports: &[Report]) -> Result<(), Exit> {
+    let wrong: u64 = reports.iter().map(|report| report.verification.wrong_reads).sum();
+    if wrong == 0 {
+        return Ok(());
+    }
+    let examples = reports.iter().flat_map(|report| &report.verification.examples);
+    let lines: Vec<String> = examples.map(|example| format!("  {example}")).collect();
+    Err(Exit::Corrupt(format!("{wrong} reads returned wrong data; the first ones:\n{}", lines.join("\n"))))
+}

@@ -1,0 +1,154 @@
+//! Options that all workloads share: where they run, as whom, and where results go.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use vpfs_config::units::{parse_duration, parse_size};
+use vpfs_core::Bytes;
+use vpfs_embedded::client::{ClientOptions, CreateOptions};
+use vpfs_workload::run::{Connections, RunOptions};
+
+use crate::exit::Exit;
+
+#[derive(clap::Args)]
+pub(super) struct Target {
+    /// Any one server or proxy of the file system: tcp://HOST:PORT/NAME
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    pub(super) url: String,
+
+    /// User in every credential
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Target")]
+    uid: u32,
+
+    /// Groups in every credential, the primary one first
+    #[arg(long = "gid", value_name = "N,...", value_delimiter = ',', default_value = "0", help_heading = "Target")]
+    gids: Vec<u32>,
+
+    /// Host name in every credential
+    #[arg(long, value_name = "NAME", default_value = "vpfs", help_heading = "Target")]
+    host_name: String,
+
+    /// Local addresses to connect from, one node after the other, e.g. 127.0.0.2,127.0.0.3, so that nodes look like
+    /// different hosts [default: the system's choice]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', help_heading = "Target")]
+    bind: Vec<IpAddr>,
+
+    /// Number of client hosts the processes are spread over, in blocks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Target")]
+    pub(super) nodes: u32,
+
+    /// Which processes share connections
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = SharedBy::Node, help_heading = "Target")]
+    connection_per: SharedBy,
+
+    /// Directory of the run: made if it does not exist, and then also removed [default: / and the workload's name]
+    #[arg(long, value_name = "PATH", help_heading = "Target")]
+    directory: Option<String>,
+
+    /// Strip size of new files
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
+    strip: Bytes,
+
+    /// Servers each new file is spread over [default: all]
+    #[arg(long, value_name = "N", help_heading = "Target")]
+    datafiles: Option<u32>,
+
+    /// Remove a file that is in the way instead of failing
+    #[arg(long, help_heading = "Target")]
+    overwrite: bool,
+
+    /// Attempts after the first one [default: what the servers' configuration says]
+    #[arg(long, value_name = "N", help_heading = "Target")]
+    retries: Option<u32>,
+
+    /// How long to wait for a reply [default: what the servers' configuration says]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Target")]
+    reply_timeout: Option<Duration>,
+
+    /// How often to run everything
+    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
+    pub(super) repetitions: u32,
+
+    /// Decides file contents, random order and drawn sizes
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
+    pub(super) seed: u64,
+
+    /// Interval of the timeline in the JSON file, at least 10ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval, help_heading = "Run")]
+    interval: Duration,
+
+    /// Write parameters and all measurements to this file; "-" for standard output instead of the table
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    pub(super) json: Option<PathBuf>,
+
+    /// No progress on standard error
+    #[arg(short, long, help_heading = "Run")]
+    pub(super) quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SharedBy {
+    /// All processes of a node share one connection to each server, as on a host with a client module
+    Node,
+    /// Each process has its own connections, as with a user-space library
+    Process,
+}
+
+impl Target {
+    /// Where the workload `name` with `processes` processes runs.
+    pub(super) fn options(&self, name: &str, keep: bool, processes: u32) -> Result<RunOptions, Exit> {
+        if self.nodes > processes {
+            return Err(Exit::Usage(format!("--nodes: there are only {processes} processes to spread")));
+        }
+        let directory = self.directory.clone().unwrap_or_else(|| format!("/{name}"));
+        if !directory.starts_with('/') {
+            return Err(Exit::Usage(format!("--directory: {directory:?} is not absolute; write \"/{directory}\"")));
+        }
+        Ok(RunOptions {
+            client: self.client(),
+            local_addresses: self.bind.clone(),
+            nodes: self.nodes,
+            connections: match self.connection_per {
+                SharedBy::Node => Connections::PerNode,
+                SharedBy::Process => Connections::PerProcess,
+            },
+            directory,
+            create: self.create(),
+            overwrite: self.overwrite,
+            keep,
+            seed: self.seed,
+            interval: self.interval,
+        })
+    }
+
+    /// Whether JSON takes the place of the table.
+    pub(super) fn json_on_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    fn client(&self) -> ClientOptions {
+        ClientOptions {
+            uid: self.uid,
+            gids: self.gids.clone(),
+            host_name: self.host_name.clone(),
+            retry_limit: self.retries,
+            reply_timeout: self.reply_timeout,
+            ..ClientOptions::new(self.url.clone())
+        }
+    }
+
+    fn create(&self) -> CreateOptions {
+        let create = CreateOptions::simple_stripe(self.strip.0);
+        match self.datafiles {
+            Some(count) => create.datafiles(count),
+            None => create,
+        }
+    }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|error| error.to_string())?;
+    if interval < Duration::from_millis(10) { Err("must be at least 10ms".to_owned()) } else { Ok(interval) }
+}
