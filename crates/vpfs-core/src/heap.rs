@@ -103,7 +103,7 @@ impl<T: Item> AppHeap<T> {
     fn least_child(&self, at: usize) -> Option<usize> {
         let first = at * ARITY + 1;
         let end = (first + ARITY).min(self.items.len());
-        (first..end).min_by_key(|&child| self.items[child])
+        (first..end).min_by(|&left, &right| self.items[left].cmp(&self.items[right]))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit application ids")]

@@ -5,6 +5,7 @@
 //! top of its heap, and the smallest of all is the least of a few tops.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::requests::{Entry, Requests, State};
 use super::tags::{Clock, FlowTags};
@@ -14,12 +15,24 @@ use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, RequestId, SlotCost, VirtualTime, Weight};
 
 /// The first request of a lane. Ordered by start tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) start: VirtualTime,
     pub(super) arrival: u64,
     pub(super) app: AppId,
     pub(super) id: RequestId,
+}
+
+impl Ord for First {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.start, self.arrival).cmp(&(other.start, other.arrival))
+    }
+}
+
+impl PartialOrd for First {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Item for First {
