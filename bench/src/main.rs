@@ -1,2 +1,76 @@
-//! vpfs-bench.
-fn main() {}
+//! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
+//!
+//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`].
+
+mod report;
+mod scheduler;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use report::Measurement;
+
+type Benchmark = fn(Effort) -> Vec<Measurement>;
+
+/// All benchmarks, by the name that the command line takes.
+const BENCHMARKS: &[(&str, Benchmark)] = &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers)];
+
+/// Measure how fast vpfs decides.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Names of the benchmarks to run; all by default.
+    names: Vec<String>,
+    /// Write the measurements to this file, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Samples of each measurement; the middle one counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Tiny inputs: to see that it works, not how fast.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Samples of each measurement.
+    runs: u32,
+    /// Tiny inputs.
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    let Arguments { names, json, runs, quick } = Arguments::parse();
+    if let Some(unknown) = names.iter().find(|name| BENCHMARKS.iter().all(|(known, _)| known != name)) {
+        let known: Vec<_> = BENCHMARKS.iter().map(|(name, _)| *name).collect();
+        eprintln!("There is no benchmark `{unknown}`, only {}.", known.join(", "));
+        return ExitCode::from(2);
+    }
+    let chosen = BENCHMARKS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let measurements: Vec<_> = chosen.flat_map(|(_, benchmark)| benchmark(Effort { runs, quick })).collect();
+    report::print(&measurements);
+    match json.map(|path| (report::write_json(&path, &measurements), path)) {
+        Some((Err(error), path)) => {
+            eprintln!("Cannot write {}: {error}.", path.display());
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So that no benchmark rots.
+    #[test]
+    fn all_run() {
+        for &(name, benchmark) in BENCHMARKS {
+            let measurements = benchmark(Effort { runs: 1, quick: true });
+            assert!(!measurements.is_empty(), "{name}");
+            assert!(measurements.iter().all(|measurement| measurement.median() > 0.0), "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Measurements as a table for people and as JSON for scripts.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// What was measured, several times.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Measurement {
+    /// What was done, for example `pull and add`.
+    pub(crate) benchmark: &'static str,
+    /// With what, for example a scheduler.
+    pub(crate) subject: &'static str,
+    /// On what input.
+    pub(crate) input: String,
+    /// Unit of the samples.
+    pub(crate) unit: &'static str,
+    /// One number for each run.
+    pub(crate) samples: Vec<f64>,
+    /// What the median should not exceed.
+    pub(crate) target: Option<f64>,
+    /// Largest service per weight of a class of clients, divided by the smallest; 1 is fair.
+    pub(crate) shares_max_min: Option<f64>,
+}
+
+impl Measurement {
+    /// The sample in the middle.
+    pub(crate) fn median(&self) -> f64 {
+        let sorted = self.sorted();
+        sorted[sorted.len() / 2]
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+}
+
+/// Prints a table.
+#[expect(clippy::print_stdout, reason = "it is what the program is for")]
+pub(crate) fn print(measurements: &[Measurement]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["benchmark", "subject", "input", "min", "median", "max", "target", "unit", "shares max/min"]);
+    for measurement in measurements {
+        let sorted = measurement.sorted();
+        let number = |value: f64| format!("{value:.1}");
+        table.add_row([
+            measurement.benchmark.to_owned(),
+            measurement.subject.to_owned(),
+            measurement.input.clone(),
+            number(sorted[0]),
+            number(measurement.median()),
+            number(sorted[sorted.len() - 1]),
+            measurement.target.map_or(String::new(), |target| format!("{target:.0}")),
+            measurement.unit.to_owned(),
+            measurement.shares_max_min.map_or(String::new(), |shares| format!("{shares:.3}")),
+        ]);
+    }
+    for numeric in [3, 4, 5, 6, 8] {
+        if let Some(column) = table.column_mut(numeric) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+}
+
+/// Writes a JSON array with one object for each measurement.
+pub(crate) fn write_json(path: &Path, measurements: &[Measurement]) -> io::Result<()> {
+    fs::write(path, serde_json::to_string_pretty(measurements)? + "\n")
+}

@@ -1,0 +1,213 @@
+//! How long a scheduling decision takes.
+//!
+//! The workload is fixed, so that figures can be compared with those of other schedulers: client i has weight
+//! 1 + i mod 8 and starts with four requests, round robin. One pair is: dispatch a request, complete it, and enqueue a
+//! new one of the same client. So every client has three or four requests queued. Slots are unlimited, time advances
+//! by a microsecond for each pair.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use vpfs_core::testing::Random;
+use vpfs_core::{
+    AppId, Bytes, Cap, Capped, Depth, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time, Weight,
+};
+
+use crate::Effort;
+use crate::report::Measurement;
+
+const PREFILL: u32 = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Sizes {
+    /// All of 4096 bytes.
+    Equal,
+    /// From a table of 2²⁰ random ones of 4, 64, 256 and 1024 KiB.
+    Mixed,
+}
+
+impl Sizes {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "4K",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// A power of two of sizes, to be used in turn.
+    fn table(self) -> Vec<Bytes> {
+        let mut random = Random::new(42);
+        match self {
+            Self::Equal => vec![Bytes::kib(4)],
+            Self::Mixed => {
+                (0..1 << 20).map(|_| [4, 64, 256, 1024][(random.bits() >> 62) as usize]).map(Bytes::kib).collect()
+            }
+        }
+    }
+}
+
+/// A scheduler with its clients, between two pairs.
+struct Bench<S> {
+    scheduler: S,
+    sizes: Vec<Bytes>,
+    enqueued: usize,
+    now: Time,
+}
+
+impl<S: Scheduler> Bench<S> {
+    /// `clients` with four requests each.
+    fn new(mut scheduler: S, clients: u32, sizes: Sizes) -> Self {
+        for client in 0..clients {
+            scheduler.set_weight(Time::ZERO, AppId(client), weight(client));
+        }
+        let mut bench = Self { scheduler, sizes: sizes.table(), enqueued: 0, now: Time::ZERO };
+        for id in 0..PREFILL * clients {
+            bench.enqueue(RequestId(id), AppId(id % clients));
+        }
+        bench
+    }
+
+    fn enqueue(&mut self, id: RequestId, app: AppId) -> Bytes {
+        let cost = self.sizes[self.enqueued & (self.sizes.len() - 1)];
+        self.enqueued += 1;
+        self.scheduler.enqueue(self.now, Request { id, app, op: OpKind::Write, cost });
+        cost
+    }
+
+    /// Dispatch, complete, enqueue; which client, and the size of its new request.
+    fn pair(&mut self) -> (AppId, Bytes) {
+        self.now = Time::from_nanos(self.now.as_nanos() + 1000);
+        let Some(dispatch) = self.scheduler.poll_dispatch(self.now) else { unreachable!("slots are unlimited") };
+        self.scheduler.complete(self.now, dispatch.id);
+        (dispatch.app, self.enqueue(dispatch.id, dispatch.app))
+    }
+
+    /// Nanoseconds for each of `pairs`.
+    fn time(&mut self, pairs: u32) -> f64 {
+        let start = Instant::now();
+        for _ in 0..pairs {
+            black_box(self.pair());
+        }
+        nanos_since(start) / f64::from(pairs)
+    }
+
+    /// Service per weight, largest class of weights by smallest, over `pairs`. Requests that enter stand for those that
+    /// leave: every client has as many queued afterwards as before.
+    fn shares(&mut self, clients: u32, pairs: u32) -> f64 {
+        let mut served = [0.0; 8];
+        for _ in 0..pairs {
+            let (app, cost) = self.pair();
+            served[(app.0 % 8) as usize] += cost.0 as f64;
+        }
+        let classes = (0..clients.min(8)).map(|class| {
+            let members = (clients - class).div_ceil(8);
+            served[class as usize] / f64::from(weight(class).get()) / f64::from(members)
+        });
+        let (least, most) = classes.fold((f64::MAX, 0.0_f64), |(least, most), x| (least.min(x), most.max(x)));
+        most / least
+    }
+
+    /// The middle of how many nanoseconds the first request of each of `newcomers` clients takes.
+    fn newcomers(&mut self, clients: u32, newcomers: u32) -> f64 {
+        let mut nanos: Vec<f64> = (0..newcomers)
+            .map(|newcomer| {
+                // The others go on, so that the newcomer finds what it would in practice.
+                for _ in 0..100 {
+                    black_box(self.pair());
+                }
+                let start = Instant::now();
+                self.enqueue(RequestId(PREFILL * clients + newcomer), AppId(clients + newcomer));
+                nanos_since(start)
+            })
+            .collect();
+        nanos.sort_by(f64::total_cmp);
+        nanos[nanos.len() / 2]
+    }
+}
+
+fn nanos_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e9
+}
+
+fn weight(client: u32) -> Weight {
+    Weight::new(1 + client % 8).unwrap_or(Weight::ONE)
+}
+
+fn sfq(table: SlotCostTable) -> Sfq {
+    Sfq::new(Depth::new(u32::MAX).unwrap_or_else(|| unreachable!()), table, 0)
+}
+
+/// SFQ(D) behind a cap for each client, none of which is ever reached: the cost of accounting.
+fn capped(clients: u32) -> Capped<Sfq> {
+    let mut capped = Capped::new(sfq(SlotCostTable::uniform()), 0);
+    for client in 0..clients {
+        capped.set_cap(Time::ZERO, AppId(client), Cap::new(1 << 50, Bytes::mib(1 << 20)));
+    }
+    capped
+}
+
+/// Dispatch, complete and enqueue, by number of clients, sizes and scheduler.
+pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
+    let mut measurements = Vec::new();
+    for (clients, target) in client_counts(effort) {
+        for sizes in [Sizes::Equal, Sizes::Mixed] {
+            let case = Case { clients, sizes, target };
+            measurements.push(case.measure(effort, "sfq-d", || sfq(SlotCostTable::uniform())));
+            measurements.push(case.measure(effort, "sfq-d-plus", || sfq(SlotCostTable::default())));
+            measurements.push(case.measure(effort, "sfq-d with caps", || capped(clients)));
+        }
+    }
+    measurements
+}
+
+/// The first request of a client that was not there before, by number of clients that are.
+pub(crate) fn newcomers(effort: Effort) -> Vec<Measurement> {
+    let measure = |clients| {
+        let sample = |_| Bench::new(sfq(SlotCostTable::default()), clients, Sizes::Mixed).newcomers(clients, 101);
+        Measurement {
+            benchmark: "first request of a new client",
+            subject: "sfq-d-plus",
+            input: format!("{clients} others, mixed"),
+            unit: "ns",
+            samples: (0..effort.runs).map(sample).collect(),
+            target: Some(1000.0),
+            shares_max_min: None,
+        }
+    };
+    client_counts(effort).into_iter().map(|(clients, _)| measure(clients)).collect()
+}
+
+/// Numbers of clients, and the nanoseconds that a pair should not exceed.
+fn client_counts(effort: Effort) -> Vec<(u32, f64)> {
+    if effort.quick { vec![(10, 150.0)] } else { vec![(10, 150.0), (1000, 300.0), (100_000, 1000.0)] }
+}
+
+struct Case {
+    clients: u32,
+    sizes: Sizes,
+    target: f64,
+}
+
+impl Case {
+    fn measure<S: Scheduler>(&self, effort: Effort, subject: &'static str, scheduler: impl Fn() -> S) -> Measurement {
+        let Self { clients, sizes, target } = *self;
+        let pairs = if effort.quick { 1000 } else { 1_000_000 };
+        let mut shares = 1.0;
+        let sample = |_| {
+            let mut bench = Bench::new(scheduler(), clients, sizes);
+            bench.time(clients.max(pairs / 100));
+            let nanos = bench.time(pairs);
+            shares = bench.shares(clients, pairs);
+            nanos
+        };
+        Measurement {
+            benchmark: "dispatch, complete, enqueue",
+            subject,
+            input: format!("{clients} clients, {}", sizes.name()),
+            unit: "ns/pair",
+            samples: (0..effort.runs).map(sample).collect(),
+            target: Some(target),
+            shares_max_min: Some(shares),
+        }
+    }
+}
