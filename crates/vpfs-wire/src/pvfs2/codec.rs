@@ -74,6 +74,12 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
+    /// An `i64` that must not be negative.
+    pub(crate) fn size(&mut self) -> Result<u64, DecodeError> {
+        let start = *self;
+        u64::try_from(self.i64()?).map_err(|_| start.malformed("a negative size"))
+    }
+
     pub(crate) fn pad4(&mut self) -> Result<(), DecodeError> {
         self.take(4).map(|_| ())
     }

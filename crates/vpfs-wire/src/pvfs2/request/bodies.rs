@@ -404,12 +404,12 @@ impl Wire for SmallIo {
         let (server_nr, server_ct, dist, preq) = (r.read()?, r.read()?, r.read()?, r.read()?);
         let (file_req_offset, aggregate_size) = (r.i64()?, r.i64()?);
         let start = *r;
-        let total = r.i64()?;
+        let total = r.size()?;
         r.pad4()?;
         let data = match io_type {
             IoType::Read => Vec::new(),
             IoType::Write => {
-                let total = u64::try_from(total).ok().and_then(|total| r.fits(total, 1));
+                let total = r.fits(total, 1);
                 r.take(total.ok_or_else(|| start.malformed("more data than the message holds"))?)?.to_vec()
             }
         };

@@ -222,12 +222,12 @@ impl ReplyHead {
             return Ok(Self { op, status, numbers: ReplyNumbers::None });
         }
         let numbers = match op {
-            Op::Io => ReplyNumbers::IoAck { bstream_size: size(&mut r)? },
-            Op::WriteCompletion => ReplyNumbers::WriteCompletion { total_completed: size(&mut r)? },
+            Op::Io => ReplyNumbers::IoAck { bstream_size: r.size()? },
+            Op::WriteCompletion => ReplyNumbers::WriteCompletion { total_completed: r.size()? },
             Op::SmallIo => {
                 let io_type = IoType::read(&mut r)?;
                 r.pad4()?;
-                let (bstream_size, result_size) = (size(&mut r)?, size(&mut r)?);
+                let (bstream_size, result_size) = (r.size()?, r.size()?);
                 if io_type == IoType::Read {
                     let data = r.fits(result_size, 1);
                     r.take(data.ok_or_else(|| r.malformed("more data than the message holds"))?)?;
@@ -247,10 +247,4 @@ impl ReplyHead {
             _ => None,
         }
     }
-}
-
-/// An `i64` that must not be negative.
-pub(super) fn size(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
-    let start = *r;
-    u64::try_from(r.i64()?).map_err(|_| start.malformed("a negative size"))
 }

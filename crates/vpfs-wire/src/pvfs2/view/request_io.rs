@@ -5,7 +5,6 @@ use super::super::dist::DistView;
 use super::super::preq::PreqView;
 use super::super::transfer::{Transfer, TransferError};
 use super::super::types::{FsId, Handle, IoType};
-use super::size;
 use crate::DecodeError;
 
 /// The fields of an IO, and those that SMALL_IO shares with it.
@@ -71,7 +70,7 @@ impl<'a> SmallIoView<'a> {
     pub(super) fn read(mut r: Reader<'a>) -> Result<Self, DecodeError> {
         let (handle, fs, io_type) = (r.read()?, r.i32()?, r.read()?);
         let io = IoView::read_access(&mut r, handle, fs, io_type)?;
-        let total_bytes = size(&mut r)?;
+        let total_bytes = r.size()?;
         r.pad4()?;
         let mut data: &[u8] = &[];
         if io_type == IoType::Write {
