@@ -55,7 +55,7 @@ impl Setting {
 
     /// Appends a line of its own.
     fn add(&self, out: &mut Vec<u8>) {
-        if !out.ends_with(b"\n") || out.ends_with(b"\\\n") {
+        while !out.ends_with(b"\n") || out.ends_with(b"\\\n") {
             out.push(b'\n');
         }
         out.push(b'\t');
@@ -137,7 +137,9 @@ mod tests {
         assert_eq!(rewritten(text, ClientTimeouts::default()), text);
         assert_eq!(rewritten("<Defaults>", timeouts).lines().count(), 3);
         // A line that asks for another one must not swallow the time-outs.
-        let once = rewritten("<Defaults> \\\n", timeouts);
-        assert_eq!(rewritten(&once, timeouts), once);
+        for text in ["<Defaults> \\\n", "<Defaults> \\"] {
+            let once = rewritten(text, timeouts);
+            assert_eq!(rewritten(&once, timeouts), once);
+        }
     }
 }
