@@ -1,0 +1,8 @@
+//! What the fuzz targets check, as plain functions: `cargo test` of `vpfs-wire` replays the corpus through them.
+//!
+//! Run one with `cargo +nightly fuzz run request` (`cargo install cargo-fuzz`). A crash becomes a file in
+//! `corpus/<target>/` together with its fix.
+
+mod wire;
+
+pub use wire::{bmi_header, reply, request, rewrite, transfer};
