@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use vpfs_wire::pvfs2::{Errno, Op, Status};
+
 use crate::fsconfig::FsConfigError;
 
 /// Why an operation failed. Retries the protocol allows have been made already.
@@ -11,7 +13,7 @@ pub enum ClientError {
     /// Not `tcp://host:port/filesystem`.
     #[error("`{0}` is not tcp://host:port/filesystem")]
     Url(String),
-    /// A path that no server could resolve: not absolute, or a component too long.
+    /// A path that no server could resolve: not absolute, or the root where a name is needed.
     #[error("path `{path}`: {what}")]
     Path {
         /// The path.
@@ -19,6 +21,9 @@ pub enum ClientError {
         /// What is wrong.
         what: &'static str,
     },
+    /// An argument that makes no sense for the file or the cluster.
+    #[error("{0}")]
+    Argument(&'static str),
     /// The servers' configuration text cannot be used.
     #[error(transparent)]
     Config(#[from] FsConfigError),
@@ -31,15 +36,15 @@ pub enum ClientError {
         server: String,
     },
     /// A server refused.
-    #[error("{op}: {errno}")]
+    #[error("{op}: {status}")]
     Refused {
         /// The operation.
-        op: &'static str,
-        /// Its reason.
-        errno: Errno,
+        op: Op,
+        /// The reason.
+        status: Status,
     },
     /// No connection, or it was lost, on every attempt.
-    #[error("connection to {server}: {reason} ({kind})")]
+    #[error("connection to {server}: {reason}")]
     Connection {
         /// `host:port`.
         server: String,
@@ -54,11 +59,11 @@ pub enum ClientError {
         /// `host:port`.
         server: String,
         /// The operation.
-        op: &'static str,
+        op: Op,
         /// Time waited on the last attempt.
         waited: Duration,
     },
-    /// A server broke the protocol.
+    /// A server broke the protocol, or does what this client does not know.
     #[error("{server}: {what}")]
     Protocol {
         /// `host:port`.
@@ -69,71 +74,31 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// A refusal for a reason that the client itself found.
+    pub(super) const fn refused(op: Op, errno: Errno) -> Self {
+        Self::Refused { op, status: Status::error(errno) }
+    }
+
     /// The server's reason, if a server refused.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Refused { errno, .. } => Some(*errno),
+            Self::Refused { status, .. } => status.errno(),
             _ => None,
         }
     }
 
     /// Whether a name or object does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.errno() == Some(Errno::NotFound)
+        self.errno() == Some(Errno::ENOENT)
     }
 
     /// Whether a name exists already.
     pub fn is_already_exists(&self) -> bool {
-        self.errno() == Some(Errno::Exists)
+        self.errno() == Some(Errno::EEXIST)
     }
-}
 
-/// The reasons servers give, by meaning (OrangeFS 2.10 wire protocol, status codes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Errno {
-    /// Not the owner.
-    #[error("operation not permitted")]
-    NotPermitted,
-    /// No such object or name.
-    #[error("no such file or directory")]
-    NotFound,
-    /// The storage failed.
-    #[error("input/output error")]
-    Io,
-    /// The capability has run out, or a resource is short for now.
-    #[error("try again")]
-    Again,
-    /// The name exists.
-    #[error("file exists")]
-    Exists,
-    /// A component of the path, or the object, is no directory.
-    #[error("not a directory")]
-    NotADirectory,
-    /// The object is a directory.
-    #[error("is a directory")]
-    IsADirectory,
-    /// An argument makes no sense.
-    #[error("invalid argument")]
-    Invalid,
-    /// The file would become too large.
-    #[error("file too large")]
-    TooLarge,
-    /// The server is full.
-    #[error("no space left")]
-    NoSpace,
-    /// The name is too long.
-    #[error("name too long")]
-    NameTooLong,
-    /// The server does not know the operation.
-    #[error("operation not supported")]
-    NotSupported,
-    /// The directory has entries.
-    #[error("directory not empty")]
-    NotEmpty,
-    /// Permission bits forbid it.
-    #[error("permission denied")]
-    PermissionDenied,
-    /// Any other status, as on the wire.
-    #[error("status {0}")]
-    Other(i32),
+    /// Whether servers could not be reached or did not answer: the same operation may succeed later.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connection { .. } | Self::Timeout { .. })
+    }
 }

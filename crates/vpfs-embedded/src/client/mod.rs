@@ -4,143 +4,132 @@
 //! order. Retries, capabilities and the choice between bulk and inline transfers follow the stock client
 //! (OrangeFS 2.10 wire protocol), so servers and proxies cannot tell the difference.
 
+mod attributes;
+mod connection;
+mod directories;
 mod error;
+mod file;
+mod io;
+mod link;
+mod mount;
+mod names;
 mod options;
+mod share;
 mod types;
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-pub use error::{ClientError, Errno};
-pub use options::{ClientOptions, CreateOptions};
-pub use types::{DirEntry, FileKind, Stat, StatFs};
+use bytes::Bytes;
+pub use vpfs_wire::pvfs2::{Dist, Errno};
+
+pub use self::error::ClientError;
+pub use self::file::File;
+use self::mount::Mount;
+pub use self::options::{ClientOptions, CreateOptions};
+pub use self::types::{DirEntry, FileKind, Stat, StatFs};
+use crate::fsconfig::FsConfig;
 
 /// The result of a client operation.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
 /// A mounted file system. Clones share connections; safe to use from many tasks at once.
 ///
-/// Paths are absolute (`/a/b`), without `.` and `..`; links are not followed.
+/// Paths are absolute (`/a/b`), without `.` and `..`; links are not followed. An operation that was repeated because its
+/// reply was lost may find what its first attempt did: a removal may then say that the name does not exist.
 #[derive(Clone, Debug)]
-pub struct Client {}
-
-/// An open file: where its bytes lie and the right to use them. Nothing to close.
-#[derive(Clone, Debug)]
-pub struct File {}
-
-impl File {
-    /// The file's handle.
-    pub fn handle(&self) -> u64 {
-        0
-    }
-
-    /// The servers that hold its datafiles, in the order of the distribution, by index in the configuration.
-    /// One server as long as the file is small and not yet striped.
-    pub fn servers(&self) -> Vec<usize> {
-        Vec::new()
-    }
+pub struct Client {
+    mount: Arc<Mount>,
 }
-
-const UNFINISHED: ClientError = ClientError::Refused { op: "client", errno: Errno::NotSupported };
 
 impl Client {
     /// Connects to all servers, after checking that they agree on the configuration.
     pub async fn connect(options: ClientOptions) -> Result<Self> {
-        options.split_url()?;
-        Err(UNFINISHED)
+        Ok(Self { mount: Arc::new(Mount::new(options).await?) })
+    }
+
+    /// The configuration that the servers gave.
+    pub fn fs_config(&self) -> &FsConfig {
+        &self.mount.config
     }
 
     /// Creates a file; refused if the name exists.
     pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<File> {
-        let _ = (path, options);
-        Err(UNFINISHED)
+        self.mount.create(path, options).await
     }
 
     /// Opens an existing file.
     pub async fn open(&self, path: &str) -> Result<File> {
-        let _ = path;
-        Err(UNFINISHED)
+        let handle = self.mount.resolve(path).await?;
+        Ok(File::new(handle, self.mount.fetch_layout(handle).await?))
     }
 
     /// Up to `len` bytes from `offset`; less only at the end of the file. Holes read as zeros.
     pub async fn read_at(&self, file: &File, offset: u64, len: usize) -> Result<Bytes> {
-        let _ = (file, offset, len);
-        Err(UNFINISHED)
+        io::read_at(&self.mount, file, offset, len).await
     }
 
     /// Writes all of `data` at `offset`, extending the file where needed.
     pub async fn write_at(&self, file: &File, offset: u64, data: Bytes) -> Result<()> {
-        let _ = (file, offset, data);
-        Err(UNFINISHED)
+        io::write_at(&self.mount, file, offset, data).await
     }
 
     /// Sets the size of a file: cuts, or extends by a hole.
     pub async fn truncate(&self, file: &File, size: u64) -> Result<()> {
-        let _ = (file, size);
-        Err(UNFINISHED)
+        self.mount.truncate(file, size).await
     }
 
     /// Returns when all servers of the file have its data and attributes on storage.
     pub async fn fsync(&self, file: &File) -> Result<()> {
-        let _ = file;
-        Err(UNFINISHED)
+        self.mount.fsync(file).await
     }
 
     /// The file's size in bytes.
     pub async fn size(&self, file: &File) -> Result<u64> {
-        let _ = file;
-        Err(UNFINISHED)
+        self.mount.size(file).await
     }
 
     /// Attributes and size of what `path` names.
     pub async fn stat(&self, path: &str) -> Result<Stat> {
-        let _ = path;
-        Err(UNFINISHED)
+        self.mount.stat(path).await
     }
 
     /// Removes a file or link.
     pub async fn remove(&self, path: &str) -> Result<()> {
-        let _ = path;
-        Err(UNFINISHED)
+        self.mount.remove(path).await
     }
 
     /// Creates a directory with permission bits `mode`.
     pub async fn mkdir(&self, path: &str, mode: u32) -> Result<()> {
-        let _ = (path, mode);
-        Err(UNFINISHED)
+        self.mount.mkdir(path, mode).await
     }
 
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &str) -> Result<()> {
-        let _ = path;
-        Err(UNFINISHED)
+        self.mount.rmdir(path).await
     }
 
     /// Renames; an existing file under the new name is replaced and removed.
     pub async fn rename(&self, old: &str, new: &str) -> Result<()> {
-        let _ = (old, new);
-        Err(UNFINISHED)
+        self.mount.rename(old, new).await
     }
 
     /// All entries of a directory, in the server's order.
     pub async fn readdir(&self, path: &str) -> Result<Vec<DirEntry>> {
-        let _ = path;
-        Err(UNFINISHED)
+        self.mount.readdir(path).await
     }
 
     /// Space and objects, summed over all servers.
     pub async fn statfs(&self) -> Result<StatFs> {
-        Err(UNFINISHED)
+        self.mount.statfs().await
     }
 
     /// Creates a symbolic link that points at `target`.
     pub async fn symlink(&self, target: &str, path: &str) -> Result<()> {
-        let _ = (target, path);
-        Err(UNFINISHED)
+        self.mount.symlink(target, path).await
     }
 
     /// Where a symbolic link points.
     pub async fn readlink(&self, path: &str) -> Result<String> {
-        let _ = path;
-        Err(UNFINISHED)
+        self.mount.readlink(path).await
     }
 }

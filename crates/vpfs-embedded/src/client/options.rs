@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use vpfs_wire::pvfs2::Dist;
+
 use super::ClientError;
 
 /// How a client connects and who it is. Start from [`ClientOptions::new`] and change fields.
@@ -58,19 +60,10 @@ impl ClientOptions {
 /// How a new file lies on the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
-    pub(super) distribution: Cut,
+    pub(super) distribution: Dist,
     pub(super) datafiles: Option<u32>,
     pub(super) servers: Option<Vec<usize>>,
     pub(super) mode: u32,
-}
-
-/// How a file is cut into strips.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
-    Simple { strip_bytes: u64 },
-    Basic,
-    Variable { strips: String },
-    TwoD { groups: u32, strip_bytes: u64, factor: u32 },
 }
 
 impl Default for CreateOptions {
@@ -81,28 +74,29 @@ impl Default for CreateOptions {
 }
 
 impl CreateOptions {
-    fn cut(distribution: Cut) -> Self {
+    /// Any distribution of the protocol.
+    pub fn new(distribution: Dist) -> Self {
         Self { distribution, datafiles: None, servers: None, mode: 0o644 }
     }
 
     /// Strips of `strip_bytes`, round robin (`simple_stripe`).
     pub fn simple_stripe(strip_bytes: u64) -> Self {
-        Self::cut(Cut::Simple { strip_bytes })
+        Self::new(Dist::SimpleStripe { strip_size: signed(strip_bytes) })
     }
 
     /// The whole file on one server (`basic_dist`).
     pub fn basic() -> Self {
-        Self { datafiles: Some(1), ..Self::cut(Cut::Basic) }
+        Self { datafiles: Some(1), ..Self::new(Dist::Basic) }
     }
 
     /// Strips as listed, for example `0:64K;1:1M`, repeated (`varstrip_dist`).
     pub fn variable_strips(strips: impl Into<String>) -> Self {
-        Self::cut(Cut::Variable { strips: strips.into() })
+        Self::new(Dist::VarStrip { strips: strips.into().into() })
     }
 
     /// Servers in groups; each group takes `factor` strips per server in turn (`twod_stripe`).
     pub fn two_dimensional(groups: u32, strip_bytes: u64, factor: u32) -> Self {
-        Self::cut(Cut::TwoD { groups, strip_bytes, factor })
+        Self::new(Dist::TwoDStripe { groups, strip_size: signed(strip_bytes), factor })
     }
 
     /// The number of datafiles, instead of one for each server.
@@ -127,4 +121,9 @@ impl CreateOptions {
         self.mode = mode;
         self
     }
+}
+
+/// A strip too long for the wire is no strip at all; servers refuse it.
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(0)
 }

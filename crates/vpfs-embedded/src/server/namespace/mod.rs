@@ -128,14 +128,18 @@ impl Namespace {
         Ok(result)
     }
 
-    /// Removes an object; a directory must be empty and takes the object of its entries along.
+    /// Removes an object, and with it what only servers know of: the entries' object of a directory, which must be empty,
+    /// and the datafiles that a stuffed file does not use yet.
     pub(crate) fn remove(&mut self, handle: Handle, now: u64) -> Result<Object, Errno> {
-        if let Kind::Directory { dirdata, .. } = self.get(handle)?.kind {
-            if !self.entries(dirdata)?.is_empty() {
-                return Err(Errno::ENOTEMPTY);
-            }
-            self.objects.remove(&dirdata);
-            self.log(now, || record::remove(dirdata));
+        let hidden = match &self.get(handle)?.kind {
+            Kind::Directory { dirdata, .. } if !self.entries(*dirdata)?.is_empty() => return Err(Errno::ENOTEMPTY),
+            Kind::Directory { dirdata, .. } => vec![*dirdata],
+            Kind::File(layout) => layout.datafiles[layout.datafiles_in_use().len()..].to_vec(),
+            _ => Vec::new(),
+        };
+        for part in hidden {
+            self.objects.remove(&part);
+            self.log(now, || record::remove(part));
         }
         self.log(now, || record::remove(handle));
         self.objects.remove(&handle).ok_or(Errno::ENOENT)

@@ -1,7 +1,7 @@
 //! Directories: looking up, listing and changing entries.
 
 use vpfs_wire::pvfs2::auth::op_mask;
-use vpfs_wire::pvfs2::{Attr, Capability, Credential, Errno, Handle, Op, Reply, Text, reply, request};
+use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, Op, Reply, Text, reply, request};
 
 use super::{Answer, Server};
 use crate::server::access::{self, CHANGE_ENTRIES};
@@ -26,7 +26,8 @@ impl Server {
             let Some(dirdata) = self.enter(&namespace, directory, handles.is_empty(), &body.credential)? else { break };
             let handle = namespace.entries(dirdata)?.get(&Text::from(component)).ok_or(Errno::ENOENT)?;
             handles.push(handle);
-            attrs.push(self.brief_attr(&namespace, handle));
+            // Like a real server, which does not know the others' objects.
+            attrs.extend(self.own(handle).and_then(|()| namespace.get(handle)).map(|object| self.common_attr(object)));
             directory = handle;
         }
         if handles.is_empty() { Err(Errno::ENOENT) } else { Ok(reply::LookupPath { handles, attrs }.into()) }
@@ -52,11 +53,6 @@ impl Server {
             _ if is_first => Err(Errno::ENOTDIR),
             _ => Ok(None),
         }
-    }
-
-    /// What a lookup tells of an object beside its handle. An entry may outlive its object for a moment.
-    fn brief_attr(&self, namespace: &Namespace, handle: Handle) -> Attr {
-        namespace.get(handle).map(|object| self.common_attr(object)).unwrap_or_default()
     }
 
     pub(super) fn create_dirent(&self, capability: &Capability, body: &request::CrDirent) -> Answer {

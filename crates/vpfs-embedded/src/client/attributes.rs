@@ -1,0 +1,126 @@
+//! Attributes, sizes and space.
+
+use std::time::{Duration, SystemTime};
+
+use vpfs_wire::pvfs2::attr::mask;
+use vpfs_wire::pvfs2::{Capability, Errno, Handle, ObjType, Op, ReplyBody, RequestBody, Status, request};
+
+use super::file::{File, Layout};
+use super::mount::Mount;
+use super::{ClientError, FileKind, Result, Stat, StatFs};
+
+const STAT_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::SYMLINK_TARGET | mask::CAPABILITY;
+
+impl Mount {
+    pub(super) async fn stat(&self, path: &str) -> Result<Stat> {
+        let handle = self.resolve(path).await?;
+        let attr = self.get_attr(handle, STAT_MASK).await?;
+        let mut stat = Stat {
+            handle: handle.0,
+            kind: FileKind::File,
+            size: 0,
+            uid: attr.owner,
+            gid: attr.group,
+            mode: attr.perms,
+            accessed: time(attr.atime),
+            modified: time(attr.mtime),
+            changed: time(attr.ctime),
+            datafiles: 0,
+        };
+        match attr.objtype {
+            ObjType::DIRECTORY => stat.kind = FileKind::Directory,
+            ObjType::SYMLINK => {
+                stat.kind = FileKind::Symlink;
+                stat.size = attr.target.map_or(0, |target| target.0.len() as u64);
+            }
+            _ => {
+                let layout = Layout::new(self, attr, None)?;
+                stat.datafiles = layout.datafiles.len();
+                stat.size = self.size_of(handle, &layout).await?;
+            }
+        }
+        Ok(stat)
+    }
+
+    pub(super) async fn readlink(&self, path: &str) -> Result<String> {
+        let handle = self.resolve(path).await?;
+        let attr = self.get_attr(handle, mask::COMMON | mask::SYMLINK_TARGET).await?;
+        let target = attr.target.ok_or(ClientError::refused(Op::GetAttr, Errno::EINVAL))?;
+        Ok(target.to_string_lossy().into_owned())
+    }
+
+    pub(super) async fn size(&self, file: &File) -> Result<u64> {
+        let layout = file.layout();
+        // A stuffed file may have grown or been unstuffed since its layout was fetched.
+        let layout = if layout.stuffed { self.refresh(file).await? } else { layout };
+        self.size_of(file.metafile(), &layout).await
+    }
+
+    async fn size_of(&self, metafile: Handle, layout: &Layout) -> Result<u64> {
+        let (false, Some(first)) = (layout.stuffed, layout.datafiles.first()) else { return Ok(layout.stuffed_size) };
+        let (fs, credential, handles) = (self.config.fs_id, self.credential(), layout.datafiles.clone());
+        let body = request::TreeGetFileSize { fs, caller_index: 0, retry_at_leaf: 0, credential, handles };
+        let request = self.request(Capability::default(), metafile, RequestBody::TreeGetFileSize(body));
+        let server = self.owner(*first)?;
+        let ReplyBody::TreeGetFileSize(reply) = self.call(server, &request).await? else {
+            return Err(self.unexpected(server, Op::TreeGetFileSize));
+        };
+        let stripe = layout.stripe()?;
+        let mut end = 0;
+        for (number, (size, error)) in (0..).zip(reply.sizes.0) {
+            if error != 0 {
+                return Err(ClientError::Refused { op: Op::TreeGetFileSize, status: Status(error) });
+            }
+            let known = u64::try_from(size).ok().and_then(|size| stripe.logical_size(number, size));
+            end = end.max(known.ok_or_else(|| self.unexpected(server, Op::TreeGetFileSize))?);
+        }
+        Ok(end)
+    }
+
+    /// Gives each datafile the size it has in a file of `size` bytes.
+    pub(super) async fn truncate(&self, file: &File, size: u64) -> Result<()> {
+        let layout = self.layout_up_to(file, size, true).await?;
+        let stripe = layout.stripe()?;
+        for (number, datafile) in (0..).zip(&layout.datafiles) {
+            let own_size = i64::try_from(stripe.bytes_before(number, size));
+            let size = own_size.map_err(|_| ClientError::Argument("a file ends before byte 2⁶³"))?;
+            let body = request::Truncate { handle: *datafile, fs: self.config.fs_id, size, flags: 0 };
+            let capability = layout.capability.clone().unwrap_or_default();
+            let request = self.request(capability, file.metafile(), RequestBody::Truncate(body));
+            self.call_owner(*datafile, &request).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fsync(&self, file: &File) -> Result<()> {
+        let layout = file.layout();
+        for handle in layout.datafiles.iter().copied().chain([file.metafile()]) {
+            let body = request::Flush { handle, fs: self.config.fs_id, flags: 0 };
+            let request = self.request(Capability::default(), file.metafile(), RequestBody::Flush(body));
+            self.call_owner(handle, &request).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn statfs(&self) -> Result<StatFs> {
+        let mut sum = StatFs::default();
+        for server in 0..self.config.servers.len() {
+            let body = RequestBody::StatFs(request::StatFs { fs: self.config.fs_id });
+            let root = Handle(self.config.root_handle);
+            let mut request = self.request(Capability::default(), root, body);
+            request.hints.clear();
+            let ReplyBody::StatFs(one) = self.call(server, &request).await? else {
+                return Err(self.unexpected(server, Op::StatFs));
+            };
+            sum.bytes_available += u64::try_from(one.bytes_available).unwrap_or(0);
+            sum.bytes_total += u64::try_from(one.bytes_total).unwrap_or(0);
+            sum.handles_available += one.handles_available;
+            sum.handles_total += one.handles_total;
+        }
+        Ok(sum)
+    }
+}
+
+fn time(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,234 @@
+//! One connection to a server, shared by many operations: each finds its replies by tag.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use vpfs_wire::bmi::{MAX_MESSAGE, Tag};
+
+use crate::transport::{MessageReader, Outgoing, write_messages};
+
+/// Messages that wait to be written.
+const QUEUE: usize = 32;
+
+/// What can happen to an exchange; whether it may be repeated is the caller's knowledge.
+#[derive(Clone, Debug)]
+pub(super) enum LinkError {
+    /// No connection, or it broke.
+    Lost { kind: io::ErrorKind, reason: String },
+    /// Nothing came for that long.
+    Silent(Duration),
+    /// The server broke the protocol.
+    Protocol(String),
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        Self::Lost { kind: error.kind(), reason: error.to_string() }
+    }
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    queue: mpsc::Sender<Outgoing>,
+    waiting: Arc<Mutex<Waiting>>,
+    tasks: [AbortHandle; 2],
+}
+
+/// Who waits for which tag.
+#[derive(Debug, Default)]
+struct Waiting {
+    by_tag: HashMap<Tag, Waiter>,
+    /// Why the connection ended.
+    ended: Option<LinkError>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    messages: mpsc::UnboundedSender<Bytes>,
+    /// Payload bytes that may still come: the bound on what the channel holds.
+    allowance: u64,
+}
+
+impl Connection {
+    /// Connects to `address` (`host:port`), from `local` if given.
+    pub(super) async fn open(address: &str, local: Option<IpAddr>, wait: Duration) -> Result<Self, LinkError> {
+        let stream = timeout(wait, connect(address, local)).await.map_err(|_| LinkError::Silent(wait))??;
+        stream.set_nodelay(true)?;
+        let (read_half, write_half) = stream.into_split();
+        let (queue, mut outgoing) = mpsc::channel(QUEUE);
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        let (read_side, write_side) = (Arc::clone(&waiting), Arc::clone(&waiting));
+        let reading = tokio::spawn(async move {
+            let reason = read(read_half, &read_side).await;
+            end(&read_side, reason);
+        });
+        let writing = tokio::spawn(async move {
+            if let Err(error) = write_messages(write_half, &mut outgoing).await {
+                end(&write_side, error.into());
+            }
+        });
+        Ok(Self { queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
+    }
+
+    /// Whether an operation may still be started on it.
+    pub(super) fn is_open(&self) -> bool {
+        lock(&self.waiting).ended.is_none()
+    }
+
+    /// Ends the connection and everything on it.
+    pub(super) fn close(&self, reason: LinkError) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        end(&self.waiting, reason);
+    }
+
+    /// Sends a request and returns where its answers come, of at most `allowance` payload bytes in sum.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        tag: Tag,
+        request: Outgoing,
+        allowance: u64,
+        wait: Duration,
+    ) -> Result<Exchange, LinkError> {
+        let (messages, incoming) = mpsc::unbounded_channel();
+        {
+            let mut waiting = lock(&self.waiting);
+            if let Some(reason) = &waiting.ended {
+                return Err(reason.clone());
+            }
+            waiting.by_tag.insert(tag, Waiter { messages, allowance });
+        }
+        let exchange = Exchange { connection: Arc::clone(self), tag, incoming, owes_data: false };
+        exchange.send(request, wait).await?;
+        Ok(exchange)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// One operation on a connection, from request to last reply. Dropping it forgets what may still come.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    connection: Arc<Connection>,
+    tag: Tag,
+    incoming: mpsc::UnboundedReceiver<Bytes>,
+    /// The server waits for data: if this is dropped now, only closing the connection tells it.
+    owes_data: bool,
+}
+
+impl Exchange {
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Marks the span in which the server waits for data from this side.
+    pub(super) fn set_owes_data(&mut self, owes: bool) {
+        self.owes_data = owes;
+    }
+
+    /// Sends a further message; waits at most `wait` while many others are queued.
+    pub(super) async fn send(&self, message: Outgoing, wait: Duration) -> Result<(), LinkError> {
+        match timeout(wait, self.connection.queue.send(message)).await {
+            Ok(sent) => sent.map_err(|_| self.why_ended()),
+            Err(_) => Err(LinkError::Silent(wait)),
+        }
+    }
+
+    /// The payload of the next message that came for this tag.
+    pub(super) async fn receive(&mut self, wait: Duration) -> Result<Bytes, LinkError> {
+        match timeout(wait, self.incoming.recv()).await {
+            Ok(Some(payload)) => Ok(payload),
+            Ok(None) => Err(self.why_ended()),
+            Err(_) => Err(LinkError::Silent(wait)),
+        }
+    }
+
+    /// Closes the connection: what comes next on it cannot be told any more.
+    pub(super) fn fail(&self, what: String) -> LinkError {
+        let error = LinkError::Protocol(what);
+        self.connection.close(error.clone());
+        error
+    }
+
+    fn why_ended(&self) -> LinkError {
+        let lost = || LinkError::Lost { kind: io::ErrorKind::ConnectionReset, reason: "connection closed".to_owned() };
+        lock(&self.connection.waiting).ended.clone().unwrap_or_else(lost)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        lock(&self.connection.waiting).by_tag.remove(&self.tag);
+        if self.owes_data {
+            let reason = "a transfer was given up in the middle".to_owned();
+            self.connection.close(LinkError::Lost { kind: io::ErrorKind::ConnectionAborted, reason });
+        }
+    }
+}
+
+async fn connect(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for remote in lookup_host(address).await? {
+        match connect_to(remote, local).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connect_to(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(local) = local {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    socket.connect(remote).await
+}
+
+/// Hands messages to those who wait for them, until the connection ends; returns why.
+async fn read(stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> LinkError {
+    let mut reader = MessageReader::new(stream, MAX_MESSAGE, None);
+    loop {
+        let message = match reader.next().await {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                let reason = "closed by the server".to_owned();
+                return LinkError::Lost { kind: io::ErrorKind::ConnectionReset, reason };
+            }
+            Err(error) => return LinkError::Lost { kind: io::ErrorKind::InvalidData, reason: error.to_string() },
+        };
+        let mut waiting = lock(waiting);
+        // A late reply to an operation that nobody waits for is no error.
+        let Some(waiter) = waiting.by_tag.get_mut(&message.header.tag) else { continue };
+        let Some(left) = waiter.allowance.checked_sub(message.payload.len() as u64) else {
+            return LinkError::Protocol("more data than was asked for".to_owned());
+        };
+        waiter.allowance = left;
+        // The receiver may have gone a moment ago.
+        let _ = waiter.messages.send(message.payload);
+    }
+}
+
+/// Notes why the connection ended, first reason first, and wakes all that wait.
+fn end(waiting: &Mutex<Waiting>, reason: LinkError) {
+    let mut waiting = lock(waiting);
+    waiting.ended.get_or_insert(reason);
+    waiting.by_tag.clear();
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,276 @@
+//! One server's part of a read or write, with its repetitions (OrangeFS 2.10 wire protocol, IO and failures).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vpfs_wire::bmi::MAX_UNEXPECTED;
+use vpfs_wire::pvfs2::reply::SmallIoResult;
+use vpfs_wire::pvfs2::transfer::TransferPiece;
+use vpfs_wire::pvfs2::{Errno, IoType, Op, Preq, Reply, ReplyBody, RequestBody, Status, Transfer, request};
+
+use super::connection::{Exchange, LinkError};
+use super::file::{File, Layout};
+use super::mount::{Mount, pause_before_retry};
+use super::{ClientError, Result};
+use crate::flow::{Chunk, chunk_len, chunks};
+use crate::transport::Outgoing;
+
+/// The only flow type there is.
+const FLOW_TYPE: i32 = 3;
+/// Bytes of replies around the data.
+const REPLIES_MAX: u64 = 2 * MAX_UNEXPECTED;
+
+/// What moves.
+#[derive(Clone, Debug)]
+pub(super) enum Direction {
+    Read,
+    /// The data of the whole access, all servers.
+    Write(Bytes),
+}
+
+/// One server's part of an access.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub(super) mount: Arc<Mount>,
+    pub(super) file: File,
+    pub(super) layout: Arc<Layout>,
+    /// Number of the datafile in the file.
+    pub(super) number: u32,
+    pub(super) offset: i64,
+    pub(super) len: i64,
+    pub(super) io_type: IoType,
+    pub(super) transfer: Transfer,
+    /// Data in the request or reply, instead of further messages.
+    pub(super) inline: bool,
+}
+
+/// What came of a share.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) number: u32,
+    /// Bytes in the datafile.
+    pub(super) bstream_size: u64,
+    /// What was read, by offset in the access.
+    pub(super) pieces: Vec<(usize, Bytes)>,
+}
+
+/// How an attempt failed.
+enum Failure {
+    /// The transport's fault.
+    Link(LinkError),
+    /// The server said no.
+    Refused { op: Op, status: Status },
+    /// The server broke the protocol.
+    Protocol(&'static str),
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl Share {
+    /// Tries until it succeeds or there are no attempts left. Transport errors are repeated like those of any request,
+    /// EAGAIN after renewing the capability; other refusals are final (a stock client repeats those too).
+    pub(super) async fn run(mut self, direction: Direction) -> Result<Outcome> {
+        let mut attempts_left = self.mount.policy.retries;
+        loop {
+            let failure = match self.attempt(&direction).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(failure) => failure,
+            };
+            let renew = matches!(&failure, Failure::Refused { status, .. } if status.errno() == Some(Errno::EAGAIN));
+            let may_repeat = renew || matches!(&failure, Failure::Link(LinkError::Lost { .. } | LinkError::Silent(_)));
+            let error = self.error(failure);
+            if !may_repeat || attempts_left == 0 {
+                return Err(error);
+            }
+            attempts_left -= 1;
+            pause_before_retry(&error, self.mount.policy).await;
+            if renew {
+                let capability = self.mount.refresh(&self.file).await?.capability.clone();
+                self.layout = Arc::new(Layout { capability, ..Layout::clone(&self.layout) });
+            }
+        }
+    }
+
+    fn error(&self, failure: Failure) -> ClientError {
+        let (mount, server) = (&self.mount, self.server());
+        let op = if self.inline { Op::SmallIo } else { Op::Io };
+        match failure {
+            Failure::Link(error) => mount.failure(server, op, error),
+            Failure::Refused { op, status } => ClientError::Refused { op, status },
+            Failure::Protocol(what) => mount.failure(server, op, LinkError::Protocol(what.to_owned())),
+        }
+    }
+
+    fn server(&self) -> usize {
+        self.layout.owners[self.number as usize]
+    }
+
+    async fn attempt(&self, direction: &Direction) -> std::result::Result<Outcome, Failure> {
+        match (self.inline, direction) {
+            (true, Direction::Read) => self.small_io(Vec::new()).await,
+            (true, Direction::Write(data)) => {
+                let whole = self.chunks(self.upper_bound()?, u64::MAX).next().unwrap_or(Ok(Chunk::new()))?;
+                self.small_io(segments(data, &whole).concat()).await
+            }
+            (false, Direction::Read) => self.read().await,
+            (false, Direction::Write(data)) => self.write(data).await,
+        }
+    }
+
+    /// A bulk read: acknowledgement, then chunks as long as the datafile has bytes for them.
+    async fn read(&self) -> std::result::Result<Outcome, Failure> {
+        let (mut exchange, bstream_size) = self.begin_bulk(self.upper_bound()?).await?;
+        let total = self.transfer.read_bytes(bstream_size).map_err(|_| SENSELESS)?;
+        let mut pieces = Vec::new();
+        for chunk in self.chunks(total, self.mount.config.flow_buffer_bytes) {
+            let chunk = chunk?;
+            let payload = exchange.receive(self.mount.policy.flow_wait).await?;
+            if payload.len() as u64 != chunk_len(&chunk) {
+                return Err(exchange.fail("a data message of the wrong length".to_owned()).into());
+            }
+            pieces.extend(placed(&chunk, payload));
+        }
+        Ok(Outcome { number: self.number, bstream_size, pieces })
+    }
+
+    /// A bulk write: acknowledgement, all chunks, completion.
+    async fn write(&self, data: &Bytes) -> std::result::Result<Outcome, Failure> {
+        let (mut exchange, bstream_size) = self.begin_bulk(0).await?;
+        let (total, wait) = (self.upper_bound()?, self.mount.policy.flow_wait);
+        exchange.set_owes_data(true);
+        for chunk in self.chunks(total, self.mount.config.flow_buffer_bytes) {
+            let message = Outgoing::data(exchange.tag(), segments(data, &chunk?));
+            exchange.send(message.map_err(|_| Failure::Protocol("flow buffers are too large to send"))?, wait).await?;
+        }
+        exchange.set_owes_data(false);
+        match self.reply(&mut exchange, wait).await?.body {
+            ReplyBody::WriteCompletion(done) if u64::try_from(done.total_completed) == Ok(total) => {
+                Ok(Outcome { number: self.number, bstream_size, pieces: Vec::new() })
+            }
+            _ => Err(exchange.fail("a write was completed in part".to_owned()).into()),
+        }
+    }
+
+    /// Sends an IO request and returns the datafile's size from a positive acknowledgement.
+    async fn begin_bulk(&self, data_bytes: u64) -> std::result::Result<(Exchange, u64), Failure> {
+        let body = RequestBody::Io(request::Io {
+            handle: self.layout.datafiles[self.number as usize],
+            fs: self.mount.config.fs_id,
+            io_type: self.io_type,
+            flow_type: FLOW_TYPE,
+            server_nr: self.number,
+            server_ct: self.server_count(),
+            dist: self.layout.dist.clone(),
+            preq: Preq::contiguous(),
+            file_req_offset: self.offset,
+            aggregate_size: self.len,
+        });
+        let mut exchange = self.begin(body, data_bytes).await?;
+        match self.reply(&mut exchange, self.mount.policy.reply_wait).await?.body {
+            ReplyBody::Io(ack) => Ok((exchange, size_of(ack.bstream_size)?)),
+            _ => Err(exchange.fail("not an acknowledgement".to_owned()).into()),
+        }
+    }
+
+    async fn small_io(&self, data: Vec<u8>) -> std::result::Result<Outcome, Failure> {
+        let sent = data.len() as u64;
+        let body = RequestBody::SmallIo(request::SmallIo {
+            handle: self.layout.datafiles[self.number as usize],
+            fs: self.mount.config.fs_id,
+            io_type: self.io_type,
+            server_nr: self.number,
+            server_ct: self.server_count(),
+            dist: self.layout.dist.clone(),
+            preq: Preq::contiguous(),
+            file_req_offset: self.offset,
+            aggregate_size: self.len,
+            data,
+        });
+        let mut exchange = self.begin(body, 0).await?;
+        let reply = self.reply(&mut exchange, self.mount.policy.reply_wait).await?;
+        let ReplyBody::SmallIo(done) = reply.body else {
+            return Err(exchange.fail("not a reply to a small I/O".to_owned()).into());
+        };
+        let pieces = match done.result {
+            SmallIoResult::Read(bytes) => self.placed_small(bytes.into())?,
+            SmallIoResult::Written(written) if u64::try_from(written) == Ok(sent) => Vec::new(),
+            SmallIoResult::Written(_) => return Err(Failure::Protocol("a write was completed in part")),
+        };
+        Ok(Outcome { number: self.number, bstream_size: size_of(done.bstream_size)?, pieces })
+    }
+
+    /// Places what a small read returned, which may be less than was asked for.
+    fn placed_small(&self, bytes: Bytes) -> std::result::Result<Vec<(usize, Bytes)>, Failure> {
+        let total = bytes.len() as u64;
+        if total > self.upper_bound()? {
+            return Err(Failure::Protocol("more data than was asked for"));
+        }
+        match self.chunks(total, u64::MAX).next() {
+            Some(chunk) => Ok(placed(&chunk?, bytes).collect()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn begin(&self, body: RequestBody, data_bytes: u64) -> std::result::Result<Exchange, Failure> {
+        let capability = self.layout.capability.clone().unwrap_or_default();
+        let request = self.mount.request(capability, self.file.metafile(), body);
+        let allowance = REPLIES_MAX.saturating_add(data_bytes);
+        Ok(self.mount.begin(self.server(), &request.encode().into(), allowance).await?)
+    }
+
+    /// The next message as a reply; a refusal is a failure.
+    async fn reply(&self, exchange: &mut Exchange, wait: std::time::Duration) -> std::result::Result<Reply, Failure> {
+        let payload = exchange.receive(wait).await?;
+        match Reply::decode(&payload) {
+            Ok(reply) if reply.status.is_ok() => Ok(reply),
+            Ok(Reply { op, status, .. }) => Err(Failure::Refused { op, status }),
+            Err(error) => Err(exchange.fail(format!("reply {error}")).into()),
+        }
+    }
+
+    fn server_count(&self) -> u32 {
+        u32::try_from(self.layout.datafiles.len()).unwrap_or(u32::MAX)
+    }
+
+    fn upper_bound(&self) -> std::result::Result<u64, Failure> {
+        self.transfer.upper_bound().map_err(|_| SENSELESS)
+    }
+
+    fn chunks(&self, total: u64, buffer: u64) -> impl Iterator<Item = std::result::Result<Chunk, Failure>> {
+        chunks(self.transfer.pieces(), total, buffer).map(|chunk| chunk.map_err(|_| SENSELESS))
+    }
+}
+
+/// Checked when the share was made, so never seen.
+const SENSELESS: Failure = Failure::Protocol("the access cannot be computed");
+
+fn size_of(bstream_size: i64) -> std::result::Result<u64, Failure> {
+    u64::try_from(bstream_size).map_err(|_| Failure::Protocol("a datafile of negative size"))
+}
+
+/// The data of a chunk, taken from the data of the whole access without copying.
+fn segments(data: &Bytes, chunk: &[TransferPiece]) -> Vec<Bytes> {
+    chunk.iter().map(|piece| data.slice(place(piece.access_offset)..place(piece.access_offset + piece.len))).collect()
+}
+
+/// The data of a chunk, with the places in the access where it belongs.
+fn placed(chunk: &[TransferPiece], mut data: Bytes) -> impl Iterator<Item = (usize, Bytes)> {
+    let mut joined: Vec<(usize, usize)> = Vec::new();
+    for piece in chunk {
+        let (at, len) = (place(piece.access_offset), place(piece.len));
+        match joined.last_mut() {
+            Some((begin, so_far)) if *begin + *so_far == at => *so_far += len,
+            _ => joined.push((at, len)),
+        }
+    }
+    joined.into_iter().map(move |(at, len)| (at, data.split_to(len)))
+}
+
+/// Offsets in an access are offsets in memory.
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
