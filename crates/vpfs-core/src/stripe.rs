@@ -48,19 +48,22 @@ pub enum StripeError {
     Syntax,
 }
 
-/// The parsed strips of a variable strip distribution, in file order.
+/// The parsed strips of a variable strip distribution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VarStrip {
+    /// By server, then in file order, so that lists of any length are searched, not scanned.
     strips: Box<[VarStripEntry]>,
     round: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct VarStripEntry {
     server: u32,
     /// Offset in the round.
     start: u64,
     size: u64,
+    /// Bytes of the same server before this strip in a round.
+    before: u64,
 }
 
 impl VarStrip {
@@ -74,14 +77,50 @@ impl VarStrip {
             let (server, size) = entry.split_once(':').ok_or(StripeError::Syntax)?;
             let server = server.trim().parse().map_err(|_| StripeError::Syntax)?;
             let size = parse_size(size.trim())?;
-            strips.push(VarStripEntry { server, start: round, size });
+            strips.push(VarStripEntry { server, start: round, size, before: 0 });
             round = round.checked_add(size).ok_or(StripeError::TooLarge)?;
+        }
+        strips.sort_unstable();
+        for at in 1..strips.len() {
+            let previous = strips[at - 1];
+            if previous.server == strips[at].server {
+                strips[at].before = previous.before + previous.size;
+            }
         }
         Ok(Self { strips: strips.into(), round })
     }
 
-    fn of(&self, server: u32) -> impl Iterator<Item = &VarStripEntry> {
-        self.strips.iter().filter(move |strip| strip.server == server)
+    /// The server's strips in file order.
+    fn of(&self, server: u32) -> &[VarStripEntry] {
+        let from = self.strips.partition_point(|strip| strip.server < server);
+        let to = self.strips.partition_point(|strip| strip.server <= server);
+        &self.strips[from..to]
+    }
+
+    /// Bytes of the server in a round.
+    fn own(&self, server: u32) -> u64 {
+        self.of(server).last().map_or(0, |last| last.before + last.size)
+    }
+
+    /// The server's last strip that starts at or before an offset in the round.
+    fn strip_before(&self, server: u32, in_round: u64) -> Option<&VarStripEntry> {
+        let own = self.of(server);
+        own[..own.partition_point(|strip| strip.start <= in_round)].last()
+    }
+
+    fn bytes_before(&self, server: u32, logical: u64) -> u64 {
+        let rest = logical % self.round;
+        let in_round =
+            self.strip_before(server, rest).map_or(0, |strip| strip.before + (rest - strip.start).min(strip.size));
+        (logical / self.round) * self.own(server) + in_round
+    }
+
+    fn logical_of(&self, server: u32, physical: u64) -> Option<u64> {
+        let own = self.own(server);
+        let rest = physical.checked_rem(own)?;
+        let strips = self.of(server);
+        let strip = strips[..strips.partition_point(|strip| strip.before <= rest)].last()?;
+        (physical / own).checked_mul(self.round)?.checked_add(strip.start + (rest - strip.before))
     }
 }
 
@@ -98,7 +137,8 @@ fn parse_size(text: &str) -> Result<u64, StripeError> {
     if size == 0 { Err(StripeError::Zero) } else { Ok(size) }
 }
 
-/// A file's distribution over a known number of servers; every method is in closed form.
+/// A file's distribution over a known number of servers; every method is in closed form, O(1) or, for variable strips,
+/// O(log strips) unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
     rule: Rule,
@@ -217,10 +257,7 @@ impl Stripe {
                 let start = u64::from(server) * strip;
                 (logical / round) * strip + (logical % round).saturating_sub(start).min(*strip)
             }
-            Rule::Var(var) => {
-                let (rounds, rest) = (logical / var.round, logical % var.round);
-                var.of(server).map(|s| rounds * s.size + rest.saturating_sub(s.start).min(s.size)).sum()
-            }
+            Rule::Var(var) => var.bytes_before(server, logical),
             Rule::TwoD(two) => {
                 let Some(seat) = two.seat(server) else { return 0 };
                 let row = seat.group_size * two.strip;
@@ -239,15 +276,17 @@ impl Stripe {
         self.bytes_before(server, range.end) - self.bytes_before(server, range.start)
     }
 
-    /// The server that holds the byte at `logical`, and the byte's offset in its datafile.
+    /// The server that holds the byte at `logical`, and the byte's offset in its datafile. O(strips) for
+    /// [`VarStrip`].
     pub fn locate(&self, logical: u64) -> (u32, u64) {
         let server = match &self.rule {
             Rule::Whole => 0,
             Rule::Simple { strip, round, .. } => narrow((logical % round) / strip),
             Rule::Var(var) => {
                 let rest = logical % var.round;
-                let at = var.strips.partition_point(|strip| strip.start <= rest);
-                var.strips[at - 1].server
+                // Strips lie by server, so this one question needs a scan.
+                let strip = var.strips.iter().find(|strip| rest >= strip.start && rest - strip.start < strip.size);
+                strip.map_or(0, |strip| strip.server)
             }
             Rule::TwoD(two) => {
                 let rest = logical % two.round;
@@ -275,17 +314,7 @@ impl Stripe {
                 let base = (physical / strip).checked_mul(*round)?;
                 base.checked_add(u64::from(server) * strip + physical % strip)
             }
-            Rule::Var(var) => {
-                let own: u64 = var.of(server).map(|strip| strip.size).sum();
-                let mut rest = physical.checked_rem(own)?;
-                for strip in var.of(server) {
-                    if rest < strip.size {
-                        return (physical / own).checked_mul(var.round)?.checked_add(strip.start + rest);
-                    }
-                    rest -= strip.size;
-                }
-                None
-            }
+            Rule::Var(var) => var.logical_of(server, physical),
             Rule::TwoD(two) => {
                 let seat = two.seat(server)?;
                 let own = two.factor * two.strip;
@@ -307,7 +336,7 @@ impl Stripe {
     }
 
     /// The pieces of the logical `range` on `server`, in file order. O(1) for each piece
-    /// (O(strips) for [`VarStrip`]).
+    /// (O(log strips) for [`VarStrip`]).
     pub fn pieces(&self, server: u32, range: Range<u64>) -> Pieces<'_> {
         Pieces { stripe: self, server, range }
     }
@@ -319,8 +348,7 @@ impl Stripe {
             Rule::Simple { strip, .. } | Rule::TwoD(TwoD { strip, .. }) => strip - physical % strip,
             Rule::Var(var) => {
                 let rest = logical % var.round;
-                let strip = var.of(server).find(|strip| rest >= strip.start && rest - strip.start < strip.size);
-                strip.map_or(0, |strip| strip.start + strip.size - rest)
+                var.strip_before(server, rest).map_or(0, |strip| strip.start + strip.size - rest)
             }
         }
     }

@@ -14,7 +14,8 @@ use super::preq::{Node, Preq};
 use tree::{Run, Runs, Tree};
 
 /// Steps that one question about a structured access may cost: runs and pieces looked at. Beyond, the answer is
-/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work (some 10 ms at most).
+/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work (about 10 ms, 60 ms for variable
+/// strips).
 pub const STEP_BUDGET: u32 = 1 << 20;
 
 /// Why the share of a server cannot be told.
