@@ -1,2 +1,29 @@
-//! xtask.
-fn main() {}
+//! What people and CI type: `cargo xtask ci`, `cargo xtask tidy`.
+#![expect(clippy::print_stdout, reason = "a command-line tool")]
+
+mod ci;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <command>
+
+  ci      everything CI runs, in the same order: format, lints, tidy, docs, tests
+  tidy    the rules no compiler knows: crate arrows as in ARCHITECTURE.md, file lengths, unfinished code
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ci"] => ci::run(),
+        ["tidy"] => tidy::run(),
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

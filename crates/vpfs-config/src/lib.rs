@@ -54,4 +54,4 @@ pub use limits::{Limits, Log, LogFormat, LogLevel};
 pub use manual::config_manual;
 pub use network::{Address, Listener, Server};
 pub use problem::{Problem, Problems};
-pub use scheduler::{Policy, SchedulerConfig};
+pub use scheduler::SchedulerConfig;

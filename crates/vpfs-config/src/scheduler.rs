@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vpfs_core::policy::{PolicyKind, Settings};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, Depth, OpKind, SlotCost, SlotCostTable};
 
@@ -9,40 +10,14 @@ use crate::reader::Reader;
 use crate::tunables::{SCHEDULER, SLOT_COST};
 use crate::units::{Rate, Size};
 
-/// Which scheduler orders the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// In order of arrival.
-    Fifo,
-    /// By weight, one slot for each request [vPFS+ §III-A].
-    SfqD,
-    /// By weight, more slots for large requests, with backfill [vPFS+ §III-B, §III-C].
-    SfqDPlus,
-}
-
-impl Policy {
-    /// In the order of the table of tunables.
-    pub const ALL: [Self; 3] = [Self::Fifo, Self::SfqD, Self::SfqDPlus];
-
-    /// As it is written in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fifo => "fifo",
-            Self::SfqD => "sfq-d",
-            Self::SfqDPlus => "sfq-d-plus",
-        }
-    }
-}
+/// In the order of the table of tunables.
+const POLICIES: [PolicyKind; 3] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus];
 
 /// How requests are ordered before each server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// Which scheduler.
-    pub policy: Policy,
-    /// Slots of one server.
-    pub depth: Depth,
-    /// Slots of one request; uniform unless the policy is [`Policy::SfqDPlus`].
-    pub slot_costs: SlotCostTable,
+    /// Policy, slots of one server and slots of one request.
+    pub policy: Settings,
     /// Cost of a metadata operation.
     pub metadata_cost: Bytes,
     /// What one server can do.
@@ -51,13 +26,11 @@ pub struct SchedulerConfig {
 
 pub(crate) fn read(root: &Reader<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
-    let policy = reader.choice("policy").map_or(Policy::SfqDPlus, |index| Policy::ALL[index]);
+    let kind = reader.choice("policy").map_or(PolicyKind::SfqDPlus, |index| POLICIES[index]);
     let depth = reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0");
-    let table = read_table(&reader, depth);
+    let slot_costs = read_table(&reader, depth);
     SchedulerConfig {
-        policy,
-        depth,
-        slot_costs: if policy == Policy::SfqDPlus { table } else { SlotCostTable::uniform() },
+        policy: Settings { kind, depth, slot_costs },
         metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
         capacity: reader.number("capacity").map(Rate),
     }

@@ -32,7 +32,7 @@ fn every_example_is_valid_and_raises_no_warning() {
 #[test]
 fn the_defaults_are_the_cores() {
     let scheduler = example("minimal.toml").scheduler;
-    assert_eq!(scheduler.slot_costs, SlotCostTable::default());
+    assert_eq!(scheduler.policy.slot_costs, SlotCostTable::default());
     assert_eq!(scheduler.metadata_cost, METADATA_COST);
 }
 
@@ -56,7 +56,7 @@ fn a_port_is_put_behind_every_servers_host() {
     let config = example("four-servers.toml");
     let told: Vec<_> = config.address_pairs(0).map(|(_, told)| told.as_str()).collect();
     assert_eq!(told, ["tcp://10.0.0.1:5334", "tcp://10.0.0.2:5334", "tcp://10.0.0.3:5334", "tcp://10.0.0.4:5334"]);
-    assert_eq!(config.scheduler.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
+    assert_eq!(config.scheduler.policy.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
 }
 
 /// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.

@@ -103,13 +103,6 @@ impl Op {
     }
 
     pub(crate) fn finished(&self, op: OpId, outcome: Outcome) -> Finished {
-        Finished {
-            op,
-            kind: self.kind,
-            outcome,
-            moved: self.moved,
-            arrived: self.arrived,
-            dispatched: self.dispatched,
-        }
+        Finished { op, kind: self.kind, outcome, moved: self.moved, arrived: self.arrived, dispatched: self.dispatched }
     }
 }

@@ -1,2 +1,36 @@
-//! The vpfs command.
-fn main() {}
+//! The vpfs command: arguments in, composed crates out, no logic of its own.
+#![expect(clippy::print_stdout, reason = "a command-line tool")]
+
+mod cmd;
+mod exit;
+mod log;
+
+use clap::{Parser, Subcommand};
+
+/// I/O performance management for shared parallel storage: a proxy in front of each storage server that knows
+/// applications and schedules their requests.
+#[derive(Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(cmd::demo::Demo),
+    Proxy(cmd::proxy::Proxy),
+    Workload(cmd::workload::Workload),
+}
+
+fn main() -> std::process::ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(demo) => demo.run(),
+        Command::Proxy(proxy) => proxy.run(),
+        Command::Workload(workload) => workload.run(),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(exit) => exit.report(),
+    }
+}

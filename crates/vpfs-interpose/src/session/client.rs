@@ -133,4 +133,3 @@ impl Session {
         self.arm_watch(now);
     }
 }
-

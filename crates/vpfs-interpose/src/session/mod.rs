@@ -325,7 +325,6 @@ impl Session {
     }
 }
 
-
 /// The header at the start of `buf`, `None` while it is incomplete.
 fn decode_header(buf: &BytesMut, side: Side) -> Result<Option<Header>, CloseReason> {
     match Header::decode(buf) {

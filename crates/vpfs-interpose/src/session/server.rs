@@ -3,16 +3,16 @@
 use bytes::BytesMut;
 use vpfs_core::Time;
 use vpfs_wire::bmi::{Header, Mode};
-use vpfs_wire::pvfs2::view::ReplyNumbers;
 use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
+use vpfs_wire::pvfs2::view::ReplyNumbers;
 use vpfs_wire::pvfs2::{ReplyHead, rewrite};
 
 use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
 use crate::classify::data_cost;
 use crate::op::{OpId, Outcome, Reply, State};
 
-/// More than the longest acknowledgement, so that one that is too long shows.
-const PEEK: usize = 32;
+/// More than the longest reply without data (40 bytes, of a small write), so that one that is too long shows.
+const PEEK: usize = 48;
 
 /// Configuration texts are at most 64 KiB; addresses may grow.
 const MAX_CONFIG_REPLY: usize = 128 << 10;
@@ -43,9 +43,7 @@ impl Session {
                 return Ok(true);
             }
             State::Sent => self.first_reply(now, id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
-            State::Writing => {
-                Meaning::Last { op: id, status: parse(&buf[Header::LEN..Header::LEN + peek])?.status.0 }
-            }
+            State::Writing => Meaning::Last { op: id, status: parse(&buf[Header::LEN..Header::LEN + peek])?.status.0 },
         };
         self.pass(buf, header, meaning);
         Ok(true)

@@ -1,0 +1,323 @@
+//! One client connection: opens its server connection and moves bytes as its [`Session`] says.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use vpfs_core::RequestId;
+use vpfs_interpose::{Action, CloseReason, OpId, Outbound, Session, Side};
+
+use crate::door::Door;
+use crate::gate::Gate;
+use crate::mailbox::Mailbox;
+use crate::shared::{ClientIdentity, Shared, Stage};
+
+/// Read at once from a socket; one bulk message of the default flow buffer size.
+const READ_SIZE: usize = 256 << 10;
+/// A read buffer with less room than this is replaced or reclaimed.
+const MIN_READ: usize = 32 << 10;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    /// Both sides are done.
+    #[error("closed")]
+    Normally,
+    /// The daemon is draining and nothing was in progress.
+    #[error("drained")]
+    Drained,
+    /// The server cannot be reached.
+    #[error("cannot connect to the server: {0}")]
+    Upstream(io::Error),
+    /// A socket failed.
+    #[error("{side} connection failed: {error}")]
+    Io {
+        /// Which one.
+        side: Side,
+        /// How.
+        error: io::Error,
+    },
+    /// A peer misbehaved.
+    #[error("{0}")]
+    Refused(CloseReason),
+}
+
+/// Serves one accepted connection until either side ends.
+pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, peer: SocketAddr) -> Ended {
+    let server = match connect(&shared, &door).await {
+        Ok(server) => server,
+        Err(error) => {
+            abort(&client);
+            return Ended::Upstream(error);
+        }
+    };
+    door.reached();
+    let mut connection = Connection::new(shared, door, client, server, peer);
+    let ended = connection.run().await;
+    connection.release();
+    if !matches!(ended, Ended::Normally | Ended::Drained) {
+        abort(&connection.client.stream);
+    }
+    ended
+}
+
+async fn connect(shared: &Shared, door: &Door) -> io::Result<TcpStream> {
+    let (host, port) = &door.upstream;
+    let connecting = TcpStream::connect((host.as_str(), *port));
+    let timeout = shared.rules().limits.connect_timeout;
+    let stream = tokio::time::timeout(timeout, connecting)
+        .await
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Closes with a reset, as a dead server's kernel would: the client must not take it for an orderly end.
+fn abort(stream: &TcpStream) {
+    let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
+}
+
+/// A socket and the bytes read from it that do not yet make sense alone.
+struct Half {
+    stream: TcpStream,
+    buf: BytesMut,
+    eof: bool,
+    write_closed: bool,
+}
+
+impl Half {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, buf: BytesMut::with_capacity(READ_SIZE), eof: false, write_closed: false }
+    }
+
+    /// Reads what is there, without waiting. `false`: nothing was there.
+    fn try_read(&mut self) -> io::Result<bool> {
+        if self.buf.capacity() - self.buf.len() < MIN_READ {
+            self.buf.reserve(READ_SIZE);
+        }
+        match self.stream.try_read_buf(&mut self.buf) {
+            Ok(0) => {
+                self.eof = true;
+                Ok(true)
+            }
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes as much as the socket takes, without waiting.
+    fn try_write(&self, out: &mut Outbound) -> io::Result<()> {
+        while !out.is_empty() {
+            let mut slices = [io::IoSlice::new(&[]); 16];
+            let filled = out.slices(&mut slices);
+            match self.stream.try_write_vectored(&slices[..filled]) {
+                Ok(count) => out.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn interest(&self, read: bool, write: bool) -> Option<Interest> {
+        let read = (read && !self.eof).then_some(Interest::READABLE);
+        match (read, write.then_some(Interest::WRITABLE)) {
+            (Some(read), Some(write)) => Some(read.add(write)),
+            (read, write) => read.or(write),
+        }
+    }
+
+    /// Waits until one of `interest` is possible; for ever if there is none. Cancel safe.
+    async fn ready(&self, interest: Option<Interest>) -> io::Result<()> {
+        match interest {
+            Some(interest) => self.stream.ready(interest).await.map(drop),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    door: Arc<Door>,
+    client: Half,
+    server: Half,
+    session: Session,
+    mailbox: Arc<Mailbox>,
+    /// The gate's name for each of the session's operations that it knows.
+    requests: Vec<Option<RequestId>>,
+    granted: Vec<OpId>,
+    identity: ClientIdentity,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Connection {
+    fn new(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, server: TcpStream, peer: SocketAddr) -> Self {
+        let session = Session::new(shared.rules().limits.session, Arc::clone(&door.addresses));
+        let identity = ClientIdentity::new(peer.ip(), door.app);
+        let stage = shared.stage();
+        Self {
+            shared,
+            door,
+            client: Half::new(client),
+            server: Half::new(server),
+            session,
+            mailbox: Arc::new(Mailbox::default()),
+            requests: Vec::new(),
+            granted: Vec::new(),
+            identity,
+            stage,
+        }
+    }
+
+    async fn run(&mut self) -> Ended {
+        loop {
+            if let Err(ended) = self.step().await {
+                return ended;
+            }
+        }
+    }
+
+    /// Moves everything that can be moved now, then waits for something to happen.
+    async fn step(&mut self) -> Result<(), Ended> {
+        self.settle()?;
+        if self.session.is_closed() && self.session.to_client().is_empty() {
+            return Err(Ended::Normally);
+        }
+        let stage = *self.stage.borrow_and_update();
+        if stage == Stage::Stopped || (stage == Stage::Draining && self.session.drain()) {
+            return Err(Ended::Drained);
+        }
+        self.pass_on_half_close().await?;
+        let client_interest = self.client.interest(self.session.wants_client(), !self.session.to_client().is_empty());
+        let server_interest = self.server.interest(self.session.wants_server(), !self.session.to_server().is_empty());
+        let timeout = self.session.poll_timeout().map(|at| self.shared.clock.instant(at));
+        tokio::select! {
+            ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
+            ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
+            () = self.mailbox.filled() => {}
+            _ = self.stage.changed() => {}
+            () = sleep_until(timeout) => self.session.handle_timeout(self.shared.clock.now()),
+        }
+        self.read()
+    }
+
+    /// Takes what both sockets have, as far as the session wants it.
+    fn read(&mut self) -> Result<(), Ended> {
+        if self.session.wants_client() && !self.client.eof && self.client.try_read().map_err(io_error(Side::Client))? {
+            self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
+            if self.client.eof {
+                self.session.handle_client_eof(self.client.buf.len());
+            }
+        }
+        if self.session.wants_server() && !self.server.eof && self.server.try_read().map_err(io_error(Side::Server))? {
+            self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+            if self.server.eof {
+                self.session.handle_server_eof(self.server.buf.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out actions and grants until there are none, then writes.
+    fn settle(&mut self) -> Result<(), Ended> {
+        loop {
+            while let Some(action) = self.session.poll_action() {
+                self.act(action)?;
+            }
+            self.mailbox.take(&mut self.granted);
+            if self.granted.is_empty() {
+                break;
+            }
+            for op in std::mem::take(&mut self.granted) {
+                // A grant may cross a withdrawal; then the request is gone already.
+                if self.request_of(op).is_some() {
+                    self.session.dispatch(self.shared.clock.now(), op);
+                }
+            }
+        }
+        self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
+        self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), Ended> {
+        match action {
+            Action::Learned { uid, gids } => self.identity.learned(&self.shared, (uid, gids)),
+            Action::Submit(op, submission) => {
+                let app = self.identity.app(&self.shared);
+                let id = self.gate().submit(&self.mailbox, op, app, &submission);
+                let index = op.index();
+                if self.requests.len() <= index {
+                    self.requests.resize(index + 1, None);
+                }
+                self.requests[index] = Some(id);
+            }
+            Action::Correct(op, real) => {
+                if let Some(id) = self.request_of(op) {
+                    self.gate().correct(id, real);
+                }
+            }
+            Action::Finish(finished) => {
+                if let Some(id) = self.take_request(finished.op) {
+                    self.gate().finish(id, &finished);
+                }
+            }
+            Action::Withdraw(op) => {
+                if let Some(id) = self.take_request(op) {
+                    self.gate().withdraw(id);
+                }
+            }
+            Action::SizeLearned { handle, size } => self.gate().learn_size(handle, size),
+            Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
+            Action::Close(reason) => return Err(Ended::Refused(reason)),
+        }
+        Ok(())
+    }
+
+    /// Gives everything back to the gate, however the connection ended.
+    fn release(&mut self) {
+        self.session.end();
+        while let Some(action) = self.session.poll_action() {
+            // A second refusal cannot matter any more.
+            let _ = self.act(action);
+        }
+    }
+}
+
+impl Connection {
+    fn gate(&self) -> &Gate {
+        &self.door.gate
+    }
+
+    fn request_of(&self, op: OpId) -> Option<RequestId> {
+        self.requests.get(op.index()).copied().flatten()
+    }
+
+    fn take_request(&mut self, op: OpId) -> Option<RequestId> {
+        self.requests.get_mut(op.index()).and_then(Option::take)
+    }
+
+    /// Once the client is done and all it sent is passed on, the server is told the same.
+    async fn pass_on_half_close(&mut self) -> Result<(), Ended> {
+        if self.session.server_side_done() && !self.server.write_closed {
+            self.server.write_closed = true;
+            self.server.stream.shutdown().await.map_err(io_error(Side::Server))?;
+        }
+        Ok(())
+    }
+}
+
+fn io_error(side: Side) -> impl Fn(io::Error) -> Ended {
+    move |error| Ended::Io { side, error }
+}
+
+async fn sleep_until(instant: Option<tokio::time::Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,192 @@
+//! The daemon as a library: start, reload, drain.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use vpfs_config::{AppTable, Config, Problems};
+use vpfs_core::{AppId, ServerId};
+use vpfs_interpose::AddressMap;
+
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::gate::Gate;
+use crate::shared::{Rules, Shared, Stage};
+use crate::totals::AppTotals;
+
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration does not hold in this place: a host name has no address.
+    #[error("{0}")]
+    Config(Problems),
+    /// An address cannot be listened at.
+    #[error("cannot listen at {host}:{port} for server {server}: {error}")]
+    Listen {
+        /// The server's name.
+        server: String,
+        /// As configured.
+        host: String,
+        /// As configured.
+        port: u16,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// Why a newer configuration was not taken over; the one in force stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A host name has no address.
+    #[error("{0}")]
+    Config(Problems),
+    /// It changes what only a restart can change.
+    #[error("a restart is needed for: {0}")]
+    NeedsRestart(String),
+}
+
+/// Proxies in front of one or more servers. Dropping it closes everything at once.
+pub struct Daemon {
+    shared: Arc<Shared>,
+    config: Config,
+    slots: Arc<Semaphore>,
+    connections: usize,
+    _tasks: JoinSet<()>,
+}
+
+impl Daemon {
+    /// Listens in front of `servers`, all addresses before any connection is accepted. Call within a tokio runtime.
+    ///
+    /// # Errors
+    /// If a host name of the rules cannot be resolved or an address cannot be listened at.
+    pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
+        let (config, identify) = resolve(config).await.map_err(StartError::Config)?;
+        let apps = AppTable::new(&config);
+        let clock = Clock::start();
+        let gates: Vec<Arc<Gate>> = servers.iter().map(|_| Arc::new(Gate::new(clock, &config, &apps))).collect();
+        let rules = Rules { identify, limits: (&config.limits).into() };
+        let connections = rules.limits.connections;
+        let slots = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
+        let doors = doors(&config, servers, &gates).await?;
+        let shared = Arc::new(Shared::new(clock, gates, rules, apps));
+        let mut tasks = JoinSet::new();
+        for gate in shared.gates.clone() {
+            tasks.spawn(async move { gate.run_timer().await });
+        }
+        for (door, listener) in doors {
+            tasks.spawn(Arc::new(door).serve(Arc::clone(&shared), listener, Arc::clone(&slots)));
+        }
+        Ok(Self { shared, config, slots, connections, _tasks: tasks })
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes over a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and
+    /// limits (the number of connections excepted, which needs a restart).
+    ///
+    /// # Errors
+    /// If a host name cannot be resolved, or servers or listeners change; nothing is taken over then.
+    pub async fn reload(&mut self, newer: Config) -> Result<(), ReloadError> {
+        let diff = self.config.diff(&newer);
+        if !diff.restart.is_empty() {
+            let changes: Vec<String> = diff.restart.iter().map(ToString::to_string).collect();
+            return Err(ReloadError::NeedsRestart(changes.join(", ")));
+        }
+        let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
+        let rules = Rules { identify, limits: (&newer.limits).into() };
+        self.config = newer;
+        self.shared.replace(rules, |apps, gates| {
+            let changed = apps.reload(&self.config);
+            for gate in gates {
+                gate.reconfigure(&self.config);
+                for &app in &changed {
+                    gate.set_app(app, apps.get(app).expect("an id of this table"));
+                }
+            }
+        });
+        for change in diff.live {
+            tracing::info!(%change, "reloaded");
+        }
+        Ok(())
+    }
+
+    /// Ends in good order: no new connections or requests, operations in progress run to their end, at most for
+    /// `limits.drain_timeout`. Returns the number of connections that had to be cut off.
+    pub async fn drain(self) -> usize {
+        self.shared.enter(Stage::Draining);
+        let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
+        let patience = self.shared.rules().limits.drain_timeout;
+        let drained = tokio::time::timeout(patience, self.slots.acquire_many(all)).await;
+        if drained.is_ok() { 0 } else { self.connections - self.slots.available_permits() }
+    }
+
+    /// What each application got so far, over all servers of this daemon, by its name.
+    pub fn totals(&self) -> Vec<(String, AppTotals)> {
+        let apps = self.shared.apps();
+        let mut sums = vec![AppTotals::default(); apps.len()];
+        for gate in &self.shared.gates {
+            for (app, totals) in gate.totals().iter() {
+                sums[app.index()] += *totals;
+            }
+        }
+        (0..).map(AppId).zip(sums).filter_map(|(id, sum)| Some((apps.get(id)?.name.clone(), sum))).collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.shared.enter(Stage::Stopped);
+    }
+}
+
+/// Resolves the host names of the rules; the system's resolver blocks, so not on a worker thread.
+async fn resolve(config: Config) -> Result<(Config, vpfs_config::Identify), Problems> {
+    let resolving = tokio::task::spawn_blocking(move || {
+        let identify = config.resolve(addresses_of)?;
+        Ok((config, identify))
+    });
+    resolving.await.expect("resolving does not panic")
+}
+
+fn addresses_of(host: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((host, 0).to_socket_addrs()?.map(|address: SocketAddr| address.ip()).collect())
+}
+
+async fn doors(
+    config: &Config,
+    servers: &[ServerId],
+    gates: &[Arc<Gate>],
+) -> Result<Vec<(Door, TcpListener)>, StartError> {
+    let mut doors = Vec::new();
+    for (index, listener) in config.listeners.iter().enumerate() {
+        let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
+        let addresses = Arc::new(AddressMap::new(pairs));
+        for (&id, gate) in servers.iter().zip(gates) {
+            let server = &config.servers[id.index()];
+            let (host, port) = listener.bind_address(id);
+            let bound = TcpListener::bind((host.as_str(), port)).await.map_err(|error| StartError::Listen {
+                server: server.name.clone(),
+                host: host.clone(),
+                port,
+                error,
+            })?;
+            tracing::info!(server = %server.name, address = %server.address, listen = %format!("{host}:{port}"), "listening");
+            let door = Door {
+                server: server.name.clone(),
+                upstream: (server.address.host().to_owned(), server.address.port()),
+                app: listener.app,
+                addresses: Arc::clone(&addresses),
+                gate: Arc::clone(gate),
+                down: false.into(),
+            };
+            doors.push((door, bound));
+        }
+    }
+    Ok(doors)
+}

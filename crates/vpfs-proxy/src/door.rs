@@ -1,0 +1,116 @@
+//! One listening address in front of one server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use vpfs_config::AppIndex;
+use vpfs_interpose::AddressMap;
+
+use crate::connection::{self, Ended};
+use crate::gate::Gate;
+use crate::shared::{Shared, Stage};
+
+/// Where clients come in.
+pub(crate) struct Door {
+    /// The server's name, for the log.
+    pub(crate) server: String,
+    /// Host and port of the server; resolved anew for each connection, so that a moved server is found.
+    pub(crate) upstream: (String, u16),
+    /// Whoever comes in here is this application.
+    pub(crate) app: Option<AppIndex>,
+    /// What clients of this listener are told.
+    pub(crate) addresses: Arc<AddressMap>,
+    pub(crate) gate: Arc<Gate>,
+    /// The server was last seen unreachable; so that this is logged once, and once when it heals.
+    pub(crate) down: AtomicBool,
+}
+
+impl Door {
+    /// Accepts until the daemon drains. `slots` bounds the connections of the whole daemon: when they are used up,
+    /// further clients wait.
+    pub(crate) async fn serve(self: Arc<Self>, shared: Arc<Shared>, listener: TcpListener, slots: Arc<Semaphore>) {
+        let mut stage = shared.stage();
+        tokio::select! {
+            () = left_serving(&mut stage) => {}
+            () = self.accept_all(&shared, &listener, &slots) => {}
+        }
+    }
+
+    async fn accept_all(self: &Arc<Self>, shared: &Arc<Shared>, listener: &TcpListener, slots: &Arc<Semaphore>) {
+        loop {
+            match listener.accept().await {
+                Ok((client, peer)) => {
+                    let Some(slot) = self.slot(peer, slots).await else { return };
+                    self.admit(shared, client, peer, slot);
+                }
+                Err(error) => {
+                    // Out of descriptors, most likely: connections that end make room.
+                    tracing::error!(server = %self.server, %error, "cannot accept; trying again");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn slot(&self, peer: SocketAddr, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            return Some(slot);
+        }
+        tracing::warn!(server = %self.server, %peer, "limits.connections is reached; clients wait");
+        Arc::clone(slots).acquire_owned().await.ok()
+    }
+
+    fn admit(self: &Arc<Self>, shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit) {
+        if let Err(error) = prepare(&client) {
+            tracing::debug!(server = %self.server, %peer, %error, "client was gone at once");
+            return;
+        }
+        let (door, shared) = (Arc::clone(self), Arc::clone(shared));
+        tokio::spawn(async move {
+            tracing::debug!(server = %door.server, %peer, "connected");
+            let ended = connection::serve(shared, Arc::clone(&door), client, peer).await;
+            door.tell(peer, &ended);
+            drop(slot);
+        });
+    }
+
+    fn tell(&self, peer: SocketAddr, ended: &Ended) {
+        let server = &self.server;
+        match ended {
+            Ended::Refused(reason) => tracing::warn!(%server, %peer, %reason, "connection closed"),
+            Ended::Upstream(error) => {
+                if !self.down.swap(true, Ordering::Relaxed) {
+                    let (host, port) = &self.upstream;
+                    tracing::warn!(%server, address = %format!("{host}:{port}"), %error, "server cannot be reached");
+                }
+            }
+            Ended::Normally | Ended::Drained | Ended::Io { .. } => {
+                tracing::debug!(%server, %peer, reason = %ended, "connection closed");
+            }
+        }
+    }
+
+    /// A connection to the server was made.
+    pub(crate) fn reached(&self) {
+        if self.down.swap(false, Ordering::Relaxed) {
+            tracing::info!(server = %self.server, "server can be reached again");
+        }
+    }
+}
+
+async fn left_serving(stage: &mut watch::Receiver<Stage>) {
+    // The sender lives in what the caller shares.
+    let _ = stage.wait_for(|stage| *stage > Stage::Serving).await;
+}
+
+/// What both ends of OrangeFS set, and keep-alives, so that a client host that vanished does not stay for ever.
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

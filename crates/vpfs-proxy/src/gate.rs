@@ -1,0 +1,179 @@
+//! The place in front of one server where requests wait for the scheduler.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use vpfs_config::{AppEntry, AppTable, Config};
+use vpfs_core::{AppId, Bytes, OpKind, Request, RequestId, Scheduler, Time};
+use vpfs_interpose::{Finished, OpId, Submission};
+
+use vpfs_wire::pvfs2::Handle;
+
+use crate::clock::Clock;
+use crate::file_sizes::FileSizes;
+use crate::mailbox::Mailbox;
+use crate::policy::{self, ServerScheduler};
+use crate::totals::Totals;
+
+/// One scheduler, shared by all sessions of a server.
+///
+/// The lock is held for pure state changes only, never across I/O or an await.
+pub(crate) struct Gate {
+    clock: Clock,
+    state: Mutex<State>,
+    timer_changed: Notify,
+}
+
+struct State {
+    scheduler: ServerScheduler,
+    metadata_cost: Bytes,
+    waiters: Vec<Option<Waiter>>,
+    free: Vec<RequestId>,
+    sizes: FileSizes,
+    totals: Totals,
+    timer: Option<Time>,
+}
+
+/// Who asked for a request.
+struct Waiter {
+    mailbox: Arc<Mailbox>,
+    op: OpId,
+    app: AppId,
+}
+
+impl Gate {
+    pub(crate) fn new(clock: Clock, config: &Config, apps: &AppTable) -> Self {
+        let state = State {
+            scheduler: policy::scheduler(config),
+            metadata_cost: config.scheduler.metadata_cost,
+            waiters: Vec::new(),
+            free: Vec::new(),
+            sizes: FileSizes::default(),
+            totals: Totals::default(),
+            timer: None,
+        };
+        let gate = Self { clock, state: Mutex::new(state), timer_changed: Notify::new() };
+        for (app, entry) in apps.iter() {
+            gate.set_app(app, entry);
+        }
+        gate
+    }
+
+    /// Queues an operation; its mailbox, which may be the caller's own, hears when it may go.
+    pub(crate) fn submit(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestId {
+        self.with(|state, now| {
+            let cost = match submission.kind {
+                OpKind::Metadata => state.metadata_cost,
+                OpKind::Read | OpKind::Write => state.sizes.estimate(submission),
+            };
+            let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app });
+            state.scheduler.enqueue(now, Request { id, app, op: submission.kind, cost });
+            id
+        })
+    }
+
+    /// The real cost of a queued or dispatched operation.
+    pub(crate) fn correct(&self, id: RequestId, real: Bytes) {
+        self.with(|state, now| state.scheduler.correct_cost(now, id, real));
+    }
+
+    /// A dispatched operation is over.
+    pub(crate) fn finish(&self, id: RequestId, finished: &Finished) {
+        self.with(|state, now| {
+            state.scheduler.complete(now, id);
+            let waiter = state.remove(id);
+            state.totals.add(waiter.app, now, finished);
+        });
+    }
+
+    /// A queued operation will not be sent.
+    pub(crate) fn withdraw(&self, id: RequestId) {
+        self.with(|state, now| {
+            state.scheduler.cancel(now, id);
+            state.remove(id);
+        });
+    }
+
+    pub(crate) fn learn_size(&self, handle: Handle, size: u64) {
+        self.lock().sizes.learn(handle, size);
+    }
+
+    /// Gives an application its weight and cap.
+    pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
+        self.with(|state, now| policy::set_app(&mut state.scheduler, now, app, entry));
+    }
+
+    /// Takes over policy and costs; nothing that is queued or outstanding is lost.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        self.with(|state, now| {
+            state.metadata_cost = config.scheduler.metadata_cost;
+            if state.scheduler.inner().settings() != &config.scheduler.policy {
+                state.scheduler.inner_mut().reconfigure(now, &config.scheduler.policy);
+            }
+        });
+    }
+
+    /// What each application got so far.
+    pub(crate) fn totals(&self) -> Totals {
+        self.lock().totals.clone()
+    }
+
+    /// Serves the scheduler's timer (caps, periods) for ever.
+    pub(crate) async fn run_timer(&self) {
+        loop {
+            let due = self.lock().timer;
+            let changed = self.timer_changed.notified();
+            match due {
+                None => changed.await,
+                Some(time) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(self.clock.instant(time)) => {
+                        self.with(|state, now| state.scheduler.handle_timeout(now));
+                    }
+                },
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in here is a bug, but the state it leaves is no worse for the other sessions than stopping.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one input and hands out what may go because of it.
+    fn with<R>(&self, input: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let result = input(&mut state, now);
+        while let Some(dispatch) = state.scheduler.poll_dispatch(now) {
+            let waiter = state.waiters[dispatch.id.index()].as_ref().expect("a dispatched request has a waiter");
+            waiter.mailbox.grant(waiter.op);
+        }
+        while let Some((at, event)) = state.scheduler.poll_event() {
+            tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
+        }
+        let timer = state.scheduler.poll_timeout();
+        if timer != state.timer {
+            state.timer = timer;
+            self.timer_changed.notify_one();
+        }
+        result
+    }
+}
+
+impl State {
+    fn insert(&mut self, waiter: Waiter) -> RequestId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let id = u32::try_from(self.waiters.len()).expect("connections and operations are bounded");
+            self.waiters.push(None);
+            RequestId(id)
+        });
+        self.waiters[id.index()] = Some(waiter);
+        id
+    }
+
+    fn remove(&mut self, id: RequestId) -> Waiter {
+        self.free.push(id);
+        self.waiters[id.index()].take().expect("a request that is in use")
+    }
+}

@@ -1,0 +1,25 @@
+//! Schedulers as the configuration describes them.
+
+use vpfs_config::{AppEntry, Config};
+use vpfs_core::policy::Policy;
+use vpfs_core::{AppId, Capped, Scheduler, Time};
+
+/// What stands before each server: caps, and any policy behind them.
+pub(crate) type ServerScheduler = Capped<Policy>;
+
+/// Events are kept between two inputs only; more than this many of one input are counted, not kept.
+const EVENTS: usize = 1024;
+
+/// A scheduler with the configured policy that knows no application yet.
+pub(crate) fn scheduler(config: &Config) -> ServerScheduler {
+    // Without a reader of events, none need be kept.
+    let events = if tracing::enabled!(tracing::Level::DEBUG) { EVENTS } else { 0 };
+    Capped::new(Policy::new(&config.scheduler.policy, events), events)
+}
+
+/// Gives an application its weight and cap.
+pub(crate) fn set_app(scheduler: &mut ServerScheduler, now: Time, app: AppId, entry: &AppEntry) {
+    scheduler.set_weight(now, app, entry.weight);
+    let cap = entry.cap.and_then(|cap| vpfs_core::Cap::new(cap.rate.0, cap.burst));
+    scheduler.set_cap(now, app, cap);
+}

@@ -1,0 +1,5 @@
+//! One file or folder for each subcommand.
+
+pub(crate) mod demo;
+pub(crate) mod proxy;
+pub(crate) mod workload;

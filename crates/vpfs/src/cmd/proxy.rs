@@ -1,0 +1,133 @@
+//! `vpfs proxy`: the daemon.
+
+use std::path::PathBuf;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use vpfs_config::{Config, LogFormat};
+use vpfs_core::ServerId;
+use vpfs_proxy::Daemon;
+
+use crate::exit::Exit;
+use crate::log::{self, LogLevel};
+
+/// Stand in front of storage servers and schedule what clients ask of them
+///
+/// Reads one configuration file for the whole cluster. SIGHUP reads it again without dropping a connection; SIGTERM and
+/// SIGINT let operations in progress end (limits.drain_timeout), a second one ends at once.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs proxy --config vpfs.toml --check          say what is wrong with the file, or what it means\n  \
+    vpfs proxy --config vpfs.toml                  front every server of the file\n  \
+    vpfs proxy --config vpfs.toml --server s1      front only s1, on its own host")]
+pub(crate) struct Proxy {
+    /// The configuration, see docs/config.md
+    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    config: PathBuf,
+
+    /// A server to front, by its name in the file; may be given several times [default: every server of the file]
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+
+    /// Check the configuration, print it with all defaults, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Proxy {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let config = self.load()?;
+        let servers = self.chosen(&config)?;
+        if self.check {
+            return check(&config);
+        }
+        let level = log::start(config.log.level.name(), config.log.format == LogFormat::Json);
+        if !config.warnings.list.is_empty() {
+            tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not meant so");
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        runtime.block_on(self.serve(config, &servers, &level))
+    }
+
+    fn load(&self) -> Result<Config, Exit> {
+        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("the configuration is wrong\n{problems}")))
+    }
+
+    fn chosen(&self, config: &Config) -> Result<Vec<ServerId>, Exit> {
+        if self.servers.is_empty() {
+            return Ok(config.servers().map(|(id, _)| id).collect());
+        }
+        self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage)).collect()
+    }
+
+    async fn serve(&self, config: Config, servers: &[ServerId], level: &LogLevel) -> Result<(), Exit> {
+        let fail = |error: std::io::Error| Exit::Failed(format!("cannot handle signals: {error}"));
+        let mut hangup = signal(SignalKind::hangup()).map_err(fail)?;
+        let mut stop = Stop::new().map_err(fail)?;
+        let mut daemon = Daemon::start(config, servers).await.map_err(|error| Exit::Failed(error.to_string()))?;
+        tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => self.reload(&mut daemon, level).await,
+                () = stop.asked() => break,
+            }
+        }
+        tracing::info!("draining");
+        for (app, totals) in daemon.totals() {
+            tracing::info!(%app, ?totals, "served");
+        }
+        tokio::select! {
+            0 = daemon.drain() => tracing::info!("drained"),
+            () = stop.asked() => tracing::warn!("asked again; ending at once"),
+            else => tracing::warn!("limits.drain_timeout passed; the connections that are left are cut off"),
+        }
+        Ok(())
+    }
+
+    async fn reload(&self, daemon: &mut Daemon, level: &LogLevel) {
+        let newer = match Config::load(&self.config) {
+            Ok(newer) => newer,
+            Err(problems) => return tracing::error!(%problems, "reload refused; the old configuration stays in force"),
+        };
+        match daemon.reload(newer).await {
+            Ok(()) => level.set(daemon.config().log.level.name()),
+            Err(error) => tracing::error!(%error, "reload refused; the old configuration stays in force"),
+        }
+    }
+}
+
+/// Either of the two signals that ask for an end.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), Exit> {
+    let names: Vec<&str> = config.unresolved().map(|(name, _)| name).collect();
+    config
+        .resolve(|host| Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect()))
+        .map_err(|problems| Exit::Usage(format!("the configuration is wrong\n{problems}")))?;
+    for (key, value) in config.settings() {
+        println!("{key} = {value}");
+    }
+    if !config.warnings.list.is_empty() {
+        eprintln!("warnings:\n{}", config.warnings);
+    }
+    eprintln!("the configuration is good ({} servers, {} host names resolved)", config.servers.len(), names.len());
+    Ok(())
+}

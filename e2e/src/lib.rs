@@ -1,0 +1,166 @@
+//! Harness of the end-to-end tests: programs started and ended as a user would, on loopback.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// The vpfs command that was built along with the tests.
+///
+/// # Panics
+/// If it was not built; `cargo xtask ci` builds it first.
+pub fn vpfs() -> PathBuf {
+    let mut path = std::env::current_exe().expect("the path of this test");
+    // target/debug/deps/test-1234 -> target/debug/vpfs
+    path.pop();
+    path.pop();
+    path.push("vpfs");
+    assert!(path.exists(), "{} is missing; run `cargo build` first", path.display());
+    path
+}
+
+/// A program of OrangeFS or another package, if it is on PATH.
+pub fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// `count` consecutive free ports of 127.0.0.1; the first one.
+///
+/// # Panics
+/// If there are none.
+pub fn free_ports(count: u16) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start =
+        20_000 + u16::try_from(std::process::id() % 20_000).unwrap_or(0) + NEXT.fetch_add(100, Ordering::Relaxed);
+    (start..60_000)
+        .step_by(usize::from(count))
+        .find(|&first| (first..first + count).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()))
+        .expect("no free ports")
+}
+
+/// A background process that is ended with the test.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    name: String,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `command` with its output going to `name`.log in `dir`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(dir: &Path, name: &str, command: &mut Command) -> Self {
+        let log = dir.join(format!("{name}.log"));
+        let out = File::options().create(true).append(true).open(&log).expect("a log file");
+        let err = out.try_clone().expect("a log file");
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        let child = child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        Self { child, name: name.to_owned(), log }
+    }
+
+    /// Waits until something listens at the port.
+    ///
+    /// # Panics
+    /// If the process ends first, or nothing listens within 20 s.
+    pub fn await_port(&mut self, port: u16) {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        self.await_that(&format!("listen at {address}"), || TcpStream::connect(address).is_ok());
+    }
+
+    /// Waits until the log has `text`.
+    ///
+    /// # Panics
+    /// As [`Daemon::await_port`].
+    pub fn await_log(&mut self, text: &str) {
+        let log = self.log.clone();
+        self.await_that(&format!("log {text:?}"), || std::fs::read_to_string(&log).is_ok_and(|log| log.contains(text)));
+    }
+
+    fn await_that(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            let ended = self.child.try_wait().expect("the state of a child");
+            assert!(ended.is_none(), "{} ended ({ended:?}):\n{}", self.name, self.log());
+            assert!(start.elapsed() < Duration::from_secs(20), "{} did not {what}:\n{}", self.name, self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Everything it has printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends a signal, for example "TERM".
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(status.expect("kill").success(), "cannot send {name} to {}", self.name);
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If it does not end within 20 s.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the state of a child") {
+                return status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{} does not end:\n{}", self.name, self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// If it fails; the message has all its output.
+pub fn run(command: &mut Command) -> String {
+    let output = output(command);
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed with {}:\n{text}", output.status);
+    text
+}
+
+/// Runs a command to its end, whatever its result.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"))
+}
+
+/// A configuration for `servers` servers at consecutive ports from `server_port`, with proxies from `proxy_port`, and
+/// `rest` behind it.
+pub fn proxy_config(servers: u16, server_port: u16, proxy_port: u16, rest: &str) -> String {
+    let mut text = String::new();
+    for i in 0..servers {
+        text += &format!("[[server]]\nname = \"s{}\"\naddress = \"tcp://127.0.0.1:{}\"\n\n", i + 1, server_port + i);
+    }
+    let addresses: Vec<String> =
+        (0..servers).map(|i| format!("s{} = \"tcp://127.0.0.1:{}\"", i + 1, proxy_port + i)).collect();
+    text + &format!("[[listener]]\naddresses = {{ {} }}\n\n{rest}\n", addresses.join(", "))
+}

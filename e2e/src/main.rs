@@ -1,2 +1,0 @@
-//! vpfs-e2e.
-fn main() {}

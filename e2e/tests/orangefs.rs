@@ -1,0 +1,141 @@
+//! Stock OrangeFS servers and tools with vpfs between them. Skips, aloud, where the programs are not on PATH.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vpfs_e2e::{Daemon, free_ports, on_path, proxy_config, run, vpfs};
+
+const SERVERS: u16 = 4;
+const TOOLS: [&str; 7] =
+    ["pvfs2-server", "pvfs2-ping", "pvfs2-ls", "pvfs2-mkdir", "pvfs2-cp", "pvfs2-stat", "pvfs2-statfs"];
+
+/// A file system of four servers on loopback, and proxies in front of it.
+struct Cluster {
+    dir: tempfile::TempDir,
+    _servers: Vec<Daemon>,
+    proxy: Daemon,
+    tab: PathBuf,
+}
+
+fn server_config(dir: &Path, port: u16) -> String {
+    let mut text = String::from(
+        "<Defaults>\nUnexpectedRequests 50\nEventLogging none\nLogStamp datetime\nBMIModules bmi_tcp\n\
+         FlowModules flowproto_multiqueue\nServerJobBMITimeoutSecs 30\nServerJobFlowTimeoutSecs 30\n\
+         ClientJobBMITimeoutSecs 300\nClientJobFlowTimeoutSecs 300\nClientRetryLimit 5\n\
+         ClientRetryDelayMilliSecs 500\nTCPBindSpecific yes\n<Security>\nTurnOffTimeouts yes\n</Security>\n</Defaults>\n\
+         <Aliases>\n",
+    );
+    let names = || (0..SERVERS).map(|i| (i, format!("s{}", i + 1)));
+    for (i, name) in names() {
+        let _ = writeln!(text, "Alias {name} tcp://127.0.0.1:{}", port + i);
+    }
+    text += "</Aliases>\n";
+    for (_, name) in names() {
+        let dir = dir.display();
+        let _ = writeln!(
+            text,
+            "<ServerOptions>\nServer {name}\nDataStorageSpace {dir}/{name}/data\n\
+             MetadataStorageSpace {dir}/{name}/meta\nLogFile {dir}/{name}.server.log\n</ServerOptions>"
+        );
+    }
+    text += "<FileSystem>\nName pfs\nID 1001\nRootHandle 1048576\nFileStuffing yes\n";
+    let span = 1_u64 << 59;
+    for (kind, first) in [("Meta", 3), ("Data", 1_u64 << 62)] {
+        let _ = writeln!(text, "<{kind}HandleRanges>");
+        for (i, name) in names() {
+            let start = first + u64::from(i) * span;
+            let _ = writeln!(text, "Range {name} {start}-{}", start + span - 4);
+        }
+        let _ = writeln!(text, "</{kind}HandleRanges>");
+    }
+    text + "<StorageHints>\nTroveSyncMeta yes\nTroveSyncData no\nTroveMethod alt-aio\n</StorageHints>\n</FileSystem>\n"
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server_port = free_ports(2 * SERVERS);
+        let proxy_port = server_port + SERVERS;
+        let config = dir.path().join("servers.conf");
+        std::fs::write(&config, server_config(dir.path(), server_port)).expect("a file");
+        let servers = (0..SERVERS).map(|i| start_server(dir.path(), &config, i)).collect::<Vec<_>>();
+        let mut cluster_servers = servers;
+        for (i, server) in (0..SERVERS).zip(&mut cluster_servers) {
+            server.await_port(server_port + i);
+        }
+        let toml = dir.path().join("vpfs.toml");
+        let text = proxy_config(SERVERS, server_port, proxy_port, "[scheduler]\npolicy = \"sfq-d-plus\"\n");
+        std::fs::write(&toml, text).expect("a file");
+        let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&toml));
+        for i in 0..SERVERS {
+            proxy.await_port(proxy_port + i);
+        }
+        let tab = dir.path().join("tab");
+        std::fs::write(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"))
+            .expect("a file");
+        Self { dir, _servers: cluster_servers, proxy, tab }
+    }
+
+    fn tool(&self, name: &str, args: &[&str]) -> String {
+        run(Command::new(name).args(args).env("PVFS2TAB_FILE", &self.tab).current_dir(self.dir.path()))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+fn start_server(dir: &Path, config: &Path, index: u16) -> Daemon {
+    let name = format!("s{}", index + 1);
+    for kind in ["data", "meta"] {
+        std::fs::create_dir_all(dir.join(&name).join(kind)).expect("a directory");
+    }
+    run(Command::new("pvfs2-server").args(["-f", "-a", &name]).arg(config).current_dir(dir));
+    Daemon::start(dir, &name, Command::new("pvfs2-server").args(["-d", "-a", &name]).arg(config).current_dir(dir))
+}
+
+/// Bytes that no two places of a file share by chance.
+fn pattern(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn stock_tools_reach_stock_servers_through_the_proxies() {
+    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| on_path(tool).is_none()).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED: not on PATH: {}; install OrangeFS 2.10 to run this test", missing.join(", "));
+        return;
+    }
+    let mut cluster = Cluster::start();
+    cluster.tool("pvfs2-ping", &["-m", "/mnt/pfs"]);
+    cluster.tool("pvfs2-mkdir", &["/mnt/pfs/dir"]);
+    for (name, len) in [("empty", 0), ("small", 100), ("odd", 1_234_567), ("large", 32 << 20)] {
+        let data = pattern(len);
+        std::fs::write(cluster.file(name), &data).expect("a file");
+        let remote = format!("/mnt/pfs/dir/{name}");
+        cluster.tool("pvfs2-cp", &[name, &remote]);
+        cluster.tool("pvfs2-cp", &[&remote, &format!("{name}.back")]);
+        let back = std::fs::read(cluster.file(&format!("{name}.back"))).expect("the copy");
+        assert!(back == data, "{name}: the copy differs");
+        assert!(cluster.tool("pvfs2-stat", &[&remote]).contains(&len.to_string()), "{name}: wrong size");
+    }
+    let listing = cluster.tool("pvfs2-ls", &["/mnt/pfs/dir"]);
+    for name in ["empty", "small", "odd", "large"] {
+        assert!(listing.contains(name), "{name} is missing in {listing}");
+    }
+    cluster.tool("pvfs2-statfs", &["-m", "/mnt/pfs"]);
+    let log = cluster.proxy.log();
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "the proxies complained:\n{log}");
+    cluster.proxy.signal("TERM");
+    assert!(cluster.proxy.wait().success(), "no clean end:\n{}", cluster.proxy.log());
+}

@@ -1,0 +1,122 @@
+//! The rules no compiler knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest source file; longer ones hold more than one idea.
+const MAX_LINES: usize = 700;
+/// Marks of unfinished code.
+const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
+
+/// Checks all rules and names every breach.
+pub(crate) fn run() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent directory")?;
+    let mut breaches = arrows(root)?;
+    for file in rust_files(root)? {
+        breaches.extend(check_file(root, &file)?);
+    }
+    if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
+}
+
+/// Compares the dependencies among our crates with the list in ARCHITECTURE.md.
+fn arrows(root: &Path) -> Result<Vec<String>, String> {
+    let text = read(&root.join("ARCHITECTURE.md"))?;
+    let documented = documented_arrows(&text);
+    let actual = actual_arrows(root)?;
+    let crates: BTreeSet<&String> = documented.keys().chain(actual.keys()).collect();
+    let nothing = BTreeSet::new();
+    Ok(crates
+        .into_iter()
+        .filter(|name| documented.get(*name) != actual.get(*name))
+        .map(|name| {
+            let [documented, actual] = [&documented, &actual].map(|arrows| arrows.get(name).unwrap_or(&nothing));
+            format!("ARCHITECTURE.md: says {name} -> {documented:?}, its Cargo.toml says {actual:?}")
+        })
+        .collect())
+}
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Lines of the form "- `crate` -> `crate`, `crate`" or "- `crate` -> nothing".
+fn documented_arrows(text: &str) -> Arrows {
+    let names = |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    text.lines()
+        .filter_map(|line| line.strip_prefix("- ")?.split_once(" -> "))
+        .filter_map(|(from, to)| Some((names(from).pop()?, names(to).into_iter().collect())))
+        .collect()
+}
+
+fn actual_arrows(root: &Path) -> Result<Arrows, String> {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    let name_of = |value: &serde_json::Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name_of).collect();
+    Ok(packages
+        .iter()
+        .map(|package| {
+            let name = name_of(package);
+            let dependencies = package["dependencies"].as_array().into_iter().flatten().map(name_of);
+            // A crate may depend on itself with other features, for its tests.
+            let to = dependencies.filter(|to| ours.contains(to) && *to != name).collect();
+            (name, to)
+        })
+        .collect())
+}
+
+fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
+    let text = read(file)?;
+    let name = file.strip_prefix(root).unwrap_or(file).display();
+    let mut breaches = Vec::new();
+    if text.lines().count() > MAX_LINES {
+        breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        if !file.ends_with("tidy.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
+            breaches.push(format!("{name}:{}: unfinished code", number + 1));
+        }
+    }
+    Ok(breaches)
+}
+
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    let mut pending: Vec<PathBuf> =
+        ["crates", "xtask", "bench", "e2e", "fuzz/fuzz_targets"].iter().map(|dir| root.join(dir)).collect();
+    while let Some(dir) = pending.pop() {
+        let entries = std::fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        for entry in entries {
+            let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_are_read_from_the_list() {
+        let arrows = documented_arrows("text\n- `a` -> `b`, `c` (why)\n- `b` -> nothing\n- other\n");
+        assert_eq!(arrows["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+        assert!(arrows["b"].is_empty());
+        assert_eq!(arrows.len(), 2);
+    }
+}
