@@ -1,4 +1,28 @@
 //! Embedded OrangeFS-protocol servers with a device model, and a client library.
+//!
+//! Everything that a demonstration or a test needs around a proxy, on one machine and without an installation:
+//! - [`EmbeddedCluster`]: file servers that stock clients and tools accept (OrangeFS 2.10 wire protocol), in one process,
+//!   each with its own address, store and device;
+//! - [`device`]: disk and flash models in the I/O path, so that contention is real and repeatable;
+//! - [`Client`]: many clients in one process, for embedded and real servers alike.
+//!
+//! ```
+//! use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = EmbeddedCluster::start(ClusterConfig::new(4)).await?;
+//! let client = Client::connect(ClientOptions::new(cluster.url())).await?;
+//! let file = client.create("/greeting", &CreateOptions::simple_stripe(4)).await?;
+//! client.write_at(&file, 0, "hello, striped world".into()).await?;
+//! assert_eq!(file.servers().len(), 4);
+//! assert_eq!(client.read_at(&file, 7, 7).await?, "striped");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! No lock is held while waiting. Whatever comes from the other side of a connection is bounded and checked; what is wrong
+//! with one connection never touches another. Servers and client must run inside a tokio runtime with time and I/O enabled.
 
 pub mod client;
 pub mod device;

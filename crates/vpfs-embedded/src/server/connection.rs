@@ -127,7 +127,7 @@ impl Connection {
     }
 
     fn start_waiting(&mut self) -> Result<(), CloseReason> {
-        while self.answers.len() + self.flows.len() < self.server.cluster.limits.running_requests
+        while self.answers.len() + self.flows.len() < self.server.cluster.limits.running_requests.max(1)
             && let Some(message) = self.backlog.pop_front()
         {
             self.start(&message)?;

@@ -205,13 +205,13 @@ impl Server {
         let result = match io_type {
             IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_wire::bmi::MAX_UNEXPECTED => Err(Errno::EINVAL),
             IoType::Read => {
-                self.storage().access(IoKind::Read, handle, &whole).await;
+                self.storage().access(IoKind::Read, handle, &whole).done().await;
                 let segments = self.storage().read(handle, whole).await.map_err(|error| errno_of(&error))?;
                 Ok(SmallIoResult::Read(segments.concat()))
             }
             IoType::Write if body.data.len() as u64 != io.total => Err(Errno::EINVAL),
             IoType::Write => {
-                self.storage().access(IoKind::Write, handle, &whole).await;
+                self.storage().access(IoKind::Write, handle, &whole).done().await;
                 self.store_written(handle, Some((whole, body.data.into()))).await?;
                 Ok(SmallIoResult::Written(signed(io.total)))
             }
@@ -221,7 +221,7 @@ impl Server {
 }
 
 impl Storage {
-    /// Submits a chunk to the device now; the future ends when the device has done all of it.
+    /// Submits a chunk to the device now.
     fn access(&self, kind: IoKind, handle: Handle, chunk: &[TransferPiece]) -> Accesses {
         let mut accesses: Vec<Access> = Vec::new();
         let mut run: Option<(u64, u64)> = None;
@@ -296,16 +296,12 @@ async fn next_chunk(data: &mut mpsc::Receiver<Bytes>, chunk: &[TransferPiece]) -
 /// The device accesses of one chunk.
 struct Accesses(Vec<Access>);
 
-impl IntoFuture for Accesses {
-    type Output = ();
-    type IntoFuture = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            for access in self.0 {
-                access.await;
-            }
-        })
+impl Accesses {
+    /// Waits for all of them.
+    async fn done(self) {
+        for access in self.0 {
+            access.await;
+        }
     }
 }
 
@@ -332,7 +328,7 @@ impl<T> InFlight<T> {
     /// The oldest chunk when the device is done with it.
     async fn pop(&mut self) -> Option<T> {
         let (accesses, chunk) = self.chunks.pop_front()?;
-        accesses.await;
+        accesses.done().await;
         Some(chunk)
     }
 }

@@ -18,7 +18,7 @@ const FETCH_AND_ADD: i32 = 0xadd;
 /// Longest key and value, and most attributes of one object.
 const KEY_MAX: usize = 256;
 const VALUE_MAX: usize = 8192;
-const ATTRIBUTES_MAX: usize = 1024;
+const ATTRIBUTES_MAX: usize = 64;
 
 impl Server {
     /// All values or, if one of the keys does not exist, ENOENT.
