@@ -4,6 +4,7 @@
 //! and never wait; what must wait (storage, the log reaching its file) happens after the lock is released.
 
 mod entries;
+mod handles;
 mod object;
 mod record;
 
@@ -16,6 +17,8 @@ use vpfs_wire::pvfs2::{Attr, Errno, Handle, KeyVal, Text};
 use super::journal::Journal;
 use crate::fsconfig::FsConfig;
 pub(crate) use entries::Entries;
+use handles::Handles;
+pub(crate) use handles::Pool;
 pub(crate) use object::{FileLayout, Kind, Object, datafiles, single_distdir};
 pub(crate) use record::Record;
 
@@ -25,26 +28,15 @@ pub(crate) struct Namespace {
     objects: BTreeMap<Handle, Object>,
     /// The bound on `objects`.
     objects_max: usize,
-    /// Next handle to try, by server: metadata, data.
-    next_handles: Vec<[u64; 2]>,
+    handles: Handles,
     journal: Option<Arc<Journal>>,
-}
-
-/// Which of a server's handle ranges an object takes its handle from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Pool {
-    Meta = 0,
-    Data = 1,
 }
 
 impl Namespace {
     /// An empty root directory.
     pub(crate) fn new(config: &FsConfig, objects_max: usize, now: u64) -> Self {
-        let first = |ranges: &[std::ops::RangeInclusive<u64>]| ranges.first().map_or(0, |range| *range.start());
-        let next_handles =
-            config.servers.iter().map(|server| [first(&server.meta_handles), first(&server.data_handles)]);
-        let next_handles = next_handles.collect();
-        let mut namespace = Self { objects: BTreeMap::new(), objects_max, next_handles, journal: None };
+        let handles = Handles::new(config);
+        let mut namespace = Self { objects: BTreeMap::new(), objects_max, handles, journal: None };
         let (root, dirdata) = (Handle(config.root_handle), Handle(config.root_handle + 1));
         let attr = Attr { perms: 0o777, ..Attr::default() };
         namespace.insert_directory(
@@ -61,49 +53,44 @@ impl Namespace {
         self.journal = Some(journal);
     }
 
-    pub(crate) fn object_count(&self) -> usize {
-        self.objects.len()
-    }
-
-    pub(crate) fn objects_max(&self) -> usize {
-        self.objects_max
+    /// Objects of `server`, and how many more the cluster may hold.
+    pub(crate) fn usage(&self, server: usize) -> (usize, usize) {
+        (self.handles.used(server), self.objects_max.saturating_sub(self.objects.len()))
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Result<&Object, Errno> {
         self.objects.get(&handle).ok_or(Errno::ENOENT)
     }
 
-    /// Handles from `first` on, in order.
-    pub(crate) fn handles_from(&self, first: Handle) -> impl Iterator<Item = Handle> {
-        self.objects.range(first..).map(|(handle, _)| *handle)
+    /// Objects from `first` on, by ascending handle.
+    pub(crate) fn objects_from(&self, first: Handle) -> impl Iterator<Item = (Handle, &Object)> {
+        self.objects.range(first..).map(|(handle, object)| (*handle, object))
     }
 
     /// An unused handle of `server`; ENOSPC when objects or handles have run out.
-    pub(crate) fn allocate(&mut self, config: &FsConfig, server: usize, pool: Pool) -> Result<Handle, Errno> {
+    pub(crate) fn allocate(&mut self, server: usize, pool: Pool) -> Result<Handle, Errno> {
         if self.objects.len() >= self.objects_max {
             return Err(Errno::ENOSPC);
         }
-        let owner = config.servers.get(server).ok_or(Errno::EINVAL)?;
-        let ranges = match pool {
-            Pool::Meta => &owner.meta_handles,
-            Pool::Data => &owner.data_handles,
-        };
-        let next = &mut self.next_handles[server][pool as usize];
-        while self.objects.contains_key(&Handle(*next)) {
-            *next += 1;
-        }
-        if !ranges.iter().any(|range| range.contains(next)) {
-            return Err(Errno::ENOSPC);
-        }
-        let handle = Handle(*next);
-        *next += 1;
-        Ok(handle)
+        self.handles.allocate(server, pool, |handle| self.objects.contains_key(&handle))
     }
 
     /// Adds an object; its handle must be fresh.
     pub(crate) fn insert(&mut self, handle: Handle, object: Object, now: u64) {
         self.log(now, || record::put(handle, &object));
-        self.objects.insert(handle, object);
+        self.put(handle, object);
+    }
+
+    fn put(&mut self, handle: Handle, object: Object) {
+        if self.objects.insert(handle, object).is_none() {
+            self.handles.count_up(handle);
+        }
+    }
+
+    fn take(&mut self, handle: Handle) -> Option<Object> {
+        let object = self.objects.remove(&handle)?;
+        self.handles.count_down(handle);
+        Some(object)
     }
 
     /// Adds a directory and the object for its entries.
@@ -138,11 +125,11 @@ impl Namespace {
             _ => Vec::new(),
         };
         for part in hidden {
-            self.objects.remove(&part);
+            self.take(part);
             self.log(now, || record::remove(part));
         }
         self.log(now, || record::remove(handle));
-        self.objects.remove(&handle).ok_or(Errno::ENOENT)
+        self.take(handle).ok_or(Errno::ENOENT)
     }
 
     /// The entries in a dirdata object; ENOTDIR for any other object.
@@ -227,7 +214,7 @@ impl Namespace {
         let now = record.time;
         match record.change {
             RequestBody::SetAttr(put) => return self.replay_put(put.handle, put.attr),
-            RequestBody::Remove(removed) => drop(self.objects.remove(&removed.handle)),
+            RequestBody::Remove(removed) => drop(self.take(removed.handle)),
             RequestBody::ChDirent(set) => match self.entries_mut(set.dirdata, now) {
                 Ok(entries) => drop(entries.set(&set.name, set.new_handle)),
                 Err(_) => return false,
@@ -245,13 +232,13 @@ impl Namespace {
 
     fn replay_put(&mut self, handle: Handle, attr: Attr) -> bool {
         let Some(mut object) = Object::from_log(attr) else { return false };
-        if let Some(old) = self.objects.remove(&handle) {
+        if let Some(old) = self.take(handle) {
             object.xattrs = old.xattrs;
             if let (Kind::Dirdata { entries, .. }, Kind::Dirdata { entries: old, .. }) = (&mut object.kind, old.kind) {
                 *entries = old;
             }
         }
-        self.objects.insert(handle, object);
+        self.put(handle, object);
         true
     }
 

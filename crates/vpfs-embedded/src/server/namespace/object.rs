@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     File(FileLayout),
     /// Its bytes lie in the owner's store.
     Datafile,
+    /// Will be a datafile when its file is unstuffed.
+    Reserved,
     Directory {
         dirdata: Handle,
         hint: Option<DirHint>,
@@ -69,6 +71,7 @@ impl Object {
         match self.kind {
             Kind::File(_) => ObjType::METAFILE,
             Kind::Datafile => ObjType::DATAFILE,
+            Kind::Reserved => ObjType::INTERNAL,
             Kind::Directory { .. } => ObjType::DIRECTORY,
             Kind::Dirdata { .. } => ObjType::DIRDATA,
             Kind::Symlink(_) => ObjType::SYMLINK,
@@ -108,7 +111,7 @@ impl Object {
             }
             Kind::Dirdata { directory, .. } => attr.distdir = Some(single_distdir(*directory)),
             Kind::Symlink(target) => attr.target.clone_from(target),
-            Kind::Datafile => {}
+            Kind::Datafile | Kind::Reserved => {}
         }
         attr
     }
@@ -125,6 +128,7 @@ impl Object {
                 Kind::File(FileLayout { dist: attr.dist?, datafiles: handles.0, stuffed, hint_flags })
             }
             ObjType::DATAFILE => Kind::Datafile,
+            ObjType::INTERNAL => Kind::Reserved,
             ObjType::DIRECTORY => {
                 Kind::Directory { dirdata: distdir_handle?, hint: attr.dir.map(|directory| directory.hint) }
             }

@@ -3,6 +3,7 @@
 use vpfs_wire::pvfs2::{Errno, Handle, Op, Reply, reply, request};
 
 use super::{Answer, Server};
+use crate::server::namespace::{Kind, Object};
 
 /// Parameters of MGMT_SETPARAM that `pvfs2-ping` sets.
 const CHECK_FS_ID: i32 = 2;
@@ -38,12 +39,9 @@ impl Server {
         self.same_fs(body.fs)?;
         let usage = self.storage().quick().usage();
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let (objects, objects_max) = {
-            let namespace = self.cluster.namespace();
-            (namespace.object_count(), namespace.objects_max())
-        };
-        // The bound on objects is the cluster's, and tools sum over the servers.
-        let share = |objects: usize| (objects / self.cluster.config.servers.len()) as u64;
+        // Tools sum over the servers, so each one has its share of what the cluster may still hold.
+        let (used, free) = self.cluster.namespace().usage(self.index);
+        let free = (free / self.cluster.config.servers.len()) as u64;
         Ok(reply::StatFs {
             fs: body.fs,
             bytes_available: signed(usage.capacity.saturating_sub(usage.used)),
@@ -54,19 +52,22 @@ impl Server {
             load_5: 0,
             load_15: 0,
             uptime_seconds: self.cluster.started.elapsed().as_secs(),
-            handles_available: share(objects_max.saturating_sub(objects)),
-            handles_total: share(objects_max),
+            handles_available: free,
+            handles_total: free + used as u64,
         }
         .into())
     }
 
-    /// This server's handles in ascending order; the position is the first one not given yet.
+    /// This server's handles in ascending order, or only those set aside if the flags ask for them; the position is the
+    /// first one not given yet.
     pub(super) fn iterate_handles(&self, body: &request::MgmtIterateHandles) -> Answer {
         self.same_fs(body.fs)?;
         let first = if body.position == POSITION_START { 0 } else { body.position };
         let count = usize::try_from(body.count).map_err(|_| Errno::EINVAL)?.min(HANDLES_MAX);
         let namespace = self.cluster.namespace();
-        let own = namespace.handles_from(Handle(first)).filter(|handle| self.own(*handle).is_ok());
+        let reserved = |object: &Object| matches!(object.kind, Kind::Reserved);
+        let own = namespace.objects_from(Handle(first)).filter(|(handle, _)| self.own(*handle).is_ok());
+        let own = own.filter(|(_, object)| body.flags == 0 || reserved(object)).map(|(handle, _)| handle);
         let mut handles: Vec<Handle> = own.take(count.saturating_add(1)).collect();
         let position =
             if handles.len() > count { handles.pop().map_or(POSITION_END, |next| next.0) } else { POSITION_END };

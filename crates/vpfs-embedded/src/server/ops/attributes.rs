@@ -73,6 +73,7 @@ impl Server {
                 let dirent_count = i64::try_from(entries.len()).unwrap_or(i64::MAX);
                 attr.dir = wants(mask::DIRENT_COUNT).then(|| DirInfo { dirent_count, ..DirInfo::default() });
             }
+            Kind::Reserved => {}
             Kind::Symlink(target) => attr.target = target.clone().filter(|_| wants(mask::SYMLINK_TARGET)),
         }
         let credential = credential.filter(|_| wants(mask::CAPABILITY));

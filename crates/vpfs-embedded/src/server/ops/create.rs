@@ -30,13 +30,13 @@ impl Server {
         dist.stripe(u32::try_from(servers.len()).map_err(|_| Errno::EINVAL)?).map_err(|_| Errno::EINVAL)?;
 
         let now = now();
-        let config = &self.cluster.config;
         let mut namespace = self.cluster.namespace();
-        let metafile = namespace.allocate(config, self.index, Pool::Meta)?;
+        let metafile = namespace.allocate(self.index, Pool::Meta)?;
         let mut handles = Vec::with_capacity(servers.len());
         for server in servers {
-            let handle = namespace.allocate(config, server, Pool::Data)?;
-            namespace.insert(handle, Object::new(&body.attr, Kind::Datafile, now), now);
+            let handle = namespace.allocate(server, Pool::Data)?;
+            let kind = if stuffed && !handles.is_empty() { Kind::Reserved } else { Kind::Datafile };
+            namespace.insert(handle, Object::new(&body.attr, kind, now), now);
             handles.push(handle);
         }
         let layout = FileLayout { dist, datafiles: handles, stuffed, hint_flags: 0 };
@@ -99,7 +99,7 @@ impl Server {
     }
 
     fn two_handles(&self, namespace: &mut Namespace) -> Result<[Handle; 2], Errno> {
-        let mut next = || namespace.allocate(&self.cluster.config, self.index, Pool::Meta);
+        let mut next = || namespace.allocate(self.index, Pool::Meta);
         Ok([next()?, next()?])
     }
 
@@ -116,7 +116,7 @@ impl Server {
         let now = now();
         let mut namespace = self.cluster.namespace();
         let mut one = |_| {
-            let handle = namespace.allocate(&self.cluster.config, self.index, Pool::Meta)?;
+            let handle = namespace.allocate(self.index, Pool::Meta)?;
             namespace.insert(handle, Object::new(&Attr::default(), Kind::Symlink(None), now), now);
             Ok(handle)
         };
@@ -130,19 +130,36 @@ impl Server {
         self.own(body.handle)?;
         access::require(capability, op_mask::WRITE)?;
         let mut namespace = self.cluster.namespace();
-        match namespace.get(body.handle)?.kind {
-            Kind::File(FileLayout { stuffed: false, .. }) => {}
-            Kind::File(_) => namespace.change(body.handle, now(), |object| {
-                if let Kind::File(layout) = &mut object.kind {
-                    layout.stuffed = false;
-                }
-                Ok(())
-            })?,
+        let reserved = match &namespace.get(body.handle)?.kind {
+            Kind::File(FileLayout { stuffed: false, .. }) => Vec::new(),
+            Kind::File(layout) => layout.datafiles.clone(),
             _ => return Err(Errno::EINVAL),
-        }
+        };
+        unstuff(&mut namespace, body.handle, &reserved)?;
         let attr = self.attr(&namespace, body.handle, body.mask, Some(&body.credential))?;
         Ok(Reply::from(reply::Unstuff { attr }))
     }
+}
+
+/// Puts the reserved datafiles of a file in use; nothing to do if there are none.
+fn unstuff(namespace: &mut Namespace, file: Handle, reserved: &[Handle]) -> Result<(), Errno> {
+    let now = now();
+    for datafile in reserved {
+        namespace.change(*datafile, now, |object| {
+            object.kind = Kind::Datafile;
+            Ok(())
+        })?;
+    }
+    if reserved.is_empty() {
+        return Ok(());
+    }
+    namespace.change(file, now, |object| match &mut object.kind {
+        Kind::File(layout) => {
+            layout.stuffed = false;
+            Ok(())
+        }
+        _ => Err(Errno::EINVAL),
+    })
 }
 
 /// A new object that belongs to the user of `credential`.
