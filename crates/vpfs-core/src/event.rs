@@ -14,9 +14,10 @@ pub enum Event {
     Enqueued { id: RequestId, app: AppId, cost: Bytes },
     /// A request was released to the storage.
     Dispatched { id: RequestId, app: AppId, slot_cost: SlotCost, enqueued_at: Time, backfilled: bool },
-    /// The request with the smallest start tag waits for free slots; smaller ones may be backfilled.
+    /// The request with the smallest start tag needs more than the free slots; smaller ones may be backfilled. Once for
+    /// each request.
     HeadBlocked { id: RequestId, app: AppId, slot_cost: SlotCost, slots_free: u32 },
-    /// A request was held back because its application is above its cap.
+    /// A request was held back because its application is above its cap; `Enqueued` follows when it is released.
     CapHeld { id: RequestId, app: AppId },
     /// An outstanding request is complete.
     Completed { id: RequestId, app: AppId, cost: Bytes },
@@ -30,7 +31,7 @@ pub enum Event {
     DepthChanged { depth: Depth },
     /// Nothing is queued and nothing outstanding any more.
     Idle,
-    /// So many events were overwritten because nobody polled them.
+    /// So many events were not kept because nobody polled them in time.
     Lost { events: u64 },
 }
 

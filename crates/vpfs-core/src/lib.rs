@@ -10,6 +10,41 @@
 //!    [`Scheduler::correct_cost`] or [`Scheduler::handle_timeout`], with a `now` that never goes back.
 //! 2. Drain [`Scheduler::poll_dispatch`] until `None`, then [`Scheduler::poll_event`] until `None`.
 //! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
+//!
+//! ```
+//! use vpfs_core::*;
+//!
+//! /// After every input: releases what may go, and says when to come back at the latest.
+//! fn drain(scheduler: &mut impl Scheduler, now: Time, storage: &mut Vec<RequestId>) -> Option<Time> {
+//!     while let Some(dispatch) = scheduler.poll_dispatch(now) {
+//!         storage.push(dispatch.id);
+//!     }
+//!     while let Some((_at, _event)) = scheduler.poll_event() { /* metrics, log */ }
+//!     scheduler.poll_timeout()
+//! }
+//!
+//! let depth = Depth::new(14).expect("not zero");
+//! let settings = Settings { kind: PolicyKind::SfqDPlus, depth, slot_costs: SlotCostTable::default() };
+//! let mut scheduler = Capped::new(Policy::new(&settings, 64), 64);
+//! let (mut storage, mut now) = (Vec::new(), Time::ZERO);
+//! scheduler.set_cap(now, AppId(0), Cap::new(1 << 30, Bytes::mib(4)));
+//! for id in 0..6 {
+//!     let request = Request { id: RequestId(id), app: AppId(0), op: OpKind::Write, cost: Bytes::mib(2) };
+//!     scheduler.enqueue(now, request);
+//!     drain(&mut scheduler, now, &mut storage);
+//! }
+//! while scheduler.queued() + scheduler.outstanding() > 0 {
+//!     match storage.pop() {
+//!         Some(id) => scheduler.complete(now, id),
+//!         None => {
+//!             now = scheduler.poll_timeout().expect("the cap holds requests back");
+//!             scheduler.handle_timeout(now);
+//!         }
+//!     }
+//!     drain(&mut scheduler, now, &mut storage);
+//! }
+//! assert!(now > Time::ZERO && now < Time::from_millis(8));
+//! ```
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 extern crate alloc;

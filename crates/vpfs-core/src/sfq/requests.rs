@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) blocked: bool,
 }
 
+const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
+
 impl Entry {
     const UNUSED: Self = Self {
         position: 0,

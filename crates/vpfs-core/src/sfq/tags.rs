@@ -17,6 +17,7 @@ impl Clock {
 
     /// A request with start tag `start` is served: v = max(v, S).
     pub(super) fn advance(&mut self, start: VirtualTime) {
+        debug_assert!(start >= self.now, "no queued request has a tag below v");
         self.now = self.now.max(start);
     }
 
