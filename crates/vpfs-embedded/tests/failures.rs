@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use common::{client, cluster, options, pattern};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use vpfs_embedded::client::{ClientError, Errno};
+use vpfs_embedded::fsconfig::FsConfig;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster, StorageKind};
 use vpfs_wire::bmi::{self, Header, Tag};
-use vpfs_wire::pvfs2::{Capability, Handle, Op, Reply, ReplyBody, Request, RequestBody, request};
+use vpfs_wire::pvfs2::{Capability, Handle, Op, Reply, ReplyBody, Request, RequestBody, reply, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_survive_a_restart() {
@@ -139,7 +140,7 @@ async fn different_configurations_are_refused() {
     let free = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     config.listen = vec![free(0), free(0)];
     let stranger = real.addresses()[0].to_string();
-    let probe = tokio::net::TcpListener::bind(free(0)).await.unwrap();
+    let probe = TcpListener::bind(free(0)).await.unwrap();
     let own = probe.local_addr().unwrap();
     drop(probe);
     config.listen[0] = own;
@@ -147,6 +148,61 @@ async fn different_configurations_are_refused() {
     let odd = EmbeddedCluster::start(config).await.unwrap();
     let error = Client::connect(options(&odd)).await.unwrap_err();
     assert!(matches!(error, ClientError::ConfigsDiffer { .. }), "{error}");
+}
+
+/// A server of one connection that answers the first STATFS late, after the second one.
+async fn absent_minded(listener: TcpListener) -> Vec<Tag> {
+    let config = FsConfig::new("vpfs", &[format!("tcp://{}", listener.local_addr().unwrap())]);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut asked = Vec::new();
+    while asked.len() < 2 {
+        let mut header = [0; Header::LEN];
+        stream.read_exact(&mut header).await.unwrap();
+        let header = Header::decode(&header).unwrap();
+        let mut payload = vec![0; header.size as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        match Request::decode(&payload).unwrap().body {
+            RequestBody::GetConfig => {
+                let reply = Reply::from(reply::GetConfig { text: config.to_text().into() });
+                stream.write_all(&bmi::reply_message(header.tag, &reply.encode()).unwrap()).await.unwrap();
+            }
+            _ => asked.push(header.tag),
+        }
+    }
+    for (tag, bytes_total) in asked.iter().zip([1, 2]) {
+        let reply = Reply::from(reply::StatFs { bytes_total, ..EMPTY_STATFS });
+        stream.write_all(&bmi::reply_message(*tag, &reply.encode()).unwrap()).await.unwrap();
+    }
+    // The client closes first.
+    let _ = stream.read(&mut [0]).await;
+    asked
+}
+
+const EMPTY_STATFS: reply::StatFs = reply::StatFs {
+    fs: 1001,
+    bytes_available: 0,
+    bytes_total: 0,
+    ram_total: 0,
+    ram_free: 0,
+    load_1: 0,
+    load_5: 0,
+    load_15: 0,
+    uptime_seconds: 0,
+    handles_available: 0,
+    handles_total: 0,
+};
+
+#[tokio::test]
+async fn a_silent_server_is_asked_again_with_another_tag() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("tcp://{}/vpfs", listener.local_addr().unwrap());
+    let server = tokio::spawn(absent_minded(listener));
+    let reply_timeout = Some(Duration::from_millis(100));
+    let client = Client::connect(ClientOptions { reply_timeout, ..ClientOptions::new(url) }).await.unwrap();
+    assert_eq!(client.statfs().await.unwrap().bytes_total, 2, "the late reply belongs to nobody");
+    drop(client);
+    let tags = server.await.unwrap();
+    assert_ne!(tags[0], tags[1]);
 }
 
 /// Sends raw bytes and returns what came until the server closed, or until it was quiet for a while.
@@ -238,4 +294,17 @@ async fn more_requests_than_may_run_wait_their_turn() {
     let (answer, closed) = provoke(cluster.addresses()[0], &requests).await;
     assert!(!closed);
     assert_eq!(answer.len(), 200 * (Header::LEN + 16));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_more_still_gets_its_answers() {
+    let cluster = cluster(1).await;
+    let mut stream = TcpStream::connect(cluster.addresses()[0]).await.unwrap();
+    let requests: Vec<u8> = (1..=50).flat_map(|tag| message(tag, &Request::bare(RequestBody::GetConfig))).collect();
+    stream.write_all(&requests).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answers = Vec::new();
+    stream.read_to_end(&mut answers).await.unwrap();
+    let first = Header::decode(&answers).unwrap();
+    assert_eq!(answers.len(), 50 * (Header::LEN + first.size as usize));
 }

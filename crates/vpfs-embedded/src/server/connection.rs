@@ -90,10 +90,38 @@ impl Connection {
     }
 
     async fn run(mut self) -> Result<(), CloseReason> {
-        let result = self.run_until_closed().await;
+        let result = match self.run_until_closed().await {
+            Ok(()) => self.answer_the_rest().await,
+            Err(reason) => Err(reason),
+        };
         // What a metadata operation has begun it finishes; transfers end with the connection.
         self.answers.detach_all();
+        if result.is_ok() {
+            drop(self.replies);
+            // The last replies; the client may be gone, which is no error now.
+            let _ = self.writer.join_next().await;
+        }
         result
+    }
+
+    /// The client sends no more, but may still read: all but writes, whose data cannot come, are answered.
+    async fn answer_the_rest(&mut self) -> Result<(), CloseReason> {
+        loop {
+            self.start_waiting()?;
+            self.receivers.clear();
+            if self.answers.is_empty() && self.flows.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                Some(answered) = self.answers.join_next() => answered??,
+                Some(ended) = self.flows.join_next() => match ended?.1 {
+                    Err(FlowError::Closed) => {}
+                    result => result?,
+                },
+                // The client is gone altogether.
+                Some(_) = self.writer.join_next() => return Ok(()),
+            }
+        }
     }
 
     async fn run_until_closed(&mut self) -> Result<(), CloseReason> {
