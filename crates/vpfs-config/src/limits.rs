@@ -20,6 +20,8 @@ pub struct Limits {
     pub reply_timeout: Duration,
     /// For a transfer that moves no byte.
     pub flow_timeout: Duration,
+    /// What clients are told to wait for an answer; `None` leaves what the servers say.
+    pub client_timeout: Option<Duration>,
     /// For connecting to a server.
     pub connect_timeout: Duration,
     /// For operations in progress at shutdown.
@@ -85,6 +87,7 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         buffer: Bytes(reader.number_or_default("buffer")),
         reply_timeout: span("reply_timeout"),
         flow_timeout: span("flow_timeout"),
+        client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),
     }

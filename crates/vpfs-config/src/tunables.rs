@@ -309,14 +309,23 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new(
             "reply_timeout",
             Kind::Duration,
-            "An operation that the server has not answered for so long is given up with its connection. Longer than \
-             the clients' own time-out of 300 s, after which they ask again.",
+            "An operation that the server has not answered for so long gives its slots back. Longer than the clients' \
+             own time-out of 300 s, after which they ask again.",
         )
         .default("330s")
         .range("1s", "1d"),
         Tunable::new("flow_timeout", Kind::Duration, "The same for a transfer that moves no byte.")
             .default("60s")
             .range("1s", "1d"),
+        Tunable::new(
+            "client_timeout",
+            Kind::Duration,
+            "How long clients are told to wait for an answer before they ask again. Raise it where caps hold requests \
+             for minutes: a client that asks again makes its request run twice.",
+        )
+        .absent_means("what the servers' own configuration says, 300 s by default")
+        .range("1s", "1d")
+        .at_restart(),
         Tunable::new("connect_timeout", Kind::Duration, "For connecting to a server.")
             .default("10s")
             .range("10ms", "10min"),

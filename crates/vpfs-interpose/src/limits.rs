@@ -16,6 +16,9 @@ pub struct Limits {
     /// A started transfer that moves no byte for this long frees the operation's slots: a server that fails in the
     /// middle of a flow says nothing at all.
     pub flow_timeout: Duration,
+    /// What clients are told to wait for an answer, in whole seconds; `None` leaves what the servers say. Must be equal in
+    /// all proxies, as the addresses must.
+    pub client_timeout: Option<Duration>,
 }
 
 impl Limits {
@@ -31,6 +34,7 @@ impl Default for Limits {
             outbound_bytes: 1 << 20,
             reply_timeout: Duration::from_secs(330),
             flow_timeout: Duration::from_secs(60),
+            client_timeout: None,
         }
     }
 }

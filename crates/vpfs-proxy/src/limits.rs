@@ -19,6 +19,7 @@ impl From<&vpfs_config::Limits> for Limits {
                 outbound_bytes: usize::try_from(limits.buffer.0).unwrap_or(usize::MAX),
                 reply_timeout: limits.reply_timeout,
                 flow_timeout: limits.flow_timeout,
+                client_timeout: limits.client_timeout,
             },
             connections: limits.connections,
             connect_timeout: limits.connect_timeout,

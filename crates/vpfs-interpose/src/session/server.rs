@@ -148,7 +148,9 @@ impl Session {
         let payload = &whole[Header::LEN..];
         let status = parse(payload)?.status;
         let mut unmapped = Vec::new();
-        let text = rewrite::config_text(payload, ClientTimeouts::default(), |server| {
+        let secs = self.limits.client_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX));
+        let timeouts = ClientTimeouts { bmi_secs: secs, flow_secs: secs };
+        let text = rewrite::config_text(payload, timeouts, |server| {
             let proxy = self.addresses.for_client(server);
             if proxy.is_none() {
                 unmapped.push(server.to_owned());
