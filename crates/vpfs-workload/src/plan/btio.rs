@@ -46,7 +46,7 @@ pub struct Btio {
     pub subtype: Subtype,
     /// Bursts in each of the two phases.
     pub iterations: u32,
-    /// Bytes of all dumps together; rounded down to whole calls.
+    /// Bytes of all dumps together; rounded down to equal bursts.
     pub total_bytes: u64,
     /// Smallest call.
     pub transfer_min_bytes: u32,
@@ -120,7 +120,7 @@ impl Btio {
         Ok(())
     }
 
-    /// Bytes that the run really writes: whole calls.
+    /// Bytes that the run really writes.
     pub fn written_bytes(&self) -> u64 {
         self.burst_bytes() * u64::from(self.writers()) * u64::from(self.iterations)
     }
@@ -133,10 +133,13 @@ impl Btio {
         }
     }
 
-    /// Bytes of one process in one burst.
+    /// Bytes of one process in one burst: whole rows, or whatever the pieces add up to.
     fn burst_bytes(&self) -> u64 {
         let share = self.total_bytes / u64::from(self.iterations) / u64::from(self.writers());
-        share - share % u64::from(self.transfer_min_bytes)
+        match self.subtype {
+            Subtype::Simple => share - share % u64::from(self.transfer_min_bytes),
+            Subtype::Full => share,
+        }
     }
 
     /// The number of a process among those that do I/O; `None`: it only computes.

@@ -5,7 +5,6 @@ mod process;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Barrier;
@@ -96,7 +95,7 @@ pub struct Run {
     keep: bool,
 }
 
-/// Watches a run, and may end it early.
+/// Watches a run.
 #[derive(Clone)]
 pub struct RunHandle(Arc<Shared>);
 
@@ -109,7 +108,6 @@ struct Shared {
     overwrite: bool,
     recorder: Recorder,
     barrier: Barrier,
-    stop: AtomicBool,
 }
 
 impl Run {
@@ -130,7 +128,6 @@ impl Run {
             overwrite: options.overwrite,
             recorder: Recorder::new(options.interval),
             barrier: Barrier::new(processes as usize),
-            stop: AtomicBool::new(false),
         };
         Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
     }
@@ -193,11 +190,6 @@ fn directory_error(call: &'static str, path: &str, source: ClientError) -> RunEr
 }
 
 impl RunHandle {
-    /// Processes begin no new step in a phase with a time limit.
-    pub fn stop(&self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-
     /// How far the run is.
     pub fn progress(&self) -> Progress {
         self.0.recorder.progress()

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, sleep};
@@ -42,11 +41,8 @@ impl Process {
         shared.recorder.begin_phase(phase, begin);
         let limit = shared.plan.limit(phase);
         for (done, step) in (0..).zip(shared.plan.steps(phase, self.number)) {
-            if let Some(limit) = limit {
-                let stopped = shared.stop.load(Ordering::Relaxed);
-                if stopped || (begin.elapsed() >= limit.time && done >= limit.at_least_steps) {
-                    break;
-                }
+            if limit.is_some_and(|limit| begin.elapsed() >= limit.time && done >= limit.at_least_steps) {
+                break;
             }
             self.step(phase, step).await?;
         }

@@ -1,0 +1,182 @@
+//! Plans run against embedded servers without a device model, over loopback.
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+use vpfs_workload::measure::{Report, WrongRead};
+use vpfs_workload::plan::{Btio, BtioClass, FileMode, Ior, Md, Order, Phase, Plan};
+use vpfs_workload::run::{Connections, Run, RunError, RunOptions};
+
+async fn cluster() -> EmbeddedCluster {
+    EmbeddedCluster::start(ClusterConfig::new(4)).await.unwrap()
+}
+
+fn options(cluster: &EmbeddedCluster) -> RunOptions {
+    RunOptions {
+        client: ClientOptions::new(cluster.url()),
+        local_addresses: vec!["127.0.3.1".parse().unwrap(), "127.0.3.2".parse().unwrap()],
+        nodes: 2,
+        connections: Connections::PerNode,
+        directory: "/run".to_owned(),
+        create: CreateOptions::simple_stripe(1000),
+        overwrite: false,
+        keep: false,
+        seed: 1,
+        interval: Duration::from_millis(100),
+    }
+}
+
+fn ior() -> Ior {
+    Ior {
+        processes: 4,
+        transfer_bytes: 10_007,
+        block_bytes: 100_070,
+        segments: 3,
+        file_mode: FileMode::Shared,
+        order: Order::Random,
+        write: true,
+        read: true,
+        read_shift: 1,
+        fsync: true,
+        keep: false,
+        time_limit: None,
+        seed: 1,
+    }
+}
+
+async fn run(plan: impl Plan + 'static, options: RunOptions) -> Result<Report, RunError> {
+    Run::prepare(Arc::new(plan), options).await?.execute().await
+}
+
+/// Nothing is left of a run.
+async fn assert_empty(cluster: &EmbeddedCluster) {
+    let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
+    let left: Vec<_> = client.readdir("/").await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert!(!left.contains(&"run".to_owned()), "{left:?}");
+}
+
+#[tokio::test]
+async fn ior_moves_and_verifies_every_byte_in_every_mode() {
+    let cluster = cluster().await;
+    for file_mode in [FileMode::Shared, FileMode::PerProcess] {
+        for connections in [Connections::PerNode, Connections::PerProcess] {
+            let plan = Ior { file_mode, ..ior() };
+            let total = plan.total_bytes();
+            let report = run(plan, RunOptions { connections, ..options(&cluster) }).await.unwrap();
+            assert_eq!(report.phase(Phase::Write).map(|phase| (phase.bytes, phase.operations)), Some((total, 120)));
+            assert_eq!(report.verification.checked_bytes, total);
+            assert!(report.verification.is_clean(), "{:?}", report.verification);
+            assert_eq!(report.phase(Phase::Read).map(|phase| phase.latency.count), Some(120));
+            assert_eq!(report.timeline.samples.iter().map(|sample| sample.bytes).sum::<u64>(), 2 * total);
+        }
+    }
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn wrong_bytes_are_found_and_located() {
+    let cluster = cluster().await;
+    let write = Ior { read: false, keep: true, ..ior() };
+    run(write, RunOptions { keep: true, ..options(&cluster) }).await.unwrap();
+    let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
+    let file = client.open("/run/file.0").await.unwrap();
+    let byte = client.read_at(&file, 123_456, 1).await.unwrap()[0];
+    client.write_at(&file, 123_456, Bytes::from(vec![!byte])).await.unwrap();
+    let size = client.size(&file).await.unwrap();
+    client.truncate(&file, size - 5).await.unwrap();
+
+    let report = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap();
+    let mut examples = report.verification.examples;
+    examples.sort_by_key(|example| matches!(example, WrongRead::Length { .. }));
+    let path = "/run/file.0".to_owned();
+    let expected = [
+        WrongRead::Content { path: path.clone(), offset: 123_456, expected: byte, found: !byte, count: 1 },
+        WrongRead::Length { path, offset: size - 10_007, expected: 10_007, found: 10_002 },
+    ];
+    assert_eq!(examples, expected);
+    assert_eq!(report.verification.wrong_reads, 2);
+}
+
+#[tokio::test]
+async fn btio_alternates_io_and_computation() {
+    let cluster = cluster().await;
+    let plan = Btio {
+        processes: 6,
+        nodes: 2,
+        iterations: 3,
+        total_bytes: 6 * 3 * 4 * 320,
+        think_write: Duration::from_millis(40),
+        think_read: Duration::from_millis(20),
+        ..Btio::class(BtioClass::A)
+    };
+    let report = run(plan, options(&cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, 6 * 3 * 4 * 320);
+    assert!(report.verification.is_clean());
+    assert!(report.think_seconds >= 0.18 && report.run_seconds >= report.think_seconds, "{report:?}");
+    let parts = report.io_seconds + report.think_seconds + report.wait_seconds;
+    assert!((parts / report.run_seconds - 1.0).abs() < 0.1, "{parts} of {}", report.run_seconds);
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn full_bursts_are_large_calls_of_one_process_for_each_node() {
+    let cluster = cluster().await;
+    let plan = Btio {
+        processes: 6,
+        nodes: 2,
+        iterations: 2,
+        total_bytes: 40 << 20,
+        think_write: Duration::ZERO,
+        think_read: Duration::ZERO,
+        ..Btio::class(BtioClass::C)
+    };
+    let report = run(plan, options(&cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, 40 << 20);
+    assert!(report.verification.is_clean());
+}
+
+#[tokio::test]
+async fn md_does_every_phase_and_leaves_nothing() {
+    let cluster = cluster().await;
+    for shared_directory in [false, true] {
+        let plan = Md { processes: 4, items: 25, listings: 3, shared_directory };
+        let report = run(plan, options(&cluster)).await.unwrap();
+        for (phase, operations) in
+            [(Phase::Create, 100), (Phase::Stat, 100), (Phase::ListDir, 12), (Phase::RemoveDir, 100)]
+        {
+            assert_eq!(report.phase(phase).map(|phase| phase.operations), Some(operations), "{phase}");
+        }
+    }
+    assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_go_on_says_what_failed() {
+    let cluster = cluster().await;
+    let error = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap_err();
+    assert!(matches!(&error, RunError::Call { call: "open", source, .. } if source.is_not_found()), "{error}");
+
+    let kept = || RunOptions { keep: true, ..options(&cluster) };
+    run(Ior { keep: true, ..ior() }, kept()).await.unwrap();
+    let error = run(ior(), kept()).await.unwrap_err();
+    assert!(matches!(&error, RunError::Call { call: "create", source, .. } if source.is_already_exists()), "{error}");
+    assert!(run(ior(), RunOptions { overwrite: true, ..kept() }).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_a_run_and_a_handle_watches_it() {
+    let cluster = cluster().await;
+    let plan = Ior { read: false, time_limit: Some(Duration::from_millis(300)), ..ior() };
+    let run = Run::prepare(Arc::new(plan), options(&cluster)).await.unwrap();
+    let handle = run.handle();
+    let run = tokio::spawn(run.execute());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let progress = handle.progress();
+    assert!(progress.phase == Some(Phase::Write) && progress.bytes > 0, "{progress:?}");
+    let report = run.await.unwrap().unwrap();
+    assert!(report.run_seconds >= 0.3 && report.phase(Phase::Write).is_some_and(|phase| phase.operations > 120));
+    assert_empty(&cluster).await;
+}
