@@ -23,7 +23,7 @@ pub fn latency(report: &Report) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.to_string()
+    table.trim_fmt()
 }
 
 fn columns(latency: &Latency) -> [f64; 6] {
