@@ -47,8 +47,12 @@ pub struct Trial {
     pub writer_bytes_per_second: f64,
 }
 
-/// Called now and then with how far the small application is.
-pub type Watch<'a> = &'a (dyn Fn(&Progress) + Sync);
+/// Called now and then with how far the measured application is.
+pub type Watch<'a> = &'a dyn Fn(&Progress);
+
+/// Says how many bytes of the writer have reached the servers so far. Its own calls are too coarse for that: each is
+/// large, takes long, and ends with its last server.
+pub type Meter<'a> = &'a dyn Fn() -> u64;
 
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
@@ -66,30 +70,36 @@ impl Experiment {
     ///
     /// # Errors
     /// A call that failed.
-    pub async fn writer_alone(&self, url: &str, time: Duration, watch: Watch<'_>) -> Result<f64, RunError> {
+    pub async fn writer_alone(
+        &self,
+        url: &str,
+        time: Duration,
+        meter: Meter<'_>,
+        watch: Watch<'_>,
+    ) -> Result<f64, RunError> {
         let mut writer = Background::start(self.writer.prepare(url).await?);
         writer.unless_failed(sleep(self.warm_up)).await?;
-        let before = writer.written();
+        let before = meter();
         let begin = Instant::now();
         while begin.elapsed() < time {
             writer.unless_failed(sleep(WATCH_EVERY)).await?;
             watch(&writer.handle.progress());
         }
-        Ok(per_second(writer.written() - before, begin.elapsed().as_secs_f64()))
+        Ok(per_second(meter() - before, begin.elapsed().as_secs_f64()))
     }
 
     /// Runs the small application beside the writer, then drops the writer where it is.
     ///
     /// # Errors
     /// A call of either that failed.
-    pub async fn both(&self, url: &str, watch: Watch<'_>) -> Result<Trial, RunError> {
+    pub async fn both(&self, url: &str, meter: Meter<'_>, watch: Watch<'_>) -> Result<Trial, RunError> {
         // Before the writer begins, so that connecting is not part of the contention.
         let small = self.small.prepare(url).await?;
         let mut writer = Background::start(self.writer.prepare(url).await?);
         writer.unless_failed(sleep(self.warm_up)).await?;
-        let before = writer.written();
+        let before = meter();
         let small = writer.unless_failed(watched(small, watch)).await??;
-        let writer_bytes_per_second = per_second(writer.written() - before, small.run_seconds);
+        let writer_bytes_per_second = per_second(meter() - before, small.run_seconds);
         Ok(Trial { small, writer_bytes_per_second })
     }
 }
@@ -114,10 +124,6 @@ struct Background {
 impl Background {
     fn start(run: Run) -> Self {
         Self { handle: run.handle(), task: tokio::spawn(run.execute()) }
-    }
-
-    fn written(&self) -> u64 {
-        self.handle.progress().bytes
     }
 
     /// Waits for `other`; ends early with the run's failure if it fails meanwhile.

@@ -10,7 +10,7 @@ mod verdict;
 use serde::Serialize;
 
 pub use comparison::{Comparison, Row};
-pub use experiment::{Application, Experiment, Trial, Watch};
+pub use experiment::{Application, Experiment, Meter, Trial, Watch};
 pub use verdict::{Relation, verdict};
 
 /// How the storage was shared.
