@@ -33,7 +33,7 @@ pub(super) struct BtioArgs {
     #[arg(long, value_name = "N", default_value_t = 40)]
     iterations: u32,
 
-    /// Bytes of all bursts together, rounded down to whole calls [default: 400MB for class a, 6817MB for c]
+    /// Bytes of all bursts together, rounded down to equal bursts [default: 400MB for class a, 6817MB for c]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     total: Option<Bytes>,
 

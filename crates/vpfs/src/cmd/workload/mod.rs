@@ -24,7 +24,7 @@ use target::Target;
 #[derive(clap::Args)]
 pub(crate) struct Workload {
     #[command(subcommand)]
-    kind: Kind,
+    kind: Box<Kind>,
 }
 
 #[derive(clap::Subcommand)]
@@ -41,7 +41,7 @@ impl Workload {
             .build()
             .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
         runtime.block_on(async {
-            match &self.kind {
+            match &*self.kind {
                 Kind::Ior(args) => args.run().await,
                 Kind::Btio(args) => args.run().await,
                 Kind::Md(args) => args.run().await,
@@ -83,7 +83,10 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
             all => format!("{} {repetition}/{all}", self.name),
         };
         let line = ProgressLine::start(self.target.quiet);
-        line.follow(run.execute(), || format!("{title}: {}", progress::describe(&handle.progress()))).await
+        let describe = || format!("{title}: {}", progress::describe(&handle.progress()));
+        let report = line.follow(run.execute(), describe).await;
+        line.clear();
+        report
     }
 }
 

@@ -43,12 +43,13 @@ pub(crate) fn write(path: &Path, document: &Value) -> Result<(), Exit> {
 }
 
 /// Fails if data read back was not what had been written, and says where.
-pub(super) fn verdict(reports: &[Report]) -> Result<(), Exit> {
-    let wrong: u64 = reports.iter().map(|report| report.verification.wrong_reads).sum();
+pub(crate) fn verdict<'a>(reports: impl IntoIterator<Item = &'a Report, IntoIter: Clone>) -> Result<(), Exit> {
+    let reports = reports.into_iter();
+    let wrong: u64 = reports.clone().map(|report| report.verification.wrong_reads).sum();
     if wrong == 0 {
         return Ok(());
     }
-    let examples = reports.iter().flat_map(|report| &report.verification.examples);
+    let examples = reports.flat_map(|report| &report.verification.examples);
     let lines: Vec<String> = examples.map(|example| format!("  {example}")).collect();
     Err(Exit::Corrupt(format!("{wrong} reads returned wrong data; the first ones:\n{}", lines.join("\n"))))
 }

@@ -1,21 +1,22 @@
 //! How far a run is, on standard error: a line that is redrawn on a terminal, plain lines every few seconds otherwise.
 
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{MissedTickBehavior, interval};
 use vpfs_config::units::{Rate, Span};
 use vpfs_workload::measure::Progress;
 
-/// Follows one piece of work at a time.
+/// Shows one line of text after the other.
 pub(crate) enum ProgressLine {
     /// Says nothing.
     Quiet,
     /// Redraws one line.
     Terminal(ProgressBar),
-    /// Prints a line now and then.
-    Plain,
+    /// Prints a line now and then; holds when the last one was due.
+    Plain(Mutex<Option<Instant>>),
 }
 
 const REDRAW: Duration = Duration::from_millis(200);
@@ -28,42 +29,56 @@ impl ProgressLine {
         }
         let bar = ProgressBar::new_spinner();
         if bar.is_hidden() {
-            return Self::Plain;
+            return Self::Plain(Mutex::new(Some(Instant::now())));
         }
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is constant and valid"));
         Self::Terminal(bar)
     }
 
-    /// Waits for `work` and shows what `describe` says of it.
-    pub(crate) async fn follow<T>(self, work: impl Future<Output = T>, describe: impl Fn() -> String) -> T {
-        let mut work = std::pin::pin!(work);
-        let mut ticks = interval(if matches!(self, Self::Terminal(_)) { REDRAW } else { PLAIN_LINE });
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        ticks.tick().await;
-        loop {
-            tokio::select! {
-                result = &mut work => return self.end(result),
-                _ = ticks.tick() => self.show(describe()),
-            }
+    /// Shows a text that stays until the next one; plain lines come even if the last one was just before.
+    pub(crate) fn announce(&self, text: impl Into<String>) {
+        if let Self::Plain(last) = self {
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
+        self.show(|| text.into());
     }
 
-    fn show(&self, text: String) {
+    /// Shows how far something is; plain lines at most every few seconds.
+    pub(crate) fn show(&self, text: impl FnOnce() -> String) {
         match self {
             Self::Quiet => {}
             Self::Terminal(bar) => {
-                bar.set_message(text);
+                bar.set_message(text());
                 bar.tick();
             }
-            Self::Plain => eprintln!("{text}"),
+            Self::Plain(last) => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.is_none_or(|last| last.elapsed() >= PLAIN_LINE) {
+                    eprintln!("{}", text());
+                    *last = Some(Instant::now());
+                }
+            }
         }
     }
 
-    fn end<T>(&self, result: T) -> T {
+    /// Removes the line from a terminal.
+    pub(crate) fn clear(&self) {
         if let Self::Terminal(bar) = self {
             bar.finish_and_clear();
         }
-        result
+    }
+
+    /// Waits for `work` and shows what `describe` says of it meanwhile.
+    pub(crate) async fn follow<T>(&self, work: impl Future<Output = T>, describe: impl Fn() -> String) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut ticks = interval(REDRAW);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                _ = ticks.tick() => self.show(&describe),
+            }
+        }
     }
 }
 
