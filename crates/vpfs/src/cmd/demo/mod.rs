@@ -1,0 +1,136 @@
+//! `vpfs demo`: what scheduling does for a small application beside a checkpointing one, on this machine.
+
+mod bed;
+mod scale;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use vpfs_embedded::DeviceClock;
+use vpfs_workload::isolation::{Comparison, Management, Trial};
+use vpfs_workload::measure::{Progress, Report};
+use vpfs_workload::run::RunError;
+use vpfs_workload::table;
+
+use super::workload::output;
+use super::workload::progress::{ProgressLine, describe};
+use crate::exit::Exit;
+use bed::Bed;
+use scale::Scale;
+
+/// Show, in 90 seconds on this machine, how a small application fares beside a checkpointing one
+///
+/// Starts four file servers on a model of a disk, and four vpfs proxies before them, all over real loopback sockets. A
+/// simulation with tiny I/Os (BTIO class A) then runs alone, and beside a checkpoint writer (IOR) under no management,
+/// SFQ(D), SFQ(D)+, and SFQ(D) with a cap on the writer. The table tells what each of the two got.
+///
+/// It is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down. All numbers are measured on the spot.
+#[derive(clap::Args)]
+pub(crate) struct Demo {
+    /// Shorter runs: 25 seconds in all
+    #[arg(long)]
+    quick: bool,
+
+    /// Write parameters and all measurements to this file; "-" for standard output instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// No progress on standard error
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// All runs, before they are compared.
+struct Runs {
+    small_alone: Report,
+    /// Bytes per second.
+    writer_alone: f64,
+    trials: Vec<(Management, Trial)>,
+}
+
+/// Steps of the demo: each application alone, then both for each way of sharing.
+const STEPS: usize = 2 + Management::ALL.len();
+
+impl Demo {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        let begin = Instant::now();
+        let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
+        let line = ProgressLine::start(self.quiet);
+        let runs = runtime.block_on(run_all(&scale, DeviceClock::default(), &line));
+        line.clear();
+        self.report(&scale, &runs?, begin.elapsed().as_secs_f64())
+    }
+
+    fn report(&self, scale: &Scale, runs: &Runs, wall_seconds: f64) -> Result<(), Exit> {
+        let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
+        if self.json.as_deref() != Some(Path::new("-")) {
+            println!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), table::isolation(&comparison));
+        }
+        if let Some(path) = &self.json {
+            output::write(path, &document(scale, runs, &comparison, wall_seconds))?;
+        }
+        let reports = runs.trials.iter().map(|(_, trial)| &trial.small).chain([&runs.small_alone]);
+        output::verdict(reports)
+    }
+}
+
+/// Each step on servers and proxies of its own, so that no run inherits anything.
+async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Result<Runs, Exit> {
+    let experiment = scale.experiment();
+    let failed = |error: RunError| Exit::Failed(error.to_string());
+    let step = |number: usize, title: &str| {
+        let title = format!("[{number}/{STEPS}] {title}");
+        line.announce(&*title);
+        move |progress: &Progress| line.show(|| format!("{title}: {}", describe(progress)))
+    };
+
+    let watch = step(1, "small application alone");
+    let bed = Bed::start(Management::None, clock).await?;
+    let small_alone = experiment.small_alone(&bed.url, &watch).await.map_err(failed)?;
+
+    let watch = step(2, "checkpoint writer alone");
+    let bed = Bed::start(Management::None, clock).await?;
+    let writer_alone = experiment.writer_alone(&bed.url, scale.writer_alone, &|| bed.writer_bytes(), &watch).await;
+    let writer_alone = writer_alone.map_err(failed)?;
+
+    let mut trials = Vec::new();
+    for (number, management) in (3..).zip(Management::ALL) {
+        let watch = step(number, &format!("both, {}", management.title()));
+        let bed = Bed::start(management, clock).await?;
+        let trial = experiment.both(&bed.url, &|| bed.writer_bytes(), &watch).await.map_err(failed)?;
+        trials.push((management, trial));
+    }
+    Ok(Runs { small_alone, writer_alone, trials })
+}
+
+fn document(scale: &Scale, runs: &Runs, comparison: &Comparison, wall_seconds: f64) -> Value {
+    let reports =
+        runs.trials.iter().map(|(management, trial)| json!({ "management": management, "small": trial.small }));
+    json!({
+        "parameters": scale.parameters(),
+        "comparison": comparison,
+        "small_alone": runs.small_alone,
+        "runs": reports.collect::<Vec<_>>(),
+        "wall_seconds": wall_seconds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole demo in virtual time: sockets, proxies and servers are real, only waiting takes no time.
+    #[tokio::test(start_paused = true)]
+    async fn the_quick_demo_matches_the_papers_ordering() {
+        let runs = run_all(&Scale::QUICK, DeviceClock::Tokio, &ProgressLine::Quiet).await;
+        let runs = runs.unwrap_or_else(|exit| panic!("{exit:?}"));
+        let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
+        println!("{}", table::isolation(&comparison));
+        assert!(comparison.matches_paper, "{}", table::isolation(&comparison));
+    }
+}

@@ -1,0 +1,187 @@
+//! The size of the demo: the setup of vPFS+ §V scaled down to one machine and a minute. One set for all ways of sharing.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vpfs_embedded::client::{ClientOptions, CreateOptions};
+use vpfs_embedded::device::DeviceProfile;
+use vpfs_workload::isolation::{Application, Experiment};
+use vpfs_workload::plan::{Btio, BtioClass, FileMode, Ior, Order};
+use vpfs_workload::run::{Connections, RunOptions};
+
+/// Servers, each with a proxy. The paper has eight.
+pub(super) const SERVERS: usize = 4;
+/// The disk of the paper's storage nodes. Its rate also keeps processors idle enough not to matter: four of them move less
+/// than 300 MB/s.
+pub(super) const DEVICE: DeviceProfile = DeviceProfile::hdd();
+/// Slots of each server, from the paper's profile of that disk [vPFS+ §V-A]; slot costs are the default ones, its 5 for
+/// 2 MiB among them.
+pub(super) const DEPTH: u32 = 14;
+/// The cap on the writer, on each server: below 3 % of the disk's rate. The paper's scheduler left 0.1 % [vPFS+ §V-B], at which
+/// the writer would not complete a single call during the demo.
+pub(super) const CAP: &str = "cap = \"2MB/s\"\nburst = \"2MiB\"";
+
+/// Addresses of the small application's nodes.
+pub(super) const SMALL_NETWORK: &str = "127.0.1.0/24";
+/// Addresses of the writer's nodes.
+pub(super) const WRITER_NETWORK: &str = "127.0.2.0/24";
+/// Nodes of each application, as in the paper.
+const NODES: u8 = 4;
+
+/// Bytes of one call of the small application [vPFS+ §V-B].
+const SMALL_CALL: u32 = 320;
+/// Bytes of one call of the writer. The paper's 32 MiB over eight servers is 4 MiB for each; here it is 2 MiB for each of
+/// four, the size the paper profiled.
+const WRITER_CALL: u32 = 8 << 20;
+
+/// How long the demo takes.
+pub(super) struct Scale {
+    small_processes: u32,
+    iterations: u32,
+    calls_per_burst: u64,
+    think_write: Duration,
+    think_read: Duration,
+    writer_processes: u32,
+    warm_up: Duration,
+    /// How long the writer is measured alone.
+    pub(super) writer_alone: Duration,
+}
+
+impl Scale {
+    /// The whole demo within 90 seconds.
+    ///
+    /// - 28 writers of the paper's 64: twice the 14 slots, so that SFQ(D) has something to hold back. More of them only
+    ///   make the unmanaged run longer, and it is the longest already.
+    /// - 8 small processes, 3 bursts of 2 calls in each phase: an unmanaged call takes between one and two seconds.
+    /// - Think times: the paper's 6 s and 1 s lie beside 4 s and 3 s of I/O, which the writer made 13 times slower. It is slowed
+    ///   down far more here, because the model has no cache that would take small writes at once. Computation is
+    ///   therefore a larger part, so that the longest run stays short and slowdowns are of the paper's order.
+    pub(super) const FULL: Self = Self {
+        small_processes: 8,
+        iterations: 3,
+        calls_per_burst: 2,
+        think_write: Duration::from_millis(750),
+        think_read: Duration::from_millis(450),
+        writer_processes: 28,
+        warm_up: Duration::from_millis(1500),
+        writer_alone: Duration::from_secs(4),
+    };
+
+    /// The whole demo within 25 seconds: one burst in each phase, everything else the same.
+    pub(super) const QUICK: Self = Self {
+        iterations: 1,
+        calls_per_burst: 1,
+        warm_up: Duration::from_millis(800),
+        writer_alone: Duration::from_millis(1500),
+        ..Self::FULL
+    };
+
+    pub(super) fn experiment(&self) -> Experiment {
+        Experiment { small: self.small(), writer: self.writer(), warm_up: self.warm_up }
+    }
+
+    fn small(&self) -> Application<Btio> {
+        let calls = self.calls_per_burst * u64::from(self.small_processes) * u64::from(self.iterations);
+        let plan = Btio {
+            processes: self.small_processes,
+            nodes: NODES.into(),
+            iterations: self.iterations,
+            total_bytes: calls * u64::from(SMALL_CALL),
+            think_write: self.think_write,
+            think_read: self.think_read,
+            // Servers and file end together.
+            keep: true,
+            ..Btio::class(BtioClass::A)
+        };
+        // A dump of the paper's run is 10 MB in 160 strips; strips of one call spread ours over all servers as well. With
+        // the servers named, the file is striped from its first byte.
+        let create = CreateOptions::simple_stripe(SMALL_CALL.into()).on_servers((0..SERVERS).collect::<Vec<_>>());
+        Application { plan, options: options("/simulation", 1, create) }
+    }
+
+    fn writer(&self) -> Application<Ior> {
+        let plan = Ior {
+            processes: self.writer_processes,
+            transfer_bytes: WRITER_CALL,
+            block_bytes: WRITER_CALL.into(),
+            segments: 1,
+            file_mode: FileMode::PerProcess,
+            order: Order::Sequential,
+            write: true,
+            read: false,
+            read_shift: 0,
+            fsync: false,
+            keep: true,
+            // Ended by the small application's end.
+            time_limit: Some(Duration::from_secs(3600)),
+            seed: 2,
+        };
+        Application { plan, options: options("/checkpoint", 2, CreateOptions::default()) }
+    }
+
+    /// A paragraph for people.
+    pub(super) fn describe(&self) -> String {
+        let bursts =
+            |call| format!("{} of {}", count(self.iterations.into(), "burst"), count(self.calls_per_burst, call));
+        format!(
+            "{SERVERS} servers with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), a proxy before each, D = {DEPTH}.\n\
+             Small application: {} processes, {}, then {}, {SMALL_CALL} B each, computation between.\n\
+             Checkpoint writer: {} processes, writes of {} MiB back to back.",
+            self.small_processes,
+            bursts("write"),
+            bursts("read"),
+            self.writer_processes,
+            WRITER_CALL >> 20,
+        )
+    }
+
+    /// Everything that decides the outcome, for the JSON document.
+    pub(super) fn parameters(&self) -> Value {
+        json!({
+            "servers": SERVERS,
+            "device": format!("{DEVICE:?}"),
+            "depth": DEPTH,
+            "small": self.small().plan,
+            "writer": self.writer().plan,
+            "writer_cap": CAP,
+            "warm_up_seconds": self.warm_up.as_secs_f64(),
+            "writer_alone_seconds": self.writer_alone.as_secs_f64(),
+        })
+    }
+}
+
+fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// As a user and hosts of its own: 127.0.`network`.1 and following.
+fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
+    RunOptions {
+        client: ClientOptions { uid: 1000 + u32::from(network), ..ClientOptions::new("") },
+        local_addresses: (1..=NODES).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, network, node))).collect(),
+        nodes: NODES.into(),
+        connections: Connections::PerNode,
+        directory: directory.to_owned(),
+        create,
+        overwrite: false,
+        keep: true,
+        seed: network.into(),
+        interval: Duration::from_millis(500),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sizes_are_valid_and_differ_only_in_length() {
+        for scale in [Scale::FULL, Scale::QUICK] {
+            let experiment = scale.experiment();
+            assert_eq!((experiment.small.plan.validate(), experiment.writer.plan.validate()), (Ok(()), Ok(())));
+            assert_eq!(experiment.small.plan.written_bytes(), experiment.small.plan.total_bytes);
+            assert!(scale.writer_processes > DEPTH, "or SFQ(D) would have nothing to hold back");
+        }
+    }
+}
