@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
 use vpfs_core::Time;
 use vpfs_embedded::device::{
     Completion, Device, DeviceClock, DeviceHandle, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile,
@@ -143,6 +144,44 @@ fn interleaved_streams_lose_throughput_to_seeks() {
 }
 
 #[test]
+fn chunks_of_one_transfer_cost_like_one_access() {
+    let mean = |chunk: u64| {
+        let mut random = Lcg(5);
+        let chunks = (2 << 20) / chunk;
+        let mut base = 0;
+        let next = |i: usize| {
+            if (i as u64).is_multiple_of(chunks) {
+                base = random.below(1 << 16) << 12;
+            }
+            write(1, base + i as u64 % chunks * chunk, chunk)
+        };
+        let done = closed_loop(&mut hdd(), 10 * chunks as usize, 300 * chunks as usize, next);
+        done.last().unwrap().at.since(Time::ZERO).as_secs_f64() / 300.0
+    };
+    let (whole, chunked) = (mean(2 << 20), mean(256 << 10));
+    assert!((chunked / whole - 1.0).abs() < 0.1, "{whole} s, {chunked} s in chunks");
+}
+
+#[test]
+fn a_stream_gives_way_after_a_batch() {
+    let mut device = hdd();
+    for i in 0..100 {
+        device.submit(Time::ZERO, read(1, i << 20, 1 << 20));
+    }
+    let small = device.submit(Time::ZERO, read(2, 0, 4096));
+    let mut now = Time::ZERO;
+    while device.poll_completed(now).is_none_or(|completion| completion.id != small) {
+        now = device.poll_timeout().unwrap();
+    }
+    // 100 MiB take 1.5 s; two batches of 4 MiB and what was begun take 0.15 s.
+    assert!(now < Time::from_millis(200), "{now:?}");
+    while let Some(next) = device.poll_timeout() {
+        while device.poll_completed(next).is_some() {}
+    }
+    assert_eq!(device.outstanding(), 0);
+}
+
+#[test]
 fn equal_inputs_give_equal_completions() {
     let run = |device: &mut dyn Device| {
         let mut random = Lcg(3);
@@ -239,4 +278,36 @@ async fn the_precise_driver_keeps_flash_latency() {
     assert!(mean >= Duration::from_micros(95), "{mean:?}");
     // A loaded machine may be late, but not by the millisecond of tokio's timer each time.
     assert!(mean < Duration::from_millis(10), "{mean:?}");
+}
+
+/// Few places, so that accesses repeat, overlap and continue each other in every way.
+fn crowded() -> impl Strategy<Value = (u64, Io)> {
+    (0..20_u64, 0..2_u64, 0..6_u64, 0..3_u64, any::<bool>()).prop_map(|(pause_ms, object, place, units, reads)| {
+        let kind = if reads { IoKind::Read } else { IoKind::Write };
+        (pause_ms, Io { kind, object, offset: place << 20, len: units << 20 })
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_access_is_done_once_and_in_time(steps in proptest::collection::vec(crowded(), 1..60), is_disk: bool) {
+        let mut device = if is_disk { DeviceProfile::hdd().build() } else { DeviceProfile::ssd().build() };
+        let (mut now, mut done) = (Time::ZERO, Vec::new());
+        for (pause_ms, io) in &steps {
+            now = now + Duration::from_millis(*pause_ms);
+            device.submit(now, *io);
+            done.extend(std::iter::from_fn(|| device.poll_completed(now)));
+        }
+        while let Some(next) = device.poll_timeout() {
+            prop_assert!(done.len() < steps.len());
+            done.extend(std::iter::from_fn(|| device.poll_completed(next)));
+        }
+        let mut ids: Vec<u64> = done.iter().map(|completion| completion.id.0).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(ids, (0..steps.len() as u64).collect::<Vec<_>>());
+        prop_assert!(done.is_sorted_by_key(|completion| completion.at));
+        // The slowest access alone takes 19.4 ms to position and 29.2 ms to move.
+        let bound = now + Duration::from_millis(50) * steps.len() as u32;
+        prop_assert!(done.last().is_some_and(|last| last.at <= bound));
+    }
 }

@@ -1,14 +1,16 @@
-//! A disk with one head and an elevator over its command queue.
+//! A disk with one head, served in batches of sequential accesses and otherwise by an elevator.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use vpfs_core::Time;
 
 use super::{Completion, Device, HddProfile, Io, IoId, mix};
 
-/// One head; LOOK order (the elevator that turns at the last request) among the commands in the disk's queue; arrival
-/// order among those that wait for a place in it.
+/// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch. Commands go
+/// in LOOK order (the elevator that turns at the last request) among those in the disk's queue, and in arrival order among
+/// those that wait for a place in it.
 ///
 /// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is
 /// full. A large access keeps the head for its whole transfer, so outstanding large writes delay a small one.
@@ -16,10 +18,17 @@ use super::{Completion, Device, HddProfile, Io, IoId, mix};
 pub struct Hdd {
     profile: HddProfile,
     submitted: u64,
-    /// Beyond the command queue, in arrival order.
-    waiting: VecDeque<(IoId, Io)>,
+    /// All accesses not yet begun. One that continued another when it came is a follower: it is in neither of the next
+    /// two orders until its predecessor has been served.
+    pending: BTreeMap<IoId, Io>,
+    /// Those beyond the command queue, in arrival order.
+    waiting: BTreeSet<IoId>,
     /// The command queue, by position; equal positions in arrival order.
-    queue: BTreeMap<(u64, IoId), Io>,
+    queue: BTreeSet<(u64, IoId)>,
+    /// All pending accesses by object and first byte, to find what continues another.
+    starts: BTreeSet<(u64, u64, IoId)>,
+    /// All pending accesses by object and end, to find what they continue.
+    ends: BTreeSet<(u64, u64, IoId)>,
     active: Option<Active>,
     done: VecDeque<Completion>,
     /// Byte position of the head.
@@ -27,6 +36,8 @@ pub struct Hdd {
     sweep: Sweep,
     /// Object and end of the last access served: what continues it needs no positioning.
     last: Option<(u64, u64)>,
+    /// Bytes served in sequence since the elevator chose.
+    batch: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +58,17 @@ impl Hdd {
         Self {
             profile,
             submitted: 0,
-            waiting: VecDeque::new(),
-            queue: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            queue: BTreeSet::new(),
+            starts: BTreeSet::new(),
+            ends: BTreeSet::new(),
             active: None,
             done: VecDeque::new(),
             head: 0,
             sweep: Sweep::Up,
             last: None,
+            batch: 0,
         }
     }
 
@@ -68,43 +83,75 @@ impl Hdd {
         }
     }
 
-    /// Fills the command queue and starts the next command, if there is one.
-    fn start_next(&mut self, at: Time) {
+    /// Fills the command queue and starts the next access, if there is one.
+    fn start_next(&mut self, now: Time) {
+        self.release_followers();
         while self.queue.len() < self.profile.command_queue.max(1)
-            && let Some((id, io)) = self.waiting.pop_front()
+            && let Some(id) = self.waiting.pop_first()
         {
-            self.queue.insert((self.position(&io), id), io);
+            self.queue.insert((self.position(&self.pending[&id]), id));
         }
-        if let Some(key) = self.choose() {
-            let io = self.queue.remove(&key).expect("the chosen command is in the queue");
-            let cost = self.serve(key.0, &io);
-            self.active = Some(Active { id: key.1, until: at + cost });
+        if let Some(id) = self.continuation().or_else(|| self.elevator()) {
+            let io = self.forget(id);
+            let cost = self.serve(&io);
+            self.active = Some(Active { id, until: now + cost });
         }
+    }
+
+    /// What follows the last access may be chosen from now on.
+    fn release_followers(&mut self) {
+        let Some((object, end)) = self.last else { return };
+        for (_, _, id) in self.starts.range(at(object, end)) {
+            if !self.queue.contains(&(self.position(&self.pending[id]), *id)) {
+                self.waiting.insert(*id);
+            }
+        }
+    }
+
+    /// The access that begins where the last one ended, unless the batch is full.
+    fn continuation(&self) -> Option<IoId> {
+        let (object, end) = self.last.filter(|_| self.batch < self.profile.batch_bytes)?;
+        self.starts.range(at(object, end)).next().map(|(_, _, id)| *id)
+    }
+
+    /// Whether a new access continues one that is pending or being served, so that both are one command to the disk.
+    fn is_follower(&self, io: &Io) -> bool {
+        let follows_active = self.active.is_some() && self.last == Some((io.object, io.offset));
+        follows_active || self.ends.range(at(io.object, io.offset)).next().is_some()
     }
 
     /// The nearest command in the direction of the sweep; turns when there is none.
-    fn choose(&mut self) -> Option<(u64, IoId)> {
-        let up = |queue: &BTreeMap<_, _>, head| queue.range((head, IoId(0))..).next().map(|(key, _)| *key);
-        let down =
-            |queue: &BTreeMap<_, _>, head| queue.range(..=(head, IoId(u64::MAX))).next_back().map(|(key, _)| *key);
-        let (ahead, behind) = match self.sweep {
-            Sweep::Up => (up(&self.queue, self.head), down(&self.queue, self.head)),
-            Sweep::Down => (down(&self.queue, self.head), up(&self.queue, self.head)),
-        };
+    fn elevator(&mut self) -> Option<IoId> {
+        self.batch = 0;
+        let up = self.queue.range((self.head, IoId(0))..).next();
+        let down = self.queue.range(..=(self.head, IoId(u64::MAX))).next_back();
+        let (ahead, behind) = if self.sweep == Sweep::Up { (up, down) } else { (down, up) };
+        let chosen = ahead.or(behind).map(|(_, id)| *id);
         if ahead.is_none() && behind.is_some() {
             self.sweep = if self.sweep == Sweep::Up { Sweep::Down } else { Sweep::Up };
         }
-        ahead.or(behind)
+        chosen
+    }
+
+    /// Takes a pending access out of all orders.
+    fn forget(&mut self, id: IoId) -> Io {
+        let io = self.pending.remove(&id).expect("only pending accesses are chosen");
+        self.starts.remove(&(io.object, io.offset, id));
+        self.ends.remove(&(io.object, end_of(&io), id));
+        self.waiting.remove(&id);
+        self.queue.remove(&(self.position(&io), id));
+        io
     }
 
     /// Moves the head over an access and returns what that costs.
-    fn serve(&mut self, position: u64, io: &Io) -> Duration {
+    fn serve(&mut self, io: &Io) -> Duration {
+        let position = self.position(io);
         let transfer = transfer_time(io.len, self.profile.bytes_per_second);
-        let end = io.offset.saturating_add(io.len);
         let continues = self.last == Some((io.object, io.offset));
         let positioning = if continues { Duration::ZERO } else { self.positioning(self.head.abs_diff(position)) };
         self.head = position.saturating_add(io.len).min(self.profile.capacity_bytes);
-        self.last = Some((io.object, end));
+        self.last = Some((io.object, end_of(io)));
+        self.batch = self.batch.saturating_add(io.len);
         positioning + transfer
     }
 
@@ -130,7 +177,12 @@ impl Device for Hdd {
         self.advance(now);
         let id = IoId(self.submitted);
         self.submitted += 1;
-        self.waiting.push_back((id, io));
+        if !self.is_follower(&io) {
+            self.waiting.insert(id);
+        }
+        self.pending.insert(id, io);
+        self.starts.insert((io.object, io.offset, id));
+        self.ends.insert((io.object, end_of(&io), id));
         if self.active.is_none() {
             self.start_next(now);
         }
@@ -148,8 +200,17 @@ impl Device for Hdd {
     }
 
     fn outstanding(&self) -> usize {
-        self.waiting.len() + self.queue.len() + usize::from(self.active.is_some()) + self.done.len()
+        self.pending.len() + usize::from(self.active.is_some()) + self.done.len()
     }
+}
+
+fn end_of(io: &Io) -> u64 {
+    io.offset.saturating_add(io.len)
+}
+
+/// All accesses at one place of an object, in [`Hdd::starts`] and [`Hdd::ends`].
+fn at(object: u64, place: u64) -> RangeInclusive<(u64, u64, IoId)> {
+    (object, place, IoId(0))..=(object, place, IoId(u64::MAX))
 }
 
 /// Time to move `len` bytes at `rate` bytes per second, rounded down to a nanosecond.

@@ -55,6 +55,8 @@ pub struct HddProfile {
     pub bytes_per_second: u64,
     /// Accesses the disk orders among (its command queue); more wait in arrival order.
     pub command_queue: usize,
+    /// Bytes that may be served in sequence, as later accesses continue earlier ones, before others get their turn.
+    pub batch_bytes: u64,
     /// Contiguous allocation unit; each unit of an object lies somewhere else on the disk.
     pub extent_bytes: u64,
 }
@@ -68,6 +70,8 @@ impl HddProfile {
     ///   for the slower inner tracks; data journalling writes twice and so halves what the medium can do.
     /// - Queue: 16 commands. Together these give the paper's profile: saturation with 10 to 15 small accesses,
     ///   128 KiB as the largest small access, and 5 slots for 2 MiB [vPFS+ §III-B, Fig. 2 and 3].
+    /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests.
+    ///   A large transfer that comes in many chunks is served like one access.
     /// - Extents of 1 MiB: an aged file system, and test files of some megabytes see seeks over the whole disk.
     pub const SAS_7200: Self = Self {
         capacity_bytes: 500_000_000_000,
@@ -76,6 +80,7 @@ impl HddProfile {
         rotation: Duration::from_nanos(8_333_333),
         bytes_per_second: 72_000_000,
         command_queue: 16,
+        batch_bytes: 4 << 20,
         extent_bytes: 1 << 20,
     };
 }
