@@ -2,6 +2,7 @@
 //!
 //! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`].
 
+mod interposition;
 mod report;
 mod scheduler;
 
@@ -14,9 +15,10 @@ use report::Measurement;
 type Benchmark = fn(Effort) -> Vec<Measurement>;
 
 /// All benchmarks, by the name that the command line takes.
-const BENCHMARKS: &[(&str, Benchmark)] = &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers)];
+const BENCHMARKS: &[(&str, Benchmark)] =
+    &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("interposition", interposition::ratios)];
 
-/// Measure how fast vpfs decides.
+/// Measure how fast vpfs decides, and what it costs to go through it.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Names of the benchmarks to run; all by default.

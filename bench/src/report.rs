@@ -20,7 +20,7 @@ pub(crate) struct Measurement {
     pub(crate) unit: &'static str,
     /// One number for each run.
     pub(crate) samples: Vec<f64>,
-    /// What the median should not exceed.
+    /// What the median should not exceed; for a ratio to something, what it should reach.
     pub(crate) target: Option<f64>,
     /// Largest service per weight of a class of clients, divided by the smallest; 1 is fair.
     pub(crate) shares_max_min: Option<f64>,
@@ -48,7 +48,8 @@ pub(crate) fn print(measurements: &[Measurement]) {
     table.set_header(["benchmark", "subject", "input", "min", "median", "max", "target", "unit", "shares max/min"]);
     for measurement in measurements {
         let sorted = measurement.sorted();
-        let number = |value: f64| format!("{value:.1}");
+        let digits = if measurement.unit == "of direct" { 3 } else { 1 };
+        let number = |value: f64| format!("{value:.digits$}");
         table.add_row([
             measurement.benchmark.to_owned(),
             measurement.subject.to_owned(),
@@ -56,7 +57,7 @@ pub(crate) fn print(measurements: &[Measurement]) {
             number(sorted[0]),
             number(measurement.median()),
             number(sorted[sorted.len() - 1]),
-            measurement.target.map_or(String::new(), |target| format!("{target:.0}")),
+            measurement.target.map_or(String::new(), |target| format!("{target}")),
             measurement.unit.to_owned(),
             measurement.shares_max_min.map_or(String::new(), |shares| format!("{shares:.3}")),
         ]);
