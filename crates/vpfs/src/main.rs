@@ -4,6 +4,7 @@
 mod cmd;
 mod exit;
 mod log;
+mod signals;
 
 use clap::{Parser, Subcommand};
 
@@ -20,6 +21,7 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Demo),
     Proxy(cmd::proxy::Proxy),
+    Serve(cmd::serve::Serve),
     Workload(cmd::workload::Workload),
 }
 
@@ -27,6 +29,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
         Command::Proxy(proxy) => proxy.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

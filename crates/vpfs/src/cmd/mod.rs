@@ -2,4 +2,5 @@
 
 pub(crate) mod demo;
 pub(crate) mod proxy;
+pub(crate) mod serve;
 pub(crate) mod workload;

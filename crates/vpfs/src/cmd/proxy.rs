@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::ServerId;
 use vpfs_proxy::Daemon;
 
 use crate::exit::Exit;
 use crate::log::{self, LogLevel};
+use crate::signals::Stop;
 
 /// Stand in front of storage servers and schedule what clients ask of them
 ///
@@ -94,25 +95,6 @@ impl Proxy {
         match daemon.reload(newer).await {
             Ok(()) => level.set(daemon.config().log.level.name()),
             Err(error) => tracing::error!(%error, "reload refused; the old configuration stays in force"),
-        }
-    }
-}
-
-/// Either of the two signals that ask for an end.
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

@@ -1,0 +1,109 @@
+//! `vpfs serve`: embedded OrangeFS-protocol servers.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use vpfs_config::units::{Size, parse_size};
+use vpfs_core::Bytes;
+use vpfs_embedded::{ClusterConfig, DeviceProfile, EmbeddedCluster, StorageKind};
+
+use crate::exit::Exit;
+use crate::log;
+use crate::signals::Stop;
+
+/// Run embedded servers that speak the OrangeFS protocol, for tests and trials
+///
+/// Stock OrangeFS tools and pvfs2fuse can use them. With a device model, requests take the time they would take on that
+/// device, so contention is real and repeatable. Not for production: there is no replication and no server-to-server
+/// protocol.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs serve                                    four servers in memory at 127.0.0.1:6334 to 6337\n  \
+    vpfs serve --device hdd --servers 2           two servers, each as slow as a disk\n  \
+    vpfs serve --storage /var/tmp/pfs             keep the files in a directory")]
+pub(crate) struct Serve {
+    /// Number of servers, each for metadata and data
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    servers: u16,
+
+    /// Where the first server listens; the others take the ports that follow
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 6334)))]
+    listen: SocketAddr,
+
+    /// What every server's storage behaves like
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = DeviceKind::None)]
+    device: DeviceKind,
+
+    /// Keep files in this directory, which is made if it does not exist [default: in memory, lost at the end]
+    #[arg(long, value_name = "DIR")]
+    storage: Option<PathBuf>,
+
+    /// What each server may store
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = parse_size)]
+    capacity: Bytes,
+
+    /// Name of the file system, the last part of its URL
+    #[arg(long, value_name = "NAME", default_value = "pfs")]
+    name: String,
+
+    /// Least urgent messages to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DeviceKind {
+    /// As fast as memory
+    None,
+    /// A 7200 rpm disk: one head, seeks, rotation, 72 MB/s
+    Hdd,
+    /// Flash: parallel channels, writes slower than reads
+    Ssd,
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        log::start(&self.log_level, false);
+        let config = self.config()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        runtime.block_on(self.serve(config)).map_err(|error| Exit::Failed(error.to_string()))
+    }
+
+    fn config(&self) -> Result<ClusterConfig, Exit> {
+        let mut config = ClusterConfig::new(usize::from(self.servers));
+        let last = u32::from(self.listen.port()) + u32::from(self.servers).saturating_sub(1);
+        if self.listen.port() != 0 && last > u32::from(u16::MAX) {
+            let port = self.listen.port();
+            return Err(Exit::Usage(format!("{} ports from {port} on go beyond 65535; choose a lower one", self.servers)));
+        }
+        let port = |server: u16| if self.listen.port() == 0 { 0 } else { self.listen.port() + server };
+        config.listen = (0..self.servers).map(|server| SocketAddr::new(self.listen.ip(), port(server))).collect();
+        config.fs_name.clone_from(&self.name);
+        config.capacity_bytes = self.capacity.0;
+        config.devices = vec![match self.device {
+            DeviceKind::None => DeviceProfile::None,
+            DeviceKind::Hdd => DeviceProfile::hdd(),
+            DeviceKind::Ssd => DeviceProfile::ssd(),
+        }];
+        if let Some(directory) = &self.storage {
+            config.storage = StorageKind::Directory(directory.clone());
+        }
+        Ok(config)
+    }
+
+    async fn serve(&self, config: ClusterConfig) -> io::Result<()> {
+        let mut stop = Stop::new()?;
+        let cluster = EmbeddedCluster::start(config).await?;
+        for (number, address) in (1..).zip(cluster.addresses()) {
+            println!("s{number} tcp://{address}");
+        }
+        println!("serving {} ({} for each server); end with Ctrl-C", cluster.url(), Size(self.capacity));
+        stop.asked().await;
+        cluster.shutdown().await
+    }
+}
