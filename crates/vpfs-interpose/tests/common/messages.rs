@@ -1,0 +1,218 @@
+//! The messages that clients and servers send, whole: header and payload.
+
+use std::fs;
+use std::path::Path;
+
+use vpfs_wire::bmi;
+use vpfs_wire::pvfs2::preq::Node;
+use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
+use vpfs_wire::pvfs2::request::{self, Io, SmallIo};
+use vpfs_wire::pvfs2::{
+    Attr, Capability, Credential, Dist, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request,
+    RequestBody, Status, Text,
+};
+
+pub(crate) const FS: i32 = 1001;
+/// The datafile of all accesses that do not say otherwise.
+pub(crate) const FILE: Handle = Handle(7);
+
+/// A payload of the wire codecs' corpus: captured messages under their names.
+pub(crate) fn captured(kind: &str, name: &str) -> Vec<u8> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    fs::read(corpus.join(kind).join(name)).unwrap()
+}
+
+/// The names of all captured payloads of a kind, `request` or `reply`.
+pub(crate) fn captured_names(kind: &str) -> Vec<String> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let entries = fs::read_dir(corpus.join(kind)).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    // The rest are inputs that fuzzing found.
+    names.retain(|name| name.starts_with("op"));
+    names.sort();
+    names
+}
+
+pub(crate) fn frame_request(tag: i32, payload: &[u8]) -> Vec<u8> {
+    bmi::request_message(tag.into(), payload).unwrap()
+}
+
+pub(crate) fn frame_reply(tag: i32, payload: &[u8]) -> Vec<u8> {
+    bmi::reply_message(tag.into(), payload).unwrap()
+}
+
+/// What clients show with nearly all requests; servers among themselves often have none.
+fn capability() -> Capability {
+    Capability { issuer: "S:s1".into(), fs: FS, handles: vec![FILE], ..Capability::default() }
+}
+
+pub(crate) fn request(tag: i32, body: RequestBody) -> Vec<u8> {
+    frame_request(tag, &Request { capability: capability(), hints: Vec::new(), body }.encode())
+}
+
+/// A request that a server makes while it serves another.
+pub(crate) fn server_request(tag: i32, body: RequestBody) -> Vec<u8> {
+    let hints = vec![Hint::ServerId(3)];
+    frame_request(tag, &Request { capability: capability(), hints, body }.encode())
+}
+
+pub(crate) fn reply(tag: i32, reply: impl Into<Reply>) -> Vec<u8> {
+    frame_reply(tag, &reply.into().encode())
+}
+
+pub(crate) fn refusal(tag: i32, op: Op) -> Vec<u8> {
+    reply(tag, Reply::error(op, ENOENT))
+}
+
+pub(crate) const ENOENT: Status = Status::error(Errno::ENOENT);
+
+/// A data message; its bytes tell tag and place, so that a mix-up shows.
+pub(crate) fn data(tag: i32, len: usize) -> Vec<u8> {
+    let bytes: Vec<u8> = tag.to_le_bytes().into_iter().chain(0..=255).cycle().take(len).collect();
+    frame_reply(tag, &bytes)
+}
+
+/// An access to `len` bytes of a file that lies on one server.
+pub(crate) fn io(io_type: IoType, offset: i64, len: i64) -> Io {
+    let (dist, preq) = (Dist::Basic, Preq::contiguous());
+    Io {
+        handle: FILE,
+        fs: FS,
+        io_type,
+        flow_type: 3,
+        server_nr: 0,
+        server_ct: 1,
+        dist,
+        preq,
+        file_req_offset: offset,
+        aggregate_size: len,
+    }
+}
+
+pub(crate) fn read(tag: i32, len: i64) -> Vec<u8> {
+    request(tag, RequestBody::Io(io(IoType::Read, 0, len)))
+}
+
+pub(crate) fn write(tag: i32, len: i64) -> Vec<u8> {
+    request(tag, RequestBody::Io(io(IoType::Write, 0, len)))
+}
+
+/// An access in more pieces than may be counted: every second byte of 2 GiB.
+pub(crate) fn too_complex(io_type: IoType) -> Io {
+    let blocks = 1 << 30;
+    let root = Node {
+        num_blocks: blocks,
+        stride: 2,
+        ub: 2 * i64::from(blocks),
+        aggregate_size: i64::from(blocks),
+        num_contig_chunks: blocks,
+        depth: 2,
+        num_nested_req: 1,
+        ereq: 1,
+        ..Node::BYTE
+    };
+    Io { preq: Preq { nodes: vec![root, Node::BYTE] }, ..io(io_type, 0, i64::from(blocks)) }
+}
+
+fn small(io_type: IoType, len: i64, data: Vec<u8>) -> RequestBody {
+    RequestBody::SmallIo(SmallIo {
+        handle: FILE,
+        fs: FS,
+        io_type,
+        server_nr: 0,
+        server_ct: 1,
+        dist: Dist::Basic,
+        preq: Preq::contiguous(),
+        file_req_offset: 0,
+        aggregate_size: len,
+        data,
+    })
+}
+
+pub(crate) fn small_read(tag: i32, len: i64) -> Vec<u8> {
+    request(tag, small(IoType::Read, len, Vec::new()))
+}
+
+pub(crate) fn small_write(tag: i32, len: usize) -> Vec<u8> {
+    request(tag, small(IoType::Write, i64::try_from(len).unwrap(), vec![5; len]))
+}
+
+/// The first reply of a read or write.
+pub(crate) fn ack(tag: i32, bstream_size: i64) -> Vec<u8> {
+    reply(tag, reply::Io { bstream_size })
+}
+
+/// The second reply of a write.
+pub(crate) fn written(tag: i32, total_completed: i64) -> Vec<u8> {
+    reply(tag, WriteCompletion { total_completed })
+}
+
+pub(crate) fn small_read_reply(tag: i32, bstream_size: i64, len: usize) -> Vec<u8> {
+    reply(tag, reply::SmallIo { bstream_size, result: SmallIoResult::Read(vec![9; len]) })
+}
+
+pub(crate) fn small_write_reply(tag: i32, bstream_size: i64, len: i64) -> Vec<u8> {
+    reply(tag, reply::SmallIo { bstream_size, result: SmallIoResult::Written(len) })
+}
+
+pub(crate) fn credential(issuer: &str, uid: u32, gids: &[u32]) -> Credential {
+    Credential { uid, gids: gids.to_vec(), issuer: issuer.into(), ..Credential::default() }
+}
+
+pub(crate) fn getattr(tag: i32, credential: Credential) -> Vec<u8> {
+    request(tag, RequestBody::GetAttr(request::GetAttr { handle: FILE, fs: FS, mask: 0x7f, credential }))
+}
+
+/// A metadata request without a credential.
+pub(crate) fn readdir(tag: i32) -> Vec<u8> {
+    let token = request::TOKEN_START;
+    request(tag, RequestBody::ReadDir(request::ReadDir { dirdata: FILE, fs: FS, count: 60, token }))
+}
+
+/// A metadata request of exactly so many payload bytes, a multiple of eight and at least 128.
+pub(crate) fn padded_metadata(tag: i32, len: usize) -> Vec<u8> {
+    let body =
+        |name: usize| RequestBody::RmDirent(request::RmDirent { name: Text(vec![b'n'; name]), dirdata: FILE, fs: FS });
+    let least = request(tag, body(1)).len() - bmi::LEN;
+    let message = request(tag, body(len.checked_sub(least).expect("a longer request") + 1));
+    assert_eq!(message.len(), bmi::LEN + len);
+    message
+}
+
+/// The answer to [`readdir`]: with 512 entries a rendezvous message.
+pub(crate) fn readdir_reply(tag: i32, entries: u64) -> Vec<u8> {
+    let entries = (0..entries).map(|at| (Text::from(format!("a file with the number {at:08}")), Handle(at))).collect();
+    reply(tag, reply::ReadDir { token: 0, directory_version: 0, entries })
+}
+
+pub(crate) fn getconfig(tag: i32) -> Vec<u8> {
+    request(tag, RequestBody::GetConfig)
+}
+
+pub(crate) fn config_reply(tag: i32, text: &str) -> Vec<u8> {
+    reply(tag, reply::GetConfig { text: text.into() })
+}
+
+fn layout(servers: &[&str]) -> Layout {
+    let servers = Padded(servers.iter().map(|server| Text::from(*server)).collect());
+    Layout { algorithm: Layout::LIST, servers }
+}
+
+pub(crate) fn create(servers: &[&str]) -> RequestBody {
+    let credential = credential("C:host", 1000, &[1000]);
+    let layout = layout(servers);
+    RequestBody::Create(request::Create { fs: FS, credential, attr: Attr::default(), num_dfiles: 2, layout })
+}
+
+pub(crate) fn mkdir(servers: &[&str]) -> RequestBody {
+    RequestBody::MkDir(request::MkDir {
+        fs: FS,
+        credential: credential("C:host", 1000, &[1000]),
+        attr: Attr::default(),
+        extents: Default::default(),
+        servers_initial: 1,
+        servers_max: 1,
+        split_size: 100,
+        layout: layout(servers),
+    })
+}

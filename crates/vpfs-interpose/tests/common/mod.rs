@@ -1,0 +1,195 @@
+//! A session with the buffers of its two sockets, driven step by step.
+#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
+
+pub(crate) mod messages;
+
+#[path = "../../../../fuzz/src/session.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+pub(crate) mod fuzz;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use vpfs_core::Time;
+use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outbound, Outcome, Session, Submission};
+use vpfs_wire::bmi::{Header, Mode, Tag};
+
+use fuzz::Ledger;
+
+/// A session between two sockets. Every action is checked against what the driver has been told before.
+pub(crate) struct Wire {
+    pub(crate) session: Session,
+    pub(crate) now: Time,
+    pub(crate) client_buf: BytesMut,
+    pub(crate) server_buf: BytesMut,
+    pub(crate) ledger: Ledger,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        Self::with(Limits::default(), AddressMap::default())
+    }
+
+    pub(crate) fn with(limits: Limits, addresses: AddressMap) -> Self {
+        let session = Session::new(limits, Arc::new(addresses));
+        let now = Time::from_millis(1000);
+        Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), ledger: Ledger::default() }
+    }
+
+    /// A small session: `ops` operations, the default for everything else.
+    pub(crate) fn with_ops(ops: usize) -> Self {
+        Self::with(Limits { ops, ..Limits::default() }, AddressMap::default())
+    }
+
+    pub(crate) fn actions(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        while let Some(action) = self.session.poll_action() {
+            self.ledger.on(&action);
+            actions.push(action);
+        }
+        actions
+    }
+
+    /// The client sent these bytes.
+    pub(crate) fn client(&mut self, bytes: &[u8]) -> Vec<Action> {
+        self.client_buf.extend_from_slice(bytes);
+        self.session.handle_client(self.now, &mut self.client_buf);
+        self.actions()
+    }
+
+    /// The server sent these bytes.
+    pub(crate) fn server(&mut self, bytes: &[u8]) -> Vec<Action> {
+        self.server_buf.extend_from_slice(bytes);
+        self.session.handle_server(self.now, &mut self.server_buf);
+        self.actions()
+    }
+
+    pub(crate) fn client_eof(&mut self) -> Vec<Action> {
+        self.session.handle_client_eof(self.client_buf.len());
+        self.actions()
+    }
+
+    pub(crate) fn server_eof(&mut self) -> Vec<Action> {
+        self.session.handle_server_eof(self.server_buf.len());
+        self.actions()
+    }
+
+    #[track_caller]
+    pub(crate) fn dispatch(&mut self, op: OpId) {
+        self.ledger.dispatch(op);
+        self.session.dispatch(self.now, op);
+        assert_eq!(self.actions(), []);
+    }
+
+    /// The client sent a request that must wait.
+    #[track_caller]
+    pub(crate) fn held(&mut self, message: &[u8]) -> (OpId, Submission) {
+        let actions = self.client(message);
+        let Some(Action::Submit(op, submission)) = actions.last() else { panic!("{actions:?}") };
+        (*op, *submission)
+    }
+
+    /// The client sent a request that must wait, and it was let go at once.
+    #[track_caller]
+    pub(crate) fn sent(&mut self, message: &[u8]) -> OpId {
+        let (op, _) = self.held(message);
+        self.dispatch(op);
+        assert_same(&self.take_to_server(), message);
+        op
+    }
+
+    /// Takes what is on its way to the server.
+    pub(crate) fn take_to_server(&mut self) -> Vec<u8> {
+        take(self.session.to_server())
+    }
+
+    /// Takes what is on its way to the client.
+    pub(crate) fn take_to_client(&mut self) -> Vec<u8> {
+        take(self.session.to_client())
+    }
+
+    /// Bytes that pass at once and unchanged.
+    #[track_caller]
+    pub(crate) fn client_passes(&mut self, bytes: &[u8]) -> Vec<Action> {
+        let actions = self.client(bytes);
+        assert_same(&self.take_to_server(), bytes);
+        actions
+    }
+
+    /// Bytes that pass at once and unchanged.
+    #[track_caller]
+    pub(crate) fn server_passes(&mut self, bytes: &[u8]) -> Vec<Action> {
+        let actions = self.server(bytes);
+        assert_same(&self.take_to_client(), bytes);
+        actions
+    }
+
+    /// Lets time pass as a driver does, with a call whenever the session asks for one.
+    pub(crate) fn wait(&mut self, duration: Duration) -> Vec<Action> {
+        let until = self.now + duration;
+        let mut actions = Vec::new();
+        while let Some(at) = self.session.poll_timeout().filter(|at| *at <= until) {
+            assert!(at > self.now, "a timer that is due again at once");
+            self.now = at;
+            self.session.handle_timeout(at);
+            actions.extend(self.actions());
+        }
+        self.now = until;
+        actions
+    }
+
+    /// Nothing is left of any scheduled operation, and the session goes on.
+    #[track_caller]
+    pub(crate) fn assert_idle(&self) {
+        assert!(self.ledger.is_empty(), "{:?}", self.ledger);
+        assert!(self.client_buf.is_empty() && self.server_buf.is_empty());
+        assert!(!self.session.is_closed());
+    }
+}
+
+/// Takes everything out of a queue.
+pub(crate) fn take(out: &mut Outbound) -> Vec<u8> {
+    let mut taken = Vec::new();
+    fuzz::take(out, usize::MAX, &mut taken);
+    taken
+}
+
+/// Compares long bytes without printing them.
+#[track_caller]
+pub(crate) fn assert_same(found: &[u8], expected: &[u8]) {
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    let (found, expected) = (found.len(), expected.len());
+    assert!(same == found && found == expected, "{found} bytes for {expected}, of which the first {same} are equal");
+}
+
+/// Cuts a stream into whole messages: tag, mode and all bytes.
+pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
+    let mut messages = Vec::new();
+    while !stream.is_empty() {
+        let header = Header::decode(stream).unwrap();
+        let (message, rest) = stream.split_at(Header::LEN + usize::try_from(header.size).unwrap());
+        messages.push((header.tag, header.mode, message.to_vec()));
+        stream = rest;
+    }
+    messages
+}
+
+/// The only operation that these actions finish.
+pub(crate) fn finished(actions: &[Action]) -> Finished {
+    let mut finished = actions.iter().filter_map(|action| match action {
+        Action::Finish(finished) => Some(*finished),
+        _ => None,
+    });
+    let (first, second) = (finished.next(), finished.next());
+    assert!(first.is_some() && second.is_none(), "{actions:?}");
+    first.unwrap()
+}
+
+/// The operation ended in this batch, with an answer of success and so many data bytes.
+pub(crate) fn assert_done(actions: &[Action], op: OpId, moved: u64) {
+    let finished = finished(actions);
+    let outcome = Outcome::Answered { status: 0 };
+    assert_eq!((finished.op, finished.outcome, finished.moved), (op, outcome, moved), "{actions:?}");
+}

@@ -1,0 +1,375 @@
+//! Ends that nobody wishes for: time-outs, connections that end, peers that break the protocol.
+
+mod common;
+
+use std::time::Duration;
+
+use common::messages::*;
+use common::{Wire, assert_done, assert_same, finished};
+use vpfs_core::{Bytes, OpKind};
+use vpfs_interpose::{Action, CloseReason, Finished, MIN_DATA_COST, OpId, Outcome, Side};
+use vpfs_wire::bmi::{Header, Mode, Tag};
+use vpfs_wire::pvfs2::Op;
+
+/// The default limits are 330 s for a reply and 60 s for a flow, looked at every 15 s.
+const REPLY: Duration = Duration::from_secs(330);
+const FLOW: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(16);
+
+fn timed_out(actions: &[Action], op: OpId) -> Finished {
+    let finished = finished(actions);
+    assert_eq!((finished.op, finished.outcome), (op, Outcome::TimedOut));
+    finished
+}
+
+#[test]
+fn missing_reply_frees_the_slots_and_may_come_later() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&readdir(1));
+    assert_eq!(wire.wait(REPLY - LATE), []);
+    timed_out(&wire.wait(2 * LATE), op);
+    // The client has sent it again by now, and the first answer may still come.
+    let again = wire.sent(&readdir(2));
+    assert_eq!(wire.server_passes(&readdir_reply(1, 600)), []);
+    assert_done(&wire.server_passes(&readdir_reply(2, 600)), again, 0);
+    wire.assert_idle();
+}
+
+#[test]
+fn flow_that_stops_is_charged_what_it_moved() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&read(1, 1 << 20));
+    wire.server(&ack(1, 1 << 20));
+    // Trickling data is progress.
+    for chunk in data(1, 100_000).chunks(10_024) {
+        assert_eq!(wire.server(chunk), []);
+        assert_eq!(wire.wait(FLOW - LATE), []);
+    }
+    let actions = wire.wait(2 * LATE);
+    assert_eq!(timed_out(&actions, op).moved, 100_000);
+    assert_eq!(actions[0], Action::Correct(op, Bytes(100_000)));
+    wire.assert_idle();
+    // The rest passes, and belongs to nothing.
+    wire.take_to_client();
+    assert_eq!(wire.server_passes(&data(1, 262_144)), []);
+    wire.assert_idle();
+}
+
+#[test]
+fn write_whose_data_does_not_come() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&write(1, 1 << 20));
+    wire.server(&ack(1, 0));
+    assert_eq!(wire.wait(FLOW - LATE), []);
+    let actions = wire.wait(2 * LATE);
+    assert_eq!(timed_out(&actions, op).moved, 0);
+    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    // Late data and the late completion pass.
+    wire.take_to_client();
+    wire.client_passes(&data(1, 1 << 20));
+    assert_eq!(wire.server_passes(&written(1, 1 << 20)), []);
+    wire.assert_idle();
+}
+
+#[test]
+fn server_that_stores_slowly_has_the_longer_time() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&write(1, 5000));
+    wire.server(&ack(1, 0));
+    wire.client(&data(1, 5000));
+    assert_eq!(wire.wait(REPLY - LATE), []);
+    timed_out(&wire.wait(2 * LATE), op);
+    wire.assert_idle();
+}
+
+#[test]
+fn held_requests_have_no_time_out() {
+    let mut wire = Wire::new();
+    let (op, _) = wire.held(&read(1, 1));
+    assert_eq!(wire.wait(10 * REPLY), []);
+    wire.dispatch(op);
+    // Its time starts when it is sent.
+    assert_eq!(wire.wait(REPLY - LATE), []);
+    timed_out(&wire.wait(2 * LATE), op);
+}
+
+/// The number of an operation that timed out in the middle of a message is used again; the rest of the message must not
+/// count for the new one.
+#[test]
+fn number_is_used_again_while_the_old_message_passes() {
+    let mut wire = Wire::new();
+    let old = wire.sent(&read(1, 50_000));
+    wire.server(&ack(1, 50_000));
+    let late = data(1, 50_000);
+    wire.server(&late[..20_000]);
+    timed_out(&wire.wait(FLOW + LATE), old);
+    let new = wire.sent(&read(2, 50_000));
+    assert_eq!(old, new);
+    wire.take_to_client();
+    assert_eq!(wire.server_passes(&late[20_000..]), []);
+    wire.server_passes(&ack(2, 50_000));
+    assert_done(&wire.server_passes(&data(2, 50_000)), new, 50_000);
+    wire.assert_idle();
+}
+
+#[test]
+fn number_is_used_again_while_old_written_data_passes() {
+    let mut wire = Wire::new();
+    let old = wire.sent(&write(1, 50_000));
+    wire.server(&ack(1, 0));
+    let late = data(1, 50_000);
+    wire.client(&late[..20_000]);
+    timed_out(&wire.wait(FLOW + LATE), old);
+    wire.client(&[&late[20_000..], &write(2, 300)].concat());
+    let new = wire.ledger.held().next().unwrap();
+    assert_eq!(old, new);
+    wire.dispatch(new);
+    wire.take_to_server();
+    wire.server(&ack(2, 0));
+    wire.client(&data(2, 300));
+    wire.take_to_client();
+    assert_done(&wire.server_passes(&written(2, 300)), new, 300);
+    wire.assert_idle();
+}
+
+#[test]
+fn reply_that_stops_in_its_middle() {
+    let mut wire = Wire::new();
+    let old = wire.sent(&readdir(1));
+    let reply = readdir_reply(1, 600);
+    wire.server_passes(&reply[..5000]);
+    timed_out(&wire.wait(REPLY + LATE), old);
+    let new = wire.sent(&readdir(2));
+    assert_eq!(old, new);
+    assert_eq!(wire.server_passes(&reply[5000..]), []);
+    wire.server_passes(&readdir_reply(2, 1));
+    wire.assert_idle();
+}
+
+#[test]
+fn client_that_says_no_more_still_hears() {
+    let mut wire = Wire::new();
+    let reading = wire.sent(&read(1, 10_000));
+    let looking = wire.sent(&readdir(2));
+    let (held, _) = wire.held(&readdir(3));
+    assert!(!wire.session.server_side_done());
+    assert_eq!(wire.client_eof(), [Action::Withdraw(held)]);
+    assert!(!wire.session.wants_client());
+    assert!(wire.session.server_side_done());
+    wire.server_passes(&ack(1, 10_000));
+    assert_done(&wire.server_passes(&data(1, 10_000)), reading, 10_000);
+    assert_done(&wire.server_passes(&readdir_reply(2, 5)), looking, 0);
+    assert_eq!(wire.client_eof(), []);
+    wire.assert_idle();
+    assert_eq!(wire.server_eof(), []);
+    assert!(wire.session.is_closed());
+}
+
+#[test]
+fn server_is_told_only_after_all_is_sent() {
+    let mut wire = Wire::new();
+    wire.client(&getconfig(1));
+    wire.client_eof();
+    assert!(!wire.session.server_side_done());
+    assert_same(&wire.take_to_server(), &getconfig(1));
+    assert!(wire.session.server_side_done());
+}
+
+/// OrangeFS servers close when the client's end of file reaches them, whatever is in progress.
+#[test]
+fn server_that_closes_ends_everything() {
+    let mut wire = Wire::new();
+    let reading = wire.sent(&read(1, 100_000));
+    wire.server(&ack(1, 100_000));
+    wire.server(&data(1, 30_000));
+    let (held, _) = wire.held(&readdir(2));
+    let waiting = wire.sent(&readdir(3));
+    let passed = wire.session.to_client().len();
+    let actions = wire.server_eof();
+    assert_eq!(actions[..2], [Action::Withdraw(held), Action::Correct(reading, Bytes(30_000))]);
+    let ends = actions[2..].iter().map(|action| match action {
+        Action::Finish(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => (*op, *moved),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [(reading, 30_000), (waiting, 0)]);
+    assert!(wire.session.is_closed());
+    assert_eq!(wire.session.to_client().len(), passed, "what was on its way to the client still goes");
+    // Whatever comes now is ignored.
+    assert_eq!(wire.client(&readdir(4)), []);
+    assert_eq!(wire.server(&readdir_reply(3, 1)), []);
+    assert_eq!(wire.client_eof(), []);
+    assert_eq!(wire.server_eof(), []);
+    wire.session.end();
+    assert_eq!(wire.actions(), []);
+}
+
+/// The last action closes, and everything was given back to the scheduler before; nothing more goes anywhere.
+#[track_caller]
+fn closed(wire: &mut Wire, actions: &[Action]) -> CloseReason {
+    let Some(Action::Close(reason)) = actions.last() else { panic!("{actions:?}") };
+    assert!(wire.session.is_closed());
+    assert!(wire.session.to_server().is_empty() && wire.session.to_client().is_empty());
+    assert!(!wire.session.wants_client() && !wire.session.wants_server());
+    assert!(wire.ledger.is_empty());
+    assert_eq!(wire.client(&readdir(99)), []);
+    reason.clone()
+}
+
+/// A session with an operation held, one in progress, and bytes on their way in both directions.
+fn busy() -> Wire {
+    let mut wire = Wire::new();
+    wire.held(&readdir(50));
+    wire.sent(&readdir(51));
+    wire.sent(&write(52, 100_000));
+    wire.server(&ack(52, 0));
+    wire.client(&data(52, 1000));
+    wire
+}
+
+#[test]
+fn client_that_dies_in_the_middle() {
+    let request = read(1, 5);
+    let message = data(52, 20_000);
+    for partial in [&request[..10], &request[..30], &message[..24], &message[..500], &message[..1]] {
+        let mut wire = busy();
+        wire.client(partial);
+        let actions = wire.client_eof();
+        assert_eq!(closed(&mut wire, &actions), CloseReason::Truncated(Side::Client));
+    }
+}
+
+#[test]
+fn server_that_dies_in_the_middle() {
+    let reply = readdir_reply(51, 600);
+    for len in [1, 23, 24, 30, 5000] {
+        let mut wire = busy();
+        wire.server(&reply[..len]);
+        let actions = wire.server_eof();
+        assert_eq!(closed(&mut wire, &actions), CloseReason::Truncated(Side::Server));
+    }
+}
+
+fn raw(mode: u32, tag: u64, size: u64) -> Vec<u8> {
+    let mut bytes = Header { mode: Mode::Eager, tag: Tag(tag), size }.encode();
+    bytes[4..8].copy_from_slice(&mode.to_le_bytes());
+    bytes.to_vec()
+}
+
+#[test]
+fn malformed_headers_close_and_name_the_side() {
+    let wrong_magic = b"GET / HTTP/1.1\r\nHost: a".to_vec();
+    let bad =
+        [wrong_magic, raw(1, 51, 0), raw(3, 51, 0), raw(2, 51, 16_385), raw(4, 51, 16_385), raw(8, 51, (16 << 20) + 1)];
+    for bytes in bad {
+        for side in [Side::Client, Side::Server] {
+            let mut wire = busy();
+            let actions = match side {
+                Side::Client => wire.client(&bytes),
+                Side::Server => wire.server(&bytes),
+            };
+            let reason = closed(&mut wire, &actions);
+            assert!(matches!(reason, CloseReason::Malformed { side: named, .. } if named == side), "{reason}");
+            assert!(reason.to_string().contains(&side.to_string()), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn malformed_requests_close() {
+    let torn = |message: &[u8]| frame_request(1, &message[24..message.len() - 9]);
+    let mut version = readdir(1);
+    version[24] ^= 1;
+    version[25] = 0;
+    let mut operation = readdir(1);
+    operation[32] = 200;
+    for bytes in
+        [torn(&read(1, 5)), torn(&getattr(1, credential("C:h", 1, &[1]))), torn(&small_write(1, 5)), version, operation]
+    {
+        let mut wire = busy();
+        let actions = wire.client(&bytes);
+        let reason = closed(&mut wire, &actions);
+        assert!(matches!(reason, CloseReason::Malformed { side: Side::Client, .. }), "{reason}");
+    }
+}
+
+#[test]
+fn malformed_replies_close() {
+    let mut wire = busy();
+    let actions = wire.server(&data(51, 100));
+    let reason = closed(&mut wire, &actions);
+    assert!(matches!(reason, CloseReason::Malformed { side: Side::Server, .. }), "{reason}");
+
+    let mut wire = busy();
+    let mut refusal = refusal(52, Op::WriteCompletion);
+    refusal.extend_from_slice(&[0; 8]);
+    refusal[16] += 8;
+    let actions = wire.server(&refusal);
+    let reason = closed(&mut wire, &actions);
+    assert!(matches!(reason, CloseReason::Malformed { side: Side::Server, .. }), "{reason}");
+}
+
+#[track_caller]
+fn violation(wire: &mut Wire, actions: &[Action]) -> (Side, &'static str) {
+    match closed(wire, actions) {
+        CloseReason::Violation { side, what } => (side, what),
+        reason => panic!("{reason}"),
+    }
+}
+
+#[test]
+fn tag_in_use_closes() {
+    for tag in [50, 51, 52] {
+        let mut wire = busy();
+        let actions = wire.client(&readdir(tag));
+        assert_eq!(violation(&mut wire, &actions), (Side::Client, "a request with the tag of one in progress"));
+    }
+}
+
+#[test]
+fn request_from_the_server_closes() {
+    let mut wire = busy();
+    let actions = wire.server(&readdir(60));
+    assert_eq!(violation(&mut wire, &actions), (Side::Server, "a request"));
+}
+
+#[test]
+fn reply_to_a_request_that_was_not_sent_closes() {
+    let mut wire = busy();
+    let actions = wire.server(&readdir_reply(50, 1));
+    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    // Nor while it is granted, but not sent.
+    let mut wire = busy();
+    wire.client(&data(9, 100)[..50]);
+    let held = wire.ledger.held().next().unwrap();
+    wire.dispatch(held);
+    let actions = wire.server(&readdir_reply(50, 1));
+    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+}
+
+#[test]
+fn reply_of_another_operation_closes() {
+    let mut wire = Wire::new();
+    wire.sent(&read(1, 5));
+    let actions = wire.server(&small_read_reply(1, 5, 5));
+    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    let mut wire = Wire::new();
+    wire.sent(&small_read(1, 5));
+    let actions = wire.server(&ack(1, 5));
+    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+}
+
+#[test]
+fn finished_tells_when() {
+    let mut wire = Wire::new();
+    let arrived = wire.now;
+    let (op, _) = wire.held(&readdir(1));
+    wire.wait(Duration::from_secs(2));
+    let dispatched = wire.now;
+    wire.dispatch(op);
+    wire.take_to_server();
+    wire.wait(Duration::from_secs(3));
+    let kind = Some(OpKind::Metadata);
+    let outcome = Outcome::Answered { status: 0 };
+    let expected = Finished { op, kind, outcome, moved: 0, arrived, dispatched };
+    assert_eq!(wire.server_passes(&readdir_reply(1, 1)), [Action::Finish(expected)]);
+}

@@ -1,0 +1,146 @@
+//! What is never held, and whom a connection belongs to.
+
+mod common;
+
+use common::messages::*;
+use common::{Wire, finished};
+use vpfs_core::OpKind;
+use vpfs_interpose::{Action, Outcome};
+use vpfs_wire::pvfs2::request::{BatchCreate, Mirror};
+use vpfs_wire::pvfs2::{IoType, ObjType, RequestBody};
+
+/// Whether a request is held; either way it reaches the server unchanged.
+#[track_caller]
+fn is_held(request: &[u8]) -> bool {
+    let mut wire = Wire::new();
+    let submitted = wire.client(request).into_iter().find_map(|action| match action {
+        Action::Submit(op, _) => Some(op),
+        _ => None,
+    });
+    if let Some(op) = submitted {
+        assert!(wire.session.to_server().is_empty());
+        wire.dispatch(op);
+    }
+    assert!(wire.take_to_server() == request);
+    submitted.is_some()
+}
+
+#[test]
+fn captured_requests() {
+    for name in captured_names("request") {
+        if name == "op03_io_request_server_to_server_write_basic_dist" {
+            continue;
+        }
+        let request = frame_request(1, &captured("request", &name));
+        let management = ["getconfig", "mgmt", "mirror"].iter().any(|op| name.contains(op));
+        assert_eq!(is_held(&request), !management && !name.contains("server_to_server"), "{name}");
+    }
+}
+
+#[test]
+fn server_hint() {
+    for body in [RequestBody::Io(io(IoType::Read, 0, 1 << 20)), RequestBody::Io(io(IoType::Write, 0, 1)), create(&[])] {
+        assert!(is_held(&request(1, body.clone())));
+        assert!(!is_held(&server_request(1, body)));
+    }
+}
+
+#[test]
+fn server_credential() {
+    assert!(is_held(&getattr(1, credential("C:s1", 0, &[0]))));
+    assert!(!is_held(&getattr(1, credential("S:s1", 0, &[0]))));
+}
+
+#[test]
+fn batch_create() {
+    let batch = |objtype, count| {
+        request(1, RequestBody::BatchCreate(BatchCreate { fs: FS, objtype, count, extents: Default::default() }))
+    };
+    // Clients make their symbolic links this way.
+    assert!(is_held(&batch(ObjType::SYMLINK, 1)));
+    assert!(!is_held(&batch(ObjType::SYMLINK, 2)));
+    for objtype in [ObjType::METAFILE, ObjType::DATAFILE, ObjType::DIRECTORY, ObjType::DIRDATA] {
+        assert!(!is_held(&batch(objtype, 1)));
+    }
+}
+
+/// Its data is followed like any other, but the scheduler hears nothing of it.
+#[test]
+fn data_of_a_server_is_followed_unscheduled() {
+    let mut wire = Wire::new();
+    wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
+    let learned = Action::SizeLearned { handle: FILE, size: 100_000 };
+    assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
+    let read = finished(&wire.server_passes(&data(1, 100_000)));
+    assert_eq!((read.kind, read.outcome, read.moved), (None, Outcome::Answered { status: 0 }, 100_000));
+
+    wire.client_passes(&server_request(2, RequestBody::Io(io(IoType::Write, 0, 5000))));
+    assert_eq!(wire.server_passes(&ack(2, 0)), []);
+    wire.client_passes(&data(2, 5000));
+    let written = finished(&wire.server_passes(&written(2, 5000)));
+    assert_eq!((written.kind, written.moved), (None, 5000));
+}
+
+#[test]
+fn unscheduled_requests_wait_for_the_end_of_the_message_in_between_only() {
+    let mut wire = Wire::new();
+    let stray = data(9, 100);
+    wire.client(&[&stray[..], &getconfig(1)].concat());
+    assert!(wire.take_to_server() == [&stray[..], &getconfig(1)].concat());
+}
+
+#[test]
+fn credentials_are_learned_once_for_each_change() {
+    let mut wire = Wire::new();
+    let mut tag = 0;
+    let mut learned = |issuer, uid, gids: &[u32]| {
+        tag += 1;
+        let actions = wire.client(&getattr(tag, credential(issuer, uid, gids)));
+        let learned = matches!(actions.first(), Some(Action::Learned { .. }));
+        if learned {
+            // Before the request that showed it, so that the request already counts as this user's.
+            assert_eq!(actions[0], Action::Learned { uid, gids: gids.to_vec() });
+        }
+        let is_submitted = matches!(actions.last(), Some(Action::Submit(..)));
+        assert_eq!((actions.len(), is_submitted), (usize::from(learned) + usize::from(is_submitted), issuer != "S:s1"));
+        learned
+    };
+    assert!(learned("C:host", 1000, &[1000, 4]));
+    assert!(!learned("C:host", 1000, &[1000, 4]));
+    assert!(!learned("C:other", 1000, &[1000, 4]));
+    assert!(learned("C:host", 1000, &[1000]));
+    assert!(learned("C:host", 1000, &[4, 1000]));
+    assert!(learned("C:host", 0, &[4, 1000]));
+    assert!(!learned("S:s1", 5, &[5]), "a server's own credential says nothing of the client");
+    assert!(!learned("C:host", 0, &[4, 1000]));
+}
+
+#[test]
+fn requests_without_a_credential_teach_nothing() {
+    let mut wire = Wire::new();
+    for message in [readdir(1), read(2, 4096), small_write(3, 10), getconfig(4)] {
+        let actions = wire.client(&message);
+        assert!(!actions.iter().any(|action| matches!(action, Action::Learned { .. })), "{actions:?}");
+    }
+}
+
+#[test]
+fn kinds() {
+    let mut wire = Wire::new();
+    let mut kind = |message: Vec<u8>| wire.held(&message).1.kind;
+    assert_eq!(kind(read(1, 1)), OpKind::Read);
+    assert_eq!(kind(write(2, 1)), OpKind::Write);
+    assert_eq!(kind(small_read(3, 1)), OpKind::Read);
+    assert_eq!(kind(small_write(4, 1)), OpKind::Write);
+    assert_eq!(kind(readdir(5)), OpKind::Metadata);
+    assert_eq!(kind(request(6, create(&[]))), OpKind::Metadata);
+}
+
+#[test]
+fn mirroring_is_for_servers() {
+    let body = captured("request", "op39_mirror_request_server_to_server");
+    let request = vpfs_wire::pvfs2::Request::decode(&body).unwrap();
+    assert!(matches!(request.body, RequestBody::Mirror(Mirror { .. })));
+    let bare = vpfs_wire::pvfs2::Request::bare(request.body);
+    assert!(!is_held(&frame_request(1, &bare.encode())));
+}

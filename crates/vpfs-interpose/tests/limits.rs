@@ -1,0 +1,158 @@
+//! Back-pressure, bounds and draining.
+
+mod common;
+
+use common::messages::*;
+use common::{Wire, assert_same};
+use vpfs_interpose::{Action, AddressMap, CloseReason, Limits, Side};
+
+#[test]
+fn a_full_session_does_not_read_its_client() {
+    let mut wire = Wire::with_ops(2);
+    let first = wire.sent(&readdir(1));
+    assert!(wire.session.wants_client());
+    let (second, _) = wire.held(&readdir(2));
+    assert!(!wire.session.wants_client(), "held and in progress count alike");
+    assert!(wire.session.wants_server());
+    wire.server(&readdir_reply(1, 1));
+    assert!(wire.session.wants_client());
+    wire.dispatch(second);
+    wire.held(&readdir(3));
+    assert!(!wire.session.wants_client());
+    assert!(!wire.ledger.held().any(|op| op == first && op == second));
+}
+
+/// Nothing else frees the slots of a granted write than its data, which comes behind whatever the client sent before.
+#[test]
+fn data_of_a_granted_write_is_read_in_any_case() {
+    let mut wire = Wire::with_ops(2);
+    wire.sent(&write(1, 5000));
+    wire.held(&readdir(2));
+    assert!(!wire.session.wants_client(), "not granted yet");
+    wire.server(&ack(1, 0));
+    assert!(wire.session.wants_client());
+    // Requests that come before the data are taken, too.
+    wire.held(&readdir(3));
+    assert!(wire.session.wants_client());
+    let chunk = data(1, 5000);
+    wire.client(&chunk[..100]);
+    assert!(wire.session.wants_client());
+    wire.client(&chunk[100..]);
+    assert!(!wire.session.wants_client(), "all data is here; the server has to store it");
+    wire.server(&written(1, 5000));
+    assert!(!wire.session.wants_client());
+}
+
+#[test]
+fn data_of_a_refused_or_failed_write_is_not_waited_for() {
+    let mut wire = Wire::with_ops(2);
+    wire.sent(&write(1, 5000));
+    wire.held(&readdir(2));
+    wire.held(&readdir(3));
+    wire.server(&ack(1, 0));
+    assert!(wire.session.wants_client());
+    wire.server(&refusal(1, vpfs_wire::pvfs2::Op::WriteCompletion));
+    assert!(!wire.session.wants_client());
+}
+
+#[test]
+fn bytes_towards_one_side_stop_the_other() {
+    let limits = Limits { outbound_bytes: 10_000, ..Limits::default() };
+    let mut wire = Wire::with(limits, AddressMap::default());
+    wire.client(&data(9, 9_000));
+    assert!(wire.session.wants_client());
+    wire.client(&data(9, 1_000));
+    assert!(!wire.session.wants_client() && wire.session.wants_server());
+    wire.session.to_server().advance(100);
+    assert!(wire.session.wants_client());
+
+    wire.server(&data(9, 9_000));
+    assert!(wire.session.wants_server());
+    wire.server(&data(9, 1_000));
+    assert!(!wire.session.wants_server());
+    wire.take_to_client();
+    assert!(wire.session.wants_server());
+}
+
+#[test]
+fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
+    let mut wire = Wire::new();
+    let longest = padded_metadata(1, 16384);
+    wire.client(&longest[..longest.len() - 1]);
+    assert_eq!(wire.client_buf.len(), longest.len() - 1);
+    let op = wire.held(&longest[longest.len() - 1..]).0;
+    assert!(wire.client_buf.is_empty());
+    wire.dispatch(op);
+    assert_same(&wire.take_to_server(), &longest);
+    // Bulk data does not stay at all.
+    wire.client_passes(&data(9, 5 << 20)[..1 << 20]);
+    assert!(wire.client_buf.is_empty());
+    let reply = readdir_reply(1, 600);
+    wire.server_passes(&reply[..24 + 48]);
+    assert!(wire.server_buf.is_empty());
+    wire.server_passes(&reply[24 + 48..]);
+}
+
+#[test]
+fn requests_without_end_while_a_write_waits_for_its_data_close() {
+    let mut wire = Wire::with_ops(1000);
+    wire.sent(&write(1, 5000));
+    wire.server(&ack(1, 0));
+    let mut tag = 2;
+    let actions = loop {
+        assert!(wire.session.wants_client(), "the write still waits");
+        assert!(tag < 20_000, "no bound");
+        let actions = wire.client(&readdir(tag));
+        if !matches!(actions[..], [Action::Submit(..)]) {
+            break actions;
+        }
+        tag += 1;
+    };
+    assert!(tag > 1000);
+    let Some(Action::Close(reason)) = actions.last() else { panic!("{actions:?}") };
+    assert!(matches!(reason, CloseReason::Violation { side: Side::Client, .. }), "{reason}");
+    assert!(wire.ledger.is_empty());
+}
+
+#[test]
+fn drain_waits_for_what_is_in_progress() {
+    let mut wire = Wire::new();
+    assert!(wire.session.drain(), "nothing ever began");
+
+    let mut wire = Wire::new();
+    wire.sent(&write(1, 5000));
+    let (held, _) = wire.held(&readdir(2));
+    assert!(!wire.session.drain());
+    assert!(!wire.session.wants_client() && wire.session.wants_server());
+    wire.server_passes(&ack(1, 0));
+    assert!(wire.session.wants_client(), "the data of a granted write is welcome");
+    let chunk = data(1, 5000);
+    wire.client_passes(&chunk[..100]);
+    assert!(!wire.session.drain());
+    wire.client_passes(&chunk[100..]);
+    assert!(!wire.session.wants_client());
+    wire.server(&written(1, 5000));
+    assert!(!wire.session.drain());
+    wire.dispatch(held);
+    wire.server(&readdir_reply(2, 1));
+    assert!(!wire.session.drain(), "bytes are on their way in both directions");
+    wire.take_to_client();
+    assert!(!wire.session.drain());
+    wire.take_to_server();
+    assert!(wire.session.drain());
+}
+
+#[test]
+fn drain_lets_the_message_in_between_end() {
+    let mut wire = Wire::new();
+    let stray = data(9, 5000);
+    wire.client_passes(&stray[..100]);
+    assert!(!wire.session.drain());
+    assert!(wire.session.wants_client());
+    wire.client_passes(&stray[100..]);
+    assert!(wire.session.drain());
+    wire.server_passes(&stray[..100]);
+    assert!(!wire.session.drain());
+    wire.server_passes(&stray[100..]);
+    assert!(wire.session.drain());
+}

@@ -1,0 +1,322 @@
+//! The check of the interposer: a session is driven by a script, and its driver keeps the books. Panics on a broken
+//! promise, never on bad bytes.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use vpfs_core::{Bytes, OpKind, Time};
+use vpfs_interpose::{
+    Action, AddressMap, Extent, Finished, Limits, MIN_DATA_COST, OpId, Outbound, Session, Submission,
+};
+use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
+
+/// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is
+/// held, or dispatched and finished, once.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    ops: BTreeMap<OpId, Known>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    kind: OpKind,
+    cost: Bytes,
+    is_dispatched: bool,
+}
+
+impl Ledger {
+    /// Takes note of an action.
+    pub fn on(&mut self, action: &Action) {
+        assert!(!self.is_closed, "{action:?} after the end");
+        match action {
+            Action::Submit(op, submission) => self.submit(*op, submission),
+            Action::Correct(op, real) => {
+                let known = self.ops.get_mut(op).expect("a correction of a scheduled operation");
+                assert!(known.is_dispatched && known.kind != OpKind::Metadata && *real >= MIN_DATA_COST);
+                known.cost = *real;
+            }
+            Action::Finish(finished) => self.finish(finished),
+            Action::Withdraw(op) => {
+                let known = self.ops.remove(op).expect("a withdrawal of a scheduled operation");
+                assert!(!known.is_dispatched, "{op:?} was dispatched");
+            }
+            Action::Close(_) => {
+                self.is_closed = true;
+                assert!(self.ops.is_empty(), "{self:?}");
+            }
+            Action::Learned { .. } | Action::SizeLearned { .. } | Action::UnmappedServer(_) => {}
+        }
+    }
+
+    fn submit(&mut self, op: OpId, submission: &Submission) {
+        let Submission { kind, cost, extent } = *submission;
+        match kind {
+            OpKind::Metadata => assert_eq!((cost, extent), (Bytes::ZERO, None)),
+            OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
+        }
+        if let Some(Extent { start, .. }) = extent {
+            assert!(i64::try_from(start).is_ok());
+        }
+        let before = self.ops.insert(op, Known { kind, cost, is_dispatched: false });
+        assert!(before.is_none(), "{op:?} is in use");
+    }
+
+    fn finish(&mut self, finished: &Finished) {
+        let known = self.ops.remove(&finished.op);
+        assert_eq!(known.as_ref().map(|known| known.kind), finished.kind);
+        assert!(finished.arrived <= finished.dispatched);
+        if let Some(known) = known {
+            assert!(known.is_dispatched, "{finished:?} was not dispatched");
+        }
+    }
+
+    /// The driver dispatches an operation.
+    pub fn dispatch(&mut self, op: OpId) {
+        let known = self.ops.get_mut(&op).expect("a scheduled operation");
+        assert!(!known.is_dispatched);
+        known.is_dispatched = true;
+    }
+
+    /// Operations that wait, in order of their numbers.
+    pub fn held(&self) -> impl Iterator<Item = OpId> {
+        self.ops.iter().filter(|(_, known)| !known.is_dispatched).map(|(op, _)| *op)
+    }
+
+    /// What the scheduler takes an operation to cost.
+    pub fn cost(&self, op: OpId) -> Bytes {
+        self.ops[&op].cost
+    }
+
+    /// No operation is held or in progress.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+}
+
+/// A script does the same whether bytes arrive at once or in pieces, and keeps the driver's books.
+///
+/// The first byte of `data` chooses limits, the second how large pieces are. Then come steps, see [`Steps`].
+pub fn session(data: &[u8]) {
+    let Some((&[limits, piece], script)) = data.split_first_chunk() else { return };
+    let at_once = Run::of(script, limits, usize::MAX);
+    let in_pieces = Run::of(script, limits, 1 + usize::from(piece));
+    assert_eq!(at_once.actions, in_pieces.actions);
+    assert!(at_once.to_client == in_pieces.to_client && at_once.to_server == in_pieces.to_server);
+}
+
+/// One thing that happens to a session.
+enum Step {
+    FromClient(Vec<u8>),
+    FromServer(Vec<u8>),
+    Dispatch(usize),
+    Wait(Duration),
+    ClientTakes(usize),
+    ServerTakes(usize),
+    ClientEof,
+    ServerEof,
+    Drain,
+}
+
+/// Reads steps off a script: a number, then little-endian arguments. What is missing is zero.
+struct Steps<'a>(&'a [u8]);
+
+impl Steps<'_> {
+    fn u8(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn u16(&mut self) -> usize {
+        usize::from(u16::from_le_bytes([self.u8(), self.u8()]))
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken.to_vec()
+    }
+
+    /// A header that fits the payload behind it.
+    fn message(&mut self, mode: Option<Mode>) -> Vec<u8> {
+        let tag = Tag(u64::from(self.u8()));
+        let len = self.u16();
+        let payload = self.bytes(len);
+        let size = payload.len() as u64;
+        let header = Header { mode: mode.unwrap_or(Mode::for_reply(size)), tag, size };
+        [&header.encode()[..], &payload[..]].concat()
+    }
+
+    /// A long message from a short script.
+    fn zeros(&mut self) -> Vec<u8> {
+        let tag = Tag(u64::from(self.u8()));
+        let len = self.u16() * 4;
+        let mut message = Header { mode: Mode::for_reply(len as u64), tag, size: len as u64 }.encode().to_vec();
+        message.resize(Header::LEN + len, 0);
+        message
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(match self.u8() % 13 {
+            0 => Step::FromClient(self.message(Some(Mode::Unexpected))),
+            1 => Step::FromServer(self.message(None)),
+            2 => Step::FromClient(self.message(None)),
+            3 => Step::FromClient(self.zeros()),
+            4 => Step::FromServer(self.zeros()),
+            5 => Step::Dispatch(usize::from(self.u8())),
+            6 => Step::Wait(Duration::from_secs(u64::from(self.u8()) * 4)),
+            7 => Step::ClientTakes(self.u16() * 4),
+            8 => Step::ServerTakes(self.u16() * 4),
+            9 => {
+                let len = usize::from(self.u8());
+                Step::FromClient(self.bytes(len))
+            }
+            10 => {
+                let len = usize::from(self.u8());
+                Step::FromServer(self.bytes(len))
+            }
+            11 if self.u8().is_multiple_of(2) => Step::ClientEof,
+            11 => Step::ServerEof,
+            _ => Step::Drain,
+        })
+    }
+}
+
+/// A driver without sockets.
+struct Run {
+    session: Session,
+    now: Time,
+    piece: usize,
+    client_buf: BytesMut,
+    server_buf: BytesMut,
+    ledger: Ledger,
+    actions: Vec<Action>,
+    to_client: Vec<u8>,
+    to_server: Vec<u8>,
+}
+
+impl Run {
+    fn of(script: &[u8], limits: u8, piece: usize) -> Self {
+        let ops = 1 + usize::from(limits % 16);
+        let outbound_bytes = 1024 << (limits / 16);
+        let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
+        let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
+        let mut run = Self {
+            session: Session::new(Limits { ops, outbound_bytes, ..Limits::default() }, Arc::new(addresses)),
+            now: Time::ZERO,
+            piece,
+            client_buf: BytesMut::new(),
+            server_buf: BytesMut::new(),
+            ledger: Ledger::default(),
+            actions: Vec::new(),
+            to_client: Vec::new(),
+            to_server: Vec::new(),
+        };
+        for step in Steps(script) {
+            run.step(step);
+            run.check();
+        }
+        run.end();
+        run
+    }
+
+    fn step(&mut self, step: Step) {
+        let session = &mut self.session;
+        match step {
+            Step::FromClient(bytes) if session.wants_client() => {
+                for piece in bytes.chunks(self.piece) {
+                    self.client_buf.extend_from_slice(piece);
+                    session.handle_client(self.now, &mut self.client_buf);
+                }
+            }
+            Step::FromServer(bytes) if session.wants_server() => {
+                for piece in bytes.chunks(self.piece) {
+                    self.server_buf.extend_from_slice(piece);
+                    session.handle_server(self.now, &mut self.server_buf);
+                }
+            }
+            // The back-pressure: such bytes stay with the peer.
+            Step::FromClient(_) | Step::FromServer(_) => {}
+            Step::Dispatch(at) => {
+                let held: Vec<_> = self.ledger.held().collect();
+                if let Some(&op) = held.get(at % held.len().max(1)) {
+                    self.ledger.dispatch(op);
+                    session.dispatch(self.now, op);
+                }
+            }
+            Step::Wait(duration) => {
+                self.now = self.now + duration;
+                session.handle_timeout(self.now);
+            }
+            Step::ClientTakes(count) => take(session.to_client(), count, &mut self.to_client),
+            Step::ServerTakes(count) => take(session.to_server(), count, &mut self.to_server),
+            Step::ClientEof => session.handle_client_eof(self.client_buf.len()),
+            Step::ServerEof => session.handle_server_eof(self.server_buf.len()),
+            Step::Drain => {
+                session.drain();
+            }
+        }
+    }
+
+    /// Takes note of what the step did.
+    fn check(&mut self) {
+        while let Some(action) = self.session.poll_action() {
+            self.ledger.on(&action);
+            self.actions.push(action);
+        }
+        if self.session.is_closed() {
+            assert!(self.ledger.is_empty(), "{:?}", self.ledger);
+            assert!(!self.session.wants_client() && !self.session.wants_server());
+            assert!(self.session.to_server().is_empty());
+            assert_eq!(self.session.poll_timeout(), None);
+        } else {
+            let request = Header::LEN as u64 + MAX_UNEXPECTED;
+            assert!((self.client_buf.len() as u64) < request);
+            // A configuration.
+            assert!((self.server_buf.len() as u64) < Header::LEN as u64 + (128 << 10));
+        }
+    }
+
+    fn end(&mut self) {
+        self.session.end();
+        self.check();
+        assert!(self.session.is_closed());
+        take(self.session.to_client(), usize::MAX, &mut self.to_client);
+        // Whatever comes now is ignored.
+        let mut late = BytesMut::from(&[0; 64][..]);
+        self.session.handle_client(self.now, &mut late);
+        self.session.handle_server(self.now, &mut late);
+        self.session.handle_client_eof(0);
+        self.session.handle_server_eof(0);
+        self.session.handle_timeout(self.now);
+        assert_eq!(self.session.poll_action(), None);
+    }
+}
+
+/// Moves at most `count` bytes, as a socket would.
+pub fn take(out: &mut Outbound, count: usize, into: &mut Vec<u8>) {
+    let mut left = count.min(out.len());
+    while left > 0 {
+        let mut slices = [IoSlice::new(&[]); 4];
+        let filled = out.slices(&mut slices);
+        let before = into.len();
+        for slice in &slices[..filled] {
+            let len = slice.len().min(left - (into.len() - before));
+            into.extend_from_slice(&slice[..len]);
+        }
+        let taken = into.len() - before;
+        left -= taken;
+        out.advance(taken);
+    }
+}
