@@ -3,7 +3,7 @@
 use vpfs_core::{Bytes, OpKind};
 use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
-use vpfs_wire::pvfs2::{Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
+use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
 
 use crate::op::Reply;
 
@@ -94,7 +94,7 @@ fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeErro
 }
 
 fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>) -> Class {
-    if request.has_server_id_hint() {
+    if request.has_server_id_hint() || mirrors(request, io) {
         return Class::Exempt;
     }
     let kind = match io.io_type {
@@ -103,6 +103,13 @@ fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u6
     };
     let extent = start.map(|start| Extent { handle: io.handle, start });
     Class::Scheduled(Submission { kind, cost: data_cost(bytes), extent })
+}
+
+/// A server copies a file to its mirrors, on behalf of nobody: clients always show a capability.
+fn mirrors(request: &RequestView<'_>, io: &IoView<'_>) -> bool {
+    let capability = request.capability();
+    let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
+    is_null && io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic
 }
 
 /// `None` if the answer would take more steps than a request may ask of us.
