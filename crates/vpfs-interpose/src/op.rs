@@ -98,6 +98,11 @@ impl Op {
         matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
     }
 
+    /// The server has its request, so it can time out.
+    pub(crate) fn is_sent(&self) -> bool {
+        !matches!(self.state, State::Held(_) | State::Granted(_))
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state, State::Held(_))
     }

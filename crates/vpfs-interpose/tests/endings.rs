@@ -87,10 +87,42 @@ fn held_requests_have_no_time_out() {
     let mut wire = Wire::new();
     let (op, _) = wire.held(&read(1, 1));
     assert_eq!(wire.wait(10 * REPLY), []);
+    wire.client(&data(9, 100)[..50]);
     wire.dispatch(op);
+    assert_eq!(wire.wait(10 * REPLY), [], "granted, but not sent before the end of the message in between");
+    wire.client(&data(9, 100)[50..]);
     // Its time starts when it is sent.
     assert_eq!(wire.wait(REPLY - LATE), []);
     timed_out(&wire.wait(2 * LATE), op);
+}
+
+/// A session that only held requests once woke its driver every 15 s, for nothing.
+#[test]
+fn there_is_a_timer_only_while_something_is_in_progress() {
+    let mut wire = Wire::new();
+    wire.sent(&readdir(1));
+    let (held, _) = wire.held(&readdir(2));
+    assert!(wire.session.poll_timeout().is_some());
+    wire.server(&readdir_reply(1, 1));
+    // At most the time that was set already.
+    wire.wait(LATE);
+    assert_eq!(wire.session.poll_timeout(), None);
+    wire.client(&data(9, 1000));
+    assert_eq!(wire.session.poll_timeout(), None);
+    wire.dispatch(held);
+    assert!(wire.session.poll_timeout().is_some());
+}
+
+/// The time that was set stayed when the session ended, so that a driver which waited for a slow client to take the last
+/// bytes never slept again.
+#[test]
+fn there_is_no_timer_after_the_end() {
+    let mut wire = Wire::new();
+    wire.sent(&readdir(1));
+    wire.server(&readdir_reply(1, 1));
+    wire.server_eof();
+    assert!(!wire.session.to_client().is_empty());
+    assert_eq!(wire.session.poll_timeout(), None);
 }
 
 /// The number of an operation that timed out in the middle of a message is used again; the rest of the message must not

@@ -129,6 +129,7 @@ impl Session {
             op.dispatched = now;
             op.progressed = now;
             self.to_server.push(request);
+            self.in_progress += 1;
         }
         self.arm_watch(now);
     }

@@ -136,6 +136,10 @@ pub struct Session {
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
     granted: VecDeque<OpId>,
+    /// Operations that were sent: those that can time out.
+    in_progress: usize,
+    /// Granted writes whose data is still to come from the client.
+    awaiting_data: usize,
     actions: VecDeque<Action>,
     credential: Option<(u32, Vec<u32>)>,
     next_watch: Option<Time>,
@@ -158,6 +162,8 @@ impl Session {
             free: Vec::new(),
             by_tag: HashMap::new(),
             granted: VecDeque::new(),
+            in_progress: 0,
+            awaiting_data: 0,
             actions: VecDeque::new(),
             credential: None,
             next_watch: None,
@@ -246,11 +252,14 @@ impl Session {
         for id in self.ids_where(Op::is_held) {
             self.withdraw(id);
         }
+        // Nothing else ends an operation that is granted but not sent.
+        self.granted.clear();
         for id in self.ids_where(|_| true) {
             self.correct_to_moved(id);
             self.finish(id, Outcome::Disconnected);
         }
         self.to_server.clear();
+        self.next_watch = None;
         self.closed = true;
     }
 
@@ -287,12 +296,13 @@ impl Session {
         &mut self.to_client
     }
 
-    /// The client may be read now.
+    /// The client may be read now. O(1).
     pub fn wants_client(&self) -> bool {
+        debug_assert!(self.counts_are_right());
         !self.closed
             && !self.client_done
             && self.to_server.len() < self.limits.outbound_bytes
-            && (!self.is_full() || self.live_ops().any(|(_, op)| op.awaits_client_data()))
+            && (!self.is_full() || self.awaiting_data > 0)
     }
 
     /// No further request is welcome. Data of granted writes still is: their slots are freed by nothing else.

@@ -26,22 +26,25 @@ impl Session {
         self.ops[id.index()].as_mut().expect("an operation that is in progress")
     }
 
-    pub(super) fn live_ops(&self) -> impl Iterator<Item = (OpId, &Op)> {
-        self.by_tag.values().map(|&id| (id, self.op_ref(id)))
-    }
-
     /// Operations in the order of their numbers, so that equal inputs give equal actions.
     pub(super) fn ids_where(&self, condition: impl Fn(&Op) -> bool) -> Vec<OpId> {
-        let mut ids: Vec<OpId> = self.live_ops().filter(|(_, op)| condition(op)).map(|(id, _)| id).collect();
+        let mut ids: Vec<OpId> = self.by_tag.values().copied().filter(|&id| condition(self.op_ref(id))).collect();
         ids.sort_unstable();
         ids
+    }
+
+    /// What is counted along the way is what is there; for debug assertions.
+    pub(super) fn counts_are_right(&self) -> bool {
+        let count = |condition: fn(&Op) -> bool| self.ids_where(condition).len();
+        self.in_progress == count(Op::is_sent) && self.awaiting_data == count(Op::awaits_client_data)
     }
 
     /// Forgets an operation; a message of it that is passing right now goes on without it.
     fn remove(&mut self, id: OpId) -> Op {
         let op = self.ops[id.index()].take().expect("an operation that is in progress");
         self.by_tag.remove(&op.tag);
-        self.granted.retain(|&granted| granted != id);
+        self.in_progress -= usize::from(op.is_sent());
+        self.awaiting_data -= usize::from(op.awaits_client_data());
         for inbound in [&mut self.from_client, &mut self.from_server] {
             if let Inbound::Body { meaning, .. } = inbound
                 && meaning.is_of(id)
@@ -75,11 +78,14 @@ impl Session {
 
     pub(super) fn moved(&mut self, now: Time, id: OpId, bytes: usize) {
         let op = self.op_mut(id);
+        let awaited = op.awaits_client_data();
         op.moved += bytes as u64;
         op.progressed = now;
         if let State::Reading { remaining } = &mut op.state {
             *remaining = remaining.saturating_sub(bytes as u64);
         }
+        let is_all = awaited && !op.awaits_client_data();
+        self.awaiting_data -= usize::from(is_all);
     }
 
     /// When an operation is taken to be dead; `None` while it is not sent, or if nobody waits for it.
@@ -97,7 +103,7 @@ impl Session {
     /// Makes sure that operations in progress are looked at now and then: often enough for the shorter of the two
     /// time-outs, without a timer for each operation.
     pub(super) fn arm_watch(&mut self, now: Time) {
-        if self.next_watch.is_none() && !self.by_tag.is_empty() {
+        if self.next_watch.is_none() && self.in_progress > 0 {
             self.next_watch = Some(now + self.limits.flow_timeout.min(self.limits.reply_timeout) / 4);
         }
     }

@@ -84,7 +84,10 @@ impl Session {
             }
             (Reply::UntoldRead, ReplyNumbers::IoAck { .. }) => Ok(last),
             (Reply::Write { .. }, ReplyNumbers::IoAck { .. }) => {
-                self.op_mut(id).state = State::Writing;
+                let op = self.op_mut(id);
+                op.state = State::Writing;
+                let awaited = op.awaits_client_data();
+                self.awaiting_data += usize::from(awaited);
                 Ok(Meaning::Ack)
             }
             _ => Err(violation(Side::Server, "a reply of another operation than was asked for")),
