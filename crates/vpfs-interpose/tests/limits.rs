@@ -5,6 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, assert_same};
 use vpfs_interpose::{Action, AddressMap, CloseReason, Limits, Side};
+use vpfs_wire::pvfs2::Op;
 
 #[test]
 fn a_full_session_does_not_read_its_client() {
@@ -43,6 +44,26 @@ fn data_of_a_granted_write_is_read_in_any_case() {
     assert!(!wire.session.wants_client());
 }
 
+/// A full session did not read on in the middle of a message that belonged to no operation any more; but a granted request
+/// waits for its end, so neither moved ever again, and the slots of the granted request stayed taken.
+#[test]
+fn a_message_is_read_to_its_end_in_any_case() {
+    let mut wire = Wire::with_ops(2);
+    wire.sent(&write(1, 5000));
+    let (held, _) = wire.held(&readdir(2));
+    wire.server(&ack(1, 0));
+    wire.held(&readdir(3));
+    let chunk = data(1, 5000);
+    wire.client_passes(&chunk[..100]);
+    wire.server(&refusal(1, Op::WriteCompletion));
+    wire.dispatch(held);
+    assert!(wire.session.to_server().is_empty());
+    assert!(wire.session.wants_client());
+    wire.client(&chunk[100..]);
+    assert_same(&wire.take_to_server(), &[&chunk[100..], &readdir(2)].concat());
+    assert!(!wire.session.wants_client());
+}
+
 #[test]
 fn data_of_a_refused_or_failed_write_is_not_waited_for() {
     let mut wire = Wire::with_ops(2);
@@ -51,7 +72,7 @@ fn data_of_a_refused_or_failed_write_is_not_waited_for() {
     wire.held(&readdir(3));
     wire.server(&ack(1, 0));
     assert!(wire.session.wants_client());
-    wire.server(&refusal(1, vpfs_wire::pvfs2::Op::WriteCompletion));
+    wire.server(&refusal(1, Op::WriteCompletion));
     assert!(!wire.session.wants_client());
 }
 
@@ -100,8 +121,8 @@ fn requests_without_end_while_a_write_waits_for_its_data_close() {
     wire.server(&ack(1, 0));
     let mut tag = 2;
     let actions = loop {
-        assert!(wire.session.wants_client(), "the write still waits");
         assert!(tag < 20_000, "no bound");
+        assert!(tag % 100 > 0 || wire.session.wants_client(), "the write still waits");
         let actions = wire.client(&readdir(tag));
         if !matches!(actions[..], [Action::Submit(..)]) {
             break actions;

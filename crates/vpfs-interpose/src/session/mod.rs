@@ -302,12 +302,13 @@ impl Session {
         !self.closed
             && !self.client_done
             && self.to_server.len() < self.limits.outbound_bytes
-            && (!self.is_full() || self.awaiting_data > 0)
+            && (self.must_read_on() || !(self.draining || self.by_tag.len() >= self.limits.ops))
     }
 
-    /// No further request is welcome. Data of granted writes still is: their slots are freed by nothing else.
-    fn is_full(&self) -> bool {
-        self.by_tag.len() >= self.limits.ops || (self.draining && matches!(self.from_client, Inbound::Header))
+    /// Though no further request is welcome: granted requests wait for the end of the message that the client is in the
+    /// middle of, and nothing but their data frees the slots of granted writes.
+    fn must_read_on(&self) -> bool {
+        matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
     }
 
     /// The server may be read now.

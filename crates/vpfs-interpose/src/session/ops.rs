@@ -35,7 +35,7 @@ impl Session {
 
     /// What is counted along the way is what is there; for debug assertions.
     pub(super) fn counts_are_right(&self) -> bool {
-        let count = |condition: fn(&Op) -> bool| self.ids_where(condition).len();
+        let count = |condition: fn(&Op) -> bool| self.ops.iter().flatten().filter(|op| condition(op)).count();
         self.in_progress == count(Op::is_sent) && self.awaiting_data == count(Op::awaits_client_data)
     }
 
