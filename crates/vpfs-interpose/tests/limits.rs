@@ -114,6 +114,19 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     wire.server_passes(&reply[24 + 48..]);
 }
 
+/// A held request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of some
+/// hundred bytes, if data followed it.
+#[test]
+fn held_requests_do_not_keep_what_came_with_them() {
+    let mut wire = Wire::new();
+    let room = 256 << 10;
+    wire.client_buf.reserve(room);
+    wire.held(&readdir(1));
+    wire.held(&request(2, create(&["tcp://somewhere:1"])));
+    wire.client_passes(&data(9, 100_000));
+    assert!(wire.client_buf.try_reclaim(room), "a part of the buffer is still in use");
+}
+
 #[test]
 fn requests_without_end_while_a_write_waits_for_its_data_close() {
     let mut wire = Wire::with_ops(1000);

@@ -68,9 +68,11 @@ impl Session {
         if let Some(ids) = view.credential_ids().map_err(malformed)? {
             self.learn(&ids);
         }
-        let message = match self.rewritten_layout(&view, header, payload) {
-            Some(rewritten) => rewritten,
-            None => message,
+        let message = match (self.rewritten_layout(&view, header, payload), &class) {
+            (Some(rewritten), _) => rewritten,
+            (None, Class::Exempt) => message,
+            // A part of what was read from the socket would keep all of that in memory for as long as it is held.
+            (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
         let kind = match &class {
             Class::Exempt => None,
