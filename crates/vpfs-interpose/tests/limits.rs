@@ -127,6 +127,29 @@ fn held_requests_do_not_keep_what_came_with_them() {
     assert!(wire.client_buf.try_reclaim(room), "a part of the buffer is still in use");
 }
 
+/// The bound that closes was eight times the bound that stops reading, whatever that was. With a small one, a client that
+/// sent its requests together was closed for a write that never was.
+#[test]
+fn requests_that_one_read_brings_are_no_offence() {
+    for ops in [1, 8, 256, 1000] {
+        let mut wire = Wire::with_ops(ops);
+        let mut requests = Vec::new();
+        for tag in 1.. {
+            requests.extend_from_slice(&statfs(tag));
+            if requests.len() >= 256 << 10 {
+                break;
+            }
+        }
+        let count = requests.len() / statfs(1).len();
+        for tag in 0..i32::try_from(ops).unwrap() - 1 {
+            wire.held(&statfs(100_000 + tag));
+        }
+        assert!(wire.session.wants_client());
+        assert_eq!(wire.client(&requests).len(), count);
+        assert!(!wire.session.is_closed() && !wire.session.wants_client());
+    }
+}
+
 #[test]
 fn requests_without_end_while_a_write_waits_for_its_data_close() {
     let mut wire = Wire::with_ops(1000);

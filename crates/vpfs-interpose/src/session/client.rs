@@ -7,7 +7,6 @@ use vpfs_wire::pvfs2::view::CredentialIds;
 use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
-use crate::Limits;
 use crate::classify::{Class, plan};
 use crate::op::{Op, State};
 
@@ -58,8 +57,8 @@ impl Session {
         if self.by_tag.contains_key(&header.tag) {
             return Err(violation(Side::Client, "a request with the tag of one in progress"));
         }
-        if self.by_tag.len() >= self.limits.ops * Limits::HARD_FACTOR {
-            return Err(violation(Side::Client, "too many requests while a granted write waits for its data"));
+        if self.by_tag.len() >= self.limits.most_ops() {
+            return Err(violation(Side::Client, "requests without end, though its connection is read for data only"));
         }
         let malformed = |error| CloseReason::Malformed { side: Side::Client, error };
         let payload = &message[Header::LEN..];

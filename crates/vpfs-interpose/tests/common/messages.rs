@@ -179,6 +179,11 @@ pub(crate) fn padded_metadata(tag: i32, len: usize) -> Vec<u8> {
     message
 }
 
+/// The shortest request that is held.
+pub(crate) fn statfs(tag: i32) -> Vec<u8> {
+    frame_request(tag, &Request::bare(RequestBody::StatFs(request::StatFs { fs: FS })).encode())
+}
+
 /// The answer to [`readdir`]: with 512 entries a rendezvous message.
 pub(crate) fn readdir_reply(tag: i32, entries: u64) -> Vec<u8> {
     let entries = (0..entries).map(|at| (Text::from(format!("a file with the number {at:08}")), Handle(at))).collect();
