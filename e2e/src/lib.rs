@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: programs started and ended as a user would, on loopback.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -134,6 +135,12 @@ impl Drop for Daemon {
     }
 }
 
+/// Says that a test does not run, past the test harness, which hides what passing tests print.
+pub fn skip(why: &str) {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// Runs a command to its end.
 ///
 /// # Panics
@@ -143,6 +150,20 @@ pub fn run(command: &mut Command) -> String {
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?} failed with {}:\n{text}", output.status);
     text
+}
+
+/// Runs a command again and again until it succeeds.
+///
+/// # Panics
+/// If it does not within 30 s; the message has its last output.
+pub fn run_until_it_succeeds(command: &mut Command) {
+    let start = Instant::now();
+    while !output(command).status.success() {
+        if start.elapsed() > Duration::from_secs(30) {
+            run(command);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Runs a command to its end, whatever its result.

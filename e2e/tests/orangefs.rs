@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vpfs_e2e::{Daemon, free_ports, on_path, proxy_config, run, vpfs};
+use vpfs_e2e::{Daemon, free_ports, on_path, proxy_config, run, run_until_it_succeeds, skip, vpfs};
 
 const SERVERS: u16 = 4;
 const TOOLS: [&str; 7] =
@@ -59,9 +59,8 @@ impl Cluster {
         let proxy_port = server_port + SERVERS;
         let config = dir.path().join("servers.conf");
         std::fs::write(&config, server_config(dir.path(), server_port)).expect("a file");
-        let servers = (0..SERVERS).map(|i| start_server(dir.path(), &config, i)).collect::<Vec<_>>();
-        let mut cluster_servers = servers;
-        for (i, server) in (0..SERVERS).zip(&mut cluster_servers) {
+        let mut servers: Vec<Daemon> = (0..SERVERS).map(|i| start_server(dir.path(), &config, i)).collect();
+        for (i, server) in (0..SERVERS).zip(&mut servers) {
             server.await_port(server_port + i);
         }
         let toml = dir.path().join("vpfs.toml");
@@ -74,11 +73,17 @@ impl Cluster {
         let tab = dir.path().join("tab");
         std::fs::write(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"))
             .expect("a file");
-        Self { dir, _servers: cluster_servers, proxy, tab }
+        Self { dir, _servers: servers, proxy, tab }
     }
 
     fn tool(&self, name: &str, args: &[&str]) -> String {
-        run(Command::new(name).args(args).env("PVFS2TAB_FILE", &self.tab).current_dir(self.dir.path()))
+        run(self.command(name).args(args))
+    }
+
+    fn command(&self, tool: &str) -> Command {
+        let mut command = Command::new(tool);
+        command.env("PVFS2TAB_FILE", &self.tab).current_dir(self.dir.path());
+        command
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -113,11 +118,12 @@ fn pattern(len: usize) -> Vec<u8> {
 fn stock_tools_reach_stock_servers_through_the_proxies() {
     let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| on_path(tool).is_none()).collect();
     if !missing.is_empty() {
-        eprintln!("SKIPPED: not on PATH: {}; install OrangeFS 2.10 to run this test", missing.join(", "));
+        skip(&format!("not on PATH: {}; install OrangeFS 2.10 to run this test", missing.join(", ")));
         return;
     }
     let mut cluster = Cluster::start();
-    cluster.tool("pvfs2-ping", &["-m", "/mnt/pfs"]);
+    // At their first start the servers take some seconds until they have found each other and made the root directory.
+    run_until_it_succeeds(cluster.command("pvfs2-ping").args(["-m", "/mnt/pfs"]));
     cluster.tool("pvfs2-mkdir", &["/mnt/pfs/dir"]);
     for (name, len) in [("empty", 0), ("small", 100), ("odd", 1_234_567), ("large", 32 << 20)] {
         let data = pattern(len);

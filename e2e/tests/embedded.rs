@@ -1,0 +1,119 @@
+//! The built command alone: embedded servers, proxies before them, and loads through the proxies.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use vpfs_e2e::{Daemon, free_ports, output, proxy_config, run, vpfs};
+
+const SERVERS: u16 = 2;
+
+/// Embedded servers and proxies in processes of their own.
+struct Cluster {
+    dir: tempfile::TempDir,
+    _servers: Daemon,
+    proxy: Daemon,
+    config: PathBuf,
+    server_port: u16,
+    proxy_port: u16,
+}
+
+impl Cluster {
+    /// With `settings` behind servers and listeners in the configuration.
+    fn start(settings: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server_port = free_ports(2 * SERVERS);
+        let proxy_port = server_port + SERVERS;
+        let listen = format!("127.0.0.1:{server_port}");
+        let mut servers = Daemon::start(
+            dir.path(),
+            "servers",
+            Command::new(vpfs()).args(["serve", "--servers", &SERVERS.to_string(), "--listen", &listen]),
+        );
+        servers.await_port(server_port + SERVERS - 1);
+        let config = dir.path().join("vpfs.toml");
+        write_config(&config, server_port, proxy_port, settings);
+        let mut proxy =
+            Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
+        proxy.await_log("ready");
+        Self { dir, _servers: servers, proxy, config, server_port, proxy_port }
+    }
+
+    fn workload(&self, args: &[&str]) -> String {
+        let url = format!("tcp://127.0.0.1:{}/pfs", self.proxy_port);
+        run(Command::new(vpfs()).arg("workload").args(args).args(["--url", &url]))
+    }
+}
+
+fn write_config(path: &Path, server_port: u16, proxy_port: u16, settings: &str) {
+    std::fs::write(path, proxy_config(SERVERS, server_port, proxy_port, settings)).expect("a file");
+}
+
+#[test]
+fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
+    let mut cluster = Cluster::start("[scheduler]\npolicy = \"sfq-d-plus\"\n");
+    let json = cluster.dir.path().join("ior.json");
+    let json_text = json.display().to_string();
+    let table =
+        cluster.workload(&["ior", "--processes", "4", "--transfer", "256KiB", "--block", "2MiB", "--json", &json_text]);
+    assert!(table.contains("MiB/sec"), "no summary in\n{table}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("valid JSON");
+    assert!(report.is_object(), "{report}");
+    cluster.workload(&["md", "--processes", "2", "--items", "50"]);
+    cluster.proxy.signal("TERM");
+    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+    let log = cluster.proxy.log();
+    assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
+    let mut cluster = Cluster::start("[scheduler]\npolicy = \"fifo\"\n");
+    let reload = |cluster: &mut Cluster, settings: &str| {
+        write_config(&cluster.config, cluster.server_port, cluster.proxy_port, settings);
+        cluster.proxy.signal("HUP");
+    };
+    reload(&mut cluster, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 3\n");
+    cluster.proxy.await_log("scheduler.depth");
+    reload(&mut cluster, "[scheduler]\npolicy = \"sfqd\"\n");
+    cluster.proxy.await_log("did you mean");
+    reload(&mut cluster, "[log]\nformat = \"json\"\n");
+    cluster.proxy.await_log("restart");
+    // Still serving.
+    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_place_and_fix() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = dir.path().join("vpfs.toml");
+    write_config(&config, 6334, 5334, "[scheduler]\npolcy = \"fifo\"\n");
+    let refused = output(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("vpfs.toml:") && text.contains("did you mean \"policy\""), "{text}");
+    write_config(&config, 6334, 5334, "");
+    let good = run(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
+    assert!(good.contains("scheduler.depth = 14"), "{good}");
+}
+
+#[test]
+fn a_missing_server_is_told_and_healed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = free_ports(2);
+    let config = dir.path().join("vpfs.toml");
+    std::fs::write(&config, proxy_config(1, port, port + 1, "")).expect("a file");
+    let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
+    proxy.await_port(port + 1);
+    proxy.await_log("server cannot be reached");
+    let listen = format!("127.0.0.1:{port}");
+    let mut servers = Daemon::start(
+        dir.path(),
+        "servers",
+        Command::new(vpfs()).args(["serve", "--servers", "1", "--listen", &listen]),
+    );
+    servers.await_port(port);
+    let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
+    run(Command::new(vpfs()).args(["workload", "md", "--processes", "1", "--items", "3", "--url", &url]));
+    proxy.await_log("server can be reached again");
+}
