@@ -85,7 +85,8 @@ fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeErro
     let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
     let io = &small.io;
     if io.io_type == IoType::Write {
-        return Ok((data(request, io, small.total_bytes, Some(0)), Reply::Plain));
+        let bytes = small.total_bytes;
+        return Ok((data(request, io, bytes, Some(0)), Reply::SmallWrite { bytes }));
     }
     // The data fits the reply, so this is all a small read can move, whatever it asks for.
     let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;

@@ -5,6 +5,8 @@ use vpfs_core::{OpKind, Time};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Transfer};
 
+use crate::classify::data_cost;
+
 /// A session's name for one operation; dense, reused after the operation is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
@@ -71,6 +73,8 @@ pub(crate) enum Reply {
     Config,
     /// One reply ends it and tells how much was read.
     SmallRead { handle: Handle },
+    /// One reply ends it; so many data bytes go with the request.
+    SmallWrite { bytes: u64 },
     /// An acknowledgement, then data from the server.
     Read { handle: Handle, transfer: Box<Transfer> },
     /// An acknowledgement, data from the client, then a second reply.
@@ -84,6 +88,8 @@ pub(crate) struct Op {
     pub(crate) tag: Tag,
     /// `None`: not scheduled.
     pub(crate) kind: Option<OpKind>,
+    /// What the scheduler was told that it costs.
+    pub(crate) cost: vpfs_core::Bytes,
     pub(crate) reply: Reply,
     pub(crate) state: State,
     pub(crate) moved: u64,
@@ -105,6 +111,16 @@ impl Op {
 
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state, State::Held(_))
+    }
+
+    /// The cost of an operation that ends now, if it is news: an operation is charged what it moved, not what it asked
+    /// for.
+    pub(crate) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
+        let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
+        // Its data comes after what is taken for its end.
+        let is_untold = matches!(self.reply, Reply::UntoldRead) && outcome == Outcome::Answered { status: 0 };
+        let real = data_cost(self.moved);
+        (moves_data && !is_untold && real != self.cost).then_some(real)
     }
 
     pub(crate) fn finished(&self, op: OpId, outcome: Outcome) -> Finished {

@@ -85,7 +85,7 @@ fn server_that_stores_slowly_has_the_longer_time() {
 #[test]
 fn held_requests_have_no_time_out() {
     let mut wire = Wire::new();
-    let (op, _) = wire.held(&read(1, 1));
+    let (op, _) = wire.held(&readdir(1));
     assert_eq!(wire.wait(10 * REPLY), []);
     wire.client(&data(9, 100)[..50]);
     wire.dispatch(op);
@@ -216,14 +216,24 @@ fn server_that_closes_ends_everything() {
     wire.server(&data(1, 30_000));
     let (held, _) = wire.held(&readdir(2));
     let waiting = wire.sent(&readdir(3));
+    let unanswered = wire.sent(&write(4, 100_000));
+    let (granted, _) = wire.held(&read(5, 100_000));
+    wire.client(&data(9, 100)[..50]);
+    wire.dispatch(granted);
     let passed = wire.session.to_client().len();
     let actions = wire.server_eof();
-    assert_eq!(actions[..2], [Action::Withdraw(held), Action::Correct(reading, Bytes(30_000))]);
-    let ends = actions[2..].iter().map(|action| match action {
-        Action::Finish(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => (*op, *moved),
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(ends.collect::<Vec<_>>(), [(reading, 30_000), (waiting, 0)]);
+    assert_eq!(actions[0], Action::Withdraw(held));
+    let mut costs = Vec::new();
+    let mut ends = Vec::new();
+    for action in &actions[1..] {
+        match action {
+            Action::Correct(op, cost) => costs.push((*op, *cost)),
+            Action::Finish(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => ends.push((*op, *moved)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(costs, [(reading, Bytes(30_000)), (unanswered, MIN_DATA_COST), (granted, MIN_DATA_COST)]);
+    assert_eq!(ends, [(reading, 30_000), (waiting, 0), (unanswered, 0), (granted, 0)]);
     assert!(wire.session.is_closed());
     assert_eq!(wire.session.to_client().len(), passed, "what was on its way to the client still goes");
     // Whatever comes now is ignored.

@@ -78,8 +78,10 @@ fn read_at_the_end_of_the_file_is_over_at_the_acknowledgement() {
 fn refused_read_is_over_and_the_retry_is_another_operation() {
     let mut wire = Wire::new();
     for tag in 1..=6 {
-        let op = wire.sent(&messages::read(tag, 4096));
+        let op = wire.sent(&messages::read(tag, 10 << 20));
         let actions = wire.server_passes(&refusal(tag, Op::Io));
+        // It was charged in full, six times over by a client that retries.
+        assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
         let finished = finished(&actions);
         assert_eq!((finished.op, finished.outcome), (op, Outcome::Answered { status: ENOENT.0 }));
         wire.assert_idle();
@@ -108,8 +110,10 @@ fn write() {
 #[test]
 fn refused_write_is_over_at_once() {
     let mut wire = Wire::new();
-    let op = wire.sent(&messages::write(1, 4096));
-    let finished = finished(&wire.server_passes(&refusal(1, Op::Io)));
+    let op = wire.sent(&messages::write(1, 10_000));
+    let actions = wire.server_passes(&refusal(1, Op::Io));
+    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    let finished = finished(&actions);
     assert_eq!((finished.op, finished.outcome, finished.moved), (op, Outcome::Answered { status: ENOENT.0 }, 0));
     wire.assert_idle();
 }
@@ -120,7 +124,9 @@ fn failed_write_is_over_at_its_completion() {
     let op = wire.sent(&messages::write(1, 4096));
     wire.server_passes(&ack(1, 0));
     wire.client_passes(&data(1, 4096));
-    let finished = finished(&wire.server_passes(&refusal(1, Op::WriteCompletion)));
+    let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
+    assert_eq!(actions.len(), 1, "it cost what it moved: {actions:?}");
+    let finished = finished(&actions);
     assert_eq!((finished.op, finished.outcome, finished.moved), (op, Outcome::Answered { status: ENOENT.0 }, 4096));
     wire.assert_idle();
 }
@@ -131,11 +137,12 @@ fn write_that_fails_before_its_data_is_through() {
     let op = wire.sent(&messages::write(1, 300_000));
     wire.server_passes(&ack(1, 0));
     let chunk = data(1, 262_144);
-    wire.client_passes(&chunk[..1000]);
-    let finished = finished(&wire.server_passes(&refusal(1, Op::WriteCompletion)));
-    assert_eq!((finished.op, finished.moved), (op, 1000 - 24));
+    wire.client_passes(&chunk[..50_024]);
+    let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
+    assert_eq!(actions[0], Action::Correct(op, Bytes(50_000)));
+    assert_eq!(finished(&actions).moved, 50_000);
     // The client is in the middle of it, and the server reads on or not; either way the bytes are not ours to drop.
-    wire.client_passes(&chunk[1000..]);
+    wire.client_passes(&chunk[50_024..]);
     wire.client_passes(&data(1, 300_000 - 262_144));
     wire.assert_idle();
 }
@@ -148,7 +155,8 @@ fn small_read() {
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
     assert_eq!(actions[..2], [learned(6000), Action::Correct(op, Bytes(6000))]);
-    assert_eq!(finished(&actions).outcome, Outcome::Answered { status: 0 });
+    // The data inside the reply was not counted as moved.
+    assert_done(&actions, op, 6000);
     wire.assert_idle();
     // Whatever a client asks for, no more than one message can come back.
     let (_, submission) = wire.held(&messages::small_read(2, 10 << 20));
@@ -165,8 +173,22 @@ fn small_write_has_a_reply_of_40_bytes() {
     let reply = small_write_reply(1, 5000, 5000);
     assert_eq!(reply.len(), 24 + 40);
     let actions = wire.server_passes(&reply);
-    let finished = finished(&actions);
-    assert_eq!((finished.op, finished.outcome), (op, Outcome::Answered { status: 0 }));
+    assert_eq!(actions.len(), 1, "its cost was known: {actions:?}");
+    assert_done(&actions, op, 5000);
+    wire.assert_idle();
+}
+
+#[test]
+fn refused_small_io() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&messages::small_read(1, 10_000));
+    let actions = wire.server_passes(&refusal(1, Op::SmallIo));
+    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    assert_eq!(finished(&actions).moved, 0);
+    // The data of a write has come this far already.
+    let op = wire.sent(&messages::small_write(2, 10_000));
+    let actions = wire.server_passes(&refusal(2, Op::SmallIo));
+    assert_eq!((actions.len(), finished(&actions).op, finished(&actions).moved), (1, op, 10_000));
     wire.assert_idle();
 }
 
@@ -306,6 +328,12 @@ fn accesses_too_complex_to_count() {
     wire.take_to_server();
     wire.server_passes(&ack(2, 0));
     wire.client_passes(&data(2, 262_144));
-    assert_done(&wire.server_passes(&written(2, 262_144)), op, 262_144);
+    let actions = wire.server_passes(&written(2, 262_144));
+    assert_eq!(actions[0], Action::Correct(op, Bytes(262_144)), "at its end, what a write moved is known");
+    assert_done(&actions, op, 262_144);
+    // One that is refused moves nothing.
+    let (op, _) = wire.held(&request(3, RequestBody::Io(too_complex(IoType::Read))));
+    wire.dispatch(op);
+    assert_eq!(wire.server(&refusal(3, Op::Io))[0], Action::Correct(op, MIN_DATA_COST));
     wire.assert_idle();
 }

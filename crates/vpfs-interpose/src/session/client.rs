@@ -8,7 +8,7 @@ use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
 use crate::classify::{Class, plan};
-use crate::op::{Op, State};
+use crate::op::{Op, Reply, State};
 
 impl Session {
     /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
@@ -73,13 +73,14 @@ impl Session {
             // A part of what was read from the socket would keep all of that in memory for as long as it is held.
             (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
-        let kind = match &class {
-            Class::Exempt => None,
-            Class::Scheduled(submission) => Some(submission.kind),
+        let (kind, cost) = match &class {
+            Class::Exempt => (None, vpfs_core::Bytes::ZERO),
+            Class::Scheduled(submission) => (Some(submission.kind), submission.cost),
         };
         let id = self.insert(Op {
             tag: header.tag,
             kind,
+            cost,
             reply,
             state: State::Held(message),
             moved: 0,
@@ -129,6 +130,9 @@ impl Session {
             };
             op.dispatched = now;
             op.progressed = now;
+            if let Reply::SmallWrite { bytes } = op.reply {
+                op.moved = bytes;
+            }
             self.to_server.push(request);
             self.in_progress += 1;
         }

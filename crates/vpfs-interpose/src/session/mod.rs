@@ -76,7 +76,7 @@ pub enum Action {
     },
     /// Ask the scheduler for a place; call [`Session::dispatch`] when it is granted.
     Submit(OpId, Submission),
-    /// The real cost of a dispatched operation is known.
+    /// The real cost of a dispatched operation is known, or better known than before.
     Correct(OpId, vpfs_core::Bytes),
     /// A dispatched operation is over: free its slots.
     Finish(Finished),
@@ -255,7 +255,6 @@ impl Session {
         // Nothing else ends an operation that is granted but not sent.
         self.granted.clear();
         for id in self.ids_where(|_| true) {
-            self.correct_to_moved(id);
             self.finish(id, Outcome::Disconnected);
         }
         self.to_server.clear();
@@ -269,7 +268,6 @@ impl Session {
             return;
         }
         for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
-            self.correct_to_moved(id);
             self.finish(id, Outcome::TimedOut);
         }
         self.next_watch = None;

@@ -3,7 +3,6 @@
 use vpfs_core::Time;
 
 use super::{Action, CloseReason, Inbound, Meaning, Session};
-use crate::classify::data_cost;
 use crate::op::{Op, OpId, Outcome, Reply, State};
 
 impl Session {
@@ -62,18 +61,11 @@ impl Session {
         self.actions.push_back(Action::Withdraw(id));
     }
 
-    /// An operation that was sent is over.
+    /// An operation that was dispatched is over.
     pub(super) fn finish(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
+        self.actions.extend(op.final_cost(outcome).map(|cost| Action::Correct(id, cost)));
         self.actions.push_back(Action::Finish(op.finished(id, outcome)));
-    }
-
-    /// An operation that ends early is charged what it moved, not what it asked for.
-    pub(super) fn correct_to_moved(&mut self, id: OpId) {
-        let op = self.op_ref(id);
-        if op.kind.is_some() && matches!(op.state, State::Reading { .. } | State::Writing) {
-            self.actions.push_back(Action::Correct(id, data_cost(op.moved)));
-        }
     }
 
     pub(super) fn moved(&mut self, now: Time, id: OpId, bytes: usize) {

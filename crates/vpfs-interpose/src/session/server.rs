@@ -71,9 +71,10 @@ impl Session {
             return Ok(last);
         }
         match (&self.op_ref(id).reply, reply.numbers) {
-            (Reply::Plain | Reply::Config, _) => Ok(last),
+            (Reply::Plain | Reply::Config | Reply::SmallWrite { .. }, _) => Ok(last),
             (&Reply::SmallRead { handle }, ReplyNumbers::SmallIo { bstream_size, result_size, .. }) => {
                 self.actions.push_back(Action::SizeLearned { handle, size: bstream_size });
+                self.op_mut(id).moved = result_size;
                 self.correct(id, result_size);
                 Ok(last)
             }
@@ -170,8 +171,11 @@ impl Session {
 
     /// Tells the scheduler what a data operation really moves.
     fn correct(&mut self, id: OpId, bytes: u64) {
-        if self.op_ref(id).kind.is_some() {
-            self.actions.push_back(Action::Correct(id, data_cost(bytes)));
+        let cost = data_cost(bytes);
+        let op = self.op_mut(id);
+        op.cost = cost;
+        if op.kind.is_some() {
+            self.actions.push_back(Action::Correct(id, cost));
         }
     }
 }
