@@ -388,16 +388,64 @@ fn reply_to_a_request_that_was_not_sent_closes() {
     assert_eq!(violation(&mut wire, &actions).0, Side::Server);
 }
 
+/// Such data overtook its request, though messages of one tag keep their order. No client sends data unasked.
+#[test]
+fn data_in_front_of_its_request_closes() {
+    for tag in [50, 53] {
+        let mut wire = busy();
+        wire.held(&write(53, 1000));
+        let actions = wire.client(&data(tag, 1000));
+        assert_eq!(violation(&mut wire, &actions), (Side::Client, "data of a request that was not sent"));
+    }
+}
+
+/// Behind its request data keeps its place, asked for or not.
+#[test]
+fn data_before_the_acknowledgement_counts() {
+    let mut wire = Wire::with_ops(1);
+    let op = wire.sent(&write(1, 10_000));
+    wire.client_passes(&data(1, 10_000));
+    wire.server_passes(&ack(1, 0));
+    assert!(!wire.session.wants_client(), "all data is here");
+    assert_done(&wire.server_passes(&written(1, 10_000)), op, 10_000);
+    wire.assert_idle();
+}
+
 #[test]
 fn reply_of_another_operation_closes() {
-    let mut wire = Wire::new();
-    wire.sent(&read(1, 5));
-    let actions = wire.server(&small_read_reply(1, 5, 5));
-    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    let mut io = vec![small_read_reply(1, 5, 5), readdir_reply(1, 1)];
+    let closes = |request: Vec<u8>, before: Option<Vec<u8>>, replies: &[Vec<u8>]| {
+        for reply in replies {
+            let mut wire = Wire::new();
+            wire.sent(&request);
+            before.iter().for_each(|before| assert_eq!(wire.server_passes(before), []));
+            let actions = wire.server(reply);
+            let expected = (Side::Server, "a reply of another operation than was asked for");
+            assert_eq!(violation(&mut wire, &actions), expected);
+        }
+    };
+    closes(read(1, 5), None, &io);
+    closes(write(1, 5), None, &io);
+    io.push(ack(1, 5));
+    closes(write(1, 5), Some(ack(1, 0)), &io);
+    closes(small_read(1, 5), None, &[ack(1, 5), readdir_reply(1, 1), small_write_reply(1, 5, 5)]);
+    closes(small_write(1, 5), None, &[ack(1, 5), readdir_reply(1, 1), small_read_reply(1, 5, 5)]);
+}
+
+/// All of a small read's reply was collected before it passed, whatever its header said it was: up to 16 MiB.
+#[test]
+fn small_read_with_a_reply_that_is_not_small_closes() {
     let mut wire = Wire::new();
     wire.sent(&small_read(1, 5));
-    let actions = wire.server(&ack(1, 5));
-    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    let actions = wire.server(&small_read_reply(1, 16_344, 16_345)[..24]);
+    assert_eq!(violation(&mut wire, &actions), (Side::Server, "a reply to a small read of more than 16 KiB"));
+}
+
+#[test]
+fn small_read_with_the_longest_reply() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&small_read(1, 16_344));
+    assert_done(&wire.server_passes(&small_read_reply(1, 16_344, 16_344)), op, 16_344);
 }
 
 #[test]

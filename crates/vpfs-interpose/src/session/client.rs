@@ -22,11 +22,14 @@ impl Session {
             let message = buf.split_to(Header::LEN + size).freeze();
             self.request(now, header, message)?;
         } else {
-            // Data of a granted write; without one the server judges it, as it would without us.
-            let op = self.by_tag.get(&header.tag).copied();
-            let meaning = match op.filter(|&id| self.op_ref(id).awaits_client_data()) {
-                Some(id) => Meaning::Data(id),
-                None => Meaning::Stray,
+            let meaning = match self.by_tag.get(&header.tag) {
+                Some(&id) if !self.op_ref(id).is_sent() => {
+                    // It would overtake its request.
+                    return Err(violation(Side::Client, "data of a request that was not sent"));
+                }
+                Some(&id) if matches!(self.op_ref(id).reply, Reply::Write { .. }) => Meaning::Data(id),
+                // Nobody asked for it; the server judges it, as it would without us.
+                _ => Meaning::Stray,
             };
             self.to_server.push(buf.split_to(Header::LEN).freeze());
             self.from_client = Inbound::Body { remaining: size, meaning };

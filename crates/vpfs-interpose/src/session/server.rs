@@ -5,7 +5,7 @@ use vpfs_core::Time;
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
 use vpfs_wire::pvfs2::view::ReplyNumbers;
-use vpfs_wire::pvfs2::{ReplyHead, rewrite};
+use vpfs_wire::pvfs2::{IoType, ReplyHead, rewrite};
 
 use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
 use crate::classify::data_cost;
@@ -13,6 +13,9 @@ use crate::op::{OpId, Outcome, Reply, State};
 
 /// More than the longest reply without data (40 bytes, of a small write), so that one that is too long shows.
 const PEEK: usize = 48;
+
+/// The longest eager message: clients use small reads only where the data fits into one.
+const MAX_SMALL_REPLY: usize = 16 << 10;
 
 /// Configuration texts are at most 64 KiB; addresses may grow.
 const MAX_CONFIG_REPLY: usize = 128 << 10;
@@ -43,7 +46,7 @@ impl Session {
                 return Ok(true);
             }
             State::Sent => self.first_reply(now, id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
-            State::Writing => Meaning::Last { op: id, status: parse(&buf[Header::LEN..Header::LEN + peek])?.status.0 },
+            State::Writing => written(id, parse(&buf[Header::LEN..Header::LEN + peek])?)?,
         };
         self.pass(buf, header, meaning);
         Ok(true)
@@ -57,6 +60,9 @@ impl Session {
                 Err(violation(Side::Server, "a configuration of more than 128 KiB"))
             }
             (State::Sent, Reply::Config) => Ok(size),
+            (State::Sent, Reply::SmallRead { .. }) if size > MAX_SMALL_REPLY => {
+                Err(violation(Side::Server, "a reply to a small read of more than 16 KiB"))
+            }
             (State::Sent, Reply::SmallRead { .. }) => Ok(size),
             (State::Sent | State::Writing, _) => Ok(size.min(PEEK)),
             _ => Ok(0),
@@ -71,8 +77,12 @@ impl Session {
             return Ok(last);
         }
         match (&self.op_ref(id).reply, reply.numbers) {
-            (Reply::Plain | Reply::Config | Reply::SmallWrite { .. }, _) => Ok(last),
-            (&Reply::SmallRead { handle }, ReplyNumbers::SmallIo { bstream_size, result_size, .. }) => {
+            (Reply::Plain | Reply::Config, _) => Ok(last),
+            (Reply::SmallWrite { .. }, ReplyNumbers::SmallIo { io_type: IoType::Write, .. }) => Ok(last),
+            (
+                &Reply::SmallRead { handle },
+                ReplyNumbers::SmallIo { io_type: IoType::Read, bstream_size, result_size },
+            ) => {
                 self.actions.push_back(Action::SizeLearned { handle, size: bstream_size });
                 self.op_mut(id).moved = result_size;
                 self.correct(id, result_size);
@@ -91,7 +101,7 @@ impl Session {
                 self.awaiting_data += usize::from(awaited);
                 Ok(Meaning::Ack)
             }
-            _ => Err(violation(Side::Server, "a reply of another operation than was asked for")),
+            _ => Err(another_operation()),
         }
     }
 
@@ -178,6 +188,20 @@ impl Session {
             self.actions.push_back(Action::Correct(id, cost));
         }
     }
+}
+
+/// What the second reply of a write means.
+fn written(op: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
+    match reply.numbers {
+        ReplyNumbers::WriteCompletion { .. } => {}
+        _ if !reply.status.is_ok() => {}
+        _ => return Err(another_operation()),
+    }
+    Ok(Meaning::Last { op, status: reply.status.0 })
+}
+
+fn another_operation() -> CloseReason {
+    violation(Side::Server, "a reply of another operation than was asked for")
 }
 
 fn parse(payload: &[u8]) -> Result<ReplyHead, CloseReason> {
