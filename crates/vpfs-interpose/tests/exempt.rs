@@ -113,9 +113,14 @@ fn credentials_are_learned_once_for_each_change() {
 }
 
 #[test]
-fn requests_without_a_credential_teach_nothing() {
+fn requests_that_show_no_user_teach_nothing() {
     let mut wire = Wire::new();
-    for message in [readdir(1), read(2, 4096), small_write(3, 10), getconfig(4)] {
+    // A server passes on the credential of the client that it serves: no user of its own host.
+    let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");
+    let request = vpfs_wire::pvfs2::Request::decode(&passed_on).unwrap();
+    assert!(request.body.credential().unwrap().issuer.0.starts_with(b"C:"));
+    let passed_on = frame_request(5, &passed_on);
+    for message in [readdir(1), read(2, 4096), small_write(3, 10), getconfig(4), passed_on] {
         let actions = wire.client(&message);
         assert!(!actions.iter().any(|action| matches!(action, Action::Learned { .. })), "{actions:?}");
     }

@@ -67,7 +67,10 @@ impl Session {
         let payload = &message[Header::LEN..];
         let view = RequestView::parse(payload).map_err(malformed)?;
         let (class, reply) = plan(&view).map_err(malformed)?;
-        if let Some(ids) = view.credential_ids().map_err(malformed)? {
+        // Servers show their own credential, or that of the client they serve: neither tells who is at the other end.
+        if matches!(class, Class::Scheduled(_))
+            && let Some(ids) = view.credential_ids().map_err(malformed)?
+        {
             self.learn(&ids);
         }
         let message = match (self.rewritten_layout(&view, header, payload), &class) {
@@ -110,11 +113,9 @@ impl Session {
     }
 
     fn learn(&mut self, ids: &CredentialIds<'_>) {
-        let known = self.credential.as_ref().is_some_and(|(uid, gids)| {
-            *uid == ids.uid && gids.len() == ids.gids().len() && gids.iter().copied().eq(ids.gids())
-        });
-        // A server's own credential says nothing about the client's user.
-        if !known && !ids.is_from_server() {
+        let same = |(uid, gids): &(u32, Vec<u32>)| *uid == ids.uid && gids.iter().copied().eq(ids.gids());
+        let known = self.credential.as_ref().is_some_and(same);
+        if !known {
             let (uid, gids): (u32, Vec<u32>) = (ids.uid, ids.gids().collect());
             self.credential = Some((uid, gids.clone()));
             self.actions.push_back(Action::Learned { uid, gids });
