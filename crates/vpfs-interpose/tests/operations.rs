@@ -308,6 +308,16 @@ fn two_granted_requests_keep_the_order_of_their_grants() {
     assert_same(&wire.take_to_server(), &[&stray[50..], &readdir(2), &readdir(1)].concat());
 }
 
+#[test]
+fn data_to_the_server_does_not_count_for_a_read() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&messages::read(1, 5000));
+    wire.client_passes(&data(1, 100));
+    wire.server_passes(&ack(1, 5000));
+    wire.client_passes(&data(1, 5000));
+    assert_done(&wire.server_passes(&data(1, 5000)), op, 5000);
+}
+
 /// An access in too many pieces cannot be followed: it is charged as a whole, and a read is taken as complete when
 /// its data starts.
 #[test]
