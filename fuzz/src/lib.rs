@@ -1,8 +1,10 @@
-//! What the fuzz targets check, as plain functions: `cargo test` of `vpfs-wire` replays the corpus through them.
+//! What the fuzz targets check, as plain functions: `cargo test` replays the corpus through them.
 //!
 //! Run one with `cargo +nightly fuzz run request` (`cargo install cargo-fuzz`). A crash becomes a file in
 //! `corpus/<target>/` together with its fix.
 
+pub mod session;
 mod wire;
 
+pub use session::session;
 pub use wire::{bmi_header, reply, request, rewrite, transfer};

@@ -154,7 +154,7 @@ impl Steps<'_> {
     /// A long message from a short script.
     fn zeros(&mut self) -> Vec<u8> {
         let tag = Tag(u64::from(self.u8()));
-        let len = self.u16() * 4;
+        let len = self.u16();
         let mut message = Header { mode: Mode::for_reply(len as u64), tag, size: len as u64 }.encode().to_vec();
         message.resize(Header::LEN + len, 0);
         message
@@ -176,8 +176,8 @@ impl Iterator for Steps<'_> {
             4 => Step::FromServer(self.zeros()),
             5 => Step::Dispatch(usize::from(self.u8())),
             6 => Step::Wait(Duration::from_secs(u64::from(self.u8()) * 4)),
-            7 => Step::ClientTakes(self.u16() * 4),
-            8 => Step::ServerTakes(self.u16() * 4),
+            7 => Step::ClientTakes(self.u16()),
+            8 => Step::ServerTakes(self.u16()),
             9 => {
                 let len = usize::from(self.u8());
                 Step::FromClient(self.bytes(len))
