@@ -5,10 +5,10 @@ use core::time::Duration;
 /// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations of one connection that are held or in progress; at the bound the client is not read, unless it is in the
-    /// middle of a message or a granted write still waits for its data.
+    /// Operations of one connection that are held or in progress, at least 1; at the bound the client is not read, unless
+    /// it is in the middle of a message or a granted write still waits for its data.
     pub ops: usize,
-    /// Bytes queued towards one side; at the bound the other side is not read.
+    /// Bytes queued towards one side, at least 1; at the bound the other side is not read.
     pub outbound_bytes: usize,
     /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own
     /// time-out (300 s), which sends the request again.
@@ -16,14 +16,14 @@ pub struct Limits {
     /// A started transfer that moves no byte for this long frees the operation's slots: a server that fails in the
     /// middle of a flow says nothing at all.
     pub flow_timeout: Duration,
-    /// What clients are told to wait for an answer, in whole seconds; `None` leaves what the servers say. Must be equal in
-    /// all proxies, as the addresses must.
+    /// What clients are told to wait for an answer, in whole seconds; `None` leaves what the servers say. Must be equal
+    /// in all proxies, as the addresses must.
     pub client_timeout: Option<Duration>,
 }
 
 impl Limits {
-    /// Operations at which a client is disconnected. Only these lead so far beyond [`Limits::ops`]: requests without end
-    /// in front of the data of a granted write, or between messages that nobody asked for.
+    /// Operations at which a client is disconnected. Only these lead so far beyond [`Limits::ops`]: requests without
+    /// end in front of the data of a granted write, or between messages that nobody asked for.
     ///
     /// What one read brings is no offence: 256 KiB hold 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {

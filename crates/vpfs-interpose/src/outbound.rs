@@ -81,4 +81,29 @@ mod tests {
         out.advance(3);
         assert!(out.is_empty());
     }
+
+    #[test]
+    fn slices_are_as_many_as_there_is_room_for() {
+        let mut out = Outbound::default();
+        out.push(Bytes::new());
+        assert_eq!(out.slices(&mut [IoSlice::new(&[])]), 0);
+        for chunk in [&b"a"[..], b"bc", b"d"] {
+            out.push(Bytes::from_static(chunk));
+        }
+        let mut slices = [IoSlice::new(&[]); 2];
+        assert_eq!(out.slices(&mut slices), 2);
+        assert_eq!((&*slices[0], &*slices[1]), (&b"a"[..], &b"bc"[..]));
+        assert_eq!(out.slices(&mut []), 0);
+        out.advance(0);
+        out.clear();
+        assert!(out.is_empty() && out.slices(&mut [IoSlice::new(&[])]) == 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "sent more bytes than were queued")]
+    fn more_than_was_queued_cannot_have_been_sent() {
+        let mut out = Outbound::default();
+        out.push(Bytes::from_static(b"abc"));
+        out.advance(4);
+    }
 }

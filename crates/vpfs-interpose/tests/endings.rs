@@ -72,6 +72,19 @@ fn write_whose_data_does_not_come() {
 }
 
 #[test]
+fn flow_has_its_time_from_the_acknowledgement_on() {
+    let mut wire = Wire::new();
+    for (tag, request) in [(1, read(1, 5000)), (2, write(2, 5000))] {
+        wire.sent(&request);
+        assert_eq!(wire.wait(REPLY - LATE), []);
+        wire.server(&ack(tag, 5000));
+        wire.take_to_client();
+        assert_eq!(wire.wait(FLOW - LATE), []);
+        assert_eq!(finished(&wire.wait(2 * LATE)).outcome, Outcome::TimedOut);
+    }
+}
+
+#[test]
 fn server_that_stores_slowly_has_the_longer_time() {
     let mut wire = Wire::new();
     let op = wire.sent(&write(1, 5000));
@@ -113,8 +126,8 @@ fn there_is_a_timer_only_while_something_is_in_progress() {
     assert!(wire.session.poll_timeout().is_some());
 }
 
-/// The time that was set stayed when the session ended, so that a driver which waited for a slow client to take the last
-/// bytes never slept again.
+/// The time that was set stayed when the session ended, so that a driver which waited for a slow client to take the
+/// last bytes never slept again.
 #[test]
 fn there_is_no_timer_after_the_end() {
     let mut wire = Wire::new();

@@ -45,11 +45,11 @@ proptest! {
         let mut world = World::new(scripts, seed, limits, chunk);
         world.run();
         world.check_end();
-        // The same inputs in other pieces: in single bytes where that is not too slow, and put together.
-        let single = world.inputs.len() < 2000;
+        // The same inputs in other pieces: in very small ones where that is not too slow, and put together.
+        let most = if world.inputs.len() < 2000 { 3 } else { usize::MAX };
         let mut chance = Chance::new(seed ^ 0x5bd1_e995);
         let now = Time::from_millis(1000);
-        let pieces = replay(&world.inputs, limits, now, |left| 1 + chance.below(if single { left.min(3) } else { left }));
+        let pieces = replay(&world.inputs, limits, now, |left| 1 + chance.below(left.min(most)));
         prop_assert!(pieces.0 == world.actions);
         prop_assert!(pieces.1 == world.heard());
         let joined = replay(&join(&world.inputs), limits, now, |left| left);

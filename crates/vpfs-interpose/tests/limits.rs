@@ -44,8 +44,8 @@ fn data_of_a_granted_write_is_read_in_any_case() {
     assert!(!wire.session.wants_client());
 }
 
-/// A full session did not read on in the middle of a message that belonged to no operation any more; but a granted request
-/// waits for its end, so neither moved ever again, and the slots of the granted request stayed taken.
+/// A full session did not read on in the middle of a message that belonged to no operation any more; but a granted
+/// request waits for its end, so neither moved ever again, and the slots of the granted request stayed taken.
 #[test]
 fn a_message_is_read_to_its_end_in_any_case() {
     let mut wire = Wire::with_ops(2);
@@ -114,8 +114,8 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     wire.server_passes(&reply[24 + 48..]);
 }
 
-/// A held request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of some
-/// hundred bytes, if data followed it.
+/// A held request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of
+/// some hundred bytes, if data followed it.
 #[test]
 fn held_requests_do_not_keep_what_came_with_them() {
     let mut wire = Wire::new();
@@ -127,8 +127,8 @@ fn held_requests_do_not_keep_what_came_with_them() {
     assert!(wire.client_buf.try_reclaim(room), "a part of the buffer is still in use");
 }
 
-/// The bound that closes was eight times the bound that stops reading, whatever that was. With a small one, a client that
-/// sent its requests together was closed for a write that never was.
+/// The bound that closes was eight times the bound that stops reading, whatever that was. With a small one, a client
+/// that sent its requests together was closed for a write that never was.
 #[test]
 fn requests_that_one_read_brings_are_no_offence() {
     for ops in [1, 8, 256, 1000] {
@@ -196,6 +196,10 @@ fn drain_waits_for_what_is_in_progress() {
     wire.take_to_client();
     assert!(!wire.session.drain());
     wire.take_to_server();
+    assert!(wire.session.drain());
+    wire.server(&data(9, 0));
+    assert!(!wire.session.drain());
+    wire.take_to_client();
     assert!(wire.session.drain());
 }
 

@@ -42,6 +42,7 @@ fn read() {
     assert_eq!(messages(&tail)[0].1, Mode::Eager);
     assert_eq!(wire.server_passes(&tail[..tail.len() - 1]), []);
     let actions = wire.server_passes(&tail[tail.len() - 1..]);
+    assert_eq!(actions.len(), 1, "its cost is known since the acknowledgement: {actions:?}");
     assert_done(&actions, op, LEN as u64);
     wire.assert_idle();
 }

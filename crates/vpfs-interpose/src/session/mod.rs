@@ -189,8 +189,8 @@ impl Session {
         }
     }
 
-    /// Takes the bytes that arrived from the server. What stays in `buf` is the start of an incomplete header or reply, at
-    /// most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
+    /// Takes the bytes that arrived from the server. What stays in `buf` is the start of an incomplete header or reply,
+    /// at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
     pub fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
         while !self.closed {
             let step = match self.from_server {
