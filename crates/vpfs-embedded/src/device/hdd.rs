@@ -10,7 +10,8 @@ use super::{Completion, Device, HddProfile, Io, IoId, mix};
 
 /// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch. Commands go
 /// in LOOK order (the elevator that turns at the last request) among those in the disk's queue, and in arrival order among
-/// those that wait for a place in it.
+/// those that wait for a place in it. One past its deadline goes first: a large transfer leaves the head anywhere, so the
+/// elevator alone could pass by a command again and again.
 ///
 /// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is
 /// full. A large access keeps the head for its whole transfer, so outstanding large writes delay a small one.
@@ -20,11 +21,13 @@ pub struct Hdd {
     submitted: u64,
     /// All accesses not yet begun. One that continued another when it came is a follower: it is in neither of the next
     /// two orders until its predecessor has been served.
-    pending: BTreeMap<IoId, Io>,
+    pending: BTreeMap<IoId, Pending>,
     /// Those beyond the command queue, in arrival order.
     waiting: BTreeSet<IoId>,
     /// The command queue, by position; equal positions in arrival order.
     queue: BTreeSet<(u64, IoId)>,
+    /// The command queue, in arrival order.
+    queue_by_age: BTreeSet<IoId>,
     /// All pending accesses by object and first byte, to find what continues another.
     starts: BTreeSet<(u64, u64, IoId)>,
     /// All pending accesses by object and end, to find what they continue.
@@ -36,8 +39,16 @@ pub struct Hdd {
     sweep: Sweep,
     /// Object and end of the last access served: what continues it needs no positioning.
     last: Option<(u64, u64)>,
-    /// Bytes served in sequence since the elevator chose.
+    /// Bytes served in sequence since the last command began.
     batch: u64,
+    /// Accesses to be served before the deadline counts again.
+    sweep_left: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    io: Io,
+    since: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +72,7 @@ impl Hdd {
             pending: BTreeMap::new(),
             waiting: BTreeSet::new(),
             queue: BTreeSet::new(),
+            queue_by_age: BTreeSet::new(),
             starts: BTreeSet::new(),
             ends: BTreeSet::new(),
             active: None,
@@ -69,6 +81,7 @@ impl Hdd {
             sweep: Sweep::Up,
             last: None,
             batch: 0,
+            sweep_left: 0,
         }
     }
 
@@ -89,9 +102,10 @@ impl Hdd {
         while self.queue.len() < self.profile.command_queue.max(1)
             && let Some(id) = self.waiting.pop_first()
         {
-            self.queue.insert((self.position(&self.pending[&id]), id));
+            self.queue.insert((self.position(&self.pending[&id].io), id));
+            self.queue_by_age.insert(id);
         }
-        if let Some(id) = self.continuation().or_else(|| self.elevator()) {
+        if let Some(id) = self.continuation().or_else(|| self.choose(now)) {
             let io = self.forget(id);
             let cost = self.serve(&io);
             self.active = Some(Active { id, until: now + cost });
@@ -102,7 +116,7 @@ impl Hdd {
     fn release_followers(&mut self) {
         let Some((object, end)) = self.last else { return };
         for (_, _, id) in self.starts.range(at(object, end)) {
-            if !self.queue.contains(&(self.position(&self.pending[id]), *id)) {
+            if !self.queue_by_age.contains(id) {
                 self.waiting.insert(*id);
             }
         }
@@ -120,9 +134,20 @@ impl Hdd {
         follows_active || self.ends.range(at(io.object, io.offset)).next().is_some()
     }
 
+    /// The next command: what the elevator comes to, or the oldest one if it is past its deadline. From there the elevator
+    /// goes on for some accesses, so that a disk which is behind with everything still sweeps.
+    fn choose(&mut self, now: Time) -> Option<IoId> {
+        self.batch = 0;
+        let oldest = self.queue_by_age.first().copied().filter(|_| self.sweep_left == 0);
+        let expired = oldest.filter(|id| now.since(self.pending[id].since) > self.profile.deadline);
+        if expired.is_some() {
+            self.sweep_left = self.profile.sweep_accesses;
+        }
+        expired.or_else(|| self.elevator())
+    }
+
     /// The nearest command in the direction of the sweep; turns when there is none.
     fn elevator(&mut self) -> Option<IoId> {
-        self.batch = 0;
         let up = self.queue.range((self.head, IoId(0))..).next();
         let down = self.queue.range(..=(self.head, IoId(u64::MAX))).next_back();
         let (ahead, behind) = if self.sweep == Sweep::Up { (up, down) } else { (down, up) };
@@ -135,11 +160,12 @@ impl Hdd {
 
     /// Takes a pending access out of all orders.
     fn forget(&mut self, id: IoId) -> Io {
-        let io = self.pending.remove(&id).expect("only pending accesses are chosen");
+        let Pending { io, .. } = self.pending.remove(&id).expect("only pending accesses are chosen");
         self.starts.remove(&(io.object, io.offset, id));
         self.ends.remove(&(io.object, end_of(&io), id));
         self.waiting.remove(&id);
         self.queue.remove(&(self.position(&io), id));
+        self.queue_by_age.remove(&id);
         io
     }
 
@@ -152,6 +178,7 @@ impl Hdd {
         self.head = position.saturating_add(io.len).min(self.profile.capacity_bytes);
         self.last = Some((io.object, end_of(io)));
         self.batch = self.batch.saturating_add(io.len);
+        self.sweep_left = self.sweep_left.saturating_sub(1);
         positioning + transfer
     }
 
@@ -180,7 +207,7 @@ impl Device for Hdd {
         if !self.is_follower(&io) {
             self.waiting.insert(id);
         }
-        self.pending.insert(id, io);
+        self.pending.insert(id, Pending { io, since: now });
         self.starts.insert((io.object, io.offset, id));
         self.ends.insert((io.object, end_of(&io), id));
         if self.active.is_none() {

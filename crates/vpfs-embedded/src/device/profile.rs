@@ -57,6 +57,10 @@ pub struct HddProfile {
     pub command_queue: usize,
     /// Bytes that may be served in sequence, as later accesses continue earlier ones, before others get their turn.
     pub batch_bytes: u64,
+    /// A command that has waited longer goes before all others.
+    pub deadline: Duration,
+    /// Accesses that are served in the elevator's order after such a command, before the next one.
+    pub sweep_accesses: usize,
     /// Contiguous allocation unit; each unit of an object lies somewhere else on the disk.
     pub extent_bytes: u64,
 }
@@ -72,6 +76,8 @@ impl HddProfile {
     ///   128 KiB as the largest small access, and 5 slots for 2 MiB [vPFS+ §III-B, Fig. 2 and 3].
     /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests.
     ///   A large transfer that comes in many chunks is served like one access.
+    /// - Deadline: 500 ms and 16 requests, as the same scheduler has for reads. (Its 5 s for writes are for write-back,
+    ///   which nobody waits for; here every write is waited for.)
     /// - Extents of 1 MiB: an aged file system, and test files of some megabytes see seeks over the whole disk.
     pub const SAS_7200: Self = Self {
         capacity_bytes: 500_000_000_000,
@@ -81,6 +87,8 @@ impl HddProfile {
         bytes_per_second: 72_000_000,
         command_queue: 16,
         batch_bytes: 4 << 20,
+        deadline: Duration::from_millis(500),
+        sweep_accesses: 16,
         extent_bytes: 1 << 20,
     };
 }
