@@ -258,6 +258,20 @@ fn every_captured_operation_passes() {
     assert!(count > 60, "{count} operations");
 }
 
+/// All ten times the pattern are quickly counted, but not up to an end inside one of them.
+#[test]
+fn read_that_is_too_complex_only_where_the_file_ends() {
+    let mut wire = Wire::new();
+    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 300_000, 10))));
+    assert_eq!(submission.cost, Bytes(3_000_000));
+    wire.dispatch(op);
+    let size = 5 * 600_000 + 550_000;
+    let actions = wire.server(&ack(1, size));
+    assert_eq!(actions[0], learned(size as u64));
+    assert_eq!(actions.len(), 2, "how much less the file holds is not known: {actions:?}");
+    assert_done(&actions, op, 0);
+}
+
 #[test]
 fn held_requests_do_not_stop_what_follows() {
     let mut wire = Wire::new();

@@ -107,16 +107,16 @@ impl Session {
 
     /// A read was acknowledged and will move `expected` bytes; `None` if that cannot be told in bounded time.
     fn read_granted(&mut self, id: OpId, expected: Option<u64>) -> Meaning {
-        if let Some(bytes) = expected {
-            self.correct(id, bytes);
+        let Some(remaining) = expected else {
+            self.op_mut(id).reply = Reply::UntoldRead;
+            return Meaning::Last { op: id, status: 0 };
+        };
+        self.correct(id, remaining);
+        if remaining == 0 {
+            return Meaning::Last { op: id, status: 0 };
         }
-        match expected {
-            Some(0) | None => Meaning::Last { op: id, status: 0 },
-            Some(remaining) => {
-                self.op_mut(id).state = State::Reading { remaining };
-                Meaning::Ack
-            }
-        }
+        self.op_mut(id).state = State::Reading { remaining };
+        Meaning::Ack
     }
 
     /// Passes the message at the start of `buf`: its header now, its body as it comes.

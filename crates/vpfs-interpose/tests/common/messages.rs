@@ -99,7 +99,11 @@ pub(crate) fn write(tag: i32, len: i64) -> Vec<u8> {
 
 /// An access in more pieces than may be counted: every second byte of 2 GiB.
 pub(crate) fn too_complex(io_type: IoType) -> Io {
-    let blocks = 1 << 30;
+    every_second_byte(io_type, 1 << 30, 1)
+}
+
+/// A pattern of `blocks` single bytes with a gap behind each, so many times over.
+pub(crate) fn every_second_byte(io_type: IoType, blocks: i32, times: i64) -> Io {
     let root = Node {
         num_blocks: blocks,
         stride: 2,
@@ -111,7 +115,7 @@ pub(crate) fn too_complex(io_type: IoType) -> Io {
         ereq: 1,
         ..Node::BYTE
     };
-    Io { preq: Preq { nodes: vec![root, Node::BYTE] }, ..io(io_type, 0, i64::from(blocks)) }
+    Io { preq: Preq { nodes: vec![root, Node::BYTE] }, ..io(io_type, 0, times * i64::from(blocks)) }
 }
 
 fn small(io_type: IoType, len: i64, data: Vec<u8>) -> RequestBody {
