@@ -18,11 +18,13 @@ pub(super) struct Process {
     files: HashMap<FileId, File>,
     /// Taken for a write and taken back after it, so that large writes do not allocate each time.
     buffer: BytesMut,
+    /// What the buffer holds: who overwrites one place again and again need not make the data anew.
+    buffered: Option<Extent>,
 }
 
 impl Process {
     pub(super) fn new(number: u32, client: Client, shared: Arc<Shared>) -> Self {
-        Self { number, client, shared, files: HashMap::new(), buffer: BytesMut::new() }
+        Self { number, client, shared, files: HashMap::new(), buffer: BytesMut::new(), buffered: None }
     }
 
     pub(super) async fn run(mut self) -> Result<(), RunError> {
@@ -93,7 +95,9 @@ impl Process {
         self.client.write_at(&file, extent.offset, data.clone()).await?;
         self.shared.recorder.call(phase, begin, Instant::now(), u64::from(extent.bytes));
         // Fails, and costs one allocation, if the client still holds on to the data.
-        self.buffer = data.try_into_mut().unwrap_or_default();
+        if let Ok(buffer) = data.try_into_mut() {
+            (self.buffer, self.buffered) = (buffer, Some(extent));
+        }
         Ok(())
     }
 
@@ -147,8 +151,10 @@ impl Process {
 
     fn pattern(&mut self, extent: Extent) -> Bytes {
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(extent.bytes as usize, 0);
-        self.shared.pattern.fill(extent.file, extent.offset, &mut buffer);
+        if self.buffered.take() != Some(extent) {
+            buffer.resize(extent.bytes as usize, 0);
+            self.shared.pattern.fill(extent.file, extent.offset, &mut buffer);
+        }
         buffer.freeze()
     }
 
