@@ -79,7 +79,10 @@ impl Serve {
         let last = u32::from(self.listen.port()) + u32::from(self.servers).saturating_sub(1);
         if self.listen.port() != 0 && last > u32::from(u16::MAX) {
             let port = self.listen.port();
-            return Err(Exit::Usage(format!("{} ports from {port} on go beyond 65535; choose a lower one", self.servers)));
+            return Err(Exit::Usage(format!(
+                "{} ports from {port} on go beyond 65535; choose a lower one",
+                self.servers
+            )));
         }
         let port = |server: u16| if self.listen.port() == 0 { 0 } else { self.listen.port() + server };
         config.listen = (0..self.servers).map(|server| SocketAddr::new(self.listen.ip(), port(server))).collect();
