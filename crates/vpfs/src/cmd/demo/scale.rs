@@ -52,8 +52,8 @@ pub(super) struct Scale {
 impl Scale {
     /// The whole demo within 90 seconds.
     ///
-    /// - 56 writers of the paper's 64: four times the 14 slots, so that SFQ(D) has much to hold back. More of them only make
-    ///   the unmanaged run longer, and it is the longest already.
+    /// - 56 writers of the paper's 64: four times the 14 slots. With 28 to 40 the unmanaged run takes only 1.1 to 1.7 times as
+    ///   long as SFQ(D), which then holds little back, and chance can hide that; with 56 it takes twice as long.
     /// - 8 small processes, 4 bursts of one call in each phase: an unmanaged call takes more than two seconds.
     /// - Think times: the paper's 6 s and 1 s lie beside 4 s and 3 s of I/O, which the writer made 13 times slower. It is slowed
     ///   down far more here, because the model has no cache that would take small writes at once. Computation is
