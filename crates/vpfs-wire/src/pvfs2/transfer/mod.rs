@@ -14,9 +14,9 @@ use super::preq::{Node, Preq};
 use tree::{Run, Runs, Tree};
 
 /// Steps that one question about a structured access may cost: runs and pieces looked at. Beyond, the answer is
-/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work (about 10 ms, 60 ms for variable
-/// strips).
-pub const STEP_BUDGET: u32 = 1 << 20;
+/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work: about a
+/// millisecond, some more for variable strips. Enough for 512 KiB in pieces of 4 bytes.
+pub const STEP_BUDGET: u32 = 1 << 17;
 
 /// Why the share of a server cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
