@@ -330,7 +330,7 @@ fn too_many_pieces_are_refused() {
     assert_eq!(scattered.write_bytes(), Err(TransferError::TooComplex));
     assert_eq!(scattered.pieces().last(), Some(Err(TransferError::TooComplex)));
     // Tiles of one run each, in no rhythm with the strips.
-    let tiles = Transfer::new(&dist, 0, 3, &vector(1, 2, 0, 1009), 0, 1 << 26).unwrap();
+    let tiles = Transfer::new(&dist, 0, 3, &vector(1, 2, 0, 1009), 0, 1 << 14).unwrap();
     let counted: u64 = tiles.pieces().map(|piece| piece.unwrap().len).sum();
     assert_eq!(tiles.write_bytes(), Ok(counted));
     let wide = Dist::SimpleStripe { strip_size: (1 << 40) + 1 };

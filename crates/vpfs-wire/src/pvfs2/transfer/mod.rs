@@ -15,7 +15,7 @@ use tree::{Run, Runs, Tree};
 
 /// Steps that one question about a structured access may cost: runs and pieces looked at. Beyond, the answer is
 /// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work: about a
-/// millisecond, some more for variable strips. Enough for 512 KiB in pieces of 4 bytes.
+/// millisecond, some more for variable strips. Enough for tens of thousands of pieces.
 pub const STEP_BUDGET: u32 = 1 << 17;
 
 /// Why the share of a server cannot be told.
