@@ -5,9 +5,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
 use common::{client, cluster, options, pattern};
-use vpfs_embedded::client::{Errno, FileKind};
+use vpfs_embedded::client::{Errno, FileKind, Stat};
 use vpfs_embedded::{Client, ClientOptions, CreateOptions};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,6 +110,32 @@ async fn renaming() {
     client.mkdir("/e/f", 0o755).await.unwrap();
     assert_eq!(client.rename("/e", "/e/f/g").await.unwrap_err().errno(), Some(Errno::EINVAL));
     assert!(client.rename("/nothing", "/x").await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn times_are_what_was_set() {
+    let cluster = cluster(4).await;
+    let client = client(&cluster).await;
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    client.mkdir("/d", 0o755).await.unwrap();
+    let striped = client.create("/d/striped", &CreateOptions::simple_stripe(1_000)).await.unwrap();
+    client.write_at(&striped, 0, pattern(1, 10_000)).await.unwrap();
+    client.create("/d/stuffed", &CreateOptions::default()).await.unwrap();
+    client.symlink("striped", "/d/link").await.unwrap();
+    for path in ["/d/striped", "/d/stuffed", "/d/link", "/d"] {
+        let before = client.stat(path).await.unwrap();
+        client.set_times(path, 1_000_000_000, 1_000_000_007).await.unwrap();
+        let after = client.stat(path).await.unwrap();
+        assert!(after.changed >= before.changed, "{path}");
+        let (accessed, modified, changed) = (at(1_000_000_000), at(1_000_000_007), after.changed);
+        assert_eq!(after, Stat { accessed, modified, changed, ..before }, "{path}: the rest stays");
+    }
+    assert!(client.set_times("/d/nothing", 1, 1).await.unwrap_err().is_not_found());
+
+    let stranger = Client::connect(ClientOptions { uid: 1000, ..options(&cluster) }).await.unwrap();
+    let denied = stranger.set_times("/d/stuffed", 1, 1).await.unwrap_err();
+    assert_eq!(denied.errno(), Some(Errno::EACCES), "{denied}");
+    assert_eq!(client.stat("/d/stuffed").await.unwrap().accessed, at(1_000_000_000));
 }
 
 #[tokio::test]

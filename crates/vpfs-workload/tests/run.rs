@@ -144,9 +144,13 @@ async fn md_does_every_phase_and_leaves_nothing() {
     for shared_directory in [false, true] {
         let plan = Md { processes: 4, items: 25, listings: 3, shared_directory };
         let report = run(plan, options(&cluster)).await.unwrap();
-        for (phase, operations) in
-            [(Phase::Create, 100), (Phase::Stat, 100), (Phase::ListDir, 12), (Phase::RemoveDir, 100)]
-        {
+        for (phase, operations) in [
+            (Phase::Create, 100),
+            (Phase::Stat, 100),
+            (Phase::SetTimes, 100),
+            (Phase::ListDir, 12),
+            (Phase::RemoveDir, 100),
+        ] {
             assert_eq!(report.phase(phase).map(|phase| phase.operations), Some(operations), "{phase}");
         }
     }

@@ -3,12 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::{Capability, Errno, Handle, ObjType, Op, ReplyBody, RequestBody, Status, request};
+use vpfs_wire::pvfs2::{Attr, Capability, Errno, Handle, ObjType, Op, ReplyBody, RequestBody, Status, request};
 
 use super::file::{File, Layout};
 use super::mount::Mount;
 use super::{ClientError, FileKind, Result, Stat, StatFs};
 
+/// Both times, as given rather than as the server's clock has them; like the stock client with a type, which is none.
+const TIMES_MASK: u32 = mask::ATIME | mask::ATIME_SET | mask::MTIME | mask::MTIME_SET | mask::TYPE;
 const STAT_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::SYMLINK_TARGET | mask::CAPABILITY;
 
 impl Mount {
@@ -40,6 +42,15 @@ impl Mount {
             }
         }
         Ok(stat)
+    }
+
+    pub(super) async fn set_times(&self, path: &str, atime: u64, mtime: u64) -> Result<()> {
+        let handle = self.resolve(path).await?;
+        let capability = self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default();
+        let attr = Attr { atime, mtime, mask: TIMES_MASK, ..Attr::default() };
+        let body = request::SetAttr { handle, fs: self.config.fs_id, attr, credential: self.credential() };
+        let request = self.request(capability, handle, RequestBody::SetAttr(body));
+        self.call_owner(handle, &request).await.map(|_| ())
     }
 
     pub(super) async fn readlink(&self, path: &str) -> Result<String> {

@@ -93,6 +93,13 @@ impl Client {
         self.mount.stat(path).await
     }
 
+    /// Sets the times of last access and last change of content of what `path` names, in seconds since 1970.
+    ///
+    /// Refused with EACCES unless this client's user is its owner or user 0. Costs two requests beyond the look-up.
+    pub async fn set_times(&self, path: &str, atime_secs: u64, mtime_secs: u64) -> Result<()> {
+        self.mount.set_times(path, atime_secs, mtime_secs).await
+    }
+
     /// Removes a file or link.
     pub async fn remove(&self, path: &str) -> Result<()> {
         self.mount.remove(path).await

@@ -11,7 +11,7 @@ use super::{Call, Dir, FileId, Phase, Plan, PlanError, Steps, calls};
 pub struct Md {
     /// Number of processes.
     pub processes: u32,
-    /// Directories, and files, that each process makes, looks at and removes.
+    /// Directories, and files, that each process makes and removes; in between it reads and sets the files' attributes.
     pub items: u32,
     /// How often each process reads the whole directory.
     pub listings: u32,
@@ -19,11 +19,12 @@ pub struct Md {
     pub shared_directory: bool,
 }
 
-const PHASES: [Phase; 8] = [
+const PHASES: [Phase; 9] = [
     Phase::Setup,
     Phase::MakeDir,
     Phase::Create,
     Phase::Stat,
+    Phase::SetTimes,
     Phase::ListDir,
     Phase::Remove,
     Phase::RemoveDir,
@@ -86,6 +87,7 @@ impl Plan for Md {
             Phase::MakeDir => calls(self.directories(process).map(Call::MakeDir)),
             Phase::Create => calls(self.files(process).map(Call::Create)),
             Phase::Stat => calls(self.files(process).map(Call::Stat)),
+            Phase::SetTimes => calls(self.files(process).map(Call::SetTimes)),
             Phase::ListDir => calls(iter::repeat_n(Call::ListDir(self.parent(process)), self.listings as usize)),
             Phase::Remove => calls(self.files(process).map(Call::Remove)),
             Phase::RemoveDir => calls(self.directories(process).map(Call::RemoveDir)),
@@ -114,7 +116,7 @@ mod tests {
                         Step::Call(Call::RemoveDir(dir)) => assert!(dirs.remove(&dir)),
                         Step::Call(Call::ListDir(dir)) => assert!(dirs.contains(&dir)),
                         Step::Call(Call::Create(file)) => assert!(dirs.contains(&file.dir) && files.insert(file)),
-                        Step::Call(Call::Stat(file)) => assert!(files.contains(&file)),
+                        Step::Call(Call::Stat(file) | Call::SetTimes(file)) => assert!(files.contains(&file)),
                         Step::Call(Call::Remove(file)) => assert!(files.remove(&file)),
                         other => panic!("{other:?} in a metadata plan"),
                     }

@@ -60,6 +60,8 @@ pub enum Call {
     Open(FileId),
     /// Looks a file up and reads its attributes.
     Stat(FileId),
+    /// Looks a file up and sets its times.
+    SetTimes(FileId),
     /// Removes a file.
     Remove(FileId),
     /// Writes the pattern's bytes to an open file.
@@ -80,6 +82,7 @@ impl Call {
             Self::Create(_) => "create",
             Self::Open(_) => "open",
             Self::Stat(_) => "stat",
+            Self::SetTimes(_) => "utime",
             Self::Remove(_) => "unlink",
             Self::Write(_) => "write",
             Self::Read(_) => "read",
@@ -122,6 +125,8 @@ pub enum Phase {
     Read,
     /// Attributes read.
     Stat,
+    /// Times of files set.
+    SetTimes,
     /// Directories listed.
     ListDir,
     /// Files removed.
@@ -143,6 +148,7 @@ impl fmt::Display for Phase {
             Self::Sync => "sync",
             Self::Read => "read",
             Self::Stat => "stat",
+            Self::SetTimes => "utime",
             Self::ListDir => "readdir",
             Self::Remove => "unlink",
             Self::RemoveDir => "rmdir",

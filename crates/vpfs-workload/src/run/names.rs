@@ -35,7 +35,7 @@ impl Names {
         match call {
             Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => self.dir(dir),
             Call::Create(file) | Call::Open(file) | Call::Stat(file) => self.file(file),
-            Call::Remove(file) | Call::Sync(file) => self.file(file),
+            Call::SetTimes(file) | Call::Remove(file) | Call::Sync(file) => self.file(file),
             Call::Write(extent) | Call::Read(extent) => self.file(extent.file),
         }
     }

@@ -32,6 +32,7 @@ fn name(phase: Phase) -> Option<&'static str> {
         Phase::MakeDir => Some("Directory creation"),
         Phase::Create => Some("File creation"),
         Phase::Stat => Some("File stat"),
+        Phase::SetTimes => Some("File utime"),
         Phase::ListDir => Some("Directory listing"),
         Phase::Remove => Some("File removal"),
         Phase::RemoveDir => Some("Directory removal"),
@@ -46,12 +47,19 @@ mod tests {
 
     #[test]
     fn looks_like_mdtest() {
-        let repetition = |seconds| report(vec![phase(Phase::Setup, 1.0, 4, 0), phase(Phase::Create, seconds, 100, 0)]);
+        let repetition = |seconds| {
+            report(vec![
+                phase(Phase::Setup, 1.0, 4, 0),
+                phase(Phase::Create, seconds, 100, 0),
+                phase(Phase::SetTimes, seconds, 200, 0),
+            ])
+        };
         let expected = "\
 SUMMARY rate (in ops/sec): (of 2 iterations)
    Operation                      Max            Min           Mean        Std Dev
    ---------                      ---            ---           ----        -------
    File creation              100.000         50.000         75.000         25.000
+   File utime                 200.000        100.000        150.000         50.000
 ";
         assert_eq!(md(&[repetition(1.0), repetition(2.0)]), expected);
     }

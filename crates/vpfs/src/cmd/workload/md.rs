@@ -8,6 +8,8 @@ use super::{Job, usage};
 use crate::exit::Exit;
 
 /// Metadata operations back to back, one kind after the other, as multi-md-test and mdtest do
+///
+/// The phases: mkdir, create, stat, utime, readdir, unlink, rmdir.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     vpfs workload md --url tcp://127.0.0.1:5334/pfs -n 8 --items 1000 --repetitions 3")]
@@ -16,7 +18,7 @@ pub(super) struct MdArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
-    /// Directories, and files, that each process makes, looks at and removes
+    /// Directories, and files, that each process makes and removes; in between it reads and sets the files' attributes
     #[arg(long, value_name = "N", default_value_t = 100)]
     items: u32,
 
