@@ -13,8 +13,9 @@ use vpfs_interpose::{Action, CloseReason, OpId, Outbound, Session, Side};
 
 use crate::door::Door;
 use crate::gate::Gate;
+use crate::identity::{ClientIdentity, User};
 use crate::mailbox::Mailbox;
-use crate::shared::{ClientIdentity, Shared, Stage};
+use crate::shared::{Shared, Stage};
 
 /// Read at once from a socket; one bulk message of the default flow buffer size.
 const READ_SIZE: usize = 256 << 10;
@@ -100,11 +101,10 @@ impl Half {
             self.buf.reserve(READ_SIZE);
         }
         match self.stream.try_read_buf(&mut self.buf) {
-            Ok(0) => {
-                self.eof = true;
+            Ok(count) => {
+                self.eof = count == 0;
                 Ok(true)
             }
-            Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error),
         }
@@ -157,20 +157,17 @@ struct Connection {
 
 impl Connection {
     fn new(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, server: TcpStream, peer: SocketAddr) -> Self {
-        let session = Session::new(shared.rules().limits.session, Arc::clone(&door.addresses));
-        let identity = ClientIdentity::new(peer.ip(), door.app);
-        let stage = shared.stage();
         Self {
-            shared,
-            door,
             client: Half::new(client),
             server: Half::new(server),
-            session,
+            session: Session::new(shared.rules().limits.session, Arc::clone(&door.addresses)),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             granted: Vec::new(),
-            identity,
-            stage,
+            identity: ClientIdentity::new(&shared, peer.ip(), door.listener),
+            stage: shared.stage(),
+            shared,
+            door,
         }
     }
 
@@ -185,13 +182,7 @@ impl Connection {
     /// Moves everything that can be moved now, then waits for something to happen.
     async fn step(&mut self) -> Result<(), Ended> {
         self.settle()?;
-        if self.session.is_closed() && self.session.to_client().is_empty() {
-            return Err(Ended::Normally);
-        }
-        let stage = *self.stage.borrow_and_update();
-        if stage == Stage::Stopped || (stage == Stage::Draining && self.session.drain()) {
-            return Err(Ended::Drained);
-        }
+        self.end_if_done()?;
         self.pass_on_half_close().await?;
         let client_interest = self.client.interest(self.session.wants_client(), !self.session.to_client().is_empty());
         let server_interest = self.server.interest(self.session.wants_server(), !self.session.to_server().is_empty());
@@ -204,6 +195,17 @@ impl Connection {
             () = sleep_until(timeout) => self.session.handle_timeout(self.shared.clock.now()),
         }
         self.read()
+    }
+
+    fn end_if_done(&mut self) -> Result<(), Ended> {
+        if self.session.is_closed() && self.session.to_client().is_empty() {
+            return Err(Ended::Normally);
+        }
+        match *self.stage.borrow_and_update() {
+            Stage::Serving => Ok(()),
+            Stage::Draining if !self.session.drain() => Ok(()),
+            Stage::Draining | Stage::Stopped => Err(Ended::Drained),
+        }
     }
 
     /// Takes what both sockets have, as far as the session wants it.
@@ -246,7 +248,7 @@ impl Connection {
 
     fn act(&mut self, action: Action) -> Result<(), Ended> {
         match action {
-            Action::Learned { uid, gids } => self.identity.learned(&self.shared, (uid, gids)),
+            Action::Learned { uid, gids } => self.identity.learned(User { uid, gids }),
             Action::Submit(op, submission) => {
                 let app = self.identity.app(&self.shared);
                 let id = self.gate().submit(&self.mailbox, op, app, &submission);
@@ -282,7 +284,7 @@ impl Connection {
     fn release(&mut self) {
         self.session.end();
         while let Some(action) = self.session.poll_action() {
-            // A second refusal cannot matter any more.
+            // A second reason to end cannot matter any more.
             let _ = self.act(action);
         }
     }

@@ -67,7 +67,7 @@ impl Daemon {
         let apps = AppTable::new(&config);
         let clock = Clock::start();
         let gates: Vec<Arc<Gate>> = servers.iter().map(|_| Arc::new(Gate::new(clock, &config, &apps))).collect();
-        let rules = Rules { identify, limits: (&config.limits).into() };
+        let rules = Rules::new(&config, identify);
         let connections = rules.limits.connections;
         let slots = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
         let doors = doors(&config, servers, &gates).await?;
@@ -99,7 +99,7 @@ impl Daemon {
             return Err(ReloadError::NeedsRestart(changes.join(", ")));
         }
         let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
-        let rules = Rules { identify, limits: (&newer.limits).into() };
+        let rules = Rules::new(&newer, identify);
         self.config = newer;
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
@@ -180,7 +180,7 @@ async fn doors(
             let door = Door {
                 server: server.name.clone(),
                 upstream: (server.address.host().to_owned(), server.address.port()),
-                app: listener.app,
+                listener: index,
                 addresses: Arc::clone(&addresses),
                 gate: Arc::clone(gate),
                 down: false.into(),

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use vpfs_config::AppIndex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vpfs_interpose::AddressMap;
 
 use crate::connection::{self, Ended};
 use crate::gate::Gate;
-use crate::shared::{Shared, Stage};
+use crate::shared::{Shared, left_serving};
 
 /// Where clients come in.
 pub(crate) struct Door {
@@ -20,8 +19,8 @@ pub(crate) struct Door {
     pub(crate) server: String,
     /// Host and port of the server; resolved anew for each connection, so that a moved server is found.
     pub(crate) upstream: (String, u16),
-    /// Whoever comes in here is this application.
-    pub(crate) app: Option<AppIndex>,
+    /// Index of the listener this belongs to.
+    pub(crate) listener: usize,
     /// What clients of this listener are told.
     pub(crate) addresses: Arc<AddressMap>,
     pub(crate) gate: Arc<Gate>,
@@ -100,11 +99,6 @@ impl Door {
             tracing::info!(server = %self.server, "server can be reached again");
         }
     }
-}
-
-async fn left_serving(stage: &mut watch::Receiver<Stage>) {
-    // The sender lives in what the caller shares.
-    let _ = stage.wait_for(|stage| *stage > Stage::Serving).await;
 }
 
 /// What both ends of OrangeFS set, and keep-alives, so that a client host that vanished does not stay for ever.

@@ -9,6 +9,7 @@ mod daemon;
 mod door;
 mod file_sizes;
 mod gate;
+mod identity;
 mod limits;
 mod mailbox;
 mod policy;

@@ -1,16 +1,16 @@
 //! What all connections of a daemon share.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::watch;
-use vpfs_config::{AppIndex, AppTable, Identify};
+use vpfs_config::{AppIndex, AppTable, Config, Identify};
 use vpfs_core::AppId;
 
 use crate::clock::Clock;
 use crate::gate::Gate;
+use crate::identity::{Hosts, User};
 use crate::limits::Limits;
 
 /// Whether the daemon serves.
@@ -24,41 +24,55 @@ pub(crate) enum Stage {
     Stopped,
 }
 
-/// A user as credentials show one: user id and group ids.
-pub(crate) type User = (u32, Vec<u32>);
+/// Returns when the daemon does not serve any more.
+pub(crate) async fn left_serving(stage: &mut watch::Receiver<Stage>) {
+    // The sender lives in what the caller shares.
+    let _ = stage.wait_for(|stage| *stage > Stage::Serving).await;
+}
 
 /// State of the daemon that outlives a connection.
+///
+/// Locks are taken in this order: applications, then rules or a gate.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) hosts: Hosts,
     stage: watch::Sender<Stage>,
     rules: RwLock<Arc<Rules>>,
     /// Counts replacements of `rules`, so that connections notice without a lock.
     generation: AtomicU64,
     apps: Mutex<AppTable>,
-    users: Mutex<HashMap<IpAddr, User>>,
     warned: Mutex<Vec<String>>,
 }
 
 /// What a reload replaces.
 pub(crate) struct Rules {
-    pub(crate) identify: Identify,
+    identify: Identify,
+    /// Whoever comes in by the listener of this index is this application.
+    listeners: Vec<Option<AppIndex>>,
     pub(crate) limits: Limits,
 }
 
+impl Rules {
+    pub(crate) fn new(config: &Config, identify: Identify) -> Self {
+        let listeners = config.listeners.iter().map(|listener| listener.app).collect();
+        Self { identify, listeners, limits: (&config.limits).into() }
+    }
+}
+
 impl Shared {
-    /// Hosts whose users are remembered; the memory of more is dropped.
-    const MAX_USERS: usize = 1 << 16;
+    /// Addresses that are warned of; nobody reads more.
+    const MAX_WARNED: usize = 1000;
 
     pub(crate) fn new(clock: Clock, gates: Vec<Arc<Gate>>, rules: Rules, apps: AppTable) -> Self {
         Self {
             clock,
             gates,
+            hosts: Hosts::default(),
             stage: watch::Sender::new(Stage::Serving),
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
             apps: Mutex::new(apps),
-            users: Mutex::default(),
             warned: Mutex::default(),
         }
     }
@@ -67,14 +81,20 @@ impl Shared {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Grows with every replacement of the rules.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Takes over new rules; `update` brings the applications and the gates up to date first.
     pub(crate) fn replace(&self, rules: Rules, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
-        update(&mut self.apps(), &self.gates);
+        let mut apps = self.apps();
+        update(&mut apps, &self.gates);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn apps(&self) -> std::sync::MutexGuard<'_, AppTable> {
+    pub(crate) fn apps(&self) -> MutexGuard<'_, AppTable> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,8 +109,12 @@ impl Shared {
     /// Says once for each address that clients will go around vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() < 1000 && !warned.iter().any(|known| known == address) {
+        let is_news = warned.len() < Self::MAX_WARNED && !warned.iter().any(|known| known == address);
+        if is_news {
             warned.push(address.to_owned());
+        }
+        drop(warned);
+        if is_news {
             tracing::error!(
                 %address,
                 "the file system has a server that the configuration does not name: clients reach it around vpfs, \
@@ -99,73 +123,24 @@ impl Shared {
         }
     }
 
-    fn remember(&self, host: IpAddr, user: &User) {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if users.len() >= Self::MAX_USERS && !users.contains_key(&host) {
-            users.clear();
-        }
-        users.insert(host, user.clone());
-    }
-
-    fn user_of(&self, host: IpAddr) -> Option<User> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).get(&host).cloned()
-    }
-}
-
-/// Who is at the other end of a connection.
-///
-/// Data requests carry no credential: they count as the user whom the connection showed last, and before that as the
-/// user whom another connection from the same host showed last.
-pub(crate) struct ClientIdentity {
-    host: IpAddr,
-    listener_app: Option<AppIndex>,
-    user: Option<User>,
-    /// The answer, and the generation of the rules that gave it.
-    known: Option<(u64, AppId)>,
-}
-
-impl ClientIdentity {
-    pub(crate) fn new(host: IpAddr, listener_app: Option<AppIndex>) -> Self {
-        Self { host, listener_app, user: None, known: None }
-    }
-
-    /// The client showed a credential.
-    pub(crate) fn learned(&mut self, shared: &Shared, user: User) {
-        shared.remember(self.host, &user);
-        self.user = Some(user);
-        self.known = None;
-    }
-
-    /// The application that a request of this client belongs to now.
-    pub(crate) fn app(&mut self, shared: &Shared) -> AppId {
-        let generation = shared.generation.load(Ordering::Acquire);
-        if let Some((known, app)) = self.known
-            && known == generation
-        {
-            return app;
-        }
-        let rules = shared.rules();
-        let user = self.user.clone().or_else(|| shared.user_of(self.host));
-        let (uid, gids) = user.map_or((None, Vec::new()), |(uid, gids)| (Some(uid), gids));
-        let identity = rules.identify.identify(self.listener_app, self.host, uid, &gids);
-        let app = self.assign(shared, identity);
-        // Until a user is known, the next request may tell more.
-        let settled = uid.is_some() || !rules.identify.depends_on_user();
-        self.known = settled.then_some((generation, app));
-        app
-    }
-
-    fn assign(&self, shared: &Shared, identity: vpfs_config::Identity) -> AppId {
-        let mut apps = shared.apps();
+    /// The application of a client; a new one is made known to all gates.
+    pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>) -> AppId {
+        // The rules are read within this lock, so that both are of one configuration.
+        let mut apps = self.apps();
+        let rules = self.rules();
+        let bound = rules.listeners.get(listener).copied().flatten();
+        let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
         let before = apps.len();
-        let app = apps.assign(identity);
-        if apps.len() > before
-            && let Some(entry) = apps.get(app)
-        {
-            tracing::info!(app = %entry.name, weight = entry.weight.get(), client = %self.host, "new application");
-            for gate in &shared.gates {
+        let app = apps.assign(rules.identify.identify(bound, ip, uid, gids));
+        let entry = if apps.len() > before { apps.get(app).cloned() } else { None };
+        if let Some(entry) = &entry {
+            for gate in &self.gates {
                 gate.set_app(app, entry);
             }
+        }
+        drop(apps);
+        if let Some(entry) = entry {
+            tracing::info!(app = %entry.name, weight = entry.weight.get(), client = %ip, "new application");
         }
         app
     }

@@ -1,0 +1,197 @@
+//! Who is at the other end of a connection.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vpfs_core::AppId;
+
+use crate::shared::Shared;
+
+/// A user as credentials show one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    /// The primary one first.
+    pub(crate) gids: Vec<u32>,
+}
+
+/// What is known of client hosts.
+#[derive(Default)]
+pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
+
+/// The user whom any connection from one host showed last.
+#[derive(Default)]
+struct Host {
+    user: Mutex<Option<User>>,
+    /// Counts changes of `user`, so that connections notice without a lock.
+    changes: AtomicU64,
+}
+
+impl Hosts {
+    /// Hosts that are remembered; the memory of more is dropped.
+    const MAX: usize = 1 << 16;
+
+    fn get(&self, ip: IpAddr) -> Arc<Host> {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= Self::MAX && !hosts.contains_key(&ip) {
+            hosts.clear();
+        }
+        Arc::clone(hosts.entry(ip).or_default())
+    }
+}
+
+impl Host {
+    fn show(&self, user: &User) {
+        let mut known = self.user();
+        if known.as_ref() != Some(user) {
+            *known = Some(user.clone());
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn user(&self) -> MutexGuard<'_, Option<User>> {
+        self.user.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who is at the other end of one connection.
+///
+/// Data requests carry no credential: they count as the user whom the connection showed last; on a connection that showed
+/// none, as the user whom another one from the same host showed last.
+pub(crate) struct ClientIdentity {
+    ip: IpAddr,
+    listener: usize,
+    host: Arc<Host>,
+    user: Option<User>,
+    /// The answer, and what it was derived from.
+    known: Option<(Basis, AppId)>,
+}
+
+/// Generations of the rules and of the host's user.
+type Basis = (u64, u64);
+
+impl ClientIdentity {
+    /// A client at `ip` that came in by the listener of this index.
+    pub(crate) fn new(shared: &Shared, ip: IpAddr, listener: usize) -> Self {
+        // A socket for both versions of IP shows ::ffff:10.1.2.3 for the host that others show as 10.1.2.3.
+        let ip = ip.to_canonical();
+        Self { ip, listener, host: shared.hosts.get(ip), user: None, known: None }
+    }
+
+    /// The client showed a credential.
+    pub(crate) fn learned(&mut self, user: User) {
+        self.host.show(&user);
+        self.user = Some(user);
+        self.known = None;
+    }
+
+    /// The application that a request of this client belongs to now.
+    pub(crate) fn app(&mut self, shared: &Shared) -> AppId {
+        let of_host = if self.user.is_some() { 0 } else { self.host.changes.load(Ordering::Acquire) };
+        let basis = (shared.generation(), of_host);
+        if let Some((known, app)) = self.known
+            && known == basis
+        {
+            return app;
+        }
+        let user = self.user.clone().or_else(|| self.host.user().clone());
+        let app = shared.assign(self.listener, self.ip, user.as_ref());
+        self.known = Some((basis, app));
+        app
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_config::{AppTable, Config};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::gate::Gate;
+    use crate::shared::Rules;
+
+    const NETWORK: &str = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n";
+    const LISTENER: &str = "[[listener]]\nport = 5334\n";
+
+    fn config(text: &str) -> Config {
+        Config::parse("test", &format!("{NETWORK}{text}")).unwrap()
+    }
+
+    fn rules(config: &Config) -> Rules {
+        Rules::new(config, config.resolve(|_| Ok(Vec::new())).unwrap())
+    }
+
+    fn shared(text: &str) -> Shared {
+        let config = config(&format!("{LISTENER}{text}"));
+        let (apps, clock) = (AppTable::new(&config), Clock::start());
+        let gate = Arc::new(Gate::new(clock, &config, &apps));
+        Shared::new(clock, vec![gate], rules(&config), apps)
+    }
+
+    fn name(shared: &Shared, client: &mut ClientIdentity) -> String {
+        let app = client.app(shared);
+        shared.apps().get(app).unwrap().name.clone()
+    }
+
+    fn client(shared: &Shared, ip: &str) -> ClientIdentity {
+        ClientIdentity::new(shared, ip.parse().unwrap(), 0)
+    }
+
+    fn user(uid: u32) -> User {
+        User { uid, gids: vec![uid] }
+    }
+
+    const BY_USER: &str = "[[app]]\nname = \"a\"\nuids = 1\n[[app]]\nname = \"b\"\nuids = 2\n[apps]\nauto = \"off\"\n";
+
+    #[test]
+    fn a_connection_without_credentials_follows_its_host() {
+        let shared = shared(BY_USER);
+        let mut metadata = client(&shared, "10.0.0.1");
+        let mut data = client(&shared, "::ffff:10.0.0.1");
+        let mut elsewhere = client(&shared, "10.0.0.2");
+        assert_eq!(name(&shared, &mut data), "other");
+        metadata.learned(user(1));
+        assert_eq!(name(&shared, &mut data), "a");
+        // Symptom: the data of all users of a host counted as the first one's. Cause: the first user found was kept for
+        // the life of the connection.
+        metadata.learned(user(2));
+        assert_eq!(name(&shared, &mut data), "b");
+        assert_eq!(name(&shared, &mut elsewhere), "other");
+    }
+
+    #[test]
+    fn what_the_connection_shows_goes_before_its_host() {
+        let shared = shared(BY_USER);
+        let (mut one, mut other) = (client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1"));
+        one.learned(user(1));
+        other.learned(user(2));
+        assert_eq!((name(&shared, &mut one), name(&shared, &mut other)), ("a".to_owned(), "b".to_owned()));
+    }
+
+    #[test]
+    fn newer_rules_hold_for_known_clients() {
+        let shared = shared("[[app]]\nname = \"a\"\nclients = \"10.0.0.1\"\n");
+        let mut client = client(&shared, "10.0.0.1");
+        assert_eq!(name(&shared, &mut client), "a");
+        let newer = config(&format!("{LISTENER}[[app]]\nname = \"b\"\nclients = \"10.0.0.0/8\"\n"));
+        shared.replace(rules(&newer), |apps, _| drop(apps.reload(&newer)));
+        assert_eq!(name(&shared, &mut client), "b");
+    }
+
+    /// Symptom: after a reload that put an application before another one in the file, clients of a listener for the latter
+    /// became the former. Cause: the listener kept the position of its application in the older file.
+    #[test]
+    fn a_listeners_application_is_looked_up_in_the_newer_file() {
+        let listener = "[[listener]]\nport = 5334\napp = \"a\"\n";
+        let older = config(&format!("{listener}[[app]]\nname = \"a\"\n"));
+        let (apps, clock) = (AppTable::new(&older), Clock::start());
+        let shared = Shared::new(clock, Vec::new(), rules(&older), apps);
+        let mut client = client(&shared, "10.0.0.1");
+        assert_eq!(name(&shared, &mut client), "a");
+        let newer = config(&format!("{listener}[[app]]\nname = \"b\"\nuids = 0\n[[app]]\nname = \"a\"\n"));
+        shared.replace(rules(&newer), |apps, _| drop(apps.reload(&newer)));
+        assert_eq!(name(&shared, &mut client), "a");
+    }
+}
