@@ -235,12 +235,16 @@ impl Connection {
             if self.granted.is_empty() {
                 break;
             }
-            for op in std::mem::take(&mut self.granted) {
-                // A grant may cross a withdrawal; then the request is gone already.
+            let now = self.shared.clock.now();
+            for index in 0..self.granted.len() {
+                let op = self.granted[index];
+                // A grant may cross a withdrawal; then the request is gone. Its number is not in use again, as requests
+                // are withdrawn only when no others come.
                 if self.request_of(op).is_some() {
-                    self.session.dispatch(self.shared.clock.now(), op);
+                    self.session.dispatch(now, op);
                 }
             }
+            self.granted.clear();
         }
         self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))

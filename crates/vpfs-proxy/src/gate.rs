@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_core::{AppId, Bytes, OpKind, Request, RequestId, Scheduler, Time};
+use vpfs_core::{AppId, Bytes, Event, OpKind, Request, RequestId, Scheduler, Time};
 use vpfs_interpose::{Finished, OpId, Submission};
-
 use vpfs_wire::pvfs2::Handle;
 
 use crate::clock::Clock;
@@ -17,7 +16,7 @@ use crate::totals::Totals;
 
 /// One scheduler, shared by all sessions of a server.
 ///
-/// The lock is held for pure state changes only, never across I/O or an await.
+/// The lock is held for pure state changes only: never across I/O, an await, a line of the log or the waking of a task.
 pub(crate) struct Gate {
     clock: Clock,
     state: Mutex<State>,
@@ -122,6 +121,7 @@ impl Gate {
     pub(crate) async fn run_timer(&self) {
         loop {
             let due = self.lock().timer;
+            // A change from here on is remembered until it is waited for.
             let changed = self.timer_changed.notified();
             match due {
                 None => changed.await,
@@ -145,23 +145,40 @@ impl Gate {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = input(&mut state, now);
-        while let Some(dispatch) = state.scheduler.poll_dispatch(now) {
-            let waiter = state.waiters[dispatch.id.index()].as_ref().expect("a dispatched request has a waiter");
-            waiter.mailbox.grant(waiter.op);
-        }
-        while let Some((at, event)) = state.scheduler.poll_event() {
-            tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
-        }
+        let granted = state.grant(now);
+        let events = state.take_events();
         let timer = state.scheduler.poll_timeout();
-        if timer != state.timer {
-            state.timer = timer;
+        let timer_changed = std::mem::replace(&mut state.timer, timer) != timer;
+        drop(state);
+        if timer_changed {
             self.timer_changed.notify_one();
+        }
+        granted.iter().for_each(|mailbox| mailbox.wake());
+        for (at, event) in events {
+            tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
         }
         result
     }
 }
 
 impl State {
+    /// Puts grants into the mailboxes of all that may go now; who is to be told.
+    fn grant(&mut self, now: Time) -> Vec<Arc<Mailbox>> {
+        let mut granted = Vec::new();
+        while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
+            let waiter = self.waiters[dispatch.id.index()].as_ref().expect("a dispatched request has a waiter");
+            waiter.mailbox.grant(waiter.op);
+            granted.push(Arc::clone(&waiter.mailbox));
+        }
+        granted
+    }
+
+    /// What the scheduler did, if the log wants to know; in any case it keeps nothing.
+    fn take_events(&mut self) -> Vec<(Time, Event)> {
+        let wanted = tracing::enabled!(tracing::Level::DEBUG);
+        std::iter::from_fn(|| self.scheduler.poll_event()).filter(|_| wanted).collect()
+    }
+
     fn insert(&mut self, waiter: Waiter) -> RequestId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = u32::try_from(self.waiters.len()).expect("connections and operations are bounded");

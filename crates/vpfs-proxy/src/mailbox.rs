@@ -1,6 +1,6 @@
 //! How a gate tells a session that its requests may go.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use vpfs_interpose::OpId;
@@ -13,18 +13,58 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
+    /// Adds a grant; [`Mailbox::wake`] follows. Apart, because waking a thread takes long and this is called in a lock.
     pub(crate) fn grant(&self, op: OpId) {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner).push(op);
+        self.lock().push(op);
+    }
+
+    /// Tells whoever waits in [`Mailbox::filled`].
+    pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
 
     /// Moves the grants into `into`, in order.
     pub(crate) fn take(&self, into: &mut Vec<OpId>) {
-        into.append(&mut self.granted.lock().unwrap_or_else(PoisonError::into_inner));
+        into.append(&mut self.lock());
     }
 
     /// Waits for a grant; cancel safe.
     pub(crate) async fn filled(&self) {
-        self.notify.notified().await;
+        loop {
+            self.notify.notified().await;
+            // A session that grants itself something takes it at once; then the news is old.
+            if !self.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<OpId>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn what_was_taken_already_wakes_nobody() {
+        let (mailbox, mut granted) = (Mailbox::default(), Vec::new());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut filled = pin!(mailbox.filled());
+        mailbox.grant(OpId(1));
+        mailbox.take(&mut granted);
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_pending());
+        mailbox.grant(OpId(2));
+        mailbox.wake();
+        assert!(filled.as_mut().poll(&mut context).is_ready());
+        mailbox.take(&mut granted);
+        assert_eq!(granted, [OpId(1), OpId(2)]);
     }
 }

@@ -12,9 +12,8 @@ const EVENTS: usize = 1024;
 
 /// A scheduler with the configured policy that knows no application yet.
 pub(crate) fn scheduler(config: &Config) -> ServerScheduler {
-    // Without a reader of events, none need be kept.
-    let events = if tracing::enabled!(tracing::Level::DEBUG) { EVENTS } else { 0 };
-    Capped::new(Policy::new(&config.scheduler.policy, events), events)
+    // Kept even while the log does not want them: its level may change.
+    Capped::new(Policy::new(&config.scheduler.policy, EVENTS), EVENTS)
 }
 
 /// Gives an application its weight and cap.
