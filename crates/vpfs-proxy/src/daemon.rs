@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use vpfs_config::{AppTable, Config, Problems};
 use vpfs_core::{AppId, ServerId};
@@ -15,6 +14,7 @@ use crate::clock::Clock;
 use crate::door::Door;
 use crate::gate::Gate;
 use crate::shared::{Rules, Shared, Stage};
+use crate::slots::Slots;
 use crate::totals::AppTotals;
 
 /// Why the daemon cannot start.
@@ -52,8 +52,7 @@ pub enum ReloadError {
 pub struct Daemon {
     shared: Arc<Shared>,
     config: Config,
-    slots: Arc<Semaphore>,
-    connections: usize,
+    slots: Arc<Slots>,
     _tasks: JoinSet<()>,
 }
 
@@ -67,19 +66,17 @@ impl Daemon {
         let apps = AppTable::new(&config);
         let clock = Clock::start();
         let gates: Vec<Arc<Gate>> = servers.iter().map(|_| Arc::new(Gate::new(clock, &config, &apps))).collect();
-        let rules = Rules::new(&config, identify);
-        let connections = rules.limits.connections;
-        let slots = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
-        let doors = doors(&config, servers, &gates).await?;
-        let shared = Arc::new(Shared::new(clock, gates, rules, apps));
+        let slots = Arc::new(Slots::new(config.limits.connections));
+        let bound = bind(&config, servers, &gates).await?;
+        let shared = Arc::new(Shared::new(clock, gates, Rules::new(&config, identify), apps));
         let mut tasks = JoinSet::new();
         for gate in shared.gates.clone() {
             tasks.spawn(async move { gate.run_timer().await });
         }
-        for (door, listener) in doors {
+        for (door, listener) in bound {
             tasks.spawn(Arc::new(door).serve(Arc::clone(&shared), listener, Arc::clone(&slots)));
         }
-        Ok(Self { shared, config, slots, connections, _tasks: tasks })
+        Ok(Self { shared, config, slots, _tasks: tasks })
     }
 
     /// The configuration in force.
@@ -88,7 +85,7 @@ impl Daemon {
     }
 
     /// Takes over a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and
-    /// limits (the number of connections excepted, which needs a restart).
+    /// limits. The limits of one connection hold for connections made from now on.
     ///
     /// # Errors
     /// If a host name cannot be resolved, or servers or listeners change; nothing is taken over then.
@@ -101,6 +98,7 @@ impl Daemon {
         let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
         let rules = Rules::new(&newer, identify);
         self.config = newer;
+        self.slots.set_limit(self.config.limits.connections);
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
             for gate in gates {
@@ -120,10 +118,10 @@ impl Daemon {
     /// `limits.drain_timeout`. Returns the number of connections that had to be cut off.
     pub async fn drain(self) -> usize {
         self.shared.enter(Stage::Draining);
-        let all = u32::try_from(self.connections).unwrap_or(u32::MAX);
         let patience = self.shared.rules().limits.drain_timeout;
-        let drained = tokio::time::timeout(patience, self.slots.acquire_many(all)).await;
-        if drained.is_ok() { 0 } else { self.connections - self.slots.available_permits() }
+        // How many are left tells whether it was enough.
+        let _ = tokio::time::timeout(patience, self.slots.all_free()).await;
+        self.slots.taken()
     }
 
     /// What each application got so far, over all servers of this daemon, by its name.
@@ -158,7 +156,7 @@ fn addresses_of(host: &str) -> io::Result<Vec<IpAddr>> {
     Ok((host, 0).to_socket_addrs()?.map(|address: SocketAddr| address.ip()).collect())
 }
 
-async fn doors(
+async fn bind(
     config: &Config,
     servers: &[ServerId],
     gates: &[Arc<Gate>],

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vpfs_interpose::AddressMap;
 
 use crate::connection::{self, Ended};
 use crate::gate::Gate;
 use crate::shared::{Shared, left_serving};
+use crate::slots::{Slot, Slots};
 
 /// Where clients come in.
 pub(crate) struct Door {
@@ -31,7 +31,7 @@ pub(crate) struct Door {
 impl Door {
     /// Accepts until the daemon drains. `slots` bounds the connections of the whole daemon: when they are used up,
     /// further clients wait.
-    pub(crate) async fn serve(self: Arc<Self>, shared: Arc<Shared>, listener: TcpListener, slots: Arc<Semaphore>) {
+    pub(crate) async fn serve(self: Arc<Self>, shared: Arc<Shared>, listener: TcpListener, slots: Arc<Slots>) {
         let mut stage = shared.stage();
         tokio::select! {
             () = left_serving(&mut stage) => {}
@@ -39,11 +39,12 @@ impl Door {
         }
     }
 
-    async fn accept_all(self: &Arc<Self>, shared: &Arc<Shared>, listener: &TcpListener, slots: &Arc<Semaphore>) {
+    async fn accept_all(self: &Arc<Self>, shared: &Arc<Shared>, listener: &TcpListener, slots: &Arc<Slots>) {
+        let mut was_full = false;
         loop {
             match listener.accept().await {
                 Ok((client, peer)) => {
-                    let Some(slot) = self.slot(peer, slots).await else { return };
+                    let slot = self.slot(peer, slots, &mut was_full).await;
                     self.admit(shared, client, peer, slot);
                 }
                 Err(error) => {
@@ -55,15 +56,18 @@ impl Door {
         }
     }
 
-    async fn slot(&self, peer: SocketAddr, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
-            return Some(slot);
+    async fn slot(&self, peer: SocketAddr, slots: &Arc<Slots>, was_full: &mut bool) -> Slot {
+        if let Some(slot) = slots.try_take() {
+            *was_full = false;
+            return slot;
         }
-        tracing::warn!(server = %self.server, %peer, "limits.connections is reached; clients wait");
-        Arc::clone(slots).acquire_owned().await.ok()
+        if !std::mem::replace(was_full, true) {
+            tracing::warn!(server = %self.server, %peer, "limits.connections is reached; clients wait");
+        }
+        slots.take().await
     }
 
-    fn admit(self: &Arc<Self>, shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit) {
+    fn admit(self: &Arc<Self>, shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, slot: Slot) {
         if let Err(error) = prepare(&client) {
             tracing::debug!(server = %self.server, %peer, %error, "client was gone at once");
             return;

@@ -14,6 +14,7 @@ mod limits;
 mod mailbox;
 mod policy;
 mod shared;
+mod slots;
 mod totals;
 
 pub use daemon::{Daemon, ReloadError, StartError};

@@ -6,7 +6,6 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) session: vpfs_interpose::Limits,
-    pub(crate) connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) drain_timeout: Duration,
 }
@@ -21,7 +20,6 @@ impl From<&vpfs_config::Limits> for Limits {
                 flow_timeout: limits.flow_timeout,
                 client_timeout: limits.client_timeout,
             },
-            connections: limits.connections,
             connect_timeout: limits.connect_timeout,
             drain_timeout: limits.drain_timeout,
         }
