@@ -1,5 +1,6 @@
 //! One listening address in front of one server.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,16 +41,21 @@ impl Door {
     }
 
     async fn accept_all(self: &Arc<Self>, shared: &Arc<Shared>, listener: &TcpListener, slots: &Arc<Slots>) {
-        let mut was_full = false;
+        let (mut was_full, mut was_failing) = (false, false);
         loop {
-            match listener.accept().await {
+            let accepted = listener.accept().await;
+            match accepted {
                 Ok((client, peer)) => {
+                    was_failing = false;
                     let slot = self.slot(peer, slots, &mut was_full).await;
                     self.admit(shared, client, peer, slot);
                 }
+                Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
                     // Out of descriptors, most likely: connections that end make room.
-                    tracing::error!(server = %self.server, %error, "cannot accept; trying again");
+                    if !std::mem::replace(&mut was_failing, true) {
+                        tracing::error!(server = %self.server, %error, "cannot accept; trying on");
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -105,8 +111,14 @@ impl Door {
     }
 }
 
+/// Whether a failed accept says nothing about the next one.
+fn is_the_clients_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
 /// What both ends of OrangeFS set, and keep-alives, so that a client host that vanished does not stay for ever.
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive =
         socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
