@@ -317,6 +317,17 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    /// A task may also end by a panic or with its runtime; the slots of its requests must not end with it.
+    fn drop(&mut self) {
+        let left = self.requests.iter().copied().flatten();
+        // After a panic of the scheduler itself, a second one in here would end the whole process.
+        if !self.gate().is_broken() {
+            left.for_each(|id| self.gate().withdraw(id));
+        }
+    }
+}
+
 fn io_error(side: Side) -> impl Fn(io::Error) -> Ended {
     move |error| Ended::Io { side, error }
 }
@@ -325,5 +336,84 @@ async fn sleep_until(instant: Option<tokio::time::Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
+    use vpfs_config::{AppTable, Config};
+    use vpfs_wire::bmi::{Tag, request_message};
+    use vpfs_wire::pvfs2::{Handle, Request, RequestBody, request};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::shared::Rules;
+
+    /// One slot in front of a server that only takes requests.
+    struct Place {
+        server: TcpListener,
+        clients: TcpListener,
+        shared: Arc<Shared>,
+        door: Arc<Door>,
+    }
+
+    impl Place {
+        async fn new() -> Self {
+            let [server, clients] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0"));
+            let (server, clients) = (server.await.unwrap(), clients.await.unwrap());
+            let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
+            let config = Config::parse("test", text).unwrap();
+            let (apps, clock) = (AppTable::new(&config), Clock::start());
+            let gate = Arc::new(Gate::new(clock, &config, &apps));
+            let door = Door {
+                server: "s".to_owned(),
+                upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
+                listener: 0,
+                addresses: Arc::default(),
+                gate: Arc::clone(&gate),
+                down: false.into(),
+            };
+            let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
+            let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
+            Self { server, clients, shared, door: Arc::new(door) }
+        }
+
+        /// A served client, and the connection that was made for it.
+        async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Ended>) {
+            let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
+            let (accepted, peer) = self.clients.accept().await.unwrap();
+            let task = tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.door), accepted, peer));
+            (client, self.server.accept().await.unwrap().0, task)
+        }
+    }
+
+    fn requests(tags: impl IntoIterator<Item = u64>) -> Vec<u8> {
+        let body = request::Flush { handle: Handle(1), fs: 1, flags: 0 };
+        let payload = Request::bare(RequestBody::Flush(body)).encode();
+        tags.into_iter().flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect()
+    }
+
+    /// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task gave
+    /// the slots of its requests back. A cancelled task ends in the same way.
+    #[tokio::test]
+    async fn a_task_that_is_cut_short_gives_its_slots_back() {
+        let place = Place::new().await;
+        let (mut first, mut first_server, task) = place.client().await;
+        let (mut second, mut second_server, _task) = place.client().await;
+        let expected = requests([1]);
+        let mut arrived = vec![0; expected.len()];
+        // The first one has the slot, and holds more requests.
+        first.write_all(&requests(1..=5)).await.unwrap();
+        first_server.read_exact(&mut arrived).await.unwrap();
+        second.write_all(&expected).await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        second_server.read_exact(&mut arrived).await.unwrap();
+        assert_eq!(arrived, expected);
+        assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
     }
 }

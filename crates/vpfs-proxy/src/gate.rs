@@ -85,7 +85,7 @@ impl Gate {
         });
     }
 
-    /// A queued operation will not be sent.
+    /// A queued or dispatched operation is given up, with its cost and its slots.
     pub(crate) fn withdraw(&self, id: RequestId) {
         self.with(|state, now| {
             state.scheduler.cancel(now, id);
@@ -115,6 +115,11 @@ impl Gate {
     /// What each application got so far.
     pub(crate) fn totals(&self) -> Totals {
         self.lock().totals.clone()
+    }
+
+    /// A panic went through the scheduler: what it holds may contradict itself.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state.is_poisoned()
     }
 
     /// Serves the scheduler's timer (caps, periods) for ever.
