@@ -9,7 +9,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::RequestId;
-use vpfs_interpose::{Action, CloseReason, OpId, Outbound, Session, Side};
+use vpfs_interpose::{Action, CloseReason, Finished, OpId, Outbound, Outcome, Session, Side};
 
 use crate::door::Door;
 use crate::gate::Gate;
@@ -42,6 +42,9 @@ pub(crate) enum Ended {
         /// How.
         error: io::Error,
     },
+    /// Nothing moved for too long.
+    #[error("timed out: {0}")]
+    TimedOut(&'static str),
     /// A peer misbehaved.
     #[error("{0}")]
     Refused(CloseReason),
@@ -271,6 +274,7 @@ impl Connection {
                 if let Some(id) = self.take_request(finished.op) {
                     self.gate().finish(id, &finished);
                 }
+                return still_alive(&finished);
             }
             Action::Withdraw(op) => {
                 if let Some(id) = self.take_request(op) {
@@ -325,6 +329,15 @@ impl Drop for Connection {
         if !self.gate().is_broken() {
             left.for_each(|id| self.gate().withdraw(id));
         }
+    }
+}
+
+/// An operation that was given up on may still be running in the server: only the end of its connection ends it there, and
+/// tells the client to ask again.
+fn still_alive(finished: &Finished) -> Result<(), Ended> {
+    match finished.outcome {
+        Outcome::TimedOut => Err(Ended::TimedOut("an operation made no progress")),
+        Outcome::Answered { .. } | Outcome::Disconnected => Ok(()),
     }
 }
 

@@ -90,7 +90,9 @@ impl Door {
     fn tell(&self, peer: SocketAddr, ended: &Ended) {
         let server = &self.server;
         match ended {
-            Ended::Refused(reason) => tracing::warn!(%server, %peer, %reason, "connection closed"),
+            Ended::Refused(_) | Ended::TimedOut(_) => {
+                tracing::warn!(%server, %peer, reason = %ended, "connection closed");
+            }
             Ended::Upstream(error) => {
                 if !self.down.swap(true, Ordering::Relaxed) {
                     let (host, port) = &self.upstream;
