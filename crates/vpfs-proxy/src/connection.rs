@@ -8,14 +8,16 @@ use bytes::BytesMut;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use vpfs_core::RequestId;
+use vpfs_core::{RequestId, Time};
 use vpfs_interpose::{Action, CloseReason, Finished, OpId, Outbound, Outcome, Session, Side};
 
 use crate::door::Door;
 use crate::gate::Gate;
 use crate::identity::{ClientIdentity, User};
+use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::shared::{Shared, Stage};
+use crate::sockets::{prepare, reset_on_close};
 
 /// Read at once from a socket; one bulk message of the default flow buffer size.
 const READ_SIZE: usize = 256 << 10;
@@ -55,7 +57,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStrea
     let server = match connect(&shared, &door).await {
         Ok(server) => server,
         Err(error) => {
-            abort(&client);
+            reset_on_close(&client);
             return Ended::Upstream(error);
         }
     };
@@ -64,7 +66,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStrea
     let ended = connection.run().await;
     connection.release();
     if !matches!(ended, Ended::Normally | Ended::Drained) {
-        abort(&connection.client.stream);
+        reset_on_close(&connection.client.stream);
     }
     ended
 }
@@ -76,13 +78,8 @@ async fn connect(shared: &Shared, door: &Door) -> io::Result<TcpStream> {
     let stream = tokio::time::timeout(timeout, connecting)
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
-    stream.set_nodelay(true)?;
+    prepare(&stream)?;
     Ok(stream)
-}
-
-/// Closes with a reset, as a dead server's kernel would: the client must not take it for an orderly end.
-fn abort(stream: &TcpStream) {
-    let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
 }
 
 /// A socket and the bytes read from it that do not yet make sense alone.
@@ -147,6 +144,7 @@ impl Half {
 struct Connection {
     shared: Arc<Shared>,
     door: Arc<Door>,
+    limits: Limits,
     client: Half,
     server: Half,
     session: Session,
@@ -156,19 +154,24 @@ struct Connection {
     granted: Vec<OpId>,
     identity: ClientIdentity,
     stage: watch::Receiver<Stage>,
+    /// Once the session is over: until when the client may take what is left for it.
+    flush_until: Option<Time>,
 }
 
 impl Connection {
     fn new(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, server: TcpStream, peer: SocketAddr) -> Self {
+        let limits = shared.rules().limits;
         Self {
+            limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: Session::new(shared.rules().limits.session, Arc::clone(&door.addresses)),
+            session: Session::new(limits.session, Arc::clone(&door.addresses)),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             granted: Vec::new(),
             identity: ClientIdentity::new(&shared, peer.ip(), door.listener),
             stage: shared.stage(),
+            flush_until: None,
             shared,
             door,
         }
@@ -189,13 +192,13 @@ impl Connection {
         self.pass_on_half_close().await?;
         let client_interest = self.client.interest(self.session.wants_client(), !self.session.to_client().is_empty());
         let server_interest = self.server.interest(self.session.wants_server(), !self.session.to_server().is_empty());
-        let timeout = self.session.poll_timeout().map(|at| self.shared.clock.instant(at));
+        let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
         tokio::select! {
             ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
             ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
             () = self.mailbox.filled() => {}
             _ = self.stage.changed() => {}
-            () = sleep_until(timeout) => self.session.handle_timeout(self.shared.clock.now()),
+            () = sleep_until(deadline) => self.handle_timeout()?,
         }
         self.read()
     }
@@ -204,11 +207,32 @@ impl Connection {
         if self.session.is_closed() && self.session.to_client().is_empty() {
             return Err(Ended::Normally);
         }
+        // Once a client is gone and has its answers, there is no reason to wait for the server's end of file.
+        if self.client.eof && self.session.drain() {
+            return Err(Ended::Normally);
+        }
         match *self.stage.borrow_and_update() {
             Stage::Serving => Ok(()),
             Stage::Draining if !self.session.drain() => Ok(()),
             Stage::Draining | Stage::Stopped => Err(Ended::Drained),
         }
+    }
+
+    /// When to act though nothing came.
+    fn deadline(&mut self) -> Option<Time> {
+        if !self.session.is_closed() {
+            return self.session.poll_timeout();
+        }
+        let (clock, patience) = (self.shared.clock, self.limits.session.flow_timeout);
+        Some(*self.flush_until.get_or_insert_with(|| clock.now() + patience))
+    }
+
+    fn handle_timeout(&mut self) -> Result<(), Ended> {
+        if self.session.is_closed() {
+            return Err(Ended::TimedOut("the client does not take what the server sent before it closed"));
+        }
+        self.session.handle_timeout(self.shared.clock.now());
+        Ok(())
     }
 
     /// Takes what both sockets have, as far as the session wants it.

@@ -13,6 +13,7 @@ use crate::connection::{self, Ended};
 use crate::gate::Gate;
 use crate::shared::{Shared, left_serving};
 use crate::slots::{Slot, Slots};
+use crate::sockets::prepare;
 
 /// Where clients come in.
 pub(crate) struct Door {
@@ -117,12 +118,4 @@ impl Door {
 fn is_the_clients_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
-}
-
-/// What both ends of OrangeFS set, and keep-alives, so that a client host that vanished does not stay for ever.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive =
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
-    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

@@ -15,6 +15,7 @@ mod mailbox;
 mod policy;
 mod shared;
 mod slots;
+mod sockets;
 mod totals;
 
 pub use daemon::{Daemon, ReloadError, StartError};
