@@ -3,9 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::{RequestId, Time};
@@ -16,13 +17,16 @@ use crate::gate::Gate;
 use crate::identity::{ClientIdentity, User};
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
-use crate::shared::{Shared, Stage};
+use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
 /// Read at once from a socket; one bulk message of the default flow buffer size.
 const READ_SIZE: usize = 256 << 10;
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
+
+/// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
+const LINGER: Duration = Duration::from_millis(250);
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +37,9 @@ pub(crate) enum Ended {
     /// The daemon is draining and nothing was in progress.
     #[error("drained")]
     Drained,
+    /// The daemon stopped, whatever was in progress.
+    #[error("the daemon stopped")]
+    Stopped,
     /// The server cannot be reached.
     #[error("cannot connect to the server: {0}")]
     Upstream(io::Error),
@@ -54,7 +61,12 @@ pub(crate) enum Ended {
 
 /// Serves one accepted connection until either side ends.
 pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, peer: SocketAddr) -> Ended {
-    let server = match connect(&shared, &door).await {
+    let mut stage = shared.stage();
+    let connected = tokio::select! {
+        connected = connect(&shared, &door) => connected,
+        () = left_serving(&mut stage) => return Ended::Drained,
+    };
+    let server = match connected {
         Ok(server) => server,
         Err(error) => {
             reset_on_close(&client);
@@ -65,8 +77,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStrea
     let mut connection = Connection::new(shared, door, client, server, peer);
     let ended = connection.run().await;
     connection.release();
-    if !matches!(ended, Ended::Normally | Ended::Drained) {
-        reset_on_close(&connection.client.stream);
+    match ended {
+        Ended::Normally => {}
+        Ended::Drained => connection.linger().await,
+        _ => reset_on_close(&connection.client.stream),
     }
     ended
 }
@@ -154,6 +168,8 @@ struct Connection {
     granted: Vec<OpId>,
     identity: ClientIdentity,
     stage: watch::Receiver<Stage>,
+    /// The daemon began to drain while something was in progress.
+    drains: bool,
     /// Once the session is over: until when the client may take what is left for it.
     flush_until: Option<Time>,
 }
@@ -171,6 +187,7 @@ impl Connection {
             granted: Vec::new(),
             identity: ClientIdentity::new(&shared, peer.ip(), door.listener),
             stage: shared.stage(),
+            drains: false,
             flush_until: None,
             shared,
             door,
@@ -213,8 +230,12 @@ impl Connection {
         }
         match *self.stage.borrow_and_update() {
             Stage::Serving => Ok(()),
-            Stage::Draining if !self.session.drain() => Ok(()),
-            Stage::Draining | Stage::Stopped => Err(Ended::Drained),
+            Stage::Draining if self.session.drain() => Err(Ended::Drained),
+            Stage::Draining => {
+                self.drains = true;
+                Ok(())
+            }
+            Stage::Stopped => Err(Ended::Stopped),
         }
     }
 
@@ -312,6 +333,20 @@ impl Connection {
         Ok(())
     }
 
+    /// Gives a client that got its last replies just now the time to take them: it may be sending already what it wants
+    /// next, and a socket that is closed with something unread sends a reset, which overtakes those replies.
+    async fn linger(&mut self) {
+        if !self.drains || self.client.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut scrap = vec![0; 16 << 10];
+        let until_end = async { while let Ok(1..) = self.client.stream.read(&mut scrap).await {} };
+        tokio::select! {
+            _ = tokio::time::timeout(LINGER, until_end) => {}
+            _ = self.stage.wait_for(|stage| *stage == Stage::Stopped) => {}
+        }
+    }
+
     /// Gives everything back to the gate, however the connection ended.
     fn release(&mut self) {
         self.session.end();
@@ -378,7 +413,6 @@ async fn sleep_until(instant: Option<tokio::time::Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};

@@ -53,7 +53,8 @@ pub struct Daemon {
     shared: Arc<Shared>,
     config: Config,
     slots: Arc<Slots>,
-    _tasks: JoinSet<()>,
+    doors: JoinSet<()>,
+    _timers: JoinSet<()>,
 }
 
 impl Daemon {
@@ -69,14 +70,15 @@ impl Daemon {
         let slots = Arc::new(Slots::new(config.limits.connections));
         let bound = bind(&config, servers, &gates).await?;
         let shared = Arc::new(Shared::new(clock, gates, Rules::new(&config, identify), apps));
-        let mut tasks = JoinSet::new();
+        let mut timers = JoinSet::new();
         for gate in shared.gates.clone() {
-            tasks.spawn(async move { gate.run_timer().await });
+            timers.spawn(async move { gate.run_timer().await });
         }
+        let mut doors = JoinSet::new();
         for (door, listener) in bound {
-            tasks.spawn(Arc::new(door).serve(Arc::clone(&shared), listener, Arc::clone(&slots)));
+            doors.spawn(Arc::new(door).serve(Arc::clone(&shared), listener, Arc::clone(&slots)));
         }
-        Ok(Self { shared, config, slots, _tasks: tasks })
+        Ok(Self { shared, config, slots, doors, _timers: timers })
     }
 
     /// The configuration in force.
@@ -115,13 +117,17 @@ impl Daemon {
     }
 
     /// Ends in good order: no new connections or requests, operations in progress run to their end, at most for
-    /// `limits.drain_timeout`. Returns the number of connections that had to be cut off.
-    pub async fn drain(self) -> usize {
+    /// `limits.drain_timeout`. Returns the number of connections that had to be cut off. All addresses are free again then.
+    pub async fn drain(mut self) -> usize {
         self.shared.enter(Stage::Draining);
+        while self.doors.join_next().await.is_some() {}
         let patience = self.shared.rules().limits.drain_timeout;
         // How many are left tells whether it was enough.
         let _ = tokio::time::timeout(patience, self.slots.all_free()).await;
-        self.slots.taken()
+        let cut_off = self.slots.taken();
+        self.shared.enter(Stage::Stopped);
+        self.slots.all_free().await;
+        cut_off
     }
 
     /// What each application got so far, over all servers of this daemon, by its name.

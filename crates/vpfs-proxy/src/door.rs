@@ -100,7 +100,7 @@ impl Door {
                     tracing::warn!(%server, address = %format!("{host}:{port}"), %error, "server cannot be reached");
                 }
             }
-            Ended::Normally | Ended::Drained | Ended::Io { .. } => {
+            Ended::Normally | Ended::Drained | Ended::Stopped | Ended::Io { .. } => {
                 tracing::debug!(%server, %peer, reason = %ended, "connection closed");
             }
         }
