@@ -24,6 +24,8 @@ use crate::sockets::{prepare, reset_on_close};
 const READ_SIZE: usize = 256 << 10;
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
+/// After so many bytes the other tasks of the thread get a turn, even if there is more at once.
+const TURN: usize = 1 << 20;
 
 /// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
 const LINGER: Duration = Duration::from_millis(250);
@@ -106,20 +108,20 @@ struct Half {
 
 impl Half {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, buf: BytesMut::with_capacity(READ_SIZE), eof: false, write_closed: false }
+        Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
-    /// Reads what is there, without waiting. `false`: nothing was there.
-    fn try_read(&mut self) -> io::Result<bool> {
+    /// Reads what is there, without waiting; `None` if nothing was, not even the end.
+    fn try_read(&mut self) -> io::Result<Option<usize>> {
         if self.buf.capacity() - self.buf.len() < MIN_READ {
             self.buf.reserve(READ_SIZE);
         }
         match self.stream.try_read_buf(&mut self.buf) {
             Ok(count) => {
                 self.eof = count == 0;
-                Ok(true)
+                Ok(Some(count))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -170,6 +172,8 @@ struct Connection {
     stage: watch::Receiver<Stage>,
     /// The daemon began to drain while something was in progress.
     drains: bool,
+    /// Bytes moved since other tasks had a turn.
+    turn: usize,
     /// Once the session is over: until when the client may take what is left for it.
     flush_until: Option<Time>,
 }
@@ -188,6 +192,7 @@ impl Connection {
             identity: ClientIdentity::new(&shared, peer.ip(), door.listener),
             stage: shared.stage(),
             drains: false,
+            turn: 0,
             flush_until: None,
             shared,
             door,
@@ -217,7 +222,13 @@ impl Connection {
             _ = self.stage.changed() => {}
             () = sleep_until(deadline) => self.handle_timeout()?,
         }
-        self.read()
+        self.read()?;
+        if self.turn >= TURN {
+            // A ready socket does not make a task pause by itself.
+            self.turn = 0;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     fn end_if_done(&mut self) -> Result<(), Ended> {
@@ -258,13 +269,21 @@ impl Connection {
 
     /// Takes what both sockets have, as far as the session wants it.
     fn read(&mut self) -> Result<(), Ended> {
-        if self.session.wants_client() && !self.client.eof && self.client.try_read().map_err(io_error(Side::Client))? {
+        if self.session.wants_client()
+            && !self.client.eof
+            && let Some(count) = self.client.try_read().map_err(io_error(Side::Client))?
+        {
+            self.turn += count;
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
             if self.client.eof {
                 self.session.handle_client_eof(self.client.buf.len());
             }
         }
-        if self.session.wants_server() && !self.server.eof && self.server.try_read().map_err(io_error(Side::Server))? {
+        if self.session.wants_server()
+            && !self.server.eof
+            && let Some(count) = self.server.try_read().map_err(io_error(Side::Server))?
+        {
+            self.turn += count;
             self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
             if self.server.eof {
                 self.session.handle_server_eof(self.server.buf.len());
