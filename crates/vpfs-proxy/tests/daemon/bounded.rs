@@ -1,0 +1,206 @@
+//! A server never has more to do than it has slots, and a cap is a cap.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use vpfs_embedded::{ClusterConfig, CreateOptions};
+use vpfs_wire::bmi::Tag;
+use vpfs_wire::pvfs2::{IoType, Request, RequestBody};
+
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, Site, pattern};
+
+fn scheduler(policy: &str, depth: u32) -> String {
+    format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")
+}
+
+/// All that was let go of what `client` sent before.
+///
+/// A request that is never held passes those that are. Once the first one is answered, everything before it has been judged;
+/// then what comes to the server before the second one is all that was let go.
+async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
+    let mut tags = Vec::new();
+    for fence in [1_000_001, 1_000_002] {
+        client.send(raw::noop(fence)).await;
+        tags.extend(server.tags_before(fence).await);
+        server.send(raw::done(Tag(fence))).await;
+        assert_eq!(client.tag().await, Tag(fence));
+    }
+    tags
+}
+
+#[tokio::test]
+async fn a_server_sees_no_more_requests_than_slots() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon(&scheduler("sfq-d", 3)).await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client_2, mut server_2) = fake.pair(network.door(0, 0)).await;
+    for tag in 1..=10 {
+        client.send(raw::metadata(tag)).await;
+    }
+    assert_eq!(let_go(&mut client, &mut server).await, [1, 2, 3]);
+    client_2.send(raw::metadata(1)).await;
+    assert_eq!(let_go(&mut client_2, &mut server_2).await, []);
+    for tag in 4..=10 {
+        server.send(raw::done(Tag(tag - 3))).await;
+        assert_eq!(client.tag().await, Tag(tag - 3));
+        assert_eq!(let_go(&mut client, &mut server).await, [tag]);
+        assert_eq!(let_go(&mut client_2, &mut server_2).await, []);
+    }
+    server.send(raw::done(Tag(9))).await;
+    assert_eq!(server_2.tag().await, Tag(1));
+}
+
+#[tokio::test]
+async fn large_requests_take_the_slots_they_cost() {
+    const LARGE: usize = 2 << 20;
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap.
+    let _daemon = network.daemon(&scheduler("sfq-d-plus", 7)).await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    for (tag, len) in [(1, LARGE), (2, LARGE), (3, 4096), (4, 4096), (5, 4096)] {
+        client.send(raw::read(tag, 9, len)).await;
+    }
+    assert_eq!(let_go(&mut client, &mut server).await, [1, 3, 4]);
+    // The acknowledgement says that there is nothing to read, which ends it.
+    server.send(raw::ack(Tag(1), 0)).await;
+    assert_eq!(client.tag().await, Tag(1));
+    assert_eq!(let_go(&mut client, &mut server).await, [2]);
+}
+
+/// Clients that ask as fast as they can, for everything there is, and a server that counts what it has to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_never_overloaded_by_many_clients() {
+    const DEPTH: usize = 5;
+    const CLIENTS: u64 = 12;
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon(&scheduler("sfq-d", DEPTH as u32)).await;
+    let (events, mut seen) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for number in 0..CLIENTS {
+        let (client, server) = fake.pair(network.door(0, 0)).await;
+        tasks.spawn(ask_for_everything(client, number));
+        tokio::spawn(answer_and_count(server, events.clone()));
+    }
+    tasks.join_all().await;
+    drop(events);
+    let (mut outstanding, mut most, mut requests) = (0, 0, 0);
+    while let Some(change) = seen.recv().await {
+        outstanding += change;
+        requests += usize::from(change > 0);
+        most = most.max(outstanding);
+    }
+    assert_eq!((outstanding, requests), (0, CLIENTS as usize * OPS as usize));
+    assert_eq!(most, DEPTH as isize, "all slots were used and no more");
+    assert_eq!(daemon.totals().iter().map(|(_, totals)| totals.failed).sum::<u64>(), 0);
+}
+
+const OPS: u64 = 60;
+const SIZE: usize = 100_000;
+
+/// Sends all requests at once, in an order that differs by client; then sees all of them through.
+async fn ask_for_everything(mut client: Peer, seed: u64) {
+    let kind = |tag| (tag * 7 + seed) % 3;
+    for tag in 1..=OPS {
+        let request = match kind(tag) {
+            0 => raw::metadata(tag),
+            1 => raw::read(tag, tag, SIZE),
+            _ => raw::write(tag, tag, SIZE),
+        };
+        client.send(request).await;
+    }
+    let mut left = OPS;
+    let mut messages = vec![0; OPS as usize + 1];
+    while left > 0 {
+        let (header, payload) = client.receive().await.unwrap();
+        let Tag(tag) = header.tag;
+        messages[tag as usize] += 1;
+        match (kind(tag), messages[tag as usize]) {
+            (0, 1) => left -= 1,
+            (1, 1) => {}
+            (1, 2) => {
+                assert!(payload == pattern(tag, SIZE));
+                left -= 1;
+            }
+            (2, 1) => client.send(raw::data(header.tag, &pattern(tag, SIZE))).await,
+            (2, 2) => left -= 1,
+            (kind, nth) => panic!("message {nth} of kind {kind}"),
+        }
+    }
+}
+
+/// Answers each request in full; tells of each one's begin and end. It is over before the proxy can know.
+async fn answer_and_count(mut server: Peer, events: mpsc::UnboundedSender<isize>) {
+    while let Ok((header, payload)) = server.receive().await {
+        let tag = header.tag;
+        let request = match Request::decode(&payload) {
+            Ok(Request { body, .. }) if payload.len() < SIZE => body,
+            _ => {
+                assert!(payload == pattern(tag.0, SIZE));
+                events.send(-1).unwrap();
+                server.send(raw::completion(tag, SIZE)).await;
+                continue;
+            }
+        };
+        events.send(1).unwrap();
+        tokio::task::yield_now().await;
+        match request {
+            RequestBody::Io(io) if io.io_type == IoType::Read => {
+                server.send(raw::ack(tag, SIZE)).await;
+                events.send(-1).unwrap();
+                server.send(raw::data(tag, &pattern(tag.0, SIZE))).await;
+            }
+            RequestBody::Io(_) => server.send(raw::ack(tag, 0)).await,
+            _ => {
+                events.send(-1).unwrap();
+                server.send(raw::done(tag)).await;
+            }
+        }
+    }
+}
+
+/// Virtual time, so that a rate is a number.
+#[tokio::test(start_paused = true)]
+async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
+    const PIECE: u64 = 64 << 10;
+    let capped =
+        |rate: &str| format!("[[app]]\nname = \"a\"\nclients = \"127.0.0.0/8\"\ncap = \"{rate}\"\nburst = \"64KiB\"\n");
+    let free = "[[app]]\nname = \"a\"\nclients = \"127.0.0.0/8\"\n";
+    let mut site = Site::of(ClusterConfig::new(1), &[None], free).await;
+    let client = site.client().await;
+    let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
+    client.write_at(&file, 0, pattern(1, 1 << 20)).await.unwrap();
+    let read_all = async |times: u64| {
+        let begin = Instant::now();
+        for piece in 0..16 * times {
+            client.read_at(&file, piece % 16 * PIECE, PIECE as usize).await.unwrap();
+        }
+        begin.elapsed()
+    };
+    assert!(read_all(4).await < Duration::from_millis(100), "nothing takes time without a cap");
+    // In a time t at most rate · t + burst + one request pass, and no less for one who always asks.
+    for (rate, per_second) in [("1MiB/s", 1 << 20), ("4MiB/s", 4 << 20)] {
+        site.reload(&capped(rate)).await;
+        let took = read_all(2).await.as_secs_f64();
+        let due = (2 << 20) as f64 / f64::from(per_second);
+        let burst = 2.0 * PIECE as f64 / f64::from(per_second);
+        assert!(took >= due - burst && took <= due * 1.1, "{rate}: {took} s instead of {due} s");
+    }
+    site.reload(&capped("1KiB/s")).await;
+    let (client, file) = (client.clone(), file.clone());
+    let mut waiting = tokio::spawn(async move {
+        for piece in 0..16 {
+            client.read_at(&file, piece * PIECE, PIECE as usize).await.unwrap();
+        }
+    });
+    assert!(timeout(Duration::from_secs(200), &mut waiting).await.is_err(), "1 MiB takes 1000 s");
+    let begin = Instant::now();
+    site.reload(free).await;
+    waiting.await.unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(100), "lifting the cap lets everything go at once");
+}

@@ -1,0 +1,166 @@
+//! Peers that send and receive single frames: clients without manners, servers that do as the test says.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
+use vpfs_wire::pvfs2::reply::{self, WriteCompletion};
+use vpfs_wire::pvfs2::{Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
+
+const FS: i32 = 1;
+
+fn request(tag: u64, body: RequestBody) -> Vec<u8> {
+    request_message(Tag(tag), &Request::bare(body).encode()).unwrap()
+}
+
+/// A request that never waits for its turn: the order of arrival tells what waited.
+pub(crate) fn noop(tag: u64) -> Vec<u8> {
+    request(tag, RequestBody::MgmtNoop)
+}
+
+pub(crate) fn get_config(tag: u64) -> Vec<u8> {
+    request(tag, RequestBody::GetConfig)
+}
+
+/// A metadata request without a credential.
+pub(crate) fn metadata(tag: u64) -> Vec<u8> {
+    request(tag, RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 }))
+}
+
+/// A metadata request of a user.
+pub(crate) fn metadata_of(tag: u64, uid: u32) -> Vec<u8> {
+    let credential = Credential { uid, gids: vec![uid], issuer: "C:test".into(), ..Credential::default() };
+    request(tag, RequestBody::GetAttr(request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential }))
+}
+
+/// A read of the first bytes of a file on one server.
+pub(crate) fn read(tag: u64, handle: u64, len: usize) -> Vec<u8> {
+    io(tag, handle, len, IoType::Read)
+}
+
+/// A write of the first bytes of a file on one server.
+pub(crate) fn write(tag: u64, handle: u64, len: usize) -> Vec<u8> {
+    io(tag, handle, len, IoType::Write)
+}
+
+fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
+    let body = request::Io {
+        handle: Handle(handle),
+        fs: FS,
+        io_type,
+        flow_type: 3,
+        server_nr: 0,
+        server_ct: 1,
+        // Not the basic distribution: that is how servers write to mirrors.
+        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
+        preq: Preq::contiguous(),
+        file_req_offset: 0,
+        aggregate_size: i64::try_from(len).unwrap(),
+    };
+    request(tag, RequestBody::Io(body))
+}
+
+/// The answer to [`metadata`].
+pub(crate) fn done(tag: Tag) -> Vec<u8> {
+    reply(tag, &Reply::done(Op::Flush))
+}
+
+/// The acknowledgement of an I/O on a datafile of `size` bytes.
+pub(crate) fn ack(tag: Tag, size: usize) -> Vec<u8> {
+    reply(tag, &reply::Io { bstream_size: i64::try_from(size).unwrap() }.into())
+}
+
+/// The end of a write.
+pub(crate) fn completion(tag: Tag, len: usize) -> Vec<u8> {
+    reply(tag, &WriteCompletion { total_completed: i64::try_from(len).unwrap() }.into())
+}
+
+/// File data, either direction.
+pub(crate) fn data(tag: Tag, bytes: &[u8]) -> Vec<u8> {
+    reply_message(tag, bytes).unwrap()
+}
+
+pub(crate) fn reply(tag: Tag, reply: &Reply) -> Vec<u8> {
+    reply_message(tag, &reply.encode()).unwrap()
+}
+
+/// One end of a connection.
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+}
+
+impl Peer {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self { stream: TcpStream::connect(address).await.unwrap() }
+    }
+
+    /// A client that seems to be another host.
+    pub(crate) async fn connect_from(host: [u8; 4], address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((IpAddr::from(host), 0).into()).unwrap();
+        Self { stream: socket.connect(address).await.unwrap() }
+    }
+
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// The next message; how the connection ended if there is none.
+    pub(crate) async fn receive(&mut self) -> io::Result<(Header, Vec<u8>)> {
+        let mut header = [0; Header::LEN];
+        self.stream.read_exact(&mut header).await?;
+        let header = Header::decode(&header).map_err(io::Error::other)?;
+        let mut payload = vec![0; usize::try_from(header.size).unwrap()];
+        self.stream.read_exact(&mut payload).await?;
+        Ok((header, payload))
+    }
+
+    /// The tag of the next message.
+    pub(crate) async fn tag(&mut self) -> Tag {
+        self.receive().await.unwrap().0.tag
+    }
+
+    /// The tags of all messages before the one with tag `last`.
+    pub(crate) async fn tags_before(&mut self, last: u64) -> Vec<u64> {
+        let mut tags = Vec::new();
+        loop {
+            match self.tag().await {
+                Tag(tag) if tag == last => return tags,
+                Tag(tag) => tags.push(tag),
+            }
+        }
+    }
+
+    /// Reads to the end and says how that was: `None` for an orderly one.
+    pub(crate) async fn end(&mut self) -> Option<io::ErrorKind> {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).await.err().map(|error| error.kind())
+    }
+}
+
+/// Accepts connections and leaves the rest to the test.
+pub(crate) struct FakeServer {
+    listener: TcpListener,
+}
+
+impl FakeServer {
+    pub(crate) async fn start() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    pub(crate) async fn accept(&self) -> Peer {
+        Peer { stream: self.listener.accept().await.unwrap().0 }
+    }
+
+    /// A client that came in by `door`, and the connection that was opened for it.
+    pub(crate) async fn pair(&self, door: SocketAddr) -> (Peer, Peer) {
+        let client = Peer::connect(door).await;
+        (client, self.accept().await)
+    }
+}

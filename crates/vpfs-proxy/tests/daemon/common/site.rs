@@ -1,0 +1,141 @@
+//! A cluster, its proxies, and how clients reach them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use vpfs_config::Config;
+use vpfs_core::ServerId;
+use vpfs_embedded::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
+use vpfs_proxy::{AppTotals, Daemon, StartError};
+
+/// Servers and listeners of a configuration, and where the latter are.
+pub(crate) struct Network {
+    text: String,
+    /// By listener, then by server.
+    doors: Vec<Vec<SocketAddr>>,
+}
+
+impl Network {
+    /// A listener for each of `listeners`, bound to that application if there is one, in front of `servers`, which are
+    /// given as they are told to clients (`host:port`).
+    pub(crate) fn new(servers: &[String], listeners: &[Option<&str>]) -> Self {
+        let mut text = String::new();
+        for (index, server) in servers.iter().enumerate() {
+            text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"tcp://{server}\"\n");
+        }
+        let mut free = free_addresses(servers.len() * listeners.len()).into_iter();
+        let mut doors = Vec::new();
+        for app in listeners {
+            let addresses: Vec<_> = free.by_ref().take(servers.len()).collect();
+            let named = addresses.iter().enumerate().map(|(server, door)| format!("s{server} = \"tcp://{door}\""));
+            text += &format!("[[listener]]\naddresses = {{ {} }}\n", named.collect::<Vec<_>>().join(", "));
+            text += &app.map_or(String::new(), |app| format!("app = \"{app}\"\n"));
+            doors.push(addresses);
+        }
+        Self { text, doors }
+    }
+
+    /// The one listener in front of one server.
+    pub(crate) fn before(server: SocketAddr) -> Self {
+        Self::new(&[server.to_string()], &[None])
+    }
+
+    /// A configuration with the other sections in `text`.
+    pub(crate) fn config(&self, text: &str) -> Config {
+        Config::parse("test", &format!("{}{text}", self.text)).unwrap()
+    }
+
+    /// Where a listener stands before a server.
+    pub(crate) fn door(&self, listener: usize, server: usize) -> SocketAddr {
+        self.doors[listener][server]
+    }
+
+    /// A daemon that stands before all servers; waits while one that was dropped still has the addresses.
+    pub(crate) async fn daemon(&self, text: &str) -> Daemon {
+        let servers: Vec<ServerId> = self.config(text).servers().map(|(id, _)| id).collect();
+        loop {
+            match Daemon::start(self.config(text), &servers).await {
+                Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
+                    tokio::task::yield_now().await;
+                }
+                started => return started.unwrap_or_else(|error| panic!("{error}")),
+            }
+        }
+    }
+}
+
+/// Free addresses, on a loopback host of their own: ports that others on this machine take a moment later do not matter.
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    static HOSTS: AtomicU8 = AtomicU8::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high | 128, low, HOSTS.fetch_add(1, Ordering::Relaxed));
+    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind((host, 0)).unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+/// Embedded servers with a daemon in front of them.
+pub(crate) struct Site {
+    pub(crate) cluster: EmbeddedCluster,
+    pub(crate) network: Network,
+    pub(crate) daemon: Daemon,
+}
+
+impl Site {
+    /// Servers in memory without a device model, one listener.
+    pub(crate) async fn start(servers: usize, text: &str) -> Self {
+        Self::of(ClusterConfig::new(servers), &[None], text).await
+    }
+
+    pub(crate) async fn of(cluster: ClusterConfig, listeners: &[Option<&str>], text: &str) -> Self {
+        let cluster = EmbeddedCluster::start(cluster).await.unwrap();
+        let servers: Vec<String> = cluster.addresses().iter().map(SocketAddr::to_string).collect();
+        let network = Network::new(&servers, listeners);
+        let daemon = network.daemon(text).await;
+        Self { cluster, network, daemon }
+    }
+
+    /// How a client comes in by a listener; it repeats often and soon.
+    pub(crate) fn options(&self, listener: usize) -> ClientOptions {
+        let url = format!("tcp://{}/{}", self.network.door(listener, 0), self.cluster.fs_config().name);
+        patient(ClientOptions::new(url))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.options(0)).await.unwrap()
+    }
+
+    /// A client that seems to be another host.
+    pub(crate) async fn client_at(&self, host: [u8; 4]) -> Client {
+        Client::connect(ClientOptions { local_address: Some(IpAddr::from(host)), ..self.options(0) }).await.unwrap()
+    }
+
+    /// A client that goes around the proxies.
+    pub(crate) async fn direct(&self) -> Client {
+        Client::connect(patient(ClientOptions::new(self.cluster.url()))).await.unwrap()
+    }
+
+    /// What an application got so far.
+    pub(crate) fn totals(&self, app: &str) -> AppTotals {
+        self.daemon
+            .totals()
+            .into_iter()
+            .find(|(name, _)| name == app)
+            .map_or(AppTotals::default(), |(_, totals)| totals)
+    }
+
+    /// The applications that got anything so far.
+    pub(crate) fn served(&self) -> Vec<String> {
+        let totals = self.daemon.totals().into_iter();
+        totals.filter(|(_, totals)| *totals != AppTotals::default()).map(|(name, _)| name).collect()
+    }
+
+    pub(crate) async fn reload(&mut self, text: &str) {
+        self.daemon.reload(self.network.config(text)).await.unwrap();
+    }
+}
+
+fn patient(options: ClientOptions) -> ClientOptions {
+    ClientOptions { retry_limit: Some(200), retry_delay: Some(Duration::from_millis(10)), ..options }
+}

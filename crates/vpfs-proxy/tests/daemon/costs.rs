@@ -1,0 +1,97 @@
+//! What a read is charged: what it moves, as soon as that is known.
+//!
+//! One slot, two applications of equal weight: the order in which their requests reach the server tells what they cost.
+
+use vpfs_wire::bmi::Tag;
+
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, pattern};
+
+const SMALL: usize = 64 << 10;
+/// What copying tools ask for, however small the file is.
+const MUCH: usize = 10 << 20;
+
+/// Two clients with their server connections; whoever is first has the slot.
+struct Race {
+    clients: [Peer; 2],
+    servers: [Peer; 2],
+}
+
+impl Race {
+    async fn start(network: &Network, fake: &FakeServer) -> Self {
+        let mut ends = Vec::new();
+        for host in [2, 3] {
+            let client = Peer::connect_from([127, 0, 0, host], network.door(0, 0)).await;
+            ends.push((client, fake.accept().await));
+        }
+        let [(one, server_1), (other, server_2)] = ends.try_into().unwrap_or_else(|_| unreachable!());
+        Self { clients: [one, other], servers: [server_1, server_2] }
+    }
+
+    /// Returns once the proxy has judged everything that a client has sent; nothing of it may go on.
+    async fn judged(&mut self, who: usize) {
+        self.clients[who].send(raw::noop(FENCE)).await;
+        assert_eq!(self.servers[who].tag().await, Tag(FENCE));
+        self.servers[who].send(raw::done(Tag(FENCE))).await;
+        assert_eq!(self.clients[who].tag().await, Tag(FENCE));
+    }
+
+    /// The next request that reaches the server, with its client.
+    async fn next(&mut self) -> (usize, u64) {
+        let [one, other] = &mut self.servers;
+        // There is one slot: if one receives something, there is nothing for the other.
+        tokio::select! {
+            Tag(tag) = one.tag() => (0, tag),
+            Tag(tag) = other.tag() => (1, tag),
+        }
+    }
+
+    /// Serves a read of a file of so many bytes, which ends it.
+    async fn serve(&mut self, who: usize, tag: u64, size: usize) {
+        self.servers[who].send([raw::ack(Tag(tag), size), raw::data(Tag(tag), &pattern(1, size))].concat()).await;
+        assert_eq!([self.clients[who].tag().await, self.clients[who].tag().await], [Tag(tag); 2]);
+    }
+}
+
+const FENCE: u64 = 1000;
+
+#[tokio::test]
+async fn a_read_that_finds_less_than_it_asked_for_is_charged_less() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let mut race = Race::start(&network, &fake).await;
+    // The first application has the slot, and 10 MiB on its account; the other one's requests arrive while it runs.
+    for tag in 1..=3 {
+        race.clients[0].send(raw::read(tag, 10 + tag, MUCH)).await;
+    }
+    assert_eq!(race.next().await, (0, 1));
+    for tag in 1..=3 {
+        race.clients[1].send(raw::read(tag, 20 + tag, SMALL)).await;
+    }
+    race.judged(1).await;
+    race.serve(0, 1, SMALL).await;
+    // With 64 KiB charged instead, its next request is as early as the other one's second, and arrived before it.
+    for expected in [(1, 1), (0, 2), (1, 2), (0, 3), (1, 3)] {
+        let (who, tag) = race.next().await;
+        assert_eq!((who, tag), expected);
+        race.serve(who, tag, SMALL).await;
+    }
+}
+
+#[tokio::test]
+async fn the_size_of_a_file_that_was_read_before_is_known() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 5\n").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send(raw::read(1, 7, MUCH)).await;
+    assert_eq!(server.tag().await, Tag(1));
+    server.send([raw::ack(Tag(1), SMALL), raw::data(Tag(1), &pattern(1, SMALL))].concat()).await;
+    assert_eq!([client.tag().await, client.tag().await], [Tag(1); 2]);
+    // 10 MiB would take all five slots.
+    for tag in 2..=6 {
+        client.send(raw::read(tag, 7, MUCH)).await;
+        assert_eq!(server.tag().await, Tag(tag));
+    }
+}

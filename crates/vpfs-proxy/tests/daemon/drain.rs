@@ -1,0 +1,161 @@
+//! A daemon ends in good order, or by force.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use vpfs_embedded::CreateOptions;
+use vpfs_wire::bmi::Tag;
+
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, Site, pattern};
+
+#[tokio::test]
+async fn what_is_in_progress_ends_and_nothing_new_begins() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let door = network.door(0, 0);
+    let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    let (mut client, mut server) = fake.pair(door).await;
+    let (mut idle, mut idle_server) = fake.pair(door).await;
+    for request in [raw::write(1, 1, 5), raw::metadata(2), raw::metadata(3)] {
+        client.send(request).await;
+    }
+    assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
+    let draining = tokio::spawn(daemon.drain());
+    // An idle connection ends at once, and on both sides.
+    assert_eq!(idle.end().await, None);
+    assert_eq!(idle_server.end().await, None);
+    assert_eq!(TcpStream::connect(door).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    // The write is acknowledged, so its data must pass; the held request must go on; what comes now must not.
+    server.send(raw::ack(Tag(1), 0)).await;
+    assert_eq!(client.tag().await, Tag(1));
+    client.send(raw::data(Tag(1), b"bytes")).await;
+    assert_eq!(server.receive().await.unwrap().1, b"bytes");
+    client.send(raw::metadata(4)).await;
+    server.send([raw::completion(Tag(1), 5), raw::done(Tag(2))].concat()).await;
+    assert_eq!([client.tag().await, client.tag().await], [Tag(1), Tag(2)]);
+    assert_eq!(server.tag().await, Tag(3));
+    assert!(!draining.is_finished());
+    server.send(raw::done(Tag(3))).await;
+    assert!(server.receive().await.is_err(), "the request that came later is not passed on");
+    // It does not turn the end into a reset, which could overtake the last reply.
+    assert_eq!(client.tag().await, Tag(3));
+    assert_eq!(client.end().await, None);
+    drop(client);
+    assert_eq!(draining.await.unwrap(), 0);
+}
+
+/// Clients with many operations at once see nothing of a restart of the daemon: a drained one leaves nothing half done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_survive_restarts_of_the_daemon() {
+    let mut site = Site::start(2, "").await;
+    let mut tasks = JoinSet::new();
+    for number in 0..2 {
+        let client = site.client().await;
+        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
+        for task in 0..4 {
+            let (client, file) = (client.clone(), file.clone());
+            tasks.spawn(async move {
+                for piece in (task..100).step_by(4) {
+                    let data = pattern(number << 32 | piece, 150_000);
+                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
+                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
+                }
+            });
+        }
+    }
+    let (mut restarts, mut ended) = (0, 0);
+    while ended < 8 {
+        if let Some(task) = tasks.try_join_next() {
+            task.unwrap();
+            ended += 1;
+        }
+        if site.totals("host:127.0.0.1").bytes < 6_000_000 {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        assert_eq!(site.daemon.drain().await, 0);
+        site.daemon = site.network.daemon("").await;
+        restarts += 1;
+    }
+    assert!(restarts > 2, "{restarts} restarts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_in_time_is_cut_off() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon("[limits]\ndrain_timeout = \"20s\"\n").await;
+    let mut stuck = Vec::new();
+    for _ in 0..3 {
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        client.send(raw::metadata(1)).await;
+        assert_eq!(server.tag().await, Tag(1));
+        stuck.push((client, server));
+    }
+    let begin = tokio::time::Instant::now();
+    assert_eq!(daemon.drain().await, 3);
+    // Virtual time: nothing but the limit ended it.
+    assert_eq!(begin.elapsed().as_secs(), 20);
+    for (mut client, mut server) in stuck {
+        assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+        assert!(server.receive().await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_daemon_closes_everything() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon("").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send(raw::metadata(1)).await;
+    assert_eq!(server.tag().await, Tag(1));
+    drop(daemon);
+    assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+    assert!(server.receive().await.is_err());
+    while TcpStream::connect(network.door(0, 0)).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A server that does not take connections: its queue is full, so the system leaves those who try without an answer.
+async fn deaf_server() -> (std::net::SocketAddr, Vec<TcpStream>, socket2::Socket) {
+    use socket2::{Domain, Socket, Type};
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(connected) = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(address)).await {
+        queued.push(connected.unwrap());
+    }
+    (address, queued, listener)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_still_to_be_made_does_not_hold_up_the_end() {
+    let (address, _queued, _listener) = deaf_server().await;
+    let network = Network::before(address);
+    let daemon = network.daemon("[limits]\nconnect_timeout = \"1min\"\n").await;
+    let mut client = Peer::connect(network.door(0, 0)).await;
+    client.send(raw::noop(1)).await;
+    // Nothing happens but that the proxy waits for the server.
+    assert!(tokio::time::timeout(Duration::from_secs(30), client.receive()).await.is_err());
+    assert_eq!(daemon.drain().await, 0);
+    assert!(client.receive().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_looks_dead_after_a_while() {
+    let (address, _queued, _listener) = deaf_server().await;
+    let network = Network::before(address);
+    let _daemon = network.daemon("[limits]\nconnect_timeout = \"1min\"\n").await;
+    let mut client = Peer::connect(network.door(0, 0)).await;
+    client.send(raw::noop(1)).await;
+    let begin = tokio::time::Instant::now();
+    assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+    assert_eq!(begin.elapsed().as_secs(), 60);
+}

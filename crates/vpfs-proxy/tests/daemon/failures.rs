@@ -1,0 +1,213 @@
+//! Servers and proxies that go away and come back: clients see what a dead server shows, and go on.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Level;
+use vpfs_embedded::{Client, CreateOptions};
+use vpfs_wire::bmi::Tag;
+
+use crate::common::log::Log;
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, Site, pattern};
+
+const PIECE: usize = 120_000;
+const PIECES: u64 = 60;
+
+/// Writes a file piece by piece, reads each piece back, and in the end everything.
+async fn write_and_verify(client: Client, number: u64, progress: Arc<watch::Sender<u64>>) {
+    let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(20_000)).await.unwrap();
+    let data = |piece: u64| pattern(number << 32 | piece, PIECE);
+    for piece in 0..PIECES {
+        client.write_at(&file, piece * PIECE as u64, data(piece)).await.unwrap();
+        assert!(client.read_at(&file, piece * PIECE as u64, PIECE).await.unwrap() == data(piece), "{number}/{piece}");
+        progress.send_modify(|count| *count += 1);
+    }
+    for piece in 0..PIECES {
+        assert!(client.read_at(&file, piece * PIECE as u64, PIECE).await.unwrap() == data(piece), "{number}/{piece}");
+    }
+}
+
+/// Five clients at work, and how far they are.
+async fn load(site: &Site) -> (JoinSet<()>, watch::Receiver<u64>) {
+    let progress = Arc::new(watch::Sender::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..5 {
+        tasks.spawn(write_and_verify(site.client().await, number, Arc::clone(&progress)));
+    }
+    (tasks, progress.subscribe())
+}
+
+async fn finish(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// All slots of every server are free again, or these large requests would wait for ever.
+async fn still_works(site: &Site) {
+    let client = site.client().await;
+    let file = client.create("/after", &CreateOptions::simple_stripe(1000)).await.unwrap();
+    client.write_at(&file, 0, pattern(9, 8_000_000)).await.unwrap();
+    assert!(client.read_at(&file, 0, 8_000_000).await.unwrap() == pattern(9, 8_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_recover_when_a_server_is_killed_and_restarted() {
+    let site = Site::start(3, "[scheduler]\ndepth = 5\n").await;
+    let (tasks, mut progress) = load(&site).await;
+    for round in 1..=6 {
+        progress.wait_for(|count| *count >= round * 30).await.unwrap();
+        let server = round as usize % 3;
+        site.cluster.stop_server(server).await;
+        site.cluster.restart_server(server).await.unwrap();
+    }
+    finish(tasks).await;
+    still_works(&site).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_recover_when_the_daemon_is_killed_and_restarted() {
+    let mut site = Site::start(3, "[scheduler]\ndepth = 5\n").await;
+    let (tasks, mut progress) = load(&site).await;
+    for round in 1..=6 {
+        progress.wait_for(|count| *count >= round * 30).await.unwrap();
+        drop(site.daemon);
+        site.daemon = site.network.daemon("[scheduler]\ndepth = 5\n").await;
+    }
+    finish(tasks).await;
+    still_works(&site).await;
+}
+
+#[tokio::test]
+async fn a_dead_server_shows_as_a_reset_and_is_logged_once() {
+    let log = Log::of(Level::INFO);
+    let site = Site::start(2, "").await;
+    let door = site.network.door(0, 1);
+    for _ in 0..2 {
+        let before = log.with("cannot be reached").len();
+        site.cluster.stop_server(1).await;
+        for _ in 0..3 {
+            let mut client = Peer::connect(door).await;
+            assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+        }
+        let lines = log.with("cannot be reached");
+        assert_eq!(lines.len(), before + 1, "{lines:?}");
+        assert!(lines[before].contains("server=s1") && lines[before].contains("refused"), "{lines:?}");
+        site.cluster.restart_server(1).await.unwrap();
+        let mut client = Peer::connect(door).await;
+        client.send(raw::noop(1)).await;
+        assert_eq!(client.tag().await, Tag(1));
+        assert_eq!(log.with("can be reached again").len(), before + 1);
+    }
+}
+
+/// What was outstanding at a server that died, or held for it, does not keep its slots.
+#[tokio::test]
+async fn slots_are_free_after_either_side_is_gone() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    for server_dies in [true, false] {
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        for request in [raw::read(1, 1, 5000), raw::metadata(2), raw::metadata(3), raw::write(4, 2, 5000)] {
+            client.send(request).await;
+        }
+        assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
+        server.send(raw::ack(Tag(1), 5000)).await;
+        client.tag().await;
+        if server_dies {
+            drop(server);
+            client.end().await;
+        } else {
+            drop(client);
+            // A server closes a connection that its client has closed.
+            assert!(server.receive().await.is_err());
+            drop(server);
+        }
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        client.send([raw::metadata(1), raw::metadata(2)].concat()).await;
+        assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
+        server.send([raw::done(Tag(1)), raw::done(Tag(2))].concat()).await;
+        assert_eq!([client.tag().await, client.tag().await], [Tag(1), Tag(2)]);
+    }
+    let failed: u64 = daemon.totals().iter().map(|(_, totals)| totals.failed).sum();
+    assert_eq!(failed, 4, "two of each round were sent, the others count for nothing");
+}
+
+#[tokio::test]
+async fn a_client_that_half_closes_gets_its_replies() {
+    use tokio::io::AsyncWriteExt;
+
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send([raw::metadata(1), raw::read(2, 1, 5000)].concat()).await;
+    assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
+    client.stream.shutdown().await.unwrap();
+    assert_eq!(server.receive().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    server.send([raw::ack(Tag(2), 5000), raw::done(Tag(1)), raw::data(Tag(2), &pattern(1, 5000))].concat()).await;
+    assert_eq!([client.tag().await, client.tag().await], [Tag(2), Tag(1)]);
+    assert_eq!(client.receive().await.unwrap().1, pattern(1, 5000));
+    // The server's side still stands open, which does not matter any more.
+    assert_eq!(client.end().await, None);
+}
+
+/// Virtual time: an operation that the server never ends.
+#[tokio::test(start_paused = true)]
+async fn an_operation_without_progress_ends_with_its_connection() {
+    let log = Log::of(Level::WARN);
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let limits = "[limits]\nreply_timeout = \"5min\"\nflow_timeout = \"40s\"\n";
+    let _daemon = network.daemon(&format!("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n{limits}")).await;
+    for (tag, request, patience) in [(1, raw::metadata(1), 300), (2, raw::read(2, 1, 9000), 40)] {
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        client.send(request).await;
+        server.tag().await;
+        if tag == 2 {
+            server.send(raw::ack(Tag(2), 9000)).await;
+            client.tag().await;
+        }
+        let begin = tokio::time::Instant::now();
+        assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+        // It is looked at four times in the shorter time-out.
+        let waited = begin.elapsed();
+        assert!(waited >= Duration::from_secs(patience) && waited <= Duration::from_secs(patience + 11), "{waited:?}");
+        assert!(server.receive().await.is_err());
+    }
+    let lines = log.with("no progress");
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("peer=127.0.0.1:")), "{lines:?}");
+}
+
+/// Symptom: a proxy used all of a processor. Cause: the watch over a session's operations was due for ever once its server
+/// had closed while the client was not reading. Virtual time would stand still here.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
+    const LEN: usize = 64 << 20;
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let limits = "[limits]\nconnections = 1\nflow_timeout = \"40s\"\nbuffer = \"64MiB\"\n";
+    let _daemon = network.daemon(limits).await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send(raw::read(1, 1, LEN)).await;
+    server.tag().await;
+    server.send(raw::ack(Tag(1), LEN)).await;
+    for _ in 0..LEN >> 18 {
+        server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
+    }
+    client.send(raw::metadata(2)).await;
+    assert_eq!(server.tag().await, Tag(2));
+    drop(server);
+    // The only place becomes free when the client has had its time.
+    let begin = tokio::time::Instant::now();
+    let (mut other, mut server) = fake.pair(network.door(0, 0)).await;
+    other.send(raw::noop(1)).await;
+    server.tag().await;
+    assert!((40..52).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+}

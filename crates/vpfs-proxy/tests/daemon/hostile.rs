@@ -1,0 +1,214 @@
+//! Peers that misbehave hurt themselves only.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::Level;
+use vpfs_embedded::CreateOptions;
+use vpfs_wire::bmi::{Header, Mode, Tag};
+
+use crate::common::log::Log;
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, Site, pattern};
+
+/// Bytes that no client sends, each with a word of the reason that is logged.
+fn garbage() -> Vec<(Vec<u8>, &'static str)> {
+    let header = |mode, size: u64| Header { mode, tag: Tag(1), size }.encode().to_vec();
+    let mut unknown_mode = raw::noop(1);
+    unknown_mode[4] = 3;
+    let mut broken_request = raw::metadata_of(1, 0);
+    broken_request.truncate(100);
+    broken_request[16..24].copy_from_slice(&76_u64.to_le_bytes());
+    vec![
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "wrong magic"),
+        (unknown_mode, "unknown BMI mode"),
+        (header(Mode::Unexpected, 16385), "more than 16384"),
+        (header(Mode::Rendezvous, (16 << 20) + 1), "more than 16 MiB"),
+        (header(Mode::Unexpected, u64::MAX), "more than 16384"),
+        ([header(Mode::Unexpected, 8), vec![0xff; 8]].concat(), "malformed"),
+        (broken_request, "malformed"),
+        ([raw::metadata(1), raw::metadata(1)].concat(), "tag"),
+    ]
+}
+
+#[tokio::test]
+async fn hostile_clients_are_cut_off_and_others_go_on() {
+    let log = Log::of(Level::WARN);
+    let site = Site::start(1, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    let client = site.client().await;
+    let file = client.create("/f", &CreateOptions::default()).await.unwrap();
+    let working = tokio::spawn(async move {
+        for piece in 0..30 {
+            let data = pattern(piece, 200_000);
+            client.write_at(&file, piece * 200_000, data.clone()).await.unwrap();
+            assert!(client.read_at(&file, piece * 200_000, 200_000).await.unwrap() == data);
+        }
+    });
+    for (bytes, reason) in garbage() {
+        let mut hostile = Peer::connect(site.network.door(0, 0)).await;
+        let peer = hostile.stream.local_addr().unwrap();
+        // After something proper, too.
+        hostile.send([raw::noop(7), bytes].concat()).await;
+        assert_eq!(hostile.end().await, Some(ErrorKind::ConnectionReset), "{reason}");
+        let lines = log.with(&format!("peer={peer}"));
+        assert!(lines.len() == 1 && lines[0].contains(reason), "{reason}: {lines:?}");
+    }
+    working.await.unwrap();
+    assert_eq!(log.with("").len(), garbage().len(), "nobody else was cut off");
+}
+
+#[tokio::test]
+async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
+    let log = Log::of(Level::WARN);
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let garbage = [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "wrong magic"),
+        (raw::metadata(1), "a request"),
+        (Header { mode: Mode::Rendezvous, tag: Tag(1), size: u64::MAX }.encode().to_vec(), "more than 16 MiB"),
+        (raw::data(Tag(1), b"no reply at all"), "malformed"),
+        (raw::completion(Tag(1), 5), ""),
+    ];
+    for (bytes, reason) in &garbage {
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let peer = client.stream.local_addr().unwrap();
+        client.send(raw::read(1, 1, 100)).await;
+        server.tag().await;
+        server.send(bytes).await;
+        assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset), "{reason}");
+        server.end().await;
+        let lines = log.with(&format!("peer={peer}"));
+        assert!(lines.len() == 1 && lines[0].contains(reason) && lines[0].contains("server=s0"), "{reason}: {lines:?}");
+    }
+}
+
+/// Sends file data until nobody takes any more; in virtual time, a time-out means just that.
+async fn send_until_stuck(server: &mut Peer, tag: Tag) -> usize {
+    let chunk = raw::data(tag, &pattern(1, CHUNK));
+    let mut chunks = 0;
+    while timeout(Duration::from_secs(1), server.send(&chunk)).await.is_ok() {
+        chunks += 1;
+        assert!(chunks * CHUNK < 128 << 20, "the proxy takes everything");
+    }
+    chunks
+}
+
+const CHUNK: usize = 256 << 10;
+/// More than any number of buffers holds.
+const ENDLESS: usize = 512 << 20;
+
+/// Virtual time. An idle client has all slots but one, and then all of them; it loses them after `limits.flow_timeout`.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_does_not_stall_others() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let settings = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n[limits]\nflow_timeout = \"30s\"\n";
+    let _daemon = network.daemon(settings).await;
+    let (mut stalled, mut stalled_server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    stalled.send(raw::read(1, 1, ENDLESS)).await;
+    let tag = stalled_server.tag().await;
+    stalled_server.send(raw::ack(tag, ENDLESS)).await;
+    send_until_stuck(&mut stalled_server, tag).await;
+    let begin = tokio::time::Instant::now();
+    for tag in 1..=5 {
+        client.send(raw::read(tag, 2, CHUNK)).await;
+        server.tag().await;
+        server.send([raw::ack(Tag(tag), CHUNK), raw::data(Tag(tag), &pattern(tag, CHUNK))].concat()).await;
+        assert_eq!(client.tag().await, Tag(tag));
+        assert!(client.receive().await.unwrap().1 == pattern(tag, CHUNK));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(30), "the slots were not taken back before: nobody had to wait");
+
+    stalled.send(raw::read(2, 1, ENDLESS)).await;
+    assert_eq!(stalled_server.tag().await, Tag(2));
+    client.send(raw::metadata(6)).await;
+    assert_eq!(server.tag().await, Tag(6));
+    assert!((1..=40).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert_eq!(stalled.end().await, Some(ErrorKind::ConnectionReset));
+}
+
+/// Virtual time, where a time-out means that nothing moves any more.
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send(raw::read(1, 1, ENDLESS)).await;
+    server.tag().await;
+    server.send(raw::ack(Tag(1), ENDLESS)).await;
+    // The proxy's buffers are 1 MiB and a bit; the rest are those of four sockets.
+    let chunks = send_until_stuck(&mut server, Tag(1)).await;
+    assert!(chunks * CHUNK > 1 << 20, "{chunks}");
+    // Whoever begins to read gets it all.
+    client.tag().await;
+    for _ in 0..chunks {
+        assert!(client.receive().await.unwrap().1 == pattern(1, CHUNK));
+    }
+}
+
+/// The same towards a server that does not read.
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_makes_its_client_wait_not_the_proxy_grow() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    client.send(raw::write(1, 1, ENDLESS)).await;
+    server.tag().await;
+    server.send(raw::ack(Tag(1), ENDLESS)).await;
+    client.tag().await;
+    let chunks = send_until_stuck(&mut client, Tag(1)).await;
+    assert!(chunks * CHUNK > 1 << 20, "{chunks}");
+    for _ in 0..chunks {
+        assert!(server.receive().await.unwrap().1 == pattern(1, CHUNK));
+    }
+}
+
+#[tokio::test]
+async fn at_the_limit_of_connections_clients_wait() {
+    let log = Log::of(Level::WARN);
+    let mut site = Site::start(1, "[limits]\nconnections = 2\n").await;
+    let [first, second] = [site.client().await, site.client().await];
+    let mut waiting = JoinSet::new();
+    for _ in 0..3 {
+        let options = site.options(0);
+        waiting.spawn(async move { vpfs_embedded::Client::connect(options).await.unwrap() });
+    }
+    // Those that are in work as ever, and nobody else gets in while they do.
+    for round in 0..20 {
+        first.mkdir(&format!("/{round}"), 0o755).await.unwrap();
+        second.stat(&format!("/{round}")).await.unwrap();
+    }
+    assert!(waiting.try_join_next().is_none());
+    drop(first);
+    let third = waiting.join_next().await.unwrap().unwrap();
+    assert_eq!(third.readdir("/").await.unwrap().len(), 20);
+    second.mkdir("/more", 0o755).await.unwrap();
+    assert!(waiting.try_join_next().is_none());
+    site.reload("[limits]\nconnections = 4\n").await;
+    assert_eq!(waiting.join_all().await.len(), 2);
+    assert_eq!(log.with("limits.connections").len(), 1);
+}
+
+/// Symptom: a client that was gone kept its place. Cause: the proxy waited for the server to close, too.
+#[tokio::test]
+async fn a_client_that_is_gone_frees_its_place_whatever_the_server_does() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[limits]\nconnections = 1\n").await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        client.send(raw::noop(1)).await;
+        server.tag().await;
+        server.send(raw::done(Tag(1))).await;
+        client.tag().await;
+        // This server never closes a connection.
+        open.push(server);
+    }
+}

@@ -1,0 +1,148 @@
+//! Which application a client's requests belong to.
+
+use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
+
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Network, Site, pattern};
+
+/// What a small application does: names, and data on all servers.
+async fn work(client: &Client, path: &str) {
+    let file = client.create(path, &CreateOptions::default()).await.unwrap();
+    client.write_at(&file, 0, pattern(1, 300_000)).await.unwrap();
+    assert_eq!(client.read_at(&file, 0, 300_000).await.unwrap().len(), 300_000);
+}
+
+async fn user(site: &Site, uid: u32, gids: &[u32]) -> Client {
+    Client::connect(ClientOptions { uid, gids: gids.to_vec(), ..site.options(0) }).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_listener_decides_before_everything_else() {
+    let text = "[[app]]\nname = \"net\"\nclients = \"127.0.0.0/8\"\n[[app]]\nname = \"bound\"\n";
+    let site = Site::of(ClusterConfig::new(2), &[None, Some("bound")], text).await;
+    work(&Client::connect(site.options(1)).await.unwrap(), "/a").await;
+    assert_eq!(site.served(), ["bound"]);
+    work(&site.client().await, "/b").await;
+    assert_eq!(site.served(), ["net", "bound"]);
+    assert_eq!(site.totals("net").bytes, site.totals("bound").bytes);
+}
+
+#[tokio::test]
+async fn networks_and_addresses_are_applications() {
+    let text =
+        "[[app]]\nname = \"one\"\nclients = [\"127.9.0.1\"]\n[[app]]\nname = \"net\"\nclients = [\"127.9.0.0/16\"]\n";
+    let site = Site::start(2, text).await;
+    for (host, path) in [([127, 9, 0, 1], "/a"), ([127, 9, 200, 7], "/b"), ([127, 8, 0, 1], "/c")] {
+        work(&site.client_at(host).await, path).await;
+    }
+    assert_eq!(site.served(), ["one", "net", "host:127.8.0.1"]);
+}
+
+/// The connections to three of the four servers carry data only, and no credential.
+#[tokio::test]
+async fn data_belong_to_the_user_that_was_learned_from_names() {
+    let text = "[[app]]\nname = \"alice\"\nuids = 1000\n[[app]]\nname = \"group\"\ngids = 100\n";
+    let site = Site::start(4, text).await;
+    work(&user(&site, 1000, &[1000]).await, "/a").await;
+    assert_eq!(site.served(), ["alice"]);
+    assert_eq!(site.totals("alice").bytes, 600_000);
+    work(&user(&site, 2000, &[7, 100]).await, "/b").await;
+    assert_eq!(site.served(), ["alice", "group"]);
+    assert_eq!(site.totals("group").bytes, 600_000);
+    work(&user(&site, 0, &[0]).await, "/c").await;
+    assert_eq!(site.served(), ["alice", "group", "host:127.0.0.1"]);
+    assert_eq!(site.totals("alice").bytes, 600_000);
+}
+
+/// One mount of many users: its requests are told apart by the last credential.
+#[tokio::test]
+async fn a_connection_may_change_its_user() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon("[apps]\nauto = \"uid\"\n").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let mut exchange = async |request: Vec<u8>| {
+        client.send(request).await;
+        let tag = server.tag().await;
+        server.send(raw::done(tag)).await;
+        assert_eq!(client.tag().await, tag);
+    };
+    exchange(raw::metadata(1)).await;
+    for (tag, uid) in [(2, 5), (4, 6), (6, 5)] {
+        exchange(raw::metadata_of(tag, uid)).await;
+        exchange(raw::metadata(tag + 1)).await;
+    }
+    let totals: Vec<_> = daemon.totals().iter().map(|(name, it)| (name.clone(), it.metadata_requests)).collect();
+    assert_eq!(totals, [("other".to_owned(), 1), ("uid:5".to_owned(), 4), ("uid:6".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn hosts_become_applications_up_to_a_limit() {
+    let text = "[apps]\nauto_limit = 2\nauto_weight = 3\n";
+    let mut site = Site::start(1, text).await;
+    for host in 1..=4 {
+        work(&site.client_at([127, 7, 0, host]).await, &format!("/{host}")).await;
+    }
+    assert_eq!(site.served(), ["other", "host:127.7.0.1", "host:127.7.0.2"]);
+    let of_default = site.totals("other").data_requests;
+    site.reload("[apps]\nauto_limit = 3\n").await;
+    work(&site.client_at([127, 7, 0, 5]).await, "/5").await;
+    assert_eq!(site.served(), ["other", "host:127.7.0.1", "host:127.7.0.2", "host:127.7.0.5"]);
+    assert_eq!(site.totals("other").data_requests, of_default);
+}
+
+#[tokio::test]
+async fn users_become_applications() {
+    let site = Site::start(4, "[apps]\nauto = \"uid\"\n").await;
+    for uid in [7, 8] {
+        work(&user(&site, uid, &[uid]).await, &format!("/{uid}")).await;
+    }
+    assert_eq!(site.served(), ["uid:7", "uid:8"]);
+    assert_eq!(site.totals("uid:7").bytes, site.totals("uid:8").bytes);
+}
+
+#[tokio::test]
+async fn everybody_else_is_the_default() {
+    let text = "[apps]\nauto = \"off\"\ndefault = \"rest\"\n[[app]]\nname = \"rest\"\nweight = 2\n\
+                [[app]]\nname = \"a\"\nclients = \"127.9.0.1\"\n";
+    let site = Site::start(1, text).await;
+    work(&site.client_at([127, 9, 0, 2]).await, "/a").await;
+    work(&site.client_at([127, 9, 0, 1]).await, "/b").await;
+    assert_eq!(site.served(), ["rest", "a"]);
+}
+
+/// Symptom: clients of a bound listener became another application. Cause: the listener kept the position of its
+/// application in the file that was read at the start.
+#[tokio::test]
+async fn a_bound_listener_keeps_its_application_when_the_file_is_reordered() {
+    let mut site = Site::of(ClusterConfig::new(1), &[Some("bound")], "[[app]]\nname = \"bound\"\n").await;
+    let client = site.client().await;
+    work(&client, "/a").await;
+    site.reload("[[app]]\nname = \"first\"\nuids = 5\n[[app]]\nname = \"bound\"\n").await;
+    work(&client, "/b").await;
+    work(&site.client().await, "/c").await;
+    assert_eq!(site.served(), ["bound"]);
+}
+
+#[tokio::test]
+async fn newer_rules_hold_for_open_connections() {
+    let mut site = Site::start(2, "[[app]]\nname = \"older\"\nclients = \"127.0.0.0/8\"\n").await;
+    let client = site.client().await;
+    work(&client, "/a").await;
+    let older = site.totals("older");
+    site.reload("[[app]]\nname = \"newer\"\nclients = \"127.0.0.0/8\"\n").await;
+    work(&client, "/b").await;
+    assert_eq!(site.totals("older"), older);
+    assert_eq!(site.totals("newer").bytes, older.bytes);
+}
+
+/// What passes unscheduled is nobody's.
+#[tokio::test]
+async fn a_client_that_only_asks_for_the_configuration_is_no_application() {
+    let site = Site::start(1, "").await;
+    let mut peer = Peer::connect(site.network.door(0, 0)).await;
+    peer.send(raw::get_config(1)).await;
+    peer.receive().await.unwrap();
+    assert_eq!(site.daemon.totals().len(), 1, "the default only");
+    assert!(site.served().is_empty());
+}

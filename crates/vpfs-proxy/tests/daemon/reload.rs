@@ -1,0 +1,122 @@
+//! A newer configuration is taken over while clients work, or not at all.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Level;
+use vpfs_core::policy::PolicyKind;
+use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
+use vpfs_proxy::ReloadError;
+
+use crate::common::log::Log;
+use crate::common::raw::{self, FakeServer};
+use crate::common::{Network, Site, pattern};
+
+/// Writes and verifies pieces of a file until told to stop; returns their number.
+async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, stop: watch::Receiver<bool>) -> u64 {
+    const LEN: usize = 200_000;
+    let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(16 << 10)).await.unwrap();
+    let mut rounds = 0;
+    while !*stop.borrow() {
+        let data = pattern(number << 32 | rounds, LEN);
+        client.write_at(&file, rounds % 8 * LEN as u64, data.clone()).await.unwrap();
+        assert!(client.read_at(&file, rounds % 8 * LEN as u64, LEN).await.unwrap() == data);
+        client.stat(&format!("/{number}")).await.unwrap();
+        rounds += 1;
+        progress.send_modify(|count| *count += 1);
+    }
+    rounds
+}
+
+/// Clients that do not repeat anything: the loss of a connection would show.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_policy_changes_under_load_without_losing_anything() {
+    let settings = |policy: &str, depth: u32| format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n");
+    let mut site = Site::start(3, &settings("fifo", 1)).await;
+    let (progress, stop) = (Arc::new(watch::Sender::new(0)), watch::Sender::new(false));
+    let mut tasks = JoinSet::new();
+    for number in 0..6 {
+        let client = Client::connect(ClientOptions { retry_limit: Some(0), ..site.options(0) }).await.unwrap();
+        tasks.spawn(work(client, number, Arc::clone(&progress), stop.subscribe()));
+    }
+    let kinds = [("fifo", PolicyKind::Fifo), ("sfq-d-plus", PolicyKind::SfqDPlus), ("sfq-d", PolicyKind::SfqD)];
+    let mut done = progress.subscribe();
+    for round in 1..=12_u32 {
+        let (policy, kind) = kinds[round as usize % 3];
+        site.reload(&settings(policy, round % 4 * 3 + 1)).await;
+        assert_eq!(site.daemon.config().scheduler.policy.kind, kind);
+        done.wait_for(|count| *count >= u64::from(round) * 10).await.unwrap();
+    }
+    stop.send_replace(true);
+    let rounds: u64 = tasks.join_all().await.iter().sum();
+    let totals = site.totals("host:127.0.0.1");
+    assert_eq!((totals.failed, totals.bytes), (0, rounds * 400_000));
+}
+
+/// The order in which held requests go on tells what happened to them.
+#[tokio::test]
+async fn held_requests_survive_a_change_of_policy() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let mut daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    for tag in 1..=5 {
+        client.send(raw::metadata(tag)).await;
+    }
+    client.send(raw::noop(6)).await;
+    let mut first = [server.tag().await.0, server.tag().await.0];
+    first.sort_unstable();
+    assert_eq!(first, [1, 6]);
+    // FIFO has no depth: everything goes at once.
+    daemon.reload(network.config("[scheduler]\npolicy = \"fifo\"\n")).await.unwrap();
+    for tag in 2..=5 {
+        assert_eq!(server.tag().await.0, tag);
+    }
+    // What is outstanding stays outstanding: with one slot, nothing new goes before all of it is answered.
+    daemon.reload(network.config("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 1\n")).await.unwrap();
+    client.send(raw::metadata(7)).await;
+    for tag in [5, 3, 1, 2, 6, 4] {
+        server.send(raw::done(vpfs_wire::bmi::Tag(tag))).await;
+        assert_eq!(client.tag().await.0, tag);
+    }
+    assert_eq!(server.tag().await.0, 7);
+}
+
+#[tokio::test]
+async fn a_refused_configuration_changes_nothing() {
+    let older = "[scheduler]\ndepth = 3\n[[app]]\nname = \"a\"\nclients = \"127.0.0.0/8\"\n";
+    let mut site = Site::of(ClusterConfig::new(2), &[None], older).await;
+    let client = site.client().await;
+    let servers: Vec<String> = site.cluster.addresses().iter().map(ToString::to_string).collect();
+
+    let moved = Network::new(&servers, &[None]).config("[scheduler]\ndepth = 9\n");
+    let refused = site.daemon.reload(moved).await.unwrap_err();
+    assert!(matches!(&refused, ReloadError::NeedsRestart(what) if what.contains("listener.1")), "{refused}");
+
+    // A name that is too long for any name service, so that none is asked.
+    let name = "x".repeat(64);
+    let nowhere = site.network.config(&format!("[[app]]\nname = \"b\"\nclients = \"{name}\"\n"));
+    let refused = site.daemon.reload(nowhere).await.unwrap_err();
+    assert!(matches!(&refused, ReloadError::Config(_)), "{refused}");
+    assert!(refused.to_string().contains(&name), "{refused}");
+
+    assert_eq!(site.daemon.config().scheduler.policy.depth.get(), 3);
+    client.create("/f", &CreateOptions::default()).await.unwrap();
+    assert_eq!(site.served(), ["a"]);
+    site.reload("[scheduler]\ndepth = 9\n").await;
+    assert_eq!(site.daemon.config().scheduler.policy.depth.get(), 9);
+}
+
+/// Symptom: with `log.level` raised to debug, a running daemon still did not log what its schedulers did. Cause: whether
+/// their events are kept was decided at the start.
+#[tokio::test]
+async fn decisions_are_logged_as_soon_as_the_level_says_so() {
+    let site = Site::start(1, "").await;
+    let client = site.client().await;
+    client.mkdir("/before", 0o755).await.unwrap();
+    let log = Log::of(Level::DEBUG);
+    client.mkdir("/after", 0o755).await.unwrap();
+    assert!(!log.with("Dispatched").is_empty());
+    assert!(log.with("Lost").is_empty());
+}
