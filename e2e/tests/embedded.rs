@@ -117,3 +117,28 @@ fn a_missing_server_is_told_and_healed() {
     run(Command::new(vpfs()).args(["workload", "md", "--processes", "1", "--items", "3", "--url", &url]));
     proxy.await_log("server can be reached again");
 }
+
+/// Symptom: after SIGTERM the proxy stayed until a second signal if an operation did not end within limits.drain_timeout.
+/// Cause: the branch that waits for signals kept the other outcomes of the drain from being looked at.
+#[test]
+fn a_drain_cuts_off_what_does_not_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = free_ports(2);
+    // A server that accepts, and never answers.
+    let silent = std::net::TcpListener::bind(("127.0.0.1", port)).expect("a free port");
+    let config = dir.path().join("vpfs.toml");
+    let settings = "[limits]\ndrain_timeout = \"100ms\"\n";
+    std::fs::write(&config, proxy_config(1, port, port + 1, settings)).expect("a file");
+    let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
+    proxy.await_port(port + 1);
+    let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
+    let load = ["workload", "md", "--processes", "1", "--items", "1", "--url", &url];
+    let _load = Daemon::start(dir.path(), "load", Command::new(vpfs()).args(load));
+    // Two connections: the one that found out whether the proxy listens, and the load's; its request has arrived when
+    // something can be read.
+    let connections: Vec<_> = (0..2).map(|_| silent.accept().expect("a connection").0).collect();
+    assert!(connections.iter().any(|stream| stream.peek(&mut [0]).is_ok_and(|count| count > 0)), "{}", proxy.log());
+    proxy.signal("TERM");
+    assert!(proxy.wait().success(), "{}", proxy.log());
+    assert!(proxy.log().contains("cut off"), "{}", proxy.log());
+}

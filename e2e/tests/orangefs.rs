@@ -1,4 +1,4 @@
-//! Stock OrangeFS servers and tools with vpfs between them. Skips, aloud, where the programs are not on PATH.
+//! Stock OrangeFS tools through the proxies, to stock servers and to the embedded ones. Skips, aloud, what is not on PATH.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use vpfs_e2e::{Daemon, free_ports, on_path, proxy_config, run, run_until_it_succ
 
 const SERVERS: u16 = 4;
 const TOOLS: [&str; 7] =
-    ["pvfs2-server", "pvfs2-ping", "pvfs2-ls", "pvfs2-mkdir", "pvfs2-cp", "pvfs2-stat", "pvfs2-statfs"];
+    ["pvfs2-ping", "pvfs2-ls", "pvfs2-mkdir", "pvfs2-touch", "pvfs2-cp", "pvfs2-stat", "pvfs2-statfs"];
+const SERVER: &str = "pvfs2-server";
 
 /// A file system of four servers on loopback, and proxies in front of it.
 struct Cluster {
@@ -53,15 +54,32 @@ fn server_config(dir: &Path, port: u16) -> String {
 }
 
 impl Cluster {
-    fn start() -> Self {
+    /// Stock servers behind the proxies.
+    fn stock() -> Self {
+        Self::start(|dir, port| {
+            let config = dir.join("servers.conf");
+            std::fs::write(&config, server_config(dir, port)).expect("a file");
+            (0..SERVERS).map(|i| start_server(dir, &config, i)).collect()
+        })
+    }
+
+    /// Embedded servers behind the proxies.
+    fn embedded() -> Self {
+        Self::start(|dir, port| {
+            let listen = format!("127.0.0.1:{port}");
+            let args = ["serve", "--servers", &SERVERS.to_string(), "--listen", &listen];
+            vec![Daemon::start(dir, "servers", Command::new(vpfs()).args(args))]
+        })
+    }
+
+    fn start(servers: impl FnOnce(&Path, u16) -> Vec<Daemon>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let server_port = free_ports(2 * SERVERS);
         let proxy_port = server_port + SERVERS;
-        let config = dir.path().join("servers.conf");
-        std::fs::write(&config, server_config(dir.path(), server_port)).expect("a file");
-        let mut servers: Vec<Daemon> = (0..SERVERS).map(|i| start_server(dir.path(), &config, i)).collect();
-        for (i, server) in (0..SERVERS).zip(&mut servers) {
-            server.await_port(server_port + i);
+        let mut servers = servers(dir.path(), server_port);
+        for i in 0..SERVERS {
+            let daemon = usize::from(i) % servers.len();
+            servers[daemon].await_port(server_port + i);
         }
         let toml = dir.path().join("vpfs.toml");
         let text = proxy_config(SERVERS, server_port, proxy_port, "[scheduler]\npolicy = \"sfq-d-plus\"\n");
@@ -96,8 +114,8 @@ fn start_server(dir: &Path, config: &Path, index: u16) -> Daemon {
     for kind in ["data", "meta"] {
         std::fs::create_dir_all(dir.join(&name).join(kind)).expect("a directory");
     }
-    run(Command::new("pvfs2-server").args(["-f", "-a", &name]).arg(config).current_dir(dir));
-    Daemon::start(dir, &name, Command::new("pvfs2-server").args(["-d", "-a", &name]).arg(config).current_dir(dir))
+    run(Command::new(SERVER).args(["-f", "-a", &name]).arg(config).current_dir(dir));
+    Daemon::start(dir, &name, Command::new(SERVER).args(["-d", "-a", &name]).arg(config).current_dir(dir))
 }
 
 /// Bytes that no two places of a file share by chance.
@@ -114,18 +132,22 @@ fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn stock_tools_reach_stock_servers_through_the_proxies() {
-    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| on_path(tool).is_none()).collect();
+/// Are all of these there? Says which are not.
+fn present(programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| on_path(program).is_none()).collect();
     if !missing.is_empty() {
         skip(&format!("not on PATH: {}; install OrangeFS 2.10 to run this test", missing.join(", ")));
-        return;
     }
-    let mut cluster = Cluster::start();
-    // At their first start the servers take some seconds until they have found each other and made the root directory.
+    missing.is_empty()
+}
+
+/// What every file system must do, done by the stock tools; then a clean end of the proxies.
+fn exercise(mut cluster: Cluster) {
+    // At their first start stock servers take some seconds until they have found each other and made the root directory.
     run_until_it_succeeds(cluster.command("pvfs2-ping").args(["-m", "/mnt/pfs"]));
     cluster.tool("pvfs2-mkdir", &["/mnt/pfs/dir"]);
-    for (name, len) in [("empty", 0), ("small", 100), ("odd", 1_234_567), ("large", 32 << 20)] {
+    cluster.tool("pvfs2-touch", &["/mnt/pfs/dir/touched"]);
+    for (name, len) in [("small", 100), ("odd", 1_234_567), ("large", 32 << 20)] {
         let data = pattern(len);
         std::fs::write(cluster.file(name), &data).expect("a file");
         let remote = format!("/mnt/pfs/dir/{name}");
@@ -133,15 +155,32 @@ fn stock_tools_reach_stock_servers_through_the_proxies() {
         cluster.tool("pvfs2-cp", &[&remote, &format!("{name}.back")]);
         let back = std::fs::read(cluster.file(&format!("{name}.back"))).expect("the copy");
         assert!(back == data, "{name}: the copy differs");
-        assert!(cluster.tool("pvfs2-stat", &[&remote]).contains(&len.to_string()), "{name}: wrong size");
+        let stat = cluster.tool("pvfs2-stat", &[&remote]);
+        let size = stat.lines().find_map(|line| line.trim().strip_prefix("Size")?.split(':').nth(1));
+        assert_eq!(size.map(str::trim), Some(len.to_string().as_str()), "{stat}");
     }
     let listing = cluster.tool("pvfs2-ls", &["/mnt/pfs/dir"]);
-    for name in ["empty", "small", "odd", "large"] {
-        assert!(listing.contains(name), "{name} is missing in {listing}");
+    let names: Vec<&str> = listing.split_whitespace().collect();
+    for name in ["touched", "small", "odd", "large"] {
+        assert!(names.contains(&name), "{name} is missing in {listing}");
     }
     cluster.tool("pvfs2-statfs", &["-m", "/mnt/pfs"]);
     let log = cluster.proxy.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "the proxies complained:\n{log}");
     cluster.proxy.signal("TERM");
     assert!(cluster.proxy.wait().success(), "no clean end:\n{}", cluster.proxy.log());
+}
+
+#[test]
+fn stock_tools_reach_stock_servers_through_the_proxies() {
+    if present(&[&TOOLS[..], &[SERVER]].concat()) {
+        exercise(Cluster::stock());
+    }
+}
+
+#[test]
+fn stock_tools_reach_embedded_servers_through_the_proxies() {
+    if present(&TOOLS) {
+        exercise(Cluster::embedded());
+    }
 }

@@ -88,7 +88,7 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let mut pending: Vec<PathBuf> =
-        ["crates", "xtask", "bench", "e2e", "fuzz/fuzz_targets"].iter().map(|dir| root.join(dir)).collect();
+        ["crates", "xtask", "bench", "e2e", "fuzz/fuzz_targets", "fuzz/src"].iter().map(|dir| root.join(dir)).collect();
     while let Some(dir) = pending.pop() {
         let entries = std::fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         for entry in entries {

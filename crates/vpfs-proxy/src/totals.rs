@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vpfs_config::units::Span;
 use vpfs_core::{AppId, OpKind, Time};
 use vpfs_interpose::{Finished, Outcome};
 
@@ -20,6 +21,24 @@ pub struct AppTotals {
     pub waited: Duration,
     /// Sum of the times from dispatch to the end.
     pub served: Duration,
+}
+
+impl AppTotals {
+    /// Writes a line to the log, with mean times.
+    pub(crate) fn log(&self, app: &str) {
+        let requests = self.data_requests + self.metadata_requests;
+        let mean = |sum: Duration| Span(sum / u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
+        tracing::info!(
+            %app,
+            data_requests = self.data_requests,
+            metadata_requests = self.metadata_requests,
+            bytes = self.bytes,
+            failed = self.failed,
+            mean_wait = %format_args!("{:.1}", mean(self.waited)),
+            mean_service = %format_args!("{:.1}", mean(self.served)),
+            "served"
+        );
+    }
 }
 
 impl std::ops::AddAssign for AppTotals {

@@ -5,20 +5,38 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, prelude::*};
+use vpfs_config::LogLevel;
+
+use crate::exit::Exit;
+
+/// Overrides every configured level: a tracing filter such as `vpfs_proxy=debug`.
+const VARIABLE: &str = "VPFS_LOG";
 
 /// Changes the level of a running daemon.
-pub(crate) struct LogLevel(Handle<EnvFilter, Registry>);
+pub(crate) struct LogSwitch {
+    handle: Handle<EnvFilter, Registry>,
+    overridden: bool,
+}
 
-impl LogLevel {
-    pub(crate) fn set(&self, level: &str) {
-        // The only failure is a subscriber that is gone, and with it the log.
-        let _ = self.0.reload(EnvFilter::new(level));
+impl LogSwitch {
+    /// Takes over a configured level, unless the environment overrides it.
+    pub(crate) fn set(&self, level: LogLevel) {
+        if !self.overridden {
+            // The only failure is a subscriber that is gone, and with it the log.
+            let _ = self.handle.reload(EnvFilter::new(level.name()));
+        }
     }
 }
 
-/// Starts logging. The environment variable `VPFS_LOG` (a tracing filter, for example `vpfs_proxy=debug`) wins over `level`.
-pub(crate) fn start(level: &str, json: bool) -> LogLevel {
-    let filter = EnvFilter::try_from_env("VPFS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+/// Starts logging at `level`, or as the environment variable `VPFS_LOG` says.
+pub(crate) fn start(level: LogLevel, json: bool) -> Result<LogSwitch, Exit> {
+    let variable = std::env::var(VARIABLE).ok();
+    let filter = match &variable {
+        Some(text) => {
+            EnvFilter::try_new(text).map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is no filter: {error}")))?
+        }
+        None => EnvFilter::new(level.name()),
+    };
     let (filter, handle) = reload::Layer::new(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -30,5 +48,5 @@ pub(crate) fn start(level: &str, json: bool) -> LogLevel {
     } else {
         registry.with(layer).init();
     }
-    LogLevel(handle)
+    Ok(LogSwitch { handle, overridden: variable.is_some() })
 }

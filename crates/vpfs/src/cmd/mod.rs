@@ -4,3 +4,11 @@ pub(crate) mod demo;
 pub(crate) mod proxy;
 pub(crate) mod serve;
 pub(crate) mod workload;
+
+use crate::exit::Exit;
+
+/// The threads that a subcommand runs on.
+fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))
+}

@@ -7,8 +7,9 @@ use vpfs_config::{Config, LogFormat};
 use vpfs_core::ServerId;
 use vpfs_proxy::Daemon;
 
+use super::runtime;
 use crate::exit::Exit;
-use crate::log::{self, LogLevel};
+use crate::log::{self, LogSwitch};
 use crate::signals::Stop;
 
 /// Stand in front of storage servers and schedule what clients ask of them
@@ -41,15 +42,11 @@ impl Proxy {
         if self.check {
             return check(&config);
         }
-        let level = log::start(config.log.level.name(), config.log.format == LogFormat::Json);
+        let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
             tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not meant so");
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
-        runtime.block_on(self.serve(config, &servers, &level))
+        runtime()?.block_on(self.serve(config, &servers, &switch))
     }
 
     fn load(&self) -> Result<Config, Exit> {
@@ -63,7 +60,7 @@ impl Proxy {
         self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage)).collect()
     }
 
-    async fn serve(&self, config: Config, servers: &[ServerId], level: &LogLevel) -> Result<(), Exit> {
+    async fn serve(&self, config: Config, servers: &[ServerId], log: &LogSwitch) -> Result<(), Exit> {
         let fail = |error: std::io::Error| Exit::Failed(format!("cannot handle signals: {error}"));
         let mut hangup = signal(SignalKind::hangup()).map_err(fail)?;
         let mut stop = Stop::new().map_err(fail)?;
@@ -71,29 +68,28 @@ impl Proxy {
         tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
         loop {
             tokio::select! {
-                _ = hangup.recv() => self.reload(&mut daemon, level).await,
+                _ = hangup.recv() => self.reload(&mut daemon, log).await,
                 () = stop.asked() => break,
             }
         }
         tracing::info!("draining");
-        for (app, totals) in daemon.totals() {
-            tracing::info!(%app, ?totals, "served");
-        }
         tokio::select! {
-            0 = daemon.drain() => tracing::info!("drained"),
+            cut_off = daemon.drain() => match cut_off {
+                0 => tracing::info!("drained"),
+                _ => tracing::warn!(connections = cut_off, "limits.drain_timeout passed; these were cut off"),
+            },
             () = stop.asked() => tracing::warn!("asked again; ending at once"),
-            else => tracing::warn!("limits.drain_timeout passed; the connections that are left are cut off"),
         }
         Ok(())
     }
 
-    async fn reload(&self, daemon: &mut Daemon, level: &LogLevel) {
+    async fn reload(&self, daemon: &mut Daemon, log: &LogSwitch) {
         let newer = match Config::load(&self.config) {
             Ok(newer) => newer,
             Err(problems) => return tracing::error!(%problems, "reload refused; the old configuration stays in force"),
         };
         match daemon.reload(newer).await {
-            Ok(()) => level.set(daemon.config().log.level.name()),
+            Ok(()) => log.set(daemon.config().log.level),
             Err(error) => tracing::error!(%error, "reload refused; the old configuration stays in force"),
         }
     }

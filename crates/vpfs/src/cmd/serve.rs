@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
 use vpfs_embedded::{ClusterConfig, DeviceProfile, EmbeddedCluster, StorageKind};
@@ -25,10 +26,10 @@ use crate::signals::Stop;
     vpfs serve --storage /var/tmp/pfs             keep the files in a directory")]
 pub(crate) struct Serve {
     /// Number of servers, each for metadata and data
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     servers: u16,
 
-    /// Where the first server listens; the others take the ports that follow
+    /// Where the first server listens, and what clients are told; the others take the ports that follow
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 6334)))]
     listen: SocketAddr,
 
@@ -49,8 +50,13 @@ pub(crate) struct Serve {
     name: String,
 
     /// Least urgent messages to log: error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: String,
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level)]
+    log_level: LogLevel,
+}
+
+fn log_level(text: &str) -> Result<LogLevel, String> {
+    let found = LogLevel::ALL.into_iter().find(|level| level.name() == text);
+    found.ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -65,17 +71,20 @@ enum DeviceKind {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        log::start(&self.log_level, false);
+        log::start(self.log_level, false)?;
         let config = self.config()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
-        runtime.block_on(self.serve(config)).map_err(|error| Exit::Failed(error.to_string()))
+        let runtime = super::runtime()?;
+        runtime.block_on(self.serve(config)).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => Exit::Usage(error.to_string()),
+            _ => Exit::Failed(error.to_string()),
+        })
     }
 
     fn config(&self) -> Result<ClusterConfig, Exit> {
         let mut config = ClusterConfig::new(usize::from(self.servers));
+        if self.listen.ip().is_unspecified() {
+            return Err(Exit::Usage(format!("clients cannot reach {}; name the address they use", self.listen)));
+        }
         let last = u32::from(self.listen.port()) + u32::from(self.servers).saturating_sub(1);
         if self.listen.port() != 0 && last > u32::from(u16::MAX) {
             let port = self.listen.port();

@@ -54,10 +54,7 @@ const STEPS: usize = 2 + Management::ALL.len();
 
 impl Demo {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        let runtime = super::runtime()?;
         let begin = Instant::now();
         let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
         let line = ProgressLine::start(self.quiet);

@@ -36,10 +36,7 @@ enum Kind {
 
 impl Workload {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Exit::Failed(format!("cannot start threads: {error}")))?;
+        let runtime = super::runtime()?;
         runtime.block_on(async {
             match &*self.kind {
                 Kind::Ior(args) => args.run().await,
