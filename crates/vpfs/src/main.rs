@@ -1,4 +1,4 @@
-//! The vpfs command: arguments in, composed crates out, no logic of its own.
+//! The vpfs command: arguments in, composed crates out.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod cmd;
