@@ -309,8 +309,8 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new(
             "reply_timeout",
             Kind::Duration,
-            "An operation that the server has not answered for so long gives its slots back. Longer than the clients' \
-             own time-out of 300 s, after which they ask again.",
+            "An operation that the server has not answered for so long is given up with its connection. Longer than \
+             the clients' own time-out of 300 s, after which they ask again.",
         )
         .default("330s")
         .range("1s", "1d"),
