@@ -13,7 +13,7 @@ use std::time::Duration;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls};
+use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
 use crate::pattern::mix;
 
 /// How a dump reaches the file.
@@ -97,9 +97,7 @@ impl Btio {
     /// # Errors
     /// The option that does not fit, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.processes == 0 {
-            return Err(PlanError::new("processes", "must be at least 1"));
-        }
+        check_processes(self.processes)?;
         if self.nodes == 0 || self.nodes > self.processes {
             return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
         }
@@ -113,9 +111,12 @@ impl Btio {
             return Err(PlanError::new("transfer", "must be one size, not a range, in the simple subtype"));
         }
         if self.burst_bytes() == 0 {
-            let least = u64::from(self.transfer_min_bytes) * u64::from(self.writers()) * u64::from(self.iterations);
+            let least = u128::from(self.transfer_min_bytes) * u128::from(self.writers()) * u128::from(self.iterations);
             let problem = format!("must be at least {least}B: one call for each writing process and iteration");
             return Err(PlanError::new("total", problem));
+        }
+        if i64::try_from(self.total_bytes).is_err() {
+            return Err(PlanError::new("total", "is larger than any file"));
         }
         Ok(())
     }
@@ -153,34 +154,34 @@ impl Btio {
         }
     }
 
-    /// Where one process writes in one burst.
-    fn burst(&self, writer: u32, iteration: u32) -> Vec<Extent> {
+    /// Where one process writes in one burst; computed call by call, as there can be any number of them.
+    fn burst(&self, writer: u32, iteration: u32) -> Box<dyn Iterator<Item = Extent> + Send> {
         let writers = u64::from(self.writers());
         let dump = u64::from(iteration) * writers * self.burst_bytes();
         match self.subtype {
             Subtype::Simple => {
                 let bytes = self.transfer_min_bytes;
-                let row = |index: u64| dump + (index * writers + u64::from(writer)) * u64::from(bytes);
+                let row = move |index: u64| dump + (index * writers + u64::from(writer)) * u64::from(bytes);
                 let rows = self.burst_bytes() / u64::from(bytes);
-                (0..rows).map(|index| Extent { file: FILE, offset: row(index), bytes }).collect()
+                Box::new((0..rows).map(move |index| Extent { file: FILE, offset: row(index), bytes }))
             }
-            Subtype::Full => self.pieces(writer, iteration, dump + u64::from(writer) * self.burst_bytes()),
+            Subtype::Full => Box::new(self.pieces(writer, iteration, dump + u64::from(writer) * self.burst_bytes())),
         }
     }
 
     /// Cuts one process's consecutive bytes into calls of drawn sizes; what remains is the last call.
-    fn pieces(&self, writer: u32, iteration: u32, begin: u64) -> Vec<Extent> {
+    fn pieces(&self, writer: u32, iteration: u32, begin: u64) -> impl Iterator<Item = Extent> + use<> {
         let mut random =
             Xoshiro256PlusPlus::seed_from_u64(mix(mix(self.seed ^ u64::from(iteration)) ^ u64::from(writer)));
-        let mut pieces = Vec::new();
-        let mut done = 0;
-        while done < self.burst_bytes() {
-            let drawn = random.random_range(self.transfer_min_bytes..=self.transfer_max_bytes);
-            let left = u32::try_from(self.burst_bytes() - done).unwrap_or(u32::MAX);
-            pieces.push(Extent { file: FILE, offset: begin + done, bytes: drawn.min(left) });
-            done += u64::from(drawn.min(left));
-        }
-        pieces
+        let sizes = self.transfer_min_bytes..=self.transfer_max_bytes;
+        let (mut offset, end) = (begin, begin + self.burst_bytes());
+        iter::from_fn(move || {
+            let left = u32::try_from(end - offset).unwrap_or(u32::MAX);
+            let piece = (left > 0).then(|| random.random_range(sizes.clone()).min(left));
+            let extent = piece.map(|bytes| Extent { file: FILE, offset, bytes });
+            offset += u64::from(piece.unwrap_or(0));
+            extent
+        })
     }
 
     /// All bursts of one process in one phase: compute, wait for the others, then I/O.
@@ -188,9 +189,9 @@ impl Btio {
         let plan = self.clone();
         let writer = self.writer(process);
         Box::new((0..self.iterations).flat_map(move |iteration| {
-            let io = writer.map(|writer| plan.burst(writer, iteration)).unwrap_or_default();
+            let io = writer.map(|writer| plan.burst(writer, iteration));
             let think = (!think.is_zero()).then_some(Step::Think(think));
-            io.into_iter().map(call).map(Step::Call).chain([Step::Barrier]).chain(think)
+            io.into_iter().flatten().map(call).map(Step::Call).chain([Step::Barrier]).chain(think)
         }))
     }
 }
@@ -288,6 +289,41 @@ mod tests {
         let option = |plan: Btio| plan.validate().map_err(|error| error.option);
         assert_eq!(option(Btio { nodes: 65, ..class_a.clone() }), Err("nodes"));
         assert_eq!(option(Btio { transfer_max_bytes: 400, ..class_a.clone() }), Err("transfer"));
+        assert_eq!(option(Btio { processes: 0, ..class_a.clone() }), Err("processes"));
+        assert_eq!(option(Btio { processes: (1 << 16) + 1, ..class_a.clone() }), Err("processes"));
+        assert_eq!(option(Btio { total_bytes: 1 << 63, ..class_a.clone() }), Err("total"));
         assert_eq!(option(Btio { total_bytes: 1000, ..class_a }), Err("total"));
+    }
+
+    #[test]
+    fn the_least_total_may_exceed_64_bits() {
+        let most = u32::MAX;
+        let plan = Btio {
+            processes: 1 << 16,
+            iterations: most,
+            transfer_min_bytes: most,
+            transfer_max_bytes: most,
+            ..Btio::class(BtioClass::A)
+        };
+        let error = plan.validate().unwrap_err();
+        assert!(error.problem.contains(&(u128::from(most).pow(2) << 16).to_string()), "{error}");
+    }
+
+    #[test]
+    fn any_number_of_calls_takes_no_memory() {
+        for subtype in [Subtype::Simple, Subtype::Full] {
+            let (total_bytes, bytes) = (i64::MAX as u64, 1);
+            let plan = Btio {
+                subtype,
+                total_bytes,
+                iterations: 1,
+                transfer_min_bytes: bytes,
+                transfer_max_bytes: bytes,
+                ..Btio::class(BtioClass::A)
+            };
+            assert_eq!(plan.validate(), Ok(()));
+            let first = plan.steps(Phase::Write, 0).next();
+            assert_eq!(first, Some(Step::Call(Call::Write(Extent { file: FILE, offset: 0, bytes }))));
+        }
     }
 }

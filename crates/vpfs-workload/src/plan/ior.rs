@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 
-use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls};
+use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes};
 use crate::pattern::mix;
 
 /// Who writes where.
@@ -67,15 +67,16 @@ pub struct Ior {
     pub seed: u64,
 }
 
+/// Transfers of all processes together whose random order is kept in memory, four bytes each.
+const MAX_SHUFFLED: u64 = 1 << 26;
+
 impl Ior {
     /// Checks the parameters against each other.
     ///
     /// # Errors
     /// The option that does not fit, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.processes == 0 {
-            return Err(PlanError::new("processes", "must be at least 1"));
-        }
+        check_processes(self.processes)?;
         if self.transfer_bytes == 0 {
             return Err(PlanError::new("transfer", "must be at least 1B"));
         }
@@ -90,10 +91,18 @@ impl Ior {
             return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
         }
         let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
-        match total {
-            Some(total) if i64::try_from(total).is_ok() => Ok(()),
-            _ => Err(PlanError::new("block", "block times segments times processes is larger than any file")),
+        let Some(total) = total.filter(|&total| i64::try_from(total).is_ok()) else {
+            return Err(PlanError::new("block", "block times segments times processes is larger than any file"));
+        };
+        let transfers = total / u64::from(self.transfer_bytes);
+        if self.order == Order::Random && transfers > MAX_SHUFFLED {
+            let problem = format!(
+                "at most {MAX_SHUFFLED} transfers of all processes can be shuffled, not {transfers}; give a larger \
+                 --transfer, a smaller --block or --segments, or leave --random out"
+            );
+            return Err(PlanError::new("random", problem));
         }
+        Ok(())
     }
 
     /// Bytes that all processes together write, or read, when they go through their blocks once.
@@ -141,10 +150,11 @@ impl Ior {
         match self.order {
             Order::Sequential => Box::new((0..count).map(move |index| plan.extent(process, index))),
             Order::Random => {
-                let mut order: Vec<u64> = (0..count).collect();
+                let count = u32::try_from(count).expect("bounded by `validate`");
+                let mut order: Vec<u32> = (0..count).collect();
                 let seed = mix(mix(self.seed ^ pass) ^ u64::from(process));
                 order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
-                Box::new(order.into_iter().map(move |index| plan.extent(process, index)))
+                Box::new(order.into_iter().map(move |index| plan.extent(process, index.into())))
             }
         }
     }
@@ -291,8 +301,20 @@ mod tests {
         let option = |plan: Ior| plan.validate().map_err(|error| error.option);
         assert_eq!(option(ior()), Ok(()));
         assert_eq!(option(Ior { processes: 0, ..ior() }), Err("processes"));
+        assert_eq!(option(Ior { processes: (1 << 16) + 1, ..ior() }), Err("processes"));
         assert_eq!(option(Ior { block_bytes: 45, ..ior() }), Err("block"));
         assert_eq!(option(Ior { block_bytes: 40 << 60, ..ior() }), Err("block"));
         assert_eq!(option(Ior { write: false, read: false, ..ior() }), Err("write"));
+    }
+
+    #[test]
+    fn a_random_order_must_fit_in_memory() {
+        let plan =
+            |block_bytes, order| Ior { processes: 4, transfer_bytes: 1, block_bytes, segments: 1, order, ..ior() };
+        assert_eq!(plan(1 << 24, Order::Random).validate(), Ok(()));
+        assert_eq!(plan(1 << 40, Order::Sequential).validate(), Ok(()));
+        let error = plan((1 << 24) + 1, Order::Random).validate().unwrap_err();
+        assert_eq!(error.option, "random");
+        assert!(error.problem.contains("67108864 transfers") && error.problem.contains("--transfer"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::iter;
 
-use super::{Call, Dir, FileId, Phase, Plan, PlanError, Steps, calls};
+use super::{Call, Dir, FileId, Phase, Plan, PlanError, Steps, calls, check_processes};
 
 /// Parameters of a metadata run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -37,9 +37,7 @@ impl Md {
     /// # Errors
     /// The option that does not fit, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
-        if self.processes == 0 {
-            return Err(PlanError::new("processes", "must be at least 1"));
-        }
+        check_processes(self.processes)?;
         if self.items == 0 {
             return Err(PlanError::new("items", "must be at least 1"));
         }
@@ -138,7 +136,13 @@ mod tests {
 
     #[test]
     fn refusals_name_the_option() {
-        let plan = Md { processes: 1 << 20, items: 1 << 20, listings: 1, shared_directory: true };
-        assert_eq!(plan.validate().map_err(|error| error.option), Err("items"));
+        let option = |processes, items| {
+            let plan = Md { processes, items, listings: 1, shared_directory: true };
+            plan.validate().map_err(|error| error.option)
+        };
+        assert_eq!(option(1 << 16, 1000), Ok(()));
+        assert_eq!(option(1 << 16, 1 << 20), Err("items"));
+        assert_eq!(option(0, 1000), Err("processes"));
+        assert_eq!(option((1 << 16) + 1, 1), Err("processes"));
     }
 }

@@ -199,6 +199,17 @@ impl PlanError {
     }
 }
 
+/// Each process is a task, and a run keeps something for each of them.
+const MAX_PROCESSES: u32 = 1 << 16;
+
+/// Checks the number of processes of any plan.
+fn check_processes(processes: u32) -> Result<(), PlanError> {
+    if (1..=MAX_PROCESSES).contains(&processes) {
+        return Ok(());
+    }
+    Err(PlanError::new("processes", format!("must be at least 1 and at most {MAX_PROCESSES}")))
+}
+
 /// Steps of calls only.
 fn calls(calls: impl Iterator<Item = Call> + Send + 'static) -> Steps {
     Box::new(calls.map(Step::Call))
