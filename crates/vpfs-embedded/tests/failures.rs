@@ -33,7 +33,10 @@ async fn clients_survive_a_restart() {
         let (client, file) = (client.clone(), file.clone());
         async move { client.write_at(&file, 2_000_000, pattern(2, 1_000_000)).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // An attempt comes to nothing.
+    let deaf = TcpListener::bind(cluster.addresses()[2]).await.unwrap();
+    drop(deaf.accept().await.unwrap());
+    drop(deaf);
     assert!(!reading.is_finished() && !writing.is_finished());
     cluster.restart_server(2).await.unwrap();
     assert!(reading.await.unwrap().unwrap() == data);
