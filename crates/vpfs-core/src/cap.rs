@@ -180,6 +180,12 @@ impl<S: Scheduler> Capped<S> {
         }
     }
 
+    #[cfg(test)]
+    fn capacities(&self) -> Vec<usize> {
+        let own = [self.requests.capacity(), self.accounts.capacity(), self.events.kept_capacity()];
+        own.into_iter().chain(self.due.capacities()).collect()
+    }
+
     fn entry(&self, id: RequestId) -> Entry {
         self.requests.get(id.index()).copied().unwrap_or(Entry::UNUSED)
     }
@@ -289,5 +295,95 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     fn handle_timeout(&mut self, now: Time) {
         self.release_due(now);
         self.inner.handle_timeout(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfq::Sfq;
+    use crate::slot_cost::SlotCostTable;
+    use crate::testing::Random;
+    use crate::units::Depth;
+
+    const FLOWS: u32 = 100;
+    const IDS: u32 = 1000;
+
+    /// Requests of all flows, operations and sizes; every third flow is capped.
+    struct Run {
+        scheduler: Capped<Sfq>,
+        random: Random,
+        now: Time,
+        free: Vec<RequestId>,
+        outstanding: Vec<RequestId>,
+    }
+
+    impl Run {
+        fn new() -> Self {
+            let depth = Depth::new(14).unwrap();
+            let mut scheduler = Capped::new(Sfq::new(depth, SlotCostTable::default(), 64), 64);
+            for app in (0..FLOWS).step_by(3) {
+                scheduler.set_cap(Time::ZERO, AppId(app), Cap::new(1 << 30, Bytes::mib(4)));
+            }
+            let free = (0..IDS).map(RequestId).collect();
+            Self { scheduler, random: Random::new(7), now: Time::ZERO, free, outstanding: Vec::new() }
+        }
+
+        /// Enqueues a request of `app` if there is an id for it.
+        fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {
+            if let Some(id) = self.free.pop() {
+                self.scheduler.enqueue(self.now, Request { id, app, op, cost });
+            }
+        }
+
+        /// Something arrives, or something completes; then what may go is dispatched.
+        fn step(&mut self) {
+            self.now = Time::from_nanos(self.now.as_nanos() + 10_000);
+            self.scheduler.handle_timeout(self.now);
+            if self.random.below(2) == 0 {
+                let app = AppId(self.random.below(FLOWS));
+                let op = [OpKind::Metadata, OpKind::Read, OpKind::Write][self.random.below(3) as usize];
+                let cost = Bytes::kib(1 << self.random.below(12));
+                self.enqueue(app, op, cost);
+            } else if let Some(id) = self.outstanding.pop() {
+                self.scheduler.complete(self.now, id);
+                self.free.push(id);
+            }
+            while let Some(dispatch) = self.scheduler.poll_dispatch(self.now) {
+                self.outstanding.push(dispatch.id);
+            }
+            while self.scheduler.poll_event().is_some() {}
+        }
+
+        fn capacities(&self) -> (Vec<usize>, Vec<usize>) {
+            (self.scheduler.capacities(), self.scheduler.inner().capacities())
+        }
+    }
+
+    #[test]
+    fn no_table_grows_once_all_flows_and_ids_were_in_use() {
+        let mut run = Run::new();
+        // Every flow has a request of every slot cost at once.
+        for app in 0..FLOWS {
+            for kib in [4, 512, 1024, 2048] {
+                run.enqueue(AppId(app), OpKind::Write, Bytes::kib(kib));
+            }
+        }
+        while let Some(id) = run.free.pop() {
+            let request = Request { id, app: AppId(0), op: OpKind::Metadata, cost: Bytes::kib(10) };
+            run.scheduler.enqueue(run.now, request);
+        }
+        for _ in 0..50_000 {
+            run.step();
+        }
+        let grown = run.capacities();
+        let mut served = 0;
+        for _ in 0..200_000 {
+            let before = run.free.len();
+            run.step();
+            served += usize::from(run.free.len() > before);
+            assert_eq!(run.capacities(), grown);
+        }
+        assert!(served > 50_000, "{served}");
     }
 }

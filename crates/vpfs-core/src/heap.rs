@@ -67,6 +67,11 @@ impl<T: Item> AppHeap<T> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> [usize; 2] {
+        [self.items.capacity(), self.positions.capacity()]
+    }
+
     /// Puts `item` in the place of `at`, or where it belongs from there.
     fn sift(&mut self, at: usize, item: T) {
         if at > 0 && item < self.items[(at - 1) / ARITY] {

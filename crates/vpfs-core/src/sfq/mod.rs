@@ -165,6 +165,14 @@ impl Sfq {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> alloc::vec::Vec<usize> {
+        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
+        let mut all = self.queue.capacities();
+        all.extend([self.requests.capacity(), self.events.kept_capacity()]);
+        all
+    }
+
     fn end_if_idle(&mut self, now: Time) {
         if self.queue.len() == 0 && self.outstanding == 0 {
             self.clock.end_busy_period();

@@ -182,6 +182,12 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> Vec<usize> {
+        let own = [self.classes.capacity(), self.flows.capacity(), self.lanes.capacity()];
+        own.into_iter().chain(self.classes.iter().flat_map(|class| class.flows.capacities())).collect()
+    }
+
     fn grow(&mut self, app: AppId) {
         if app.index() >= self.flows.len() {
             self.flows.resize(app.index() + 1, Flow { tags: FlowTags::NEW, queued: 0 });

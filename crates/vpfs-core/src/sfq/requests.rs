@@ -103,6 +103,11 @@ impl Requests {
         &mut self.0
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// All requests in `state`, by arrival. O(n log n).
     pub(super) fn in_state(&self, state: State) -> Vec<RequestId> {
         let ids = (0_u32..).zip(&self.0).filter(|(_, entry)| entry.state == state);
