@@ -1,8 +1,8 @@
 //! How long a scheduling decision takes.
 //!
-//! The workload is fixed, so that figures can be compared with those of other schedulers: client i has weight
+//! The workload is fixed, so that figures can be compared with those of other schedulers: flow i has weight
 //! 1 + i mod 8 and starts with four requests, round robin. One pair is: dispatch a request, complete it, and enqueue a
-//! new one of the same client. So every client has three or four requests queued. Slots are unlimited, time advances
+//! new one of the same flow. So every flow has three or four requests queued. Slots are unlimited, time advances
 //! by a microsecond for each pair.
 
 use std::hint::black_box;
@@ -46,7 +46,7 @@ impl Sizes {
     }
 }
 
-/// A scheduler with its clients, between two pairs.
+/// A scheduler with its flows, between two pairs.
 struct Bench<S> {
     scheduler: S,
     sizes: Vec<Bytes>,
@@ -55,14 +55,14 @@ struct Bench<S> {
 }
 
 impl<S: Scheduler> Bench<S> {
-    /// `clients` with four requests each.
-    fn new(mut scheduler: S, clients: u32, sizes: Sizes) -> Self {
-        for client in 0..clients {
-            scheduler.set_weight(Time::ZERO, AppId(client), weight(client));
+    /// `flows` with four requests each.
+    fn new(mut scheduler: S, flows: u32, sizes: Sizes) -> Self {
+        for flow in 0..flows {
+            scheduler.set_weight(Time::ZERO, AppId(flow), weight(flow));
         }
         let mut bench = Self { scheduler, sizes: sizes.table(), enqueued: 0, now: Time::ZERO };
-        for id in 0..PREFILL * clients {
-            bench.enqueue(RequestId(id), AppId(id % clients));
+        for id in 0..PREFILL * flows {
+            bench.enqueue(RequestId(id), AppId(id % flows));
         }
         bench
     }
@@ -74,7 +74,7 @@ impl<S: Scheduler> Bench<S> {
         cost
     }
 
-    /// Dispatch, complete, enqueue; which client, and the size of its new request.
+    /// Dispatch, complete, enqueue; which flow, and the size of its new request.
     fn pair(&mut self) -> (AppId, Bytes) {
         self.now = Time::from_nanos(self.now.as_nanos() + 1000);
         let Some(dispatch) = self.scheduler.poll_dispatch(self.now) else { unreachable!("slots are unlimited") };
@@ -92,23 +92,23 @@ impl<S: Scheduler> Bench<S> {
     }
 
     /// Service per weight, largest class of weights by smallest, over `pairs`. Requests that enter stand for those that
-    /// leave: every client has as many queued afterwards as before.
-    fn shares(&mut self, clients: u32, pairs: u32) -> f64 {
+    /// leave: every flow has as many queued afterwards as before.
+    fn shares(&mut self, flows: u32, pairs: u32) -> f64 {
         let mut served = [0.0; 8];
         for _ in 0..pairs {
             let (app, cost) = self.pair();
             served[(app.0 % 8) as usize] += cost.0 as f64;
         }
-        let classes = (0..clients.min(8)).map(|class| {
-            let members = (clients - class).div_ceil(8);
+        let classes = (0..flows.min(8)).map(|class| {
+            let members = (flows - class).div_ceil(8);
             served[class as usize] / f64::from(weight(class).get()) / f64::from(members)
         });
         let (least, most) = classes.fold((f64::MAX, 0.0_f64), |(least, most), x| (least.min(x), most.max(x)));
         most / least
     }
 
-    /// The middle of how many nanoseconds the first request of each of `newcomers` clients takes.
-    fn newcomers(&mut self, clients: u32, newcomers: u32) -> f64 {
+    /// The middle of how many nanoseconds the first request of each of `newcomers` flows takes.
+    fn newcomers(&mut self, flows: u32, newcomers: u32) -> f64 {
         let mut nanos: Vec<f64> = (0..newcomers)
             .map(|newcomer| {
                 // The others go on, so that the newcomer finds what it would in practice.
@@ -116,7 +116,7 @@ impl<S: Scheduler> Bench<S> {
                     black_box(self.pair());
                 }
                 let start = Instant::now();
-                self.enqueue(RequestId(PREFILL * clients + newcomer), AppId(clients + newcomer));
+                self.enqueue(RequestId(PREFILL * flows + newcomer), AppId(flows + newcomer));
                 nanos_since(start)
             })
             .collect();
@@ -129,81 +129,81 @@ fn nanos_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e9
 }
 
-fn weight(client: u32) -> Weight {
-    Weight::new(1 + client % 8).unwrap_or(Weight::ONE)
+fn weight(flow: u32) -> Weight {
+    Weight::new(1 + flow % 8).unwrap_or(Weight::ONE)
 }
 
 fn sfq(table: SlotCostTable) -> Sfq {
-    Sfq::new(Depth::new(u32::MAX).unwrap_or_else(|| unreachable!()), table, 0)
+    Sfq::new(Depth::new(u32::MAX).unwrap_or_else(|| unreachable!("the depth is not zero")), table, 0)
 }
 
-/// SFQ(D) behind a cap for each client, none of which is ever reached: the cost of accounting.
-fn capped(clients: u32) -> Capped<Sfq> {
+/// SFQ(D) behind a cap for each flow, none of which is ever reached: the cost of accounting.
+fn capped(flows: u32) -> Capped<Sfq> {
     let mut capped = Capped::new(sfq(SlotCostTable::uniform()), 0);
-    for client in 0..clients {
-        capped.set_cap(Time::ZERO, AppId(client), Cap::new(1 << 50, Bytes::mib(1 << 20)));
+    for flow in 0..flows {
+        capped.set_cap(Time::ZERO, AppId(flow), Cap::new(1 << 50, Bytes::mib(1 << 20)));
     }
     capped
 }
 
-/// Dispatch, complete and enqueue, by number of clients, sizes and scheduler.
+/// Dispatch, complete and enqueue, by number of flows, sizes and scheduler.
 pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
     let mut measurements = Vec::new();
-    for (clients, target) in client_counts(effort) {
+    for (flows, target) in flow_counts(effort) {
         for sizes in [Sizes::Equal, Sizes::Mixed] {
-            let case = Case { clients, sizes, target };
+            let case = Case { flows, sizes, target };
             measurements.push(case.measure(effort, "sfq-d", || sfq(SlotCostTable::uniform())));
             measurements.push(case.measure(effort, "sfq-d-plus", || sfq(SlotCostTable::default())));
-            measurements.push(case.measure(effort, "sfq-d with caps", || capped(clients)));
+            measurements.push(case.measure(effort, "sfq-d with caps", || capped(flows)));
         }
     }
     measurements
 }
 
-/// The first request of a client that was not there before, by number of clients that are.
+/// The first request of a flow that was not there before, by number of flows that are.
 pub(crate) fn newcomers(effort: Effort) -> Vec<Measurement> {
-    let measure = |clients| {
-        let sample = |_| Bench::new(sfq(SlotCostTable::default()), clients, Sizes::Mixed).newcomers(clients, 101);
+    let measure = |flows| {
+        let sample = |_| Bench::new(sfq(SlotCostTable::default()), flows, Sizes::Mixed).newcomers(flows, 101);
         Measurement {
-            benchmark: "first request of a new client",
+            benchmark: "first request of a new flow",
             subject: "sfq-d-plus",
-            input: format!("{clients} others, mixed"),
+            input: format!("{flows} others, mixed"),
             unit: "ns",
             samples: (0..effort.runs).map(sample).collect(),
             target: Some(1000.0),
             shares_max_min: None,
         }
     };
-    client_counts(effort).into_iter().map(|(clients, _)| measure(clients)).collect()
+    flow_counts(effort).into_iter().map(|(flows, _)| measure(flows)).collect()
 }
 
-/// Numbers of clients, and the nanoseconds that a pair should not exceed.
-fn client_counts(effort: Effort) -> Vec<(u32, f64)> {
+/// Numbers of flows, and the nanoseconds that a pair should not exceed.
+fn flow_counts(effort: Effort) -> Vec<(u32, f64)> {
     if effort.quick { vec![(10, 150.0)] } else { vec![(10, 150.0), (1000, 300.0), (100_000, 1000.0)] }
 }
 
 struct Case {
-    clients: u32,
+    flows: u32,
     sizes: Sizes,
     target: f64,
 }
 
 impl Case {
     fn measure<S: Scheduler>(&self, effort: Effort, subject: &'static str, scheduler: impl Fn() -> S) -> Measurement {
-        let Self { clients, sizes, target } = *self;
+        let Self { flows, sizes, target } = *self;
         let pairs = if effort.quick { 1000 } else { 1_000_000 };
         let mut shares = 1.0;
         let sample = |_| {
-            let mut bench = Bench::new(scheduler(), clients, sizes);
-            bench.time(clients.max(pairs / 100));
+            let mut bench = Bench::new(scheduler(), flows, sizes);
+            bench.time(flows.max(pairs / 100));
             let nanos = bench.time(pairs);
-            shares = bench.shares(clients, pairs);
+            shares = bench.shares(flows, pairs);
             nanos
         };
         Measurement {
             benchmark: "dispatch, complete, enqueue",
             subject,
-            input: format!("{clients} clients, {}", sizes.name()),
+            input: format!("{flows} flows, {}", sizes.name()),
             unit: "ns/pair",
             samples: (0..effort.runs).map(sample).collect(),
             target: Some(target),
