@@ -18,7 +18,8 @@ const POLICIES: [PolicyKind; 3] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKin
 pub struct SchedulerConfig {
     /// Policy, slots of one server and slots of one request.
     pub policy: Settings,
-    /// Cost of a metadata operation.
+    /// Cost of a metadata operation: its real size is not known before it is served, and about the same for all
+    /// [vPFS+ §IV].
     pub metadata_cost: Bytes,
     /// What one server can do.
     pub capacity: Option<Rate>,

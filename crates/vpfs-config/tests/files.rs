@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use vpfs_config::{AppIndex, Config, config_manual};
-use vpfs_core::slot_cost::METADATA_COST;
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
 
 fn repository() -> PathBuf {
@@ -30,10 +29,9 @@ fn every_example_is_valid_and_raises_no_warning() {
 }
 
 #[test]
-fn the_defaults_are_the_cores() {
+fn the_default_slot_costs_are_the_cores() {
     let scheduler = example("minimal.toml").scheduler;
     assert_eq!(scheduler.policy.slot_costs, SlotCostTable::default());
-    assert_eq!(scheduler.metadata_cost, METADATA_COST);
 }
 
 #[test]

@@ -46,7 +46,6 @@
 //! assert!(now > Time::ZERO && now < Time::from_millis(8));
 //! ```
 #![no_std]
-#![cfg_attr(docsrs, feature(doc_cfg))]
 extern crate alloc;
 
 pub mod cap;

@@ -7,10 +7,6 @@ use thiserror::Error;
 use crate::request::OpKind;
 use crate::units::{Bytes, SlotCost};
 
-/// What a metadata request is charged: its real size is not known before it is served, and about the same for all
-/// [vPFS+ §IV].
-pub const METADATA_COST: Bytes = Bytes::kib(10);
-
 /// The largest request that occupies one slot, unless a profile says otherwise [vPFS+ §III-B, Fig. 3b].
 pub const SMALL_THRESHOLD: Bytes = Bytes::kib(128);
 

@@ -146,11 +146,6 @@ impl VirtualTime {
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
-
-    /// The raw tag, for display and tests.
-    pub const fn as_raw(self) -> u128 {
-        self.0
-    }
 }
 
 impl Add for VirtualTime {

@@ -107,11 +107,6 @@ impl<'a> PreqView<'a> {
         }
     }
 
-    /// Number of nodes, at least 1.
-    pub fn node_count(&self) -> usize {
-        self.bytes.len() / Node::LEN
-    }
-
     /// The nodes, the root first.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + use<'a> {
         let mut r = Reader::new(self.bytes);
