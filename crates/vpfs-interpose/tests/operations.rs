@@ -262,10 +262,10 @@ fn every_captured_operation_passes() {
 #[test]
 fn read_that_is_too_complex_only_where_the_file_ends() {
     let mut wire = Wire::new();
-    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 300_000, 10))));
-    assert_eq!(submission.cost, Bytes(3_000_000));
+    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 37_500, 10))));
+    assert_eq!(submission.cost, Bytes(375_000));
     wire.dispatch(op);
-    let size = 5 * 600_000 + 550_000;
+    let size = 5 * 75_000 + 68_750;
     let actions = wire.server(&ack(1, size));
     assert_eq!(actions[0], learned(size as u64));
     assert_eq!(actions.len(), 2, "how much less the file holds is not known: {actions:?}");
