@@ -52,6 +52,7 @@ pub mod cap;
 pub mod event;
 pub mod fairness;
 pub mod fifo;
+pub mod hash;
 mod heap;
 mod list;
 pub mod policy;

@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "printing is what it does")]
 
 use vpfs_core::Time;
-use vpfs_embedded::device::{DeviceProfile, Io, IoKind};
+use vpfs_device::{DeviceProfile, Io, IoKind};
 
 const DEPTHS: [usize; 9] = [1, 2, 4, 8, 12, 14, 16, 24, 32];
 const SIZES: [(&str, u64); 3] = [("4 KiB", 4 << 10), ("128 KiB", 128 << 10), ("2 MiB", 2 << 20)];

@@ -7,7 +7,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use vpfs_embedded::{ClusterConfig, DeviceProfile, EmbeddedCluster, StorageKind};
+use vpfs_device::DeviceProfile;
+use vpfs_embedded::{ClusterConfig, EmbeddedCluster, StorageKind};
 
 #[tokio::main]
 async fn main() -> io::Result<()> {

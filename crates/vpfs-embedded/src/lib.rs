@@ -33,5 +33,5 @@ pub mod store;
 mod transport;
 
 pub use client::{Client, ClientOptions, CreateOptions, File};
-pub use device::{DeviceClock, DeviceProfile};
+pub use device::DeviceClock;
 pub use server::{ClusterConfig, EmbeddedCluster, StorageKind};

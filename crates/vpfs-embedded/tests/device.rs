@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_embedded::device::{
-    Completion, Device, DeviceClock, DeviceHandle, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile,
-};
+use vpfs_device::{Completion, Device, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile};
+use vpfs_embedded::device::{DeviceClock, DeviceHandle};
 
 /// A small generator of our own: the tests must not change with a library's.
 struct Lcg(u64);

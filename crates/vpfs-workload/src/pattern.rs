@@ -2,7 +2,8 @@
 //!
 //! A reader can therefore check what it got without having kept what was written, whichever process wrote it.
 
-use crate::plan::{Dir, FileId};
+use vpfs_core::hash::mix;
+use vpfs_plan::{Dir, FileId};
 
 /// The content of every file of a run.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +92,6 @@ impl Words {
 fn head_len(offset: u64, len: usize) -> usize {
     let to_boundary = (WORD - offset % WORD) % WORD;
     usize::try_from(to_boundary).expect("below 8").min(len)
-}
-
-/// One step of `SplitMix64`: equal inputs give equal outputs, near inputs give unrelated ones.
-pub(crate) const fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

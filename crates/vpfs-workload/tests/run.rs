@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Md, Order, Phase, Plan};
 use vpfs_workload::measure::{Report, WrongRead};
-use vpfs_workload::plan::{Btio, BtioClass, FileMode, Ior, Md, Order, Phase, Plan};
 use vpfs_workload::run::{Connections, Run, RunError, RunOptions};
 
 async fn cluster() -> EmbeddedCluster {

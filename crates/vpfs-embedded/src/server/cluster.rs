@@ -9,7 +9,9 @@ use vpfs_wire::pvfs2::{Errno, Handle, Text};
 use super::Limits;
 use super::journal::Journal;
 use super::namespace::Namespace;
-use crate::device::{DeviceHandle, Io, IoKind};
+use vpfs_device::{Io, IoKind};
+
+use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;
 use crate::store::{ObjectStore, StoreError};
 

@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::device::{DeviceClock, DeviceProfile};
+use vpfs_device::DeviceProfile;
+
+use crate::device::DeviceClock;
 use crate::fsconfig::FsConfig;
 
 /// Most servers of one cluster.

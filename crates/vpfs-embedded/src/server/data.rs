@@ -15,7 +15,9 @@ use vpfs_wire::pvfs2::{Capability, Errno, Handle, IoType, Op, Reply, Status, Tra
 use super::access;
 use super::cluster::{Storage, errno_of};
 use super::ops::Server;
-use crate::device::{Access, Io, IoKind};
+use vpfs_device::{Io, IoKind};
+
+use crate::device::Access;
 use crate::flow::{Chunk, chunk_len, chunks};
 use crate::store::StoreError;
 use crate::transport::Outgoing;

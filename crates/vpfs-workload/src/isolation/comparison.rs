@@ -6,7 +6,7 @@ use vpfs_core::{Bytes, Weight};
 
 use super::{Management, Relation, Trial, verdict};
 use crate::measure::Report;
-use crate::plan::Phase;
+use vpfs_plan::Phase;
 
 /// All runs of the experiment.
 #[derive(Clone, Debug, Serialize)]

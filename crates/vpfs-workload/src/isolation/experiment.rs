@@ -7,8 +7,8 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 
 use crate::measure::{Progress, Report, per_second};
-use crate::plan::{Btio, Ior, Plan};
 use crate::run::{Run, RunError, RunHandle, RunOptions};
+use vpfs_plan::{Btio, Ior, Plan};
 
 /// A plan, and where and as whom it runs.
 #[derive(Clone, Debug)]

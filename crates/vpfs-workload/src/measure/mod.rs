@@ -4,8 +4,6 @@ mod latency;
 mod recorder;
 mod spread;
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 pub use latency::Latency;
@@ -13,7 +11,7 @@ pub use recorder::Progress;
 pub(crate) use recorder::Recorder;
 pub use spread::Spread;
 
-use crate::plan::Phase;
+use vpfs_plan::Phase;
 
 /// Everything measured in one run of one application.
 #[derive(Clone, Debug, Serialize)]
@@ -138,17 +136,4 @@ pub enum WrongRead {
 /// `amount` for each second of `seconds`; zero over no time.
 pub(crate) fn per_second(amount: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount as f64 / seconds } else { 0.0 }
-}
-
-/// Durations in JSON are seconds.
-pub(crate) fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
-}
-
-/// As [`seconds`], or null.
-pub(crate) fn optional_seconds<S: serde::Serializer>(
-    duration: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }

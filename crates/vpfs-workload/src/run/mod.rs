@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use vpfs_embedded::client::{Client, ClientError, ClientOptions, CreateOptions};
 
 use crate::measure::{Progress, Recorder, Report};
-use crate::node;
 use crate::pattern::Pattern;
-use crate::plan::Plan;
 use names::Names;
 use process::Process;
+use vpfs_plan::Plan;
+use vpfs_plan::node;
 
 /// Which processes share connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! The paths of a run.
 
-use crate::plan::{Call, Dir, FileId};
+use vpfs_plan::{Call, Dir, FileId};
 
 /// Names everything below the run's directory.
 #[derive(Debug)]

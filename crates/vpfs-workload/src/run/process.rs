@@ -9,7 +9,7 @@ use vpfs_embedded::client::{Client, ClientError, File};
 
 use super::{RunError, Shared};
 use crate::measure::WrongRead;
-use crate::plan::{Call, Extent, FileId, Phase, Step};
+use vpfs_plan::{Call, Extent, FileId, Phase, Step};
 
 /// What files' times are set to, in seconds since 1970: any will do, and a run can be repeated.
 const SET_TIME: u64 = 1_000_000_000;

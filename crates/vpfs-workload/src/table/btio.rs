@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::MB;
 use crate::measure::{Report, per_second};
-use crate::plan::Phase;
+use vpfs_plan::Phase;
 
 /// The statistics of each repetition. I/O is everything but computation: also waiting for processes that still do I/O, as
 /// in a collective call.

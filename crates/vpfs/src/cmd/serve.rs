@@ -8,7 +8,8 @@ use clap::ValueEnum;
 use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
-use vpfs_embedded::{ClusterConfig, DeviceProfile, EmbeddedCluster, StorageKind};
+use vpfs_device::DeviceProfile;
+use vpfs_embedded::{ClusterConfig, EmbeddedCluster, StorageKind};
 
 use crate::exit::Exit;
 use crate::log;

@@ -5,10 +5,10 @@ use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Attr, Capability, Credential, Dist, Errno, Handle, Layout, ObjType, Reply, reply, request};
 
 use super::{Answer, Server};
-use crate::device::mix;
 use crate::server::access;
 use crate::server::cluster::now;
 use crate::server::namespace::{FileLayout, Kind, Namespace, Object, Pool, datafiles};
+use vpfs_core::hash::mix;
 
 /// What a file gets whose creator names no distribution.
 const DEFAULT_DIST: Dist = Dist::SimpleStripe { strip_size: 64 << 10 };

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vpfs_device::{DeviceProfile, HddProfile};
 use vpfs_embedded::client::{ClientOptions, CreateOptions};
-use vpfs_embedded::device::{DeviceProfile, HddProfile};
+use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Order};
 use vpfs_workload::isolation::{Application, Experiment};
-use vpfs_workload::plan::{Btio, BtioClass, FileMode, Ior, Order};
 use vpfs_workload::run::{Connections, RunOptions};
 
 /// Servers, each with a proxy. The paper has eight.

@@ -9,8 +9,8 @@ mod target;
 
 use std::sync::Arc;
 
+use vpfs_plan::{Plan, PlanError};
 use vpfs_workload::measure::Report;
-use vpfs_workload::plan::{Plan, PlanError};
 use vpfs_workload::run::{Run, RunError, RunOptions};
 
 use crate::exit::Exit;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use vpfs_plan::{Phase, Plan};
 use vpfs_workload::measure::Report;
-use vpfs_workload::plan::{Phase, Plan};
 use vpfs_workload::table;
 
 use super::Job;

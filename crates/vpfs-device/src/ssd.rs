@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vpfs_core::Time;
+use vpfs_core::hash::mix;
 
 use super::hdd::transfer_time;
-use super::{Completion, Device, Io, IoId, IoKind, SsdProfile, mix};
+use super::{Completion, Device, Io, IoId, IoKind, SsdProfile};
 
 /// Channels in parallel, each in arrival order.
 ///

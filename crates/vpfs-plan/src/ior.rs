@@ -11,7 +11,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 
 use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes};
-use crate::pattern::mix;
+use vpfs_core::hash::mix;
 
 /// Who writes where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -61,7 +61,7 @@ pub struct Ior {
     /// How long the write phase and the read phase last; transfers start over when they are used up.
     ///
     /// If both phases run, every byte is written at least once, even if that takes longer.
-    #[serde(serialize_with = "crate::measure::optional_seconds", rename = "time_limit_seconds")]
+    #[serde(serialize_with = "crate::seconds::optional_seconds", rename = "time_limit_seconds")]
     pub time_limit: Option<Duration>,
     /// Decides content and random order.
     pub seed: u64,

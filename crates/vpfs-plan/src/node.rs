@@ -1,13 +1,13 @@
 //! Which node a process runs on: nodes are filled in blocks, as an MPI launcher does by default.
 
 /// The node of `process`; the first nodes take one more if the division leaves a rest.
-pub(crate) fn of_process(process: u32, nodes: u32, processes: u32) -> u32 {
+pub fn of_process(process: u32, nodes: u32, processes: u32) -> u32 {
     let share = u64::from(process) * u64::from(nodes) / u64::from(processes);
     u32::try_from(share).expect("below the number of nodes")
 }
 
 /// The first process of `node`.
-pub(crate) fn first_process(node: u32, nodes: u32, processes: u32) -> u32 {
+pub fn first_process(node: u32, nodes: u32, processes: u32) -> u32 {
     let first = (u64::from(node) * u64::from(processes)).div_ceil(u64::from(nodes));
     u32::try_from(first).expect("at most the number of processes")
 }

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use vpfs_core::Time;
+use vpfs_core::hash::mix;
 
-use super::{Completion, Device, HddProfile, Io, IoId, mix};
+use super::{Completion, Device, HddProfile, Io, IoId};
 
 /// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch. Commands go
 /// in LOOK order (the elevator that turns at the last request) among those in the disk's queue, and in arrival order among

@@ -14,7 +14,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
-use crate::pattern::mix;
+use vpfs_core::hash::mix;
 
 /// How a dump reaches the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -53,10 +53,10 @@ pub struct Btio {
     /// Largest call; between the two the seed decides.
     pub transfer_max_bytes: u32,
     /// Computation after each burst of writes.
-    #[serde(serialize_with = "crate::measure::seconds", rename = "think_write_seconds")]
+    #[serde(serialize_with = "crate::seconds::seconds", rename = "think_write_seconds")]
     pub think_write: Duration,
     /// Verification after each burst of reads.
-    #[serde(serialize_with = "crate::measure::seconds", rename = "think_read_seconds")]
+    #[serde(serialize_with = "crate::seconds::seconds", rename = "think_read_seconds")]
     pub think_read: Duration,
     /// Whether to read back and verify.
     pub read: bool,

@@ -1,11 +1,13 @@
 //! What a workload does, as data: phases, and for each process in a phase a sequence of steps.
 //!
 //! Plans are pure. Equal parameters and seed give equal steps, so a run can be repeated and its generators tested
-//! without a file system; [`crate::run`] executes them.
+//! without a file system; `vpfs-workload` executes them and `vpfs-sim` simulates them.
 
 mod btio;
 mod ior;
 mod md;
+pub mod node;
+mod seconds;
 
 use std::fmt;
 use std::time::Duration;
@@ -194,7 +196,7 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    pub(crate) fn new(option: &'static str, problem: impl Into<String>) -> Self {
+    fn new(option: &'static str, problem: impl Into<String>) -> Self {
         Self { option, problem: problem.into() }
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use tokio::sync::{Notify, oneshot};
 use vpfs_core::Time;
 
-use super::{Device, DeviceProfile, Io, IoId};
+use vpfs_device::{Device, DeviceProfile, Io, IoId};
 
 /// Whose time a device lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -2,11 +2,10 @@
 //!
 //! A [`Device`] is a state machine without clock, thread or I/O. Give it accesses with [`Device::submit`], take finished
 //! ones with [`Device::poll_completed`], and ask [`Device::poll_timeout`] when to look again. Equal inputs give
-//! equal outputs, so a simulator may drive one as well as [`DeviceHandle`] does in real time.
+//! equal outputs, so a simulator drives one as well as the embedded servers do in real time.
 //!
-//! A model decides *when* an access is done; the bytes themselves live in a [`crate::store`].
+//! A model decides *when* an access is done; it never sees the bytes themselves.
 
-mod driver;
 mod hdd;
 mod none;
 mod profile;
@@ -14,7 +13,6 @@ mod ssd;
 
 use vpfs_core::Time;
 
-pub use driver::{Access, DeviceClock, DeviceHandle};
 pub use hdd::Hdd;
 pub use none::NoDevice;
 pub use profile::{DeviceProfile, HddProfile, SsdProfile};
@@ -72,11 +70,4 @@ pub trait Device: Send {
 
     /// Accesses submitted and not yet yielded by `poll_completed`.
     fn outstanding(&self) -> usize;
-}
-
-/// Spreads the bits of `x` evenly (the finaliser of SplitMix64): places objects on a device without any state.
-pub(crate) const fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
