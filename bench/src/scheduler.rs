@@ -70,7 +70,7 @@ impl<S: Scheduler> Bench<S> {
     fn enqueue(&mut self, id: RequestId, app: AppId) -> Bytes {
         let cost = self.sizes[self.enqueued & (self.sizes.len() - 1)];
         self.enqueued += 1;
-        self.scheduler.enqueue(self.now, Request { id, app, op: OpKind::Write, cost });
+        self.scheduler.enqueue(self.now, Request::new(id, app, OpKind::Write, cost));
         cost
     }
 

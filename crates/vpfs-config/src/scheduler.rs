@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use vpfs_core::policy::{PolicyKind, Settings};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, Depth, OpKind, SlotCost, SlotCostTable};
+use vpfs_core::{PolicyKind, Settings};
 
 use crate::reader::Reader;
 use crate::tunables::{SCHEDULER, SLOT_COST};
@@ -31,7 +31,7 @@ pub(crate) fn read(root: &Reader<'_>) -> SchedulerConfig {
     let depth = reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0");
     let slot_costs = read_table(&reader, depth);
     SchedulerConfig {
-        policy: Settings { kind, depth, slot_costs },
+        policy: Settings::new(kind, depth, slot_costs),
         metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
         capacity: reader.number("capacity").map(Rate),
     }

@@ -14,7 +14,7 @@ pub use bucket::Cap;
 use crate::event::{Event, EventQueue};
 use crate::heap::{AppHeap, Item};
 use crate::list::{Links, List, Node};
-use crate::request::{Dispatch, OpKind, Request};
+use crate::request::{Dispatch, OpKind, Request, ServiceReport, Target};
 use crate::scheduler::{Capabilities, Scheduler};
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
@@ -68,9 +68,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     state: State,
-    op: OpKind,
-    app: AppId,
-    cost: Bytes,
+    request: Request,
     arrived: Time,
     links: Links,
 }
@@ -78,9 +76,7 @@ struct Entry {
 impl Entry {
     const UNUSED: Self = Self {
         state: State::Unused,
-        op: OpKind::Metadata,
-        app: AppId(0),
-        cost: Bytes::ZERO,
+        request: Request::new(RequestId(0), AppId(0), OpKind::Metadata, Bytes::ZERO),
         arrived: Time::ZERO,
         links: Links::UNLINKED,
     };
@@ -132,7 +128,7 @@ impl<S: Scheduler> Capped<S> {
         self.release(now, app);
         if cap.is_none() {
             // What is outstanding must not be given back to a bucket that comes later.
-            self.requests.iter_mut().filter(|entry| entry.app == app).for_each(|entry| *entry = Entry::UNUSED);
+            self.requests.iter_mut().filter(|entry| entry.request.app == app).for_each(|entry| *entry = Entry::UNUSED);
         }
     }
 
@@ -143,13 +139,13 @@ impl<S: Scheduler> Capped<S> {
     }
 
     fn hold(&mut self, arrived: Time, request: &Request) {
-        let Request { id, app, op, cost } = *request;
+        let Request { id, app, .. } = *request;
         if id.index() >= self.requests.len() {
             self.requests.resize(id.index() + 1, Entry::UNUSED);
         }
         let entry = &mut self.requests[id.index()];
         assert!(entry.state == State::Unused, "request id {id} is in use");
-        *entry = Entry { state: State::Held, op, app, cost, arrived, links: Links::UNLINKED };
+        *entry = Entry { state: State::Held, request: *request, arrived, links: Links::UNLINKED };
         self.accounts[app.index()].held.push_back(&mut self.requests, id);
         self.held += 1;
     }
@@ -158,9 +154,9 @@ impl<S: Scheduler> Capped<S> {
     fn release(&mut self, now: Time, app: AppId) {
         while let Some(id) = self.accounts[app.index()].held.first() {
             let account = &mut self.accounts[app.index()];
-            let Entry { op, cost, arrived, .. } = self.requests[id.index()];
+            let Entry { request, arrived, .. } = self.requests[id.index()];
             if let Some(bucket) = &mut account.bucket
-                && let Err(at) = bucket.take(now, cost)
+                && let Err(at) = bucket.take(now, request.cost)
             {
                 self.due.set(Due { at, app });
                 return;
@@ -168,7 +164,7 @@ impl<S: Scheduler> Capped<S> {
             account.held.remove(&mut self.requests, id);
             self.requests[id.index()].state = State::Charged;
             self.held -= 1;
-            self.inner.enqueue_held(now, arrived, Request { id, app, op, cost });
+            self.inner.enqueue_held(now, arrived, request);
         }
         self.due.remove(app);
     }
@@ -232,7 +228,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { state, app, cost, .. } = self.entry(id);
+        let Entry { state, request: Request { app, cost, .. }, .. } = self.entry(id);
         if state == State::Held {
             let account = &mut self.accounts[app.index()];
             account.held.remove(&mut self.requests, id);
@@ -254,9 +250,9 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let Entry { state, app, cost: estimated, .. } = self.entry(id);
+        let Entry { state, request: Request { app, cost: estimated, .. }, .. } = self.entry(id);
         if state != State::Unused {
-            self.requests[id.index()].cost = real;
+            self.requests[id.index()].request.cost = real;
         }
         if state == State::Held {
             self.events.push(now, Event::CostCorrected { id, app, estimated, real });
@@ -270,6 +266,22 @@ impl<S: Scheduler> Scheduler for Capped<S> {
 
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
         self.inner.set_weight(now, app, weight);
+    }
+
+    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
+        self.inner.set_target(now, app, target);
+    }
+
+    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
+        self.inner.set_order(now, app, order);
+    }
+
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        self.inner.handle_peer(now, report);
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        self.inner.poll_report(now)
     }
 
     fn queued(&self) -> usize {
@@ -332,7 +344,7 @@ mod tests {
         /// Enqueues a request of `app` if there is an id for it.
         fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {
             if let Some(id) = self.free.pop() {
-                self.scheduler.enqueue(self.now, Request { id, app, op, cost });
+                self.scheduler.enqueue(self.now, Request::new(id, app, op, cost));
             }
         }
 
@@ -370,7 +382,7 @@ mod tests {
             }
         }
         while let Some(id) = run.free.pop() {
-            let request = Request { id, app: AppId(0), op: OpKind::Metadata, cost: Bytes::kib(10) };
+            let request = Request::new(id, AppId(0), OpKind::Metadata, Bytes::kib(10));
             run.scheduler.enqueue(run.now, request);
         }
         for _ in 0..50_000 {

@@ -167,7 +167,7 @@ mod tests {
         let mut fifo = Fifo::new(0);
         for id in [3, 0, 2, 1] {
             let (app, op, cost) = (AppId(id % 2), OpKind::Write, Bytes::mib(1));
-            fifo.enqueue(Time::ZERO, Request { id: RequestId(id), app, op, cost });
+            fifo.enqueue(Time::ZERO, Request::new(RequestId(id), app, op, cost));
         }
         fifo.cancel(Time::ZERO, RequestId(2));
         let order: Vec<_> =

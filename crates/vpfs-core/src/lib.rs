@@ -24,12 +24,12 @@
 //! }
 //!
 //! let depth = Depth::new(14).expect("not zero");
-//! let settings = Settings { kind: PolicyKind::SfqDPlus, depth, slot_costs: SlotCostTable::default() };
+//! let settings = Settings::new(PolicyKind::SfqDPlus, depth, SlotCostTable::default());
 //! let mut scheduler = Capped::new(Policy::new(&settings, 64), 64);
 //! let (mut storage, mut now) = (Vec::new(), Time::ZERO);
 //! scheduler.set_cap(now, AppId(0), Cap::new(1 << 30, Bytes::mib(4)));
 //! for id in 0..6 {
-//!     let request = Request { id: RequestId(id), app: AppId(0), op: OpKind::Write, cost: Bytes::mib(2) };
+//!     let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes::mib(2));
 //!     scheduler.enqueue(now, request);
 //!     drain(&mut scheduler, now, &mut storage);
 //! }
@@ -58,6 +58,7 @@ mod list;
 pub mod policy;
 pub mod request;
 pub mod scheduler;
+pub mod settings;
 pub mod sfq;
 pub mod slot_cost;
 pub mod stripe;
@@ -68,9 +69,10 @@ pub mod units;
 pub use cap::{Cap, Capped};
 pub use event::{Event, EventQueue};
 pub use fifo::Fifo;
-pub use policy::{Policy, PolicyKind, Settings};
-pub use request::{Dispatch, OpKind, Request};
+pub use policy::Policy;
+pub use request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
 pub use scheduler::{Capabilities, Scheduler};
+pub use settings::{IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -9,33 +9,12 @@ use alloc::vec::Vec;
 
 use crate::event::{Event, EventQueue};
 use crate::fifo::Fifo;
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, ServiceReport, Target};
 use crate::scheduler::{Capabilities, Scheduler};
+use crate::settings::{PolicyKind, Settings};
 use crate::sfq::Sfq;
 use crate::slot_cost::SlotCostTable;
-use crate::units::{AppId, Bytes, Depth, RequestId, Time, Weight};
-
-/// The policies to choose from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// In order of arrival, without a limit: [`Fifo`].
-    Fifo,
-    /// Shares by weight, one slot for each request: [`Sfq`].
-    SfqD,
-    /// Shares by weight, more slots for large requests, with backfill: [`Sfq`].
-    SfqDPlus,
-}
-
-/// What a [`Policy`] is made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Which policy.
-    pub kind: PolicyKind,
-    /// Slots of the storage; FIFO has no limit.
-    pub depth: Depth,
-    /// Slots that requests occupy with SFQ(D)+; the others do not look at it.
-    pub slot_costs: SlotCostTable,
-}
+use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 /// A scheduler whose policy and settings can change at any time.
 #[derive(Debug)]
@@ -168,6 +147,22 @@ impl Scheduler for Policy {
         self.base.as_mut().set_weight(now, app, weight);
     }
 
+    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
+        self.base.as_mut().set_target(now, app, target);
+    }
+
+    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
+        self.base.as_mut().set_order(now, app, order);
+    }
+
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        self.base.as_mut().handle_peer(now, report);
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        self.base.as_mut().poll_report(now)
+    }
+
     fn queued(&self) -> usize {
         self.base.as_ref().queued()
     }
@@ -178,5 +173,13 @@ impl Scheduler for Policy {
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.base.as_mut().poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.base.as_ref().poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.base.as_mut().handle_timeout(now);
     }
 }

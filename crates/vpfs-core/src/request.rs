@@ -1,5 +1,7 @@
 //! What a scheduler knows of a request, and what it says when the request may go.
 
+use core::time::Duration;
+
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// What a request does, as far as its cost depends on it.
@@ -25,6 +27,58 @@ pub struct Request {
     /// Service it asks for (c in the papers): this server's bytes for data, a constant for metadata.
     /// May be an estimate, see [`crate::Scheduler::correct_cost`].
     pub cost: Bytes,
+    /// When the client issued it, where the protocol carries that [IOCO §3]; otherwise arrival counts.
+    pub issued_at: Option<Time>,
+    /// What the parts of the same access cost at other servers, where each of these can tell as well from how the file
+    /// is striped [vPFS §III-B2]; `None` if the request does not reveal it.
+    pub elsewhere: Option<Bytes>,
+}
+
+impl Request {
+    /// A request that tells neither when it was issued nor what it costs elsewhere.
+    pub const fn new(id: RequestId, app: AppId, op: OpKind, cost: Bytes) -> Self {
+        Self { id, app, op, cost, issued_at: None, elsewhere: None }
+    }
+}
+
+/// What service is counted by itself when servers tell each other: bytes of data, or metadata operations at their
+/// constant cost [vPFS+ §IV].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServiceClass {
+    /// Reads and writes.
+    Data,
+    /// Metadata operations.
+    Metadata,
+}
+
+impl From<OpKind> for ServiceClass {
+    fn from(op: OpKind) -> Self {
+        match op {
+            OpKind::Read | OpKind::Write => Self::Data,
+            OpKind::Metadata => Self::Metadata,
+        }
+    }
+}
+
+/// Service of an application that one scheduler tells all others [vPFS §III-B1].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceReport {
+    /// Whose.
+    pub app: AppId,
+    /// Of what kind.
+    pub class: ServiceClass,
+    /// Bytes of cost since the last report; negative if more was refunded than asked for.
+    pub bytes: i64,
+}
+
+/// What an application of a latency-controlled class gets [Two-level]: while it asks for no more than `rate`, its
+/// requests take no longer than `deadline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// T: bytes per second.
+    pub rate: Bytes,
+    /// D: from when the request goes into the deadline queue until it is complete.
+    pub deadline: Duration,
 }
 
 /// A request that goes to the storage now.

@@ -1,7 +1,7 @@
 //! The one trait all policies implement, and the contract for driving it (stated in the crate docs).
 
 use crate::event::Event;
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, ServiceReport, Target};
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 /// What a policy needs from its surroundings and what it promises.
@@ -56,6 +56,21 @@ pub trait Scheduler: Send {
 
     /// Sets an application's weight, also for requests that are queued already.
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight);
+
+    /// Sets what a latency-controlled application gets; `None` for no promise. Policies without deadlines ignore it.
+    fn set_target(&mut self, _now: Time, _app: AppId, _target: Option<Target>) {}
+
+    /// Sets an application's place among those that are served one after another in a window: smaller first, the same
+    /// at every server [IOCO §3]. Policies without windows ignore it.
+    fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
+
+    /// Other servers gave `report.app` so much service. Policies that share by server ignore it.
+    fn handle_peer(&mut self, _now: Time, _report: ServiceReport) {}
+
+    /// The next amount that other servers must hear of. Call until `None`, after every input, as with dispatches.
+    fn poll_report(&mut self, _now: Time) -> Option<ServiceReport> {
+        None
+    }
 
     /// Requests queued, not yet dispatched.
     fn queued(&self) -> usize;

@@ -41,7 +41,7 @@ proptest! {
                 capped.handle_timeout(at);
             }
             now = arrival;
-            let request = Request { id: RequestId(id), app: AppId(0), op: OpKind::Write, cost: Bytes(cost) };
+            let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes(cost));
             capped.enqueue(now, request);
         }
         while let Some(at) = capped.poll_timeout() {
@@ -67,7 +67,7 @@ proptest! {
         let mut capped = Capped::new(sfq(), EVENTS);
         capped.set_cap(Time::ZERO, AppId(0), cap(rate, 10_000));
         for id in 0..200 {
-            let request = Request { id: RequestId(id), app: AppId(0), op: OpKind::Write, cost: Bytes(10_000) };
+            let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes(10_000));
             capped.enqueue(Time::ZERO, request);
         }
         let mut last = Time::ZERO;

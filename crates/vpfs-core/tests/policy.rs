@@ -10,7 +10,7 @@ use vpfs_core::{AppId, Policy, PolicyKind, Scheduler, Settings, SlotCostTable};
 const KINDS: [PolicyKind; 3] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus];
 
 fn settings(kind: PolicyKind, slots: u32) -> Settings {
-    Settings { kind, depth: depth(slots), slot_costs: SlotCostTable::default() }
+    Settings::new(kind, depth(slots), SlotCostTable::default())
 }
 
 fn runner(kind: PolicyKind, slots: u32) -> Runner<Policy> {

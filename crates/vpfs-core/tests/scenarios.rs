@@ -157,7 +157,7 @@ fn completing_what_is_not_there_panics() {
 #[should_panic(expected = "request id 7 is in use")]
 fn enqueuing_what_is_there_panics() {
     let mut scheduler = sfq_d(1).scheduler;
-    let request = Request { id: RequestId(7), app: AppId(0), op: OpKind::Read, cost: SMALL };
+    let request = Request::new(RequestId(7), AppId(0), OpKind::Read, SMALL);
     scheduler.enqueue(Time::ZERO, request);
     scheduler.enqueue(Time::ZERO, request);
 }
@@ -166,7 +166,7 @@ fn enqueuing_what_is_there_panics() {
 #[should_panic(expected = "only a dispatched request can be complete")]
 fn completing_what_is_queued_panics() {
     let mut scheduler = sfq_d(1).scheduler;
-    let request = Request { id: RequestId(0), app: AppId(0), op: OpKind::Read, cost: SMALL };
+    let request = Request::new(RequestId(0), AppId(0), OpKind::Read, SMALL);
     scheduler.enqueue(Time::ZERO, request);
     scheduler.complete(Time::ZERO, request.id);
 }

@@ -66,7 +66,7 @@ impl Gate {
                 OpKind::Read | OpKind::Write => state.sizes.estimate(submission),
             };
             let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app });
-            state.scheduler.enqueue(now, Request { id, app, op: submission.kind, cost });
+            state.scheduler.enqueue(now, Request::new(id, app, submission.kind, cost));
             id
         })
     }

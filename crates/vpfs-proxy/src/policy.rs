@@ -1,7 +1,7 @@
 //! Schedulers as the configuration describes them.
 
 use vpfs_config::{AppEntry, Config};
-use vpfs_core::policy::Policy;
+use vpfs_core::Policy;
 use vpfs_core::{AppId, Capped, Scheduler, Time};
 
 /// What stands before each server: caps, and any policy behind them.

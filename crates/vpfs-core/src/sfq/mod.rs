@@ -74,7 +74,7 @@ impl Sfq {
     pub(crate) fn hand_over(self) -> Handover {
         let with_time = |id: RequestId| {
             let Entry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
-            (enqueued_at, Request { id, app, op, cost })
+            (enqueued_at, Request::new(id, app, op, cost))
         };
         let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
         Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }

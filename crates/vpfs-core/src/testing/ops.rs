@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use super::{Oracle, Random};
 use crate::cap::Capped;
 use crate::event::Event;
-use crate::policy::{Policy, Settings};
+use crate::policy::Policy;
 use crate::request::{Dispatch, OpKind, Request};
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 use crate::sfq::Sfq;
 use crate::slot_cost::{SizeClass, SlotCostTable};
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
@@ -247,7 +248,7 @@ impl<S: Tunable> Runner<S> {
             self.ids += 1;
             RequestId(self.ids - 1)
         });
-        let request = Request { id, app, op, cost };
+        let request = Request::new(id, app, op, cost);
         self.queued.push(request);
         self.scheduler.enqueue(self.now, request);
     }

@@ -158,7 +158,7 @@ impl Scheduler for Oracle {
     }
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, op, cost } = request;
+        let Request { id, app, op, cost, .. } = request;
         let virtual_time = self.virtual_time;
         let flow = self.flow(app);
         let start = flow.finish.max(virtual_time);

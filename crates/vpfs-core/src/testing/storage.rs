@@ -77,7 +77,7 @@ pub fn run<S: Scheduler>(
     }
     let mut now = Time::ZERO;
     for (id, &(client, cost)) in (0..).zip(&requests) {
-        scheduler.enqueue(now, Request { id: RequestId(id), app: client.app, op: client.op, cost });
+        scheduler.enqueue(now, Request::new(RequestId(id), client.app, client.op, cost));
     }
     while now <= until {
         while let Some(dispatch) = scheduler.poll_dispatch(now) {
@@ -95,7 +95,7 @@ pub fn run<S: Scheduler>(
             scheduler.complete(now, id);
             completions.push((now, client.app, *cost));
             *cost = draw(client);
-            scheduler.enqueue(now, Request { id, app: client.app, op: client.op, cost: *cost });
+            scheduler.enqueue(now, Request::new(id, client.app, client.op, *cost));
         }
     }
     completions

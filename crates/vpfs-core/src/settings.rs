@@ -1,0 +1,128 @@
+//! What a [`Policy`](crate::Policy) is made from.
+
+use core::time::Duration;
+
+use crate::slot_cost::SlotCostTable;
+use crate::units::{Bytes, Depth};
+
+/// The policies to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// In order of arrival, without a limit: [`Fifo`](crate::Fifo).
+    Fifo,
+    /// Shares by weight, one slot for each request: [`Sfq`](crate::Sfq).
+    SfqD,
+    /// Shares by weight, more slots for large requests, with backfill: [`Sfq`](crate::Sfq).
+    SfqDPlus,
+}
+
+/// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which policy.
+    pub kind: PolicyKind,
+    /// Slots of the storage; FIFO has no limit.
+    pub depth: Depth,
+    /// Slots that requests occupy with SFQ(D)+; the others do not look at it.
+    pub slot_costs: SlotCostTable,
+    /// Over which servers the shares of SFQ(D) and SFQ(D)+ hold.
+    pub sharing: Sharing,
+    /// Slots of a queue of its own for metadata; `None`: metadata and data share one queue [vPFS+ §IV].
+    pub metadata_depth: Option<Depth>,
+    /// For throughput and latency control.
+    pub two_level: TwoLevelSettings,
+    /// For coordination by windows.
+    pub ioco: IocoSettings,
+    /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions; `depth` and `slot_costs` are where they begin.
+    pub adaptive: bool,
+}
+
+impl Settings {
+    /// A policy with the papers' parameters for everything but these.
+    pub fn new(kind: PolicyKind, depth: Depth, slot_costs: SlotCostTable) -> Self {
+        Self {
+            kind,
+            depth,
+            slot_costs,
+            sharing: Sharing::default(),
+            metadata_depth: None,
+            two_level: TwoLevelSettings::default(),
+            ioco: IocoSettings::default(),
+            adaptive: false,
+        }
+    }
+}
+
+/// How servers know what an application got elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharingMode {
+    /// They do not: shares hold at each server for itself.
+    Local,
+    /// They tell each other when they have served enough [vPFS §III-B1].
+    Threshold,
+    /// From the layout that a request reveals; for requests that reveal none, as [`SharingMode::Threshold`]
+    /// [vPFS §III-B2].
+    Layout,
+}
+
+/// Total-service fairness, DSFQ [vPFS §III-B].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// How servers know of each other.
+    pub mode: SharingMode,
+    /// T: a server tells all others when it has accepted so much since it last did.
+    pub broadcast_threshold: Bytes,
+    /// The same for metadata, in operations [vPFS+ §IV].
+    pub metadata_threshold: u32,
+    /// Starvation guard (hybrid DSFQ): an application's share of a server's service is never cut below this part of
+    /// its local one because of what it gets elsewhere, in parts of a million. Zero: no guard.
+    pub min_local_share_ppm: u32,
+}
+
+impl Default for Sharing {
+    /// Shares by server; if that is changed, the threshold of the paper's evaluation [vPFS §IV-C1].
+    fn default() -> Self {
+        Self {
+            mode: SharingMode::Local,
+            broadcast_threshold: Bytes::mib(10),
+            metadata_threshold: 1000,
+            min_local_share_ppm: 10_000,
+        }
+    }
+}
+
+/// Parameters of throughput and latency control [Two-level].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwoLevelSettings {
+    /// P: credits are set anew after so long.
+    pub replenish_period: Duration,
+    /// W: the outstanding limit is computed anew after so long.
+    pub control_window: Duration,
+    /// What "no limit" means for the storage, in requests.
+    pub outstanding_max: u32,
+}
+
+impl Default for TwoLevelSettings {
+    fn default() -> Self {
+        Self {
+            replenish_period: Duration::from_millis(200),
+            control_window: Duration::from_secs(1),
+            outstanding_max: 100,
+        }
+    }
+}
+
+/// Parameters of coordination by windows of time [IOCO §3].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IocoSettings {
+    /// W: requests of one window are served application by application. The papers' 1 s is for disks, 250 ms for flash.
+    pub window: Duration,
+    /// A client's clock may differ by so much from the server's; further differences are cut to it.
+    pub max_clock_skew: Duration,
+}
+
+impl Default for IocoSettings {
+    fn default() -> Self {
+        Self { window: Duration::from_secs(1), max_clock_skew: Duration::from_secs(1) }
+    }
+}
