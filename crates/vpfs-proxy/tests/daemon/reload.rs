@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Level;
-use vpfs_core::policy::PolicyKind;
+use vpfs_core::PolicyKind;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
 use vpfs_proxy::ReloadError;
 
