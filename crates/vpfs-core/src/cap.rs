@@ -12,7 +12,7 @@ use bucket::Bucket;
 pub use bucket::Cap;
 
 use crate::event::{Event, EventQueue};
-use crate::heap::{AppHeap, Item};
+use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
 use crate::request::{Dispatch, OpKind, Request, ServiceReport, Target};
 use crate::scheduler::{Capabilities, Scheduler};
@@ -31,7 +31,7 @@ pub struct Capped<S> {
     /// By application.
     accounts: Vec<Account>,
     /// The applications that have requests held back.
-    due: AppHeap<Due>,
+    due: Heap<Due>,
     held: usize,
     caps: usize,
     events: EventQueue,
@@ -51,8 +51,8 @@ struct Due {
 }
 
 impl Item for Due {
-    fn app(&self) -> AppId {
-        self.app
+    fn owner(&self) -> usize {
+        self.app.index()
     }
 }
 
@@ -95,7 +95,7 @@ impl<S: Scheduler> Capped<S> {
             inner,
             requests: Vec::new(),
             accounts: Vec::new(),
-            due: AppHeap::new(),
+            due: Heap::new(),
             held: 0,
             caps: 0,
             events: EventQueue::with_capacity(event_capacity),
@@ -166,7 +166,7 @@ impl<S: Scheduler> Capped<S> {
             self.held -= 1;
             self.inner.enqueue_held(now, arrived, request);
         }
-        self.due.remove(app);
+        self.due.remove(app.index());
     }
 
     /// Releases what all may have now.

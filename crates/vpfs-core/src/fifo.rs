@@ -3,12 +3,12 @@
 //! The baseline that the other policies are measured against: what clients would see without vpfs.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use crate::event::{Event, EventQueue};
 use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
 use crate::scheduler::{Capabilities, Scheduler};
+use crate::table::Table;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
 
 /// A scheduler without a limit and without shares. Weights are accepted and ignored.
@@ -16,7 +16,7 @@ use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
 /// O(1), except that cancelling a *queued* request walks the queue, which is empty after every drain.
 #[derive(Debug)]
 pub struct Fifo {
-    requests: Vec<Option<Entry>>,
+    requests: Table<Entry>,
     queue: VecDeque<RequestId>,
     outstanding: usize,
     events: EventQueue,
@@ -33,15 +33,15 @@ impl Fifo {
     /// A scheduler that keeps at most `event_capacity` events between polls.
     pub fn new(event_capacity: usize) -> Self {
         let events = EventQueue::with_capacity(event_capacity);
-        Self { requests: Vec::new(), queue: VecDeque::new(), outstanding: 0, events }
+        Self { requests: Table::new(), queue: VecDeque::new(), outstanding: 0, events }
     }
 
     /// All requests, for another policy.
     pub(crate) fn hand_over(self) -> Handover {
         let Self { requests, queue, events, .. } = self;
         let with_time = |entry: &Entry| (entry.enqueued_at, entry.request);
-        let outstanding = requests.iter().flatten().filter(|entry| entry.outstanding).map(with_time).collect();
-        let queued = queue.iter().filter_map(|id| requests[id.index()].as_ref()).map(with_time).collect();
+        let outstanding = requests.iter().filter(|entry| entry.outstanding).map(with_time).collect();
+        let queued = queue.iter().map(|&id| with_time(requests.get(id))).collect();
         Handover { outstanding, queued, events }
     }
 
@@ -52,30 +52,16 @@ impl Fifo {
         self.outstanding = outstanding.len();
         self.queue.extend(queued.iter().map(|(_, request)| request.id));
         for (enqueued_at, request) in outstanding {
-            self.insert(Entry { request, enqueued_at, outstanding: true });
+            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: true });
         }
         for (enqueued_at, request) in queued {
-            self.insert(Entry { request, enqueued_at, outstanding: false });
+            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: false });
         }
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        let id = entry.request.id;
-        if id.index() >= self.requests.len() {
-            self.requests.resize(id.index() + 1, None);
-        }
-        assert!(self.requests[id.index()].replace(entry).is_none(), "request id {id} is in use");
-    }
-
-    fn entry(&mut self, id: RequestId) -> &mut Entry {
-        let entry = self.requests.get_mut(id.index()).and_then(Option::as_mut);
-        entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
     /// Forgets `id`; its application and cost.
     fn remove(&mut self, id: RequestId) -> (AppId, Bytes) {
-        let Entry { request, outstanding, .. } = *self.entry(id);
-        self.requests[id.index()] = None;
+        let Entry { request, outstanding, .. } = self.requests.remove(id);
         if outstanding {
             self.outstanding -= 1;
         } else {
@@ -104,7 +90,7 @@ impl Scheduler for Fifo {
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
         let Request { id, app, cost, .. } = request;
-        self.insert(Entry { request, enqueued_at: arrived, outstanding: false });
+        self.requests.insert(request.id, Entry { request, enqueued_at: arrived, outstanding: false });
         self.queue.push_back(id);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
@@ -112,7 +98,7 @@ impl Scheduler for Fifo {
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let id = self.queue.pop_front()?;
         self.outstanding += 1;
-        let entry = self.entry(id);
+        let entry = self.requests.get_mut(id);
         entry.outstanding = true;
         let Entry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
@@ -121,7 +107,7 @@ impl Scheduler for Fifo {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        assert!(self.entry(id).outstanding, "only a dispatched request can be complete");
+        assert!(self.requests.get(id).outstanding, "only a dispatched request can be complete");
         let (app, cost) = self.remove(id);
         self.events.push(now, Event::Completed { id, app, cost });
         self.end_if_idle(now);
@@ -134,7 +120,7 @@ impl Scheduler for Fifo {
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let request = &mut self.entry(id).request;
+        let request = &mut self.requests.get_mut(id).request;
         let app = request.app;
         let estimated = core::mem::replace(&mut request.cost, real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
@@ -159,6 +145,8 @@ impl Scheduler for Fifo {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::request::OpKind;
 

@@ -1,28 +1,27 @@
-//! A four-ary heap that knows where each application's item is, so that any item can be replaced or removed.
+//! A four-ary heap that knows where each owner's item is, so that any item can be replaced or removed.
 //!
 //! Four children share two cache lines and halve the depth of a binary heap, which is what dispatch waits for.
 
 use alloc::vec::Vec;
 
-use crate::units::AppId;
-
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
 
-/// What a heap holds: ordered, and at most one of each application.
+/// What a heap holds: ordered, and at most one of each owner, which is an application or a request.
 pub(crate) trait Item: Copy + Ord {
-    fn app(&self) -> AppId;
+    /// The dense number of the owner, below 2³² − 1.
+    fn owner(&self) -> usize;
 }
 
-/// A heap with the smallest item first. O(log n) changes, no allocation once it has grown to the applications in use.
+/// A heap with the smallest item first. O(log n) changes, no allocation once it has grown to the owners in use.
 #[derive(Debug)]
-pub(crate) struct AppHeap<T> {
+pub(crate) struct Heap<T> {
     items: Vec<T>,
-    /// By application: the index of its item, or [`ABSENT`].
+    /// By owner: the index of its item, or [`ABSENT`].
     positions: Vec<u32>,
 }
 
-impl<T: Item> AppHeap<T> {
+impl<T: Item> Heap<T> {
     pub(crate) const fn new() -> Self {
         Self { items: Vec::new(), positions: Vec::new() }
     }
@@ -32,15 +31,19 @@ impl<T: Item> AppHeap<T> {
         self.items.first()
     }
 
-    /// The item of `app`.
-    pub(crate) fn get(&self, app: AppId) -> Option<&T> {
-        let position = *self.positions.get(app.index())?;
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The item of `owner`.
+    pub(crate) fn get(&self, owner: usize) -> Option<&T> {
+        let position = *self.positions.get(owner)?;
         self.items.get(position as usize)
     }
 
-    /// Inserts `item`, instead of the one its application had.
+    /// Inserts `item`, instead of the one its owner had.
     pub(crate) fn set(&mut self, item: T) {
-        let index = item.app().index();
+        let index = item.owner();
         if index >= self.positions.len() {
             self.positions.resize(index + 1, ABSENT);
         }
@@ -53,9 +56,9 @@ impl<T: Item> AppHeap<T> {
         }
     }
 
-    /// Removes the item of `app`, if there is one.
-    pub(crate) fn remove(&mut self, app: AppId) {
-        let Some(position) = self.positions.get_mut(app.index()) else { return };
+    /// Removes the item of `owner`, if there is one.
+    pub(crate) fn remove(&mut self, owner: usize) {
+        let Some(position) = self.positions.get_mut(owner) else { return };
         let position = core::mem::replace(position, ABSENT) as usize;
         if position >= self.items.len() {
             return;
@@ -111,29 +114,30 @@ impl<T: Item> AppHeap<T> {
         (first..end).min_by(|&left, &right| self.items[left].cmp(&self.items[right]))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit application ids")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most as many items as 32-bit ids")]
     fn place(&mut self, at: usize, item: T) {
         self.items[at] = item;
-        self.positions[item.app().index()] = at as u32;
+        self.positions[item.owner()] = at as u32;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::AppId;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct Pair(u64, AppId);
 
     impl Item for Pair {
-        fn app(&self) -> AppId {
-            self.1
+        fn owner(&self) -> usize {
+            self.1.index()
         }
     }
 
     #[test]
     fn agrees_with_a_sorted_list() {
-        let mut heap = AppHeap::new();
+        let mut heap = Heap::new();
         let mut list: Vec<Pair> = Vec::new();
         let mut random = 42_u64;
         for _ in 0..20_000 {
@@ -141,13 +145,13 @@ mod tests {
             let pair = Pair(random >> 48, AppId((random >> 40 & 0x3f) as u32));
             list.retain(|kept| kept.1 != pair.1);
             if random >> 33 & 3 == 0 {
-                heap.remove(pair.1);
+                heap.remove(pair.1.index());
             } else {
                 heap.set(pair);
                 list.push(pair);
             }
             assert_eq!(heap.first(), list.iter().min());
-            assert_eq!(heap.get(pair.1), list.iter().find(|kept| kept.1 == pair.1));
+            assert_eq!(heap.get(pair.1.index()), list.iter().find(|kept| kept.1 == pair.1));
         }
     }
 }

@@ -62,6 +62,7 @@ pub mod settings;
 pub mod sfq;
 pub mod slot_cost;
 pub mod stripe;
+mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod units;

@@ -9,7 +9,7 @@ use core::cmp::Ordering;
 
 use super::requests::{Entry, Requests, State};
 use super::tags::{Clock, FlowTags};
-use crate::heap::{AppHeap, Item};
+use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, RequestId, SlotCost, VirtualTime, Weight};
@@ -36,8 +36,8 @@ impl PartialOrd for First {
 }
 
 impl Item for First {
-    fn app(&self) -> AppId {
-        self.app
+    fn owner(&self) -> usize {
+        self.app.index()
     }
 }
 
@@ -45,7 +45,7 @@ impl Item for First {
 #[derive(Debug)]
 struct Class {
     slot_cost: SlotCost,
-    flows: AppHeap<First>,
+    flows: Heap<First>,
 }
 
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl Queue {
     }
 
     fn oldest_first(&self, app: AppId) -> Option<First> {
-        let firsts = self.classes.iter().filter_map(|class| class.flows.get(app));
+        let firsts = self.classes.iter().filter_map(|class| class.flows.get(app.index()));
         firsts.min_by_key(|first| first.arrival).copied()
     }
 
@@ -226,11 +226,11 @@ impl Queue {
                 let start = self.flows[app.index()].tags.tag(entry.position);
                 flows.set(First { start, arrival: entry.arrival, app, id });
             }
-            None => flows.remove(app),
+            None => flows.remove(app.index()),
         }
     }
 }
 
 fn classes_of(table: &SlotCostTable) -> Vec<Class> {
-    table.distinct().into_iter().map(|slot_cost| Class { slot_cost, flows: AppHeap::new() }).collect()
+    table.distinct().into_iter().map(|slot_cost| Class { slot_cost, flows: Heap::new() }).collect()
 }

@@ -1,0 +1,46 @@
+//! The requests in use, in a table indexed by their dense ids.
+
+use alloc::vec::Vec;
+
+use crate::units::RequestId;
+
+/// What a policy keeps of each request, by id. O(1), no allocation once it has grown to the ids in use.
+#[derive(Debug)]
+pub(crate) struct Table<T>(Vec<Option<T>>);
+
+impl<T> Table<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Panics if `id` is in use.
+    pub(crate) fn insert(&mut self, id: RequestId, entry: T) {
+        if id.index() >= self.0.len() {
+            self.0.resize_with(id.index() + 1, || None);
+        }
+        assert!(self.0[id.index()].replace(entry).is_none(), "request id {id} is in use");
+    }
+
+    /// Panics if `id` is not in use.
+    pub(crate) fn get(&self, id: RequestId) -> &T {
+        let entry = self.0.get(id.index()).and_then(Option::as_ref);
+        entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
+    }
+
+    /// Panics if `id` is not in use.
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> &mut T {
+        let entry = self.0.get_mut(id.index()).and_then(Option::as_mut);
+        entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
+    }
+
+    /// Frees `id`, which must be in use; what it was.
+    pub(crate) fn remove(&mut self, id: RequestId) -> T {
+        let entry = self.0.get_mut(id.index()).and_then(Option::take);
+        entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
+    }
+
+    /// All that are in use, by id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
+}
