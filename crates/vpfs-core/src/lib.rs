@@ -66,6 +66,7 @@ mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod units;
+pub mod window;
 
 pub use cap::{Cap, Capped};
 pub use event::{Event, EventQueue};
@@ -77,3 +78,4 @@ pub use settings::{IocoSettings, PolicyKind, Settings, Sharing, SharingMode, Two
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
+pub use window::Ioco;

@@ -1,9 +1,9 @@
 //! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
 //!
 //! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
-//! A change between FIFO and the fair policies hands the requests over: outstanding ones stay outstanding, occupy
-//! slots of the new policy and are charged to their flows; queued ones follow in order of arrival; weights are kept.
-//! What the flows had received before is forgotten, as at the start.
+//! A change between FIFO, the fair policies and IOCO hands the requests over: outstanding ones stay outstanding, occupy
+//! slots of the new policy and are charged to their flows; queued ones follow in order of arrival; weights, targets and
+//! orders are kept. What the flows had received before is forgotten, as at the start.
 
 use alloc::vec::Vec;
 
@@ -15,6 +15,7 @@ use crate::settings::{PolicyKind, Settings};
 use crate::sfq::Sfq;
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use crate::window::Ioco;
 
 /// A scheduler whose policy and settings can change at any time.
 #[derive(Debug)]
@@ -22,13 +23,22 @@ pub struct Policy {
     base: Base,
     settings: Settings,
     /// By application; for the next policy.
-    weights: Vec<Weight>,
+    apps: Vec<AppSettings>,
+}
+
+/// What was set for one application.
+#[derive(Clone, Copy, Debug, Default)]
+struct AppSettings {
+    weight: Option<Weight>,
+    target: Option<Target>,
+    order: Option<u16>,
 }
 
 #[derive(Debug)]
 enum Base {
     Fifo(Fifo),
     Sfq(Sfq),
+    Ioco(Ioco),
 }
 
 /// The requests that one policy gives to the next, each with the time at which it was enqueued.
@@ -42,7 +52,7 @@ pub(crate) struct Handover {
 impl Policy {
     /// A policy that keeps at most `event_capacity` events between polls.
     pub fn new(settings: &Settings, event_capacity: usize) -> Self {
-        Self { base: Base::new(settings, event_capacity), settings: settings.clone(), weights: Vec::new() }
+        Self { base: Base::new(settings, event_capacity), settings: settings.clone(), apps: Vec::new() }
     }
 
     /// What is in force.
@@ -60,23 +70,49 @@ impl Policy {
                 sfq.set_depth(now, settings.depth);
                 sfq.set_slot_costs(settings.effective_slot_costs());
             }
+            // With other windows every queued request gets another place.
+            (Base::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
+                ioco.set_depth(now, settings.depth);
+            }
             _ => self.replace(now, Base::new(settings, 0)),
         }
     }
 
     /// Moves all requests to `next`, which has none and keeps no events yet.
     fn replace(&mut self, now: Time, mut next: Base) {
-        for (app, &weight) in (0..).zip(&self.weights) {
-            next.as_mut().set_weight(now, AppId(app), weight);
+        for (app, settings) in (0..).map(AppId).zip(&self.apps) {
+            settings.apply(now, app, next.as_mut());
         }
         let handover = match core::mem::replace(&mut self.base, next) {
             Base::Fifo(fifo) => fifo.hand_over(),
             Base::Sfq(sfq) => sfq.hand_over(),
+            Base::Ioco(ioco) => ioco.hand_over(),
         };
         match &mut self.base {
             Base::Fifo(fifo) => fifo.take_over(handover),
             Base::Sfq(sfq) => sfq.take_over(handover),
+            Base::Ioco(ioco) => ioco.take_over(handover),
         }
+    }
+
+    fn app_mut(&mut self, app: AppId) -> &mut AppSettings {
+        if app.index() >= self.apps.len() {
+            self.apps.resize(app.index() + 1, AppSettings::default());
+        }
+        &mut self.apps[app.index()]
+    }
+}
+
+impl AppSettings {
+    /// Sets what was set for `app` in `scheduler`, which is new.
+    fn apply(&self, now: Time, app: AppId, scheduler: &mut dyn Scheduler) {
+        if let Some(weight) = self.weight {
+            scheduler.set_weight(now, app, weight);
+        }
+        if let Some(order) = self.order {
+            scheduler.set_order(now, app, order);
+        }
+        scheduler.set_target(now, app, self.target);
     }
 }
 
@@ -84,7 +120,7 @@ impl Settings {
     fn effective_slot_costs(&self) -> SlotCostTable {
         match self.kind {
             PolicyKind::SfqDPlus => self.slot_costs.clone(),
-            PolicyKind::Fifo | PolicyKind::SfqD => SlotCostTable::uniform(),
+            PolicyKind::Fifo | PolicyKind::SfqD | PolicyKind::Ioco => SlotCostTable::uniform(),
         }
     }
 }
@@ -93,6 +129,7 @@ impl Base {
     fn new(settings: &Settings, event_capacity: usize) -> Self {
         match settings.kind {
             PolicyKind::Fifo => Self::Fifo(Fifo::new(event_capacity)),
+            PolicyKind::Ioco => Self::Ioco(Ioco::new(settings.ioco, settings.depth, event_capacity)),
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
                 Self::Sfq(Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity))
             }
@@ -103,6 +140,7 @@ impl Base {
         match self {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
+            Self::Ioco(ioco) => ioco,
         }
     }
 
@@ -110,6 +148,7 @@ impl Base {
         match self {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
+            Self::Ioco(ioco) => ioco,
         }
     }
 }
@@ -140,18 +179,17 @@ impl Scheduler for Policy {
     }
 
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
-        if app.index() >= self.weights.len() {
-            self.weights.resize(app.index() + 1, Weight::ONE);
-        }
-        self.weights[app.index()] = weight;
+        self.app_mut(app).weight = Some(weight);
         self.base.as_mut().set_weight(now, app, weight);
     }
 
     fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
+        self.app_mut(app).target = target;
         self.base.as_mut().set_target(now, app, target);
     }
 
     fn set_order(&mut self, now: Time, app: AppId, order: u16) {
+        self.app_mut(app).order = Some(order);
         self.base.as_mut().set_order(now, app, order);
     }
 

@@ -14,6 +14,8 @@ pub enum PolicyKind {
     SfqD,
     /// Shares by weight, more slots for large requests, with backfill: [`Sfq`](crate::Sfq).
     SfqDPlus,
+    /// Application by application in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
+    Ioco,
 }
 
 /// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.
