@@ -7,6 +7,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 use vpfs_core::hash::mix;
 
+use super::units::transfer_time;
 use super::{Completion, Device, HddProfile, Io, IoId};
 
 /// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch. Commands go
@@ -239,10 +240,4 @@ fn end_of(io: &Io) -> u64 {
 /// All accesses at one place of an object, in [`Hdd::starts`] and [`Hdd::ends`].
 fn at(object: u64, place: u64) -> RangeInclusive<(u64, u64, IoId)> {
     (object, place, IoId(0))..=(object, place, IoId(u64::MAX))
-}
-
-/// Time to move `len` bytes at `rate` bytes per second, rounded down to a nanosecond.
-pub(super) fn transfer_time(len: u64, rate: u64) -> Duration {
-    let nanos = u128::from(len) * 1_000_000_000 / u128::from(rate.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

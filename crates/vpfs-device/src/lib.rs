@@ -1,29 +1,42 @@
-//! Storage device models: what makes contention on an embedded server real and repeatable.
+//! Storage device models: what makes contention on an embedded or simulated server real and repeatable.
 //!
 //! A [`Device`] is a state machine without clock, thread or I/O. Give it accesses with [`Device::submit`], take finished
 //! ones with [`Device::poll_completed`], and ask [`Device::poll_timeout`] when to look again. Equal inputs give
 //! equal outputs, so a simulator drives one as well as the embedded servers do in real time.
 //!
-//! A model decides *when* an access is done; it never sees the bytes themselves.
+//! A model decides *when* an access is done; it never sees the bytes themselves. [`DeviceProfile`] says which model with which
+//! parameters; [`DeviceProfile::NAMED`] has the hardware of the papers. [`MetadataServer`] is the same for metadata
+//! operations, which have no bytes.
 
+mod by_name;
+mod dirty;
+mod finishing;
 mod hdd;
+mod metadata;
 mod none;
+mod null_aio;
 mod profile;
 mod ssd;
+mod units;
+mod write_back;
 
 use vpfs_core::Time;
 
+pub use by_name::UnknownDevice;
 pub use hdd::Hdd;
+pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
 pub use none::NoDevice;
+pub use null_aio::{NullAio, NullAioProfile};
 pub use profile::{DeviceProfile, HddProfile, SsdProfile};
 pub use ssd::Ssd;
+pub use write_back::{WriteBack, WriteBackProfile};
 
 /// Whether an access takes bytes from the device or puts them there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// Device to memory.
     Read,
-    /// Memory to device; complete when the medium has it, there is no write-back cache.
+    /// Memory to device; complete when the medium has it, unless a [`WriteBack`] cache stands before it.
     Write,
 }
 
@@ -65,7 +78,8 @@ pub trait Device: Send {
     /// Drain after each `submit` and at each timeout.
     fn poll_completed(&mut self, now: Time) -> Option<Completion>;
 
-    /// When an access finishes next, `None` while the device is idle.
+    /// When to call [`Device::poll_completed`] next, `None` while nothing is outstanding. An access finishes then, or the
+    /// device can tell more.
     fn poll_timeout(&self) -> Option<Time>;
 
     /// Accesses submitted and not yet yielded by `poll_completed`.

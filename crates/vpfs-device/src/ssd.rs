@@ -1,12 +1,12 @@
 //! Flash: parallel channels, writes dearer than reads.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vpfs_core::Time;
 use vpfs_core::hash::mix;
 
-use super::hdd::transfer_time;
+use super::finishing::Finishing;
+use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId, IoKind, SsdProfile};
 
 /// Channels in parallel, each in arrival order.
@@ -16,17 +16,15 @@ use super::{Completion, Device, Io, IoId, IoKind, SsdProfile};
 #[derive(Debug)]
 pub struct Ssd {
     profile: SsdProfile,
-    submitted: u64,
     free_from: Vec<Time>,
-    /// Outstanding accesses by finish time; equal times in arrival order.
-    finishing: BTreeSet<(Time, IoId)>,
+    finishing: Finishing,
 }
 
 impl Ssd {
     /// An idle device.
     pub fn new(profile: SsdProfile) -> Self {
         let channels = profile.channels.max(1);
-        Self { profile, submitted: 0, free_from: vec![Time::ZERO; channels], finishing: BTreeSet::new() }
+        Self { profile, free_from: vec![Time::ZERO; channels], finishing: Finishing::default() }
     }
 
     /// Queues one piece on its channel and returns when it will be done.
@@ -54,8 +52,6 @@ impl Ssd {
 
 impl Device for Ssd {
     fn submit(&mut self, now: Time, io: Io) -> IoId {
-        let id = IoId(self.submitted);
-        self.submitted += 1;
         let stripe = self.profile.stripe_bytes.max(1);
         let end = io.offset.saturating_add(io.len);
         let mut begin = io.offset;
@@ -69,21 +65,15 @@ impl Device for Ssd {
                 break;
             }
         }
-        self.finishing.insert((until, id));
-        id
+        self.finishing.submit(until)
     }
 
     fn poll_completed(&mut self, now: Time) -> Option<Completion> {
-        let &(at, id) = self.finishing.first()?;
-        if at > now {
-            return None;
-        }
-        self.finishing.pop_first();
-        Some(Completion { id, at })
+        self.finishing.poll_completed(now)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.finishing.first().map(|(at, _)| *at)
+        self.finishing.poll_timeout()
     }
 
     fn outstanding(&self) -> usize {

@@ -1,0 +1,66 @@
+//! Names for the hardware of the papers.
+
+use super::{DeviceProfile, HddProfile, NullAioProfile, SsdProfile, WriteBackProfile};
+
+/// No device has this name; the message lists those there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no device model {name:?}; the models are {}", names().join(", "))]
+pub struct UnknownDevice {
+    /// What was asked for.
+    pub name: String,
+}
+
+fn names() -> Vec<&'static str> {
+    DeviceProfile::NAMED.iter().map(|(name, _)| *name).collect()
+}
+
+impl DeviceProfile {
+    /// All names and what they stand for: one set of parameters for each description of hardware.
+    pub const NAMED: [(&str, &str); 8] = [
+        ("none", "as fast as memory"),
+        ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
+        ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
+        ("vpfs-server", "`hdd` behind the page cache of its server: stalls while it flushes [vPFS §IV-A, §IV-C2]"),
+        (
+            "two-level-server",
+            "the server of the Two-level evaluation, `hdd` as well: about 50 MB/s for IOR [Two-level]",
+        ),
+        ("ioco-hdd", "disk of the IOCO and HARL nodes: 7200 rpm SATA II, 250 GB [IOCO §2.2], [HARL §IV-A]"),
+        ("ioco-ssd", "another name for `ssd`"),
+        ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
+    ];
+
+    /// The device model of that name, see [`DeviceProfile::NAMED`].
+    ///
+    /// # Errors
+    /// There is none; the message lists the names.
+    pub fn by_name(name: &str) -> Result<Self, UnknownDevice> {
+        Ok(match name {
+            "none" => Self::None,
+            "hdd" | "two-level-server" => Self::Hdd(HddProfile::SAS_7200),
+            "ssd" | "ioco-ssd" => Self::Ssd(SsdProfile::PCIE_X4),
+            "vpfs-server" => Self::WriteBack(WriteBackProfile::LINUX_24_GB, Box::new(Self::hdd())),
+            "ioco-hdd" => Self::Hdd(HddProfile::SATA_7200),
+            "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),
+            _ => return Err(UnknownDevice { name: name.to_owned() }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_name_is_known() {
+        for name in names() {
+            assert!(DeviceProfile::by_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = DeviceProfile::by_name("floppy").expect_err("is unknown").to_string();
+        assert!(error.contains("\"floppy\"") && error.contains("hdd, ssd, vpfs-server"), "{error}");
+    }
+}

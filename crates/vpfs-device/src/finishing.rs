@@ -1,0 +1,49 @@
+//! Accesses whose finish time is known, in order of that time.
+
+use std::collections::BTreeSet;
+
+use vpfs_core::Time;
+
+use super::{Completion, IoId};
+
+/// Numbers accesses and yields them when they finish; equal times in order of submission.
+#[derive(Debug, Default)]
+pub(crate) struct Finishing {
+    submitted: u64,
+    times: BTreeSet<(Time, IoId)>,
+}
+
+impl Finishing {
+    /// The next access's name, for one whose finish time is not known yet; see [`Finishing::finish`].
+    pub(crate) fn next_id(&mut self) -> IoId {
+        let id = IoId(self.submitted);
+        self.submitted += 1;
+        id
+    }
+
+    /// An access is done at `at`.
+    pub(crate) fn finish(&mut self, at: Time, id: IoId) {
+        self.times.insert((at, id));
+    }
+
+    /// A new access that will be done at `at`.
+    pub(crate) fn submit(&mut self, at: Time) -> IoId {
+        let id = self.next_id();
+        self.finish(at, id);
+        id
+    }
+
+    pub(crate) fn poll_completed(&mut self, now: Time) -> Option<Completion> {
+        let &(at, id) = self.times.first().filter(|(at, _)| *at <= now)?;
+        self.times.pop_first();
+        Some(Completion { id, at })
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+}
