@@ -1,0 +1,61 @@
+//! Typed events: what became known of peers. Logs and metrics read these.
+
+use alloc::collections::VecDeque;
+
+use vpfs_core::{ServerId, ServiceClass, Time};
+
+use crate::message::FlowKey;
+
+/// One thing that a coordinator noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are named after the types and terms documented elsewhere")]
+pub enum Event {
+    /// A peer spoke, for the first time or after it was lost.
+    PeerSeen { peer: ServerId },
+    /// A peer is silent for too long; what it gave so far stays counted.
+    PeerLost { peer: ServerId },
+    /// A peer has a new incarnation; its totals start from zero, and what the old one gave stays counted.
+    PeerRestarted { peer: ServerId, incarnation: u64 },
+    /// A flow is at a peer.
+    FlowAnnounced { peer: ServerId, key: FlowKey, class: ServiceClass },
+    /// A flow is no longer at a peer.
+    FlowLeft { peer: ServerId, key: FlowKey, class: ServiceClass },
+    /// A peer had given this before it was known; it was not passed on.
+    Baseline { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
+    /// A peer's total moved by more than any server can give; the step was not passed on.
+    StepRefused { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
+    /// A peer has more flows than are kept; this one's service there is not known.
+    FlowRefused { peer: ServerId, key: FlowKey, class: ServiceClass },
+    /// So many events were not kept because nobody polled them in time.
+    Lost { events: u64 },
+}
+
+/// A bounded queue of events: at the bound the newest is counted instead of kept.
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    events: VecDeque<(Time, Event)>,
+    lost: u64,
+    lost_at: Time,
+}
+
+impl EventQueue {
+    const CAPACITY: usize = 1024;
+
+    pub(crate) fn push(&mut self, now: Time, event: Event) {
+        if self.events.len() < Self::CAPACITY {
+            self.events.push_back((now, event));
+        } else {
+            self.lost += 1;
+            self.lost_at = now;
+        }
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<(Time, Event)> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let events = core::mem::take(&mut self.lost);
+        (events > 0).then_some((self.lost_at, Event::Lost { events }))
+    }
+}

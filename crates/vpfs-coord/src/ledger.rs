@@ -1,0 +1,117 @@
+//! This server's own totals, in the order of their last changes.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use thiserror::Error;
+use vpfs_core::{ServiceClass, Time};
+
+use crate::message::{Entry, FlowKey, Position};
+
+/// What is counted by itself: one kind of service of one flow.
+pub(crate) type Account = (FlowKey, ServiceClass);
+
+/// This server has as many flows as it keeps, and none of them left. What the new one gets here is not told to other
+/// servers, so its share holds at each server for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("more flows than the {max_flows} whose service is told to other servers")]
+pub struct FlowsExceeded {
+    /// How many totals are kept.
+    pub max_flows: usize,
+}
+
+/// Each change takes the next version, so that "what changed after version x" is a range. An entry of a flow that left
+/// never changes again: a flow that comes back gets another entry, and peers apply the two in order.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// By the version of the last change.
+    entries: BTreeMap<u64, Entry>,
+    /// Where the entries are of the flows that are here.
+    present: BTreeMap<Account, u64>,
+    /// When flows left, and the version that says so.
+    departures: VecDeque<(Time, u64)>,
+    end: Position,
+}
+
+impl Ledger {
+    /// Adds `delta` to a total, which is created if it is not there. O(log flows).
+    pub(crate) fn add(&mut self, account: Account, delta: i64, max_flows: usize) -> Result<(), FlowsExceeded> {
+        let mut entry = match self.present.get(&account).and_then(|version| self.entries.remove(version)) {
+            Some(entry) => entry,
+            None => self.new_entry(account, max_flows)?,
+        };
+        entry.total = entry.total.saturating_add(delta);
+        let version = self.push(entry);
+        self.present.insert(account, version);
+        Ok(())
+    }
+
+    /// The flow left. Whether it was here.
+    pub(crate) fn close(&mut self, now: Time, account: Account) -> bool {
+        let Some(entry) = self.present.remove(&account).and_then(|version| self.entries.remove(&version)) else {
+            return false;
+        };
+        let version = self.push(Entry { left: true, ..entry });
+        self.departures.push_back((now, version));
+        true
+    }
+
+    /// Forgets flows that left `after` ago within the first `acked` versions. O(log flows) each.
+    pub(crate) fn forget(&mut self, now: Time, after: Duration, acked: u64) {
+        while self.departures.front().is_some_and(|&(at, version)| at + after <= now && version <= acked) {
+            self.forget_oldest();
+        }
+    }
+
+    /// When the flow left that left first of those not yet forgotten.
+    pub(crate) fn oldest_departure(&self) -> Option<Time> {
+        self.departures.front().map(|&(at, _)| at)
+    }
+
+    /// The changes after `base`, at most `max`, and the version they reach. O(max + log flows).
+    pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<Entry>, u64) {
+        let mut later = self.entries.range(base + 1..);
+        let (mut entries, mut reached) = (Vec::new(), base);
+        for (version, entry) in later.by_ref().take(max) {
+            entries.push(*entry);
+            reached = *version;
+        }
+        (entries, if later.next().is_none() { self.end.version } else { reached })
+    }
+
+    /// The version from which a peer can go on that acknowledged `acked`.
+    pub(crate) fn resume_from(&self, acked: Position) -> u64 {
+        if acked.horizon == self.end.horizon || acked.version >= self.end.horizon { acked.version } else { 0 }
+    }
+
+    /// Where this server is.
+    pub(crate) fn end(&self) -> Position {
+        self.end
+    }
+
+    pub(crate) fn total(&self, account: Account) -> Option<i64> {
+        let version = self.present.get(&account)?;
+        self.entries.get(version).map(|entry| entry.total)
+    }
+
+    fn new_entry(&mut self, (key, class): Account, max_flows: usize) -> Result<Entry, FlowsExceeded> {
+        if self.entries.len() >= max_flows && !self.forget_oldest() {
+            return Err(FlowsExceeded { max_flows });
+        }
+        Ok(Entry { key, class, born: self.end.version + 1, total: 0, left: false })
+    }
+
+    fn push(&mut self, entry: Entry) -> u64 {
+        self.end.version += 1;
+        self.entries.insert(self.end.version, entry);
+        self.end.version
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some((_, version)) = self.departures.pop_front() else { return false };
+        self.entries.remove(&version);
+        self.end.horizon = version;
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! How the schedulers of different servers tell each other the service they gave [vPFS §III-B].
+//!
+//! Each server keeps running totals by flow and class. A message carries the totals that changed since the version that
+//! the peer acknowledged, never differences: what is lost, late, repeated or out of order changes nothing that the next
+//! message does not mend, and after a partition all views converge. The receiver turns totals into differences for its
+//! scheduler, which knows nothing of peers.
+//!
+//! A peer's service counts as far as it was given while this server was running: what an older peer gave before it was
+//! first heard of is its baseline and is not passed on. A restarted server begins a new incarnation with totals of zero,
+//! and what the old one gave stays counted.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by [`Settings::max_flows`] for this
+//! server and for each peer, traffic by the changes: when everything is acknowledged, only keep-alives are sent.
+//!
+//! # The drive contract
+//!
+//! 1. Give an input: [`Coordinator::report`], [`Coordinator::flow_arrived`], [`Coordinator::flow_left`],
+//!    [`Coordinator::handle_message`], [`Coordinator::handle_timeout`] or [`Coordinator::add_peer`], and once after
+//!    [`Coordinator::new`], none.
+//! 2. Drain [`Coordinator::poll_transmit`], [`Coordinator::poll_service`] and [`Coordinator::poll_event`] until `None`.
+//! 3. Ask [`Coordinator::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
+//!
+//! ```
+//! use vpfs_coord::*;
+//! use vpfs_core::{ServerId, ServiceClass, Time};
+//!
+//! let servers = [ServerId(0), ServerId(1)];
+//! let mut coordinators = servers.map(|me| Coordinator::new(Time::ZERO, me, 1, servers, Settings::default()));
+//! let climate = FlowKey::of("climate");
+//!
+//! // Server 0 served 10 MiB; whatever anyone has to say goes to its peer at once.
+//! coordinators[0].report(climate, ServiceClass::Data, 10 << 20)?;
+//! for now in (0..500).map(Time::from_millis) {
+//!     for from in [0, 1] {
+//!         coordinators[from].handle_timeout(now);
+//!         while let Some((to, message)) = coordinators[from].poll_transmit(now) {
+//!             coordinators[to.0 as usize].handle_message(now, servers[from], &message)?;
+//!         }
+//!     }
+//! }
+//! assert_eq!(coordinators[1].poll_service(), Some((climate, ServiceClass::Data, 10 << 20)));
+//! assert_eq!(coordinators[1].total_service(climate, ServiceClass::Data), Some(10 << 20));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![no_std]
+extern crate alloc;
+
+mod coordinator;
+mod event;
+mod ledger;
+mod link;
+mod message;
+mod settings;
+mod totals;
+mod traffic;
+mod view;
+
+pub use coordinator::Coordinator;
+pub use event::Event;
+pub use ledger::FlowsExceeded;
+pub use link::PeerState;
+pub use message::{Entry, FlowKey, Message, MessageError, Position};
+pub use settings::Settings;
+pub use traffic::Traffic;
