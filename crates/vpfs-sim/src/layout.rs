@@ -1,0 +1,122 @@
+//! How an application's files lie on servers, and which servers an access touches.
+
+use std::ops::Range;
+
+use vpfs_core::hash::mix;
+use vpfs_core::stripe::{Distribution, Stripe, StripeError};
+
+/// How an application's files are striped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The rule by which files are cut.
+    pub distribution: Distribution,
+    /// Servers of its files, by number; empty: all that hold data.
+    pub servers: Vec<u32>,
+    /// On which of them a file begins.
+    pub start: Start,
+}
+
+/// On which server of its list a file begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// On the first one.
+    First,
+    /// On one that depends on the file, as OrangeFS chooses at random; the seed decides.
+    ByFile,
+}
+
+impl Default for Layout {
+    /// OrangeFS's default: 64 KiB strips over all servers.
+    fn default() -> Self {
+        Self { distribution: Distribution::SimpleStripe { strip: 64 << 10 }, servers: Vec::new(), start: Start::ByFile }
+    }
+}
+
+impl Layout {
+    /// As the default, with strips of another size.
+    pub fn striped(strip: u64) -> Self {
+        Self { distribution: Distribution::SimpleStripe { strip }, ..Self::default() }
+    }
+
+    /// The same over these servers only.
+    pub fn over(self, servers: impl IntoIterator<Item = u32>) -> Self {
+        Self { servers: servers.into_iter().collect(), ..self }
+    }
+}
+
+/// A layout over known servers.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    pub(crate) stripe: Stripe,
+    servers: Vec<u32>,
+    start: Start,
+}
+
+/// What one server gets of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Its number in the file's own list.
+    pub(crate) datafile: u32,
+    /// Its number in the cluster.
+    pub(crate) server: u32,
+    /// First byte in the datafile.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Placement {
+    pub(crate) fn new(layout: &Layout, data_servers: &[u32]) -> Result<Self, StripeError> {
+        let servers = if layout.servers.is_empty() { data_servers.to_vec() } else { layout.servers.clone() };
+        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+        Ok(Self { stripe: Stripe::new(layout.distribution.clone(), count)?, servers, start: layout.start })
+    }
+
+    /// All servers of a file, in the order of its datafiles.
+    pub(crate) fn servers(&self, file: u64) -> impl Iterator<Item = u32> {
+        let count = self.servers.len();
+        let first = self.first(file);
+        (0..count).map(move |datafile| self.servers[(first + datafile) % count])
+    }
+
+    /// What each server gets of `range` of a file, by datafile number; only those that get something. O(servers touched).
+    pub(crate) fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
+        shares.clear();
+        let (count, first) = (self.servers.len(), self.first(file));
+        let mut add = |datafile: u32| {
+            let bytes = self.stripe.bytes_in(datafile, range);
+            if bytes > 0 {
+                let server = self.servers[(first + datafile as usize) % count];
+                let offset = self.stripe.bytes_before(datafile, range.start);
+                shares.push(Share { datafile, server, offset, bytes });
+            }
+        };
+        match self.stripe.round() {
+            Some(round) if range.end - range.start < round => {
+                let mut touched = self.walk(range);
+                touched.sort_unstable();
+                touched.dedup();
+                touched.into_iter().for_each(add);
+            }
+            Some(_) => (0..u32::try_from(count).unwrap_or(u32::MAX)).for_each(add),
+            None => add(0),
+        }
+    }
+
+    /// The datafiles of a range shorter than a round, strip by strip.
+    fn walk(&self, range: &Range<u64>) -> Vec<u32> {
+        let (mut at, mut touched) = (range.start, Vec::new());
+        while at < range.end {
+            let (datafile, _) = self.stripe.locate(at);
+            touched.push(datafile);
+            at += self.stripe.pieces(datafile, at..range.end).next().map_or(1, |piece| piece.len);
+        }
+        touched
+    }
+
+    fn first(&self, file: u64) -> usize {
+        match self.start {
+            Start::First => 0,
+            Start::ByFile => usize::try_from(mix(file) % self.servers.len() as u64).expect("below a usize"),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Network links: data in order of arrival, each direction for itself.
+
+use std::time::Duration;
+
+use vpfs_core::Time;
+
+/// How fast a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LinkProfile {
+    /// Payload in each direction.
+    pub bytes_per_second: u64,
+    /// From one end to the other, for the first byte.
+    pub latency: Duration,
+}
+
+impl LinkProfile {
+    /// Gigabit Ethernet: 117 MB/s of payload with 1500-byte frames (1448 of 1538 bytes on the wire), and 50 µs through a
+    /// switch.
+    pub const GIGABIT: Self = Self { bytes_per_second: 117_000_000, latency: Duration::from_micros(50) };
+
+    /// No limit that matters: 1 TB/s and no latency.
+    pub const IDEAL: Self = Self { bytes_per_second: 1_000_000_000_000, latency: Duration::ZERO };
+
+    /// How long `bytes` occupy the link, rounded down to a nanosecond.
+    pub fn transfer_time(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    profile: LinkProfile,
+    free_from: Time,
+    /// Carried, or promised to be.
+    bytes: u64,
+}
+
+/// When the data of a transfer is on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) begin: Time,
+    pub(crate) end: Time,
+}
+
+impl Link {
+    pub(crate) fn new(profile: LinkProfile) -> Self {
+        Self { profile, free_from: Time::ZERO, bytes: 0 }
+    }
+
+    /// Sends `bytes` behind all that was promised before, not before `earliest`.
+    pub(crate) fn reserve(&mut self, earliest: Time, bytes: u64) -> Span {
+        let begin = self.free_from.max(earliest);
+        let end = begin + self.profile.transfer_time(bytes);
+        self.free_from = end;
+        self.bytes += bytes;
+        Span { begin, end }
+    }
+
+    /// How much of `elapsed` the link was in use.
+    pub(crate) fn busy(&self) -> Duration {
+        self.profile.transfer_time(self.bytes)
+    }
+}
+
+/// Sends `bytes` over one link and at once on over the next: the slower one decides, and each is occupied only as long as
+/// it takes itself.
+pub(crate) fn reserve_both(first: Option<&mut Link>, second: &mut Link, earliest: Time, bytes: u64) -> Span {
+    let Some(first) = first else { return second.reserve(earliest, bytes) };
+    let sent = first.reserve(earliest, bytes);
+    let received = second.reserve(sent.begin, bytes);
+    Span { begin: received.begin, end: received.end.max(sent.end) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEGABYTE: LinkProfile = LinkProfile { bytes_per_second: 1_000_000, latency: Duration::ZERO };
+
+    fn span(begin_ms: u64, end_ms: u64) -> Span {
+        Span { begin: Time::from_millis(begin_ms), end: Time::from_millis(end_ms) }
+    }
+
+    #[test]
+    fn transfers_queue() {
+        let mut link = Link::new(MEGABYTE);
+        assert_eq!(link.reserve(Time::ZERO, 2_000), span(0, 2));
+        assert_eq!(link.reserve(Time::from_millis(1), 3_000), span(2, 5));
+        assert_eq!(link.reserve(Time::from_millis(9), 1_000), span(9, 10));
+        assert_eq!(link.busy(), Duration::from_millis(6));
+    }
+
+    #[test]
+    fn the_slower_link_decides() {
+        let double = LinkProfile { bytes_per_second: 2_000_000, ..MEGABYTE };
+        let (mut slow, mut fast) = (Link::new(MEGABYTE), Link::new(double));
+        assert_eq!(reserve_both(Some(&mut slow), &mut fast, Time::ZERO, 4_000), span(0, 4));
+        assert_eq!(fast.reserve(Time::ZERO, 2_000), span(2, 3));
+    }
+}

@@ -1,0 +1,113 @@
+//! What is counted while a simulation runs.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use vpfs_core::{OpKind, Time};
+
+use crate::results::Latency;
+
+/// Latencies of an application's calls and their parts.
+pub(crate) struct AppMeasures {
+    pub(crate) began: Option<Time>,
+    pub(crate) finished: Option<Time>,
+    pub(crate) last_served: Time,
+    pub(crate) asked_bytes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) metadata_requests: u64,
+    pub(crate) calls: u64,
+    pub(crate) rounds: u64,
+    pub(crate) read: Latencies,
+    pub(crate) write: Latencies,
+    pub(crate) metadata: Latencies,
+    /// From the proxy to the server.
+    pub(crate) queue: Latencies,
+    /// From there until complete.
+    pub(crate) service: Latencies,
+    pub(crate) bytes_series: Series,
+    pub(crate) metadata_series: Series,
+}
+
+impl AppMeasures {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: None,
+            finished: None,
+            last_served: Time::ZERO,
+            asked_bytes: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            metadata_requests: 0,
+            calls: 0,
+            rounds: 0,
+            read: Latencies::default(),
+            write: Latencies::default(),
+            metadata: Latencies::default(),
+            queue: Latencies::default(),
+            service: Latencies::default(),
+            bytes_series: Series::default(),
+            metadata_series: Series::default(),
+        }
+    }
+
+    pub(crate) fn latencies(&mut self, op: OpKind) -> &mut Latencies {
+        match op {
+            OpKind::Read => &mut self.read,
+            OpKind::Write => &mut self.write,
+            OpKind::Metadata => &mut self.metadata,
+        }
+    }
+
+    pub(crate) fn served_bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+/// A histogram that takes memory when something is in it.
+#[derive(Default)]
+pub(crate) struct Latencies(Option<Box<Histogram<u64>>>);
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+impl Latencies {
+    /// Counts one; more than a day counts as a day.
+    pub(crate) fn record(&mut self, latency: Duration) {
+        let new = || Box::new(Histogram::new_with_bounds(1, DAY_NS, 2).expect("constant bounds are valid"));
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.0.get_or_insert_with(new).saturating_record(nanos);
+    }
+
+    pub(crate) fn summary(&self) -> Latency {
+        let Some(histogram) = &self.0 else { return Latency::default() };
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
+        Latency {
+            count: histogram.len(),
+            mean_seconds: histogram.mean() / 1e9,
+            p50_seconds: at(0.5),
+            p90_seconds: at(0.9),
+            p95_seconds: at(0.95),
+            p99_seconds: at(0.99),
+            p999_seconds: at(0.999),
+            max_seconds: histogram.max() as f64 / 1e9,
+        }
+    }
+}
+
+/// A sum for each sampling interval.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) values: Vec<u64>,
+    current: u64,
+}
+
+impl Series {
+    pub(crate) fn add(&mut self, amount: u64) {
+        self.current += amount;
+    }
+
+    /// The interval is over.
+    pub(crate) fn close(&mut self) {
+        self.values.push(std::mem::take(&mut self.current));
+    }
+}

@@ -1,0 +1,89 @@
+//! Which requests a call becomes.
+//!
+//! A read or write is one request at each server that holds a part of it. Metadata calls are requests one after the other,
+//! as OrangeFS's client sends them (counted in `vpfs-embedded`, which speaks the protocol; names of parents are cached).
+
+use vpfs_core::hash::mix;
+use vpfs_device::MetadataOp;
+use vpfs_plan::{Call, Dir, FileId};
+
+/// To whom a metadata request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recipient {
+    /// The server that has the directory which the name is in.
+    Parent,
+    /// The server that has the object itself.
+    Object,
+    /// Every server that has data of the file, at once.
+    DataServers,
+}
+
+/// One metadata request.
+pub(crate) type Message = (Recipient, MetadataOp);
+
+/// The requests of a metadata call, one after the other; none for calls that move data.
+pub(crate) fn requests(call: Call) -> &'static [Message] {
+    use MetadataOp::{ChangeEntry, Create, GetAttr, LookUp, ReadDir, Remove, SetAttr};
+    use Recipient::{DataServers, Object, Parent};
+    match call {
+        Call::Create(_) => &[(Object, Create), (Parent, ChangeEntry)],
+        Call::Open(_) => &[(Parent, LookUp), (Object, GetAttr)],
+        // The second one gathers the sizes of the datafiles.
+        Call::Stat(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, GetAttr)],
+        Call::SetTimes(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, SetAttr)],
+        // The datafiles, removed by the server for the client, then the file itself.
+        Call::Remove(_) => {
+            &[(Parent, LookUp), (Object, GetAttr), (Parent, ChangeEntry), (Object, Remove), (Object, Remove)]
+        }
+        // The directory, the object that holds its entries, its attributes.
+        Call::MakeDir(_) => &[(Object, Create), (Object, Create), (Object, SetAttr), (Parent, ChangeEntry)],
+        Call::RemoveDir(_) => {
+            &[(Parent, LookUp), (Object, GetAttr), (Parent, ChangeEntry), (Object, Remove), (Object, Remove)]
+        }
+        Call::ListDir(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, ReadDir)],
+        // Costs what a forced change of attributes costs.
+        Call::Sync(_) => &[(DataServers, SetAttr)],
+        Call::Write(_) | Call::Read(_) => &[],
+    }
+}
+
+/// The object that a metadata call is about, as a number.
+pub(crate) fn object(salt: u64, call: Call) -> u64 {
+    match call {
+        Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => directory(salt, dir),
+        Call::Create(id) | Call::Open(id) | Call::Stat(id) | Call::SetTimes(id) | Call::Remove(id) | Call::Sync(id) => {
+            file(salt, id)
+        }
+        Call::Write(extent) | Call::Read(extent) => file(salt, extent.file),
+    }
+}
+
+/// The directory that has the name of what a call is about.
+pub(crate) fn parent(salt: u64, call: Call) -> u64 {
+    match call {
+        Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => match dir {
+            // The run's own directory lies in one that all applications share.
+            Dir::Base => 0,
+            Dir::Sub(_) => directory(salt, Dir::Base),
+            Dir::Nested(outer, _) => directory(salt, Dir::Sub(outer)),
+        },
+        Call::Create(id) | Call::Open(id) | Call::Stat(id) | Call::SetTimes(id) | Call::Remove(id) | Call::Sync(id) => {
+            directory(salt, id.dir)
+        }
+        Call::Write(extent) | Call::Read(extent) => directory(salt, extent.file.dir),
+    }
+}
+
+fn directory(salt: u64, dir: Dir) -> u64 {
+    let (outer, inner) = match dir {
+        Dir::Base => (0, 0),
+        Dir::Sub(outer) => (u64::from(outer) + 1, 0),
+        Dir::Nested(outer, inner) => (u64::from(outer) + 1, u64::from(inner) + 1),
+    };
+    mix(mix(salt ^ outer) ^ (inner << 1))
+}
+
+/// A file as a number; equal for equal files of one application.
+pub(crate) fn file(salt: u64, id: FileId) -> u64 {
+    mix(directory(salt, id.dir) ^ ((u64::from(id.number) << 1) | 1))
+}

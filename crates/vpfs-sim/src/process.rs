@@ -1,0 +1,163 @@
+//! Client processes: where each of them is in its plan.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vpfs_core::Time;
+use vpfs_plan::{Limit, Phase, Plan, Step, Steps};
+
+use crate::layout::Placement;
+
+/// An application while it runs.
+pub(crate) struct AppState {
+    pub(crate) plan: Arc<dyn Plan>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) placement: Placement,
+    /// Sets its files apart from those of others.
+    pub(crate) salt: u64,
+    pub(crate) background: bool,
+    pub(crate) ends: Option<Time>,
+    /// Its processes are numbered from here.
+    pub(crate) first_process: u32,
+    pub(crate) processes: u32,
+    /// Processes that have not left.
+    pub(crate) active: u32,
+    /// Processes that wait for the others.
+    pub(crate) waiting: u32,
+    pub(crate) outstanding: u32,
+}
+
+/// A process while it runs.
+pub(crate) struct Process {
+    pub(crate) app: u32,
+    /// In its application.
+    pub(crate) number: u32,
+    pub(crate) node: u32,
+    pub(crate) outstanding: u32,
+    pub(crate) state: State,
+    /// Index into the application's phases.
+    phase: usize,
+    steps: Option<Steps>,
+    /// Taken from `steps`, but calls must come back first.
+    held: Option<Step>,
+    limit: Option<Limit>,
+    phase_began: Time,
+    done_in_phase: u64,
+    /// Since when calls are outstanding.
+    io_since: Time,
+    pub(crate) times: Times,
+}
+
+/// How a process spent its time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) io: Duration,
+    pub(crate) think: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// Computes.
+    Thinking,
+    /// Waits at a barrier inside a phase.
+    AtBarrier,
+    /// Waits for the others to end the phase.
+    AtPhaseEnd,
+    Left,
+}
+
+/// What a process wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Call(vpfs_plan::Call),
+    Think(Duration),
+    Barrier,
+    PhaseEnd,
+    /// Leaves before its steps are used up.
+    Leave,
+    /// Nothing before a call comes back.
+    Nothing,
+}
+
+impl Process {
+    pub(crate) fn new(app: u32, number: u32, node: u32) -> Self {
+        Self {
+            app,
+            number,
+            node,
+            outstanding: 0,
+            state: State::Running,
+            phase: 0,
+            steps: None,
+            held: None,
+            limit: None,
+            phase_began: Time::ZERO,
+            done_in_phase: 0,
+            io_since: Time::ZERO,
+            times: Times::default(),
+        }
+    }
+
+    /// What to do next, given that the process is running.
+    pub(crate) fn next(&mut self, now: Time, app: &AppState) -> Next {
+        if self.outstanding >= app.outstanding {
+            return Next::Nothing;
+        }
+        match self.held.take().or_else(|| self.step(now, app)) {
+            Some(Step::Call(call)) => Next::Call(call),
+            step if self.outstanding > 0 => {
+                // What is no call waits for the calls before it.
+                self.held = step;
+                Next::Nothing
+            }
+            Some(Step::Think(time)) => Next::Think(time),
+            Some(Step::Barrier) => Next::Barrier,
+            None if app.ends.is_some_and(|ends| ends <= now) => Next::Leave,
+            None => Next::PhaseEnd,
+        }
+    }
+
+    /// The next step of the plan; `None` at the end of the phase, or if the time is over.
+    fn step(&mut self, now: Time, app: &AppState) -> Option<Step> {
+        if app.ends.is_some_and(|ends| ends <= now) {
+            return None;
+        }
+        if self.steps.is_none() {
+            let phase = *app.phases.get(self.phase)?;
+            self.steps = Some(app.plan.steps(phase, self.number));
+            self.limit = app.plan.limit(phase);
+            (self.phase_began, self.done_in_phase) = (now, 0);
+        }
+        let (began, done) = (self.phase_began, self.done_in_phase);
+        if self.limit.is_some_and(|limit| now.since(began) >= limit.time && done >= limit.at_least_steps) {
+            return None;
+        }
+        self.done_in_phase += 1;
+        self.steps.as_mut()?.next()
+    }
+
+    /// All processes have ended the phase. `false` if it was the last one.
+    pub(crate) fn begin_next_phase(&mut self, app: &AppState) -> bool {
+        self.steps = None;
+        self.phase += 1;
+        if self.phase == app.phases.len() && app.background {
+            self.phase = 0;
+        }
+        self.phase < app.phases.len()
+    }
+
+    pub(crate) fn call_issued(&mut self, now: Time) {
+        if self.outstanding == 0 {
+            self.io_since = now;
+        }
+        self.outstanding += 1;
+    }
+
+    pub(crate) fn call_done(&mut self, now: Time) {
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.times.io += now.since(self.io_since);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What came out of a simulation.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use vpfs_core::fairness::{jain_index, unfairness};
+use vpfs_core::hash::mix;
+use vpfs_core::{Bytes, Weight};
+
+/// What came out of one run: one scenario under one policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The policy's name in the scenario.
+    pub policy: String,
+    /// Seed of all that was random.
+    pub seed: u64,
+    /// Simulated time.
+    #[serde(serialize_with = "seconds", rename = "elapsed_seconds")]
+    pub elapsed: Duration,
+    /// Events that were handled.
+    pub events: u64,
+    /// Length of an interval of all series.
+    #[serde(serialize_with = "seconds", rename = "interval_seconds")]
+    pub interval: Duration,
+    /// In the scenario's order.
+    pub apps: Vec<AppResults>,
+    /// By number.
+    pub servers: Vec<ServerResults>,
+}
+
+/// What one application got.
+#[derive(Clone, Debug, Serialize)]
+pub struct AppResults {
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: u32,
+    /// When its processes began.
+    #[serde(serialize_with = "seconds", rename = "start_seconds")]
+    pub start: Duration,
+    /// When its last process was done; `None` if the run ended before, or it went on in the background.
+    #[serde(serialize_with = "optional_seconds", rename = "finish_seconds")]
+    pub finish: Option<Duration>,
+    /// Mean over its processes of the time with calls outstanding.
+    #[serde(serialize_with = "seconds", rename = "io_seconds")]
+    pub io_time: Duration,
+    /// Mean over its processes of the time they computed.
+    #[serde(serialize_with = "seconds", rename = "think_seconds")]
+    pub think_time: Duration,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests for data, metadata and synchronisation that calls became.
+    pub metadata_requests: u64,
+    /// Calls that came back.
+    pub calls: u64,
+    /// How often it went through all its phases; more than once only in the background.
+    pub rounds: u64,
+    /// Of its read calls.
+    pub read: Latency,
+    /// Of its write calls.
+    pub write: Latency,
+    /// Of its other calls.
+    pub metadata: Latency,
+    /// Of its requests, in the proxy.
+    pub queue: Latency,
+    /// Of its requests, from the proxy until complete.
+    pub service: Latency,
+    /// Bytes served in each interval.
+    pub bytes_series: Vec<u64>,
+    /// Metadata requests served in each interval.
+    pub metadata_series: Vec<u64>,
+}
+
+/// What one server did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerResults {
+    /// Data moved.
+    pub bytes: u64,
+    /// Requests completed.
+    pub requests: u64,
+    /// Of these, dispatched past a larger one that waited for slots.
+    pub backfilled: u64,
+    /// Part of the time in which its device had something to do.
+    pub device_utilisation: f64,
+    /// Part of the time in which its metadata service had something to do.
+    pub metadata_utilisation: f64,
+    /// Part of the time its link was receiving data.
+    pub inward_utilisation: f64,
+    /// Part of the time its link was sending data.
+    pub outward_utilisation: f64,
+    /// Requests queued at the end of each interval.
+    pub queued_series: Vec<u32>,
+    /// Requests with the server at the end of each interval.
+    pub outstanding_series: Vec<u32>,
+    /// Depth at the end of each interval.
+    pub depth_series: Vec<u32>,
+}
+
+/// Latencies in seconds, within 1 %. Zero where there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_seconds: f64,
+    /// Half are at most this.
+    pub p50_seconds: f64,
+    /// 90 in 100 are at most this.
+    pub p90_seconds: f64,
+    /// 95 in 100 are at most this.
+    pub p95_seconds: f64,
+    /// 99 in 100 are at most this.
+    pub p99_seconds: f64,
+    /// 999 in 1000 are at most this.
+    pub p999_seconds: f64,
+    /// The slowest.
+    pub max_seconds: f64,
+}
+
+impl AppResults {
+    /// From its start to its finish; `None` if it did not finish.
+    pub fn run_time(&self) -> Option<Duration> {
+        self.finish.map(|finish| finish.saturating_sub(self.start))
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+impl Results {
+    /// An application by its name.
+    pub fn app(&self, name: &str) -> Option<&AppResults> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// Bytes per second of all applications together over the whole run.
+    pub fn throughput(&self) -> f64 {
+        self.apps.iter().map(AppResults::bytes).sum::<u64>() as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Bytes of each application from `from` to `to`, in whole intervals.
+    pub fn bytes_between(&self, from: Duration, to: Duration) -> Vec<u64> {
+        let index =
+            |at: Duration| usize::try_from(at.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(usize::MAX);
+        let sum = |app: &AppResults| {
+            let end = index(to).min(app.bytes_series.len());
+            app.bytes_series.get(index(from).min(end)..end).map_or(0, |values| values.iter().sum())
+        };
+        self.apps.iter().map(sum).collect()
+    }
+
+    /// Part of the bytes that each application got from `from` to `to`; zeros if nobody got anything.
+    pub fn shares_between(&self, from: Duration, to: Duration) -> Vec<f64> {
+        let bytes = self.bytes_between(from, to);
+        let total = bytes.iter().sum::<u64>().max(1) as f64;
+        bytes.into_iter().map(|bytes| bytes as f64 / total).collect()
+    }
+
+    /// Jain's index of bytes per weight from `from` to `to` [vPFS+ §V-D].
+    pub fn jain_between(&self, from: Duration, to: Duration) -> f64 {
+        jain_index(&self.weighted(from, to))
+    }
+
+    /// Unfairness of bytes from `from` to `to`, from 0 to 2 [vPFS §IV-C2].
+    pub fn unfairness_between(&self, from: Duration, to: Duration) -> f64 {
+        unfairness(&self.weighted(from, to))
+    }
+
+    fn weighted(&self, from: Duration, to: Duration) -> Vec<(Bytes, Weight)> {
+        let bytes = self.bytes_between(from, to).into_iter().map(Bytes);
+        bytes.zip(self.apps.iter().map(|app| Weight::new(app.weight).unwrap_or(Weight::ONE))).collect()
+    }
+
+    /// The results as JSON; equal runs give equal bytes.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers, texts and lists are always JSON")
+    }
+
+    /// A short number for everything that came out; equal for equal runs.
+    pub fn digest(&self) -> String {
+        let json = self.to_json();
+        format!("{:016x}", json.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte))))
+    }
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+}

@@ -1,0 +1,232 @@
+//! What is simulated: servers, network, policies to compare, and applications.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
+use vpfs_device::{DeviceProfile, MetadataProfile};
+use vpfs_plan::{Btio, Ior, Md, Phase, Plan};
+
+use crate::layout::Layout;
+use crate::link::LinkProfile;
+
+/// Everything that decides a run but the policy, and the policies to compare.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// For tables and files.
+    pub name: String,
+    /// All that is random comes from it.
+    pub seed: u64,
+    /// The run ends here at the latest; `None`: when all applications but those in the background are finished.
+    pub duration: Option<Duration>,
+    /// One value of each time series for so long.
+    pub interval: Duration,
+    /// A request that waits longer for its dispatch is an error: somebody starves.
+    pub wait_limit: Duration,
+    /// Service that a metadata request is charged [vPFS+ §IV].
+    pub metadata_cost: Bytes,
+    /// Whether results have a time series for each application at each server.
+    pub series_by_server: bool,
+    /// Whether results list each call with its finish at each server.
+    pub trace: bool,
+    /// The servers, in groups of equal ones, numbered in this order.
+    pub servers: Vec<ServerGroup>,
+    /// The link of each client node; `None`: only the servers' links limit.
+    pub node_link: Option<LinkProfile>,
+    /// What to compare; equal at all servers.
+    pub policies: Vec<PolicySpec>,
+    /// Who asks for service, by [`vpfs_core::AppId`].
+    pub apps: Vec<App>,
+}
+
+impl Default for Scenario {
+    /// One second for each value of a series, ten minutes as wait limit, metadata at 10 KiB; no servers, no policies, no
+    /// applications.
+    fn default() -> Self {
+        Self {
+            name: "scenario".into(),
+            seed: 1,
+            duration: None,
+            interval: Duration::from_secs(1),
+            wait_limit: Duration::from_secs(600),
+            metadata_cost: Bytes::kib(10),
+            series_by_server: false,
+            trace: false,
+            servers: Vec::new(),
+            node_link: None,
+            policies: Vec::new(),
+            apps: Vec::new(),
+        }
+    }
+}
+
+/// Servers that are alike.
+#[derive(Clone, Debug)]
+pub struct ServerGroup {
+    /// How many.
+    pub count: u32,
+    /// What holds the data.
+    pub device: DeviceProfile,
+    /// What serves metadata operations.
+    pub metadata: MetadataProfile,
+    /// What is kept on them.
+    pub role: Role,
+    /// Its link, both directions alike.
+    pub link: LinkProfile,
+}
+
+impl ServerGroup {
+    /// Servers for data and metadata behind gigabit links.
+    pub fn new(count: u32, device: DeviceProfile) -> Self {
+        Self { count, device, metadata: MetadataProfile::PVFS2_BDB, role: Role::Both, link: LinkProfile::GIGABIT }
+    }
+}
+
+/// What a server keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Data of files, and directories and attributes.
+    Both,
+    /// Data of files.
+    Data,
+    /// Directories and attributes.
+    Metadata,
+}
+
+/// A policy under a name.
+#[derive(Clone, Debug)]
+pub struct PolicySpec {
+    /// For tables; names are unique in a scenario.
+    pub name: String,
+    /// What each server's scheduler is made from.
+    pub settings: Settings,
+}
+
+impl PolicySpec {
+    /// FIFO, as without vpfs.
+    pub fn fifo() -> Self {
+        Self::new("fifo", Settings::new(PolicyKind::Fifo, Depth::new(14).expect("not zero"), SlotCostTable::default()))
+    }
+
+    /// A policy under a name.
+    pub fn new(name: impl Into<String>, settings: Settings) -> Self {
+        Self { name: name.into(), settings }
+    }
+}
+
+/// An application: what it does and what it is to get.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// For tables; names are unique in a scenario.
+    pub name: String,
+    /// Its share.
+    pub weight: Weight,
+    /// The most it gets at each server.
+    pub cap: Option<Cap>,
+    /// For throughput and latency control.
+    pub target: Option<Target>,
+    /// Its place in a window of IOCO; `None`: from its name, as the daemon does it.
+    pub order: Option<u16>,
+    /// When its processes begin.
+    pub start: Duration,
+    /// When its processes begin no further step.
+    pub end: Option<Duration>,
+    /// Starts over when it is finished, and the run does not wait for it.
+    pub background: bool,
+    /// What it does.
+    pub workload: Workload,
+    /// The phases it does; empty: all of its workload.
+    pub phases: Vec<Phase>,
+    /// Client nodes that its processes run on; as many as processes if there are fewer of these.
+    pub nodes: u32,
+    /// Calls that each process has outstanding at once.
+    pub outstanding: u32,
+    /// How its files lie on the servers.
+    pub layout: Layout,
+}
+
+impl App {
+    /// Weight 1, from the beginning to its end, on one node, one call outstanding for each process.
+    pub fn new(name: impl Into<String>, workload: impl Into<Workload>) -> Self {
+        Self {
+            name: name.into(),
+            weight: Weight::ONE,
+            cap: None,
+            target: None,
+            order: None,
+            start: Duration::ZERO,
+            end: None,
+            background: false,
+            workload: workload.into(),
+            phases: Vec::new(),
+            nodes: 1,
+            outstanding: 1,
+            layout: Layout::default(),
+        }
+    }
+}
+
+/// What the processes of an application do.
+#[derive(Clone)]
+pub enum Workload {
+    /// Large transfers back to back.
+    Ior(Ior),
+    /// Bursts with computation between them.
+    Btio(Btio),
+    /// Metadata operations.
+    Md(Md),
+    /// Any other plan; its own seed decides.
+    Plan(Arc<dyn Plan>),
+}
+
+impl Workload {
+    /// The plan, its random parts from `seed`.
+    pub(crate) fn plan(&self, seed: u64) -> Arc<dyn Plan> {
+        match self {
+            Self::Ior(ior) => Arc::new(Ior { seed, ..ior.clone() }),
+            Self::Btio(btio) => Arc::new(Btio { seed, ..btio.clone() }),
+            Self::Md(md) => Arc::new(md.clone()),
+            Self::Plan(plan) => Arc::clone(plan),
+        }
+    }
+
+    /// Checks the parameters, as `vpfs workload` does.
+    pub(crate) fn validate(&self) -> Result<(), vpfs_plan::PlanError> {
+        match self {
+            Self::Ior(ior) => ior.validate(),
+            Self::Btio(btio) => btio.validate(),
+            Self::Md(md) => md.validate(),
+            Self::Plan(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ior(ior) => ior.fmt(f),
+            Self::Btio(btio) => btio.fmt(f),
+            Self::Md(md) => md.fmt(f),
+            Self::Plan(plan) => write!(f, "Plan({} processes)", plan.processes()),
+        }
+    }
+}
+
+impl From<Ior> for Workload {
+    fn from(ior: Ior) -> Self {
+        Self::Ior(ior)
+    }
+}
+
+impl From<Btio> for Workload {
+    fn from(btio: Btio) -> Self {
+        Self::Btio(btio)
+    }
+}
+
+impl From<Md> for Workload {
+    fn from(md: Md) -> Self {
+        Self::Md(md)
+    }
+}

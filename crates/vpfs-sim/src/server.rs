@@ -1,0 +1,393 @@
+//! One server: its proxy's scheduler, its device, its metadata service and its link.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use slab::Slab;
+use vpfs_core::{
+    AppId, Bytes, Capped, Dispatch, Event as CoreEvent, OpKind, Policy, Request, RequestId, Scheduler, Time,
+};
+use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
+
+use crate::calendar::{Calendar, Event};
+use crate::error::Violation;
+use crate::link::{Link, LinkProfile, Span, reserve_both};
+use crate::scenario::{PolicySpec, ServerGroup};
+
+/// Data flows in pieces of this size: the device begins with a write when the first one is there, and a read's reply
+/// lags its device by one. OrangeFS's flow buffers have this size.
+const FLOW_BUFFER: u64 = 256 << 10;
+
+/// Events a scheduler keeps until they are read, which is after every input.
+const EVENTS_KEPT: usize = 256;
+
+/// One server's part of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) call: u32,
+    pub(crate) app: AppId,
+    pub(crate) op: OpKind,
+    /// Zero for metadata.
+    pub(crate) bytes: u64,
+    pub(crate) object: u64,
+    pub(crate) offset: u64,
+    /// What it does, if it is metadata.
+    pub(crate) metadata: MetadataOp,
+    pub(crate) node: u32,
+    pub(crate) issued: Time,
+    pub(crate) elsewhere: Option<Bytes>,
+    pub(crate) arrived: Time,
+    pub(crate) dispatched: Time,
+    pub(crate) slots: u32,
+    /// When the last byte of a write is here.
+    pub(crate) data_here: Time,
+}
+
+/// Both directions of a client node's link.
+#[derive(Debug)]
+pub(crate) struct NodeLink {
+    pub(crate) sending: Link,
+    pub(crate) receiving: Link,
+}
+
+impl NodeLink {
+    pub(crate) fn new(profile: LinkProfile) -> Self {
+        Self { sending: Link::new(profile), receiving: Link::new(profile) }
+    }
+}
+
+pub(crate) struct Server {
+    number: u32,
+    pub(crate) scheduler: Capped<Policy>,
+    pub(crate) parts: Slab<Part>,
+    device: Box<dyn Device>,
+    in_device: InService,
+    metadata: MetadataServer,
+    in_metadata: InService,
+    pub(crate) link: LinkProfile,
+    pub(crate) inward: Link,
+    pub(crate) outward: Link,
+    device_wake: Option<Time>,
+    metadata_wake: Option<Time>,
+    scheduler_wake: Option<Time>,
+    limits: Limits,
+    pub(crate) usage: Usage,
+}
+
+/// What the checks compare with.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// `None` for policies that may exceed it.
+    depth: Option<u32>,
+    metadata_depth: Option<u32>,
+    wait: Duration,
+}
+
+/// What a server did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) data_slots: u32,
+    pub(crate) metadata_slots: u32,
+    pub(crate) depth: u32,
+    pub(crate) device_busy: Duration,
+    device_busy_since: Option<Time>,
+    metadata_busy: Duration,
+    metadata_busy_since: Option<Time>,
+    pub(crate) bytes: u64,
+    pub(crate) requests: u64,
+    pub(crate) backfilled: u64,
+}
+
+impl Server {
+    pub(crate) fn new(number: u32, group: &ServerGroup, policy: &PolicySpec, wait_limit: Duration) -> Self {
+        let settings = &policy.settings;
+        let scheduler = Capped::new(Policy::new(settings, EVENTS_KEPT), EVENTS_KEPT);
+        let limits = Limits {
+            depth: crate::policy::has_slots(settings.kind).then_some(settings.depth.get()),
+            metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
+            wait: wait_limit,
+        };
+        Self {
+            number,
+            scheduler,
+            parts: Slab::new(),
+            device: group.device.build(),
+            in_device: InService::default(),
+            metadata: MetadataServer::new(group.metadata.clone()),
+            in_metadata: InService::default(),
+            link: group.link,
+            inward: Link::new(group.link),
+            outward: Link::new(group.link),
+            device_wake: None,
+            metadata_wake: None,
+            scheduler_wake: None,
+            limits,
+            usage: Usage { depth: settings.depth.get(), ..Usage::default() },
+        }
+    }
+
+    /// A request is at the proxy.
+    pub(crate) fn arrive(&mut self, now: Time, key: u32, metadata_cost: Bytes) {
+        let part = &mut self.parts[key as usize];
+        part.arrived = now;
+        let cost = if part.op == OpKind::Metadata { metadata_cost } else { data_cost(part.bytes) };
+        let request = Request::new(RequestId(key), part.app, part.op, cost);
+        let request = Request { issued_at: Some(part.issued), elsewhere: part.elsewhere, ..request };
+        self.scheduler.enqueue(now, request);
+    }
+
+    /// The time the scheduler asked for has come; `false` if it has asked for another one since.
+    pub(crate) fn scheduler_wake(&mut self, now: Time) -> bool {
+        let due = self.scheduler_wake == Some(now);
+        if due {
+            self.scheduler_wake = None;
+            self.scheduler.handle_timeout(now);
+        }
+        due
+    }
+
+    /// Lets the scheduler release what may go, after every input.
+    pub(crate) fn drain(
+        &mut self,
+        now: Time,
+        nodes: &mut [NodeLink],
+        calendar: &mut Calendar,
+        mut dispatched: impl FnMut(&Part),
+    ) -> Result<(), Check> {
+        while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
+            self.begin(now, &dispatch, nodes, calendar)?;
+            dispatched(&self.parts[dispatch.id.index()]);
+        }
+        while let Some((_, event)) = self.scheduler.poll_event() {
+            if let CoreEvent::DepthChanged { depth } = event {
+                self.usage.depth = depth.get();
+                self.limits.depth = self.limits.depth.map(|_| depth.get());
+            }
+        }
+        self.arm_scheduler(now, calendar);
+        self.check_slots()
+    }
+
+    /// A request is with the server now.
+    fn begin(
+        &mut self,
+        now: Time,
+        dispatch: &Dispatch,
+        nodes: &mut [NodeLink],
+        calendar: &mut Calendar,
+    ) -> Result<(), Check> {
+        let (server, part) = (self.number, dispatch.id.0);
+        let entry = &mut self.parts[part as usize];
+        entry.dispatched = now;
+        entry.slots = dispatch.slot_cost.get();
+        let entry = *entry;
+        self.usage.backfilled += u64::from(dispatch.backfilled);
+        match entry.op {
+            OpKind::Metadata => {
+                self.usage.metadata_slots += entry.slots;
+                let id = self.metadata.submit(now, entry.metadata);
+                self.in_metadata.insert(id, part);
+                self.usage.metadata_busy_since.get_or_insert(now);
+                self.collect_metadata(now, calendar);
+            }
+            OpKind::Read => {
+                self.usage.data_slots += entry.slots;
+                self.submit(now, part, nodes, calendar);
+            }
+            OpKind::Write => {
+                self.usage.data_slots += entry.slots;
+                let first_here = self.receive(now, part, nodes);
+                calendar.push(first_here, Event::Submit { server, part });
+            }
+        }
+        let waited = now.since(entry.arrived);
+        if waited > self.limits.wait { Err(Check::Starved { app: entry.app, waited }) } else { Ok(()) }
+    }
+
+    /// Tells the client that it may send, and says when its first flow buffer is here.
+    fn receive(&mut self, now: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
+        let entry = &mut self.parts[part as usize];
+        let earliest = now + self.link.latency * 2;
+        let sender = nodes.get_mut(entry.node as usize).map(|node| &mut node.sending);
+        let Span { begin, end } = reserve_both(sender, &mut self.inward, earliest, entry.bytes);
+        entry.data_here = end;
+        (begin + self.link.transfer_time(entry.bytes.min(FLOW_BUFFER))).min(end)
+    }
+
+    /// Gives an access to the device.
+    pub(crate) fn submit(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+        let entry = &self.parts[part as usize];
+        let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
+        let io = Io { kind, object: entry.object, offset: entry.offset, len: entry.bytes };
+        let id = self.device.submit(now, io);
+        self.in_device.insert(id, part);
+        self.usage.device_busy_since.get_or_insert(now);
+        self.collect(now, nodes, calendar);
+    }
+
+    /// The device has something done, unless it changed its mind since.
+    pub(crate) fn device_wake(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+        if self.device_wake == Some(now) {
+            self.device_wake = None;
+            self.collect(now, nodes, calendar);
+        }
+    }
+
+    /// The metadata service has something done, unless something came between.
+    pub(crate) fn metadata_wake(&mut self, now: Time, calendar: &mut Calendar) {
+        if self.metadata_wake == Some(now) {
+            self.metadata_wake = None;
+            self.collect_metadata(now, calendar);
+        }
+    }
+
+    /// Takes what the metadata service has done.
+    fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
+        while let Some(done) = self.metadata.poll_completed(now) {
+            let part = self.in_metadata.remove(done.id);
+            calendar.push(now, Event::Complete { server: self.number, part });
+        }
+        if self.metadata.outstanding() == 0
+            && let Some(since) = self.usage.metadata_busy_since.take()
+        {
+            self.usage.metadata_busy += now.since(since);
+        }
+        if let Some(at) = self.metadata.poll_timeout().map(|at| at.max(now))
+            && self.metadata_wake != Some(at)
+        {
+            self.metadata_wake = Some(at);
+            calendar.push(at, Event::MetadataWake { server: self.number });
+        }
+    }
+
+    /// Takes what the device has done, and sends what was read.
+    fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
+        while let Some(done) = self.device.poll_completed(now) {
+            let part = self.in_device.remove(done.id);
+            let entry = &self.parts[part as usize];
+            let complete = match entry.op {
+                OpKind::Read => self.reply(done.at, part, nodes),
+                _ => done.at.max(entry.data_here),
+            };
+            calendar.push(complete.max(now), Event::Complete { server: self.number, part });
+        }
+        if self.device.outstanding() == 0
+            && let Some(since) = self.usage.device_busy_since.take()
+        {
+            self.usage.device_busy += now.since(since);
+        }
+        self.arm_device(now, calendar);
+    }
+
+    /// Sends what was read, the last flow buffer when the device is done and the others before, and says when the last
+    /// byte is sent.
+    fn reply(&mut self, read: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
+        let entry = &self.parts[part as usize];
+        let ahead = self.link.transfer_time(entry.bytes.saturating_sub(FLOW_BUFFER));
+        let earliest = Time::from_nanos(read.since(Time::ZERO + ahead).as_nanos().try_into().unwrap_or(u64::MAX));
+        let receiver = nodes.get_mut(entry.node as usize).map(|node| &mut node.receiving);
+        reserve_both(receiver, &mut self.outward, earliest.max(entry.dispatched), entry.bytes).end.max(read)
+    }
+
+    /// An operation is complete on the wire.
+    pub(crate) fn complete(&mut self, now: Time, part: u32) -> Part {
+        let entry = self.parts.remove(part as usize);
+        match entry.op {
+            OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
+            OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
+        }
+        self.usage.bytes += entry.bytes;
+        self.usage.requests += 1;
+        self.scheduler.complete(now, RequestId(part));
+        entry
+    }
+
+    fn arm_scheduler(&mut self, now: Time, calendar: &mut Calendar) {
+        if let Some(at) = self.scheduler.poll_timeout().map(|at| at.max(now))
+            && self.scheduler_wake != Some(at)
+        {
+            self.scheduler_wake = Some(at);
+            calendar.push(at, Event::SchedulerWake { server: self.number });
+        }
+    }
+
+    fn arm_device(&mut self, now: Time, calendar: &mut Calendar) {
+        if let Some(at) = self.device.poll_timeout().map(|at| at.max(now))
+            && self.device_wake != Some(at)
+        {
+            self.device_wake = Some(at);
+            calendar.push(at, Event::DeviceWake { server: self.number });
+        }
+    }
+
+    fn check_slots(&self) -> Result<(), Check> {
+        let Usage { data_slots, metadata_slots, .. } = self.usage;
+        let (shared, own) = match self.limits.metadata_depth {
+            Some(depth) => (data_slots, metadata_slots.saturating_sub(depth)),
+            None => (data_slots + metadata_slots, 0),
+        };
+        match self.limits.depth {
+            Some(depth) if shared > depth => Err(Check::Depth { used: shared, depth }),
+            _ if own > 0 => Err(Check::Depth { used: metadata_slots, depth: metadata_slots - own }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long the device had something to do.
+    pub(crate) fn device_busy(&self, now: Time) -> Duration {
+        self.usage.device_busy + self.usage.device_busy_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// How long the metadata service had something to do.
+    pub(crate) fn metadata_busy(&self, now: Time) -> Duration {
+        self.usage.metadata_busy + self.usage.metadata_busy_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+}
+
+/// A broken rule, before the world adds names to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Check {
+    Depth { used: u32, depth: u32 },
+    Starved { app: AppId, waited: Duration },
+}
+
+impl Check {
+    pub(crate) fn named(self, server: u32, apps: &[String], limit: Duration) -> Violation {
+        match self {
+            Self::Depth { used, depth } => Violation::Depth { server, used, depth },
+            Self::Starved { app, waited } => {
+                Violation::Starved { server, app: apps[app.index()].clone(), waited, limit }
+            }
+        }
+    }
+}
+
+/// Least cost of a data request, as the proxy has it: no device serves less than a page.
+fn data_cost(bytes: u64) -> Bytes {
+    Bytes(bytes).max(Bytes::kib(4))
+}
+
+/// Which part each access of a device or operation of a metadata service belongs to. Both count what they take, so what is
+/// in them lies in a short window.
+#[derive(Debug, Default)]
+struct InService {
+    first: u64,
+    parts: VecDeque<Option<u32>>,
+}
+
+impl InService {
+    fn insert(&mut self, id: IoId, part: u32) {
+        debug_assert_eq!(id.0, self.first + self.parts.len() as u64);
+        self.parts.push_back(Some(part));
+    }
+
+    fn remove(&mut self, id: IoId) -> u32 {
+        let index = usize::try_from(id.0 - self.first).expect("a short window");
+        let part = self.parts[index].take().expect("an access is done once");
+        while let Some(None) = self.parts.front() {
+            self.parts.pop_front();
+            self.first += 1;
+        }
+        part
+    }
+}

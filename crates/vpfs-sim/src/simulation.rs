@@ -1,0 +1,276 @@
+//! From a scenario to results.
+
+use std::time::Duration;
+
+use slab::Slab;
+use vpfs_core::hash::{mix, stable_hash};
+use vpfs_core::{AppId, Scheduler, Time};
+use vpfs_plan::node;
+
+use crate::calendar::{Calendar, Event};
+use crate::error::SimError;
+use crate::layout::Placement;
+use crate::measure::AppMeasures;
+use crate::process::{AppState, Process};
+use crate::results::{AppResults, Results, ServerResults};
+use crate::scenario::{App, PolicySpec, Role, Scenario};
+use crate::server::{NodeLink, Server};
+use crate::world::{ServerSamples, World, WorldSettings};
+
+/// One scenario under one policy, ready to run.
+pub struct Simulation {
+    world: World,
+    scenario: String,
+    policy: String,
+    weights: Vec<u32>,
+}
+
+/// How far a simulation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Time,
+    /// Events handled.
+    pub events: u64,
+}
+
+/// Events between two calls of a progress function.
+const PROGRESS_EVERY: u64 = 1 << 16;
+
+impl Simulation {
+    /// Builds the cluster of `scenario` with `policy` at every server.
+    ///
+    /// # Errors
+    /// [`SimError::Scenario`] if the scenario contradicts itself.
+    pub fn new(scenario: &Scenario, policy: &PolicySpec) -> Result<Self, SimError> {
+        let world = Builder::new(scenario).build(policy)?;
+        let weights = scenario.apps.iter().map(|app| app.weight.get()).collect();
+        Ok(Self { world, scenario: scenario.name.clone(), policy: policy.name.clone(), weights })
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`SimError::Violation`] if a rule was broken that must always hold.
+    pub fn run(self) -> Result<Results, SimError> {
+        self.run_with(|_| {})
+    }
+
+    /// [`Simulation::run`], with news now and then for a progress line.
+    ///
+    /// # Errors
+    /// [`SimError::Violation`] if a rule was broken that must always hold.
+    pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Results, SimError> {
+        self.world.run(|now, events| {
+            if events % PROGRESS_EVERY == 0 {
+                progress(Progress { now, events });
+            }
+        })?;
+        Ok(self.results())
+    }
+
+    fn results(self) -> Results {
+        let world = &self.world;
+        let apps = (0..world.apps.len()).map(|app| app_results(world, app, self.weights[app])).collect();
+        let servers = world
+            .servers
+            .iter()
+            .zip(&world.samples)
+            .map(|(server, samples)| server_results(server, samples, world.now));
+        Results {
+            scenario: self.scenario,
+            policy: self.policy,
+            seed: world.settings.seed,
+            elapsed: world.now.since(Time::ZERO),
+            events: world.events,
+            interval: world.settings.interval,
+            apps,
+            servers: servers.collect(),
+        }
+    }
+}
+
+fn app_results(world: &World, app: usize, weight: u32) -> AppResults {
+    let (state, measures) = (&world.apps[app], &world.measures[app]);
+    let first = state.first_process as usize;
+    let processes = &world.processes[first..first + state.processes as usize];
+    let mean = |times: &mut dyn Iterator<Item = Duration>| times.sum::<Duration>() / state.processes;
+    let since_start = |at: Time| at.since(Time::ZERO);
+    AppResults {
+        name: world.names[app].clone(),
+        weight,
+        start: measures.began.map_or(Duration::ZERO, since_start),
+        finish: measures.finished.map(since_start),
+        io_time: mean(&mut processes.iter().map(|process| process.times.io)),
+        think_time: mean(&mut processes.iter().map(|process| process.times.think)),
+        read_bytes: measures.read_bytes,
+        written_bytes: measures.written_bytes,
+        metadata_requests: measures.metadata_requests,
+        calls: measures.calls,
+        rounds: measures.rounds,
+        read: measures.read.summary(),
+        write: measures.write.summary(),
+        metadata: measures.metadata.summary(),
+        queue: measures.queue.summary(),
+        service: measures.service.summary(),
+        bytes_series: measures.bytes_series.values.clone(),
+        metadata_series: measures.metadata_series.values.clone(),
+    }
+}
+
+fn server_results(server: &Server, samples: &ServerSamples, now: Time) -> ServerResults {
+    let elapsed = now.since(Time::ZERO).as_secs_f64().max(1e-9);
+    ServerResults {
+        bytes: server.usage.bytes,
+        requests: server.usage.requests,
+        backfilled: server.usage.backfilled,
+        device_utilisation: server.device_busy(now).as_secs_f64() / elapsed,
+        metadata_utilisation: server.metadata_busy(now).as_secs_f64() / elapsed,
+        inward_utilisation: server.inward.busy().as_secs_f64() / elapsed,
+        outward_utilisation: server.outward.busy().as_secs_f64() / elapsed,
+        queued_series: samples.queued.clone(),
+        outstanding_series: samples.outstanding.clone(),
+        depth_series: samples.depth.clone(),
+    }
+}
+
+/// Makes a world of a scenario.
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    calendar: Calendar,
+    apps: Vec<AppState>,
+    processes: Vec<Process>,
+    nodes: u32,
+}
+
+impl<'a> Builder<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        Self { scenario, calendar: Calendar::default(), apps: Vec::new(), processes: Vec::new(), nodes: 0 }
+    }
+
+    fn build(mut self, policy: &PolicySpec) -> Result<World, SimError> {
+        let scenario = self.scenario;
+        let servers = self.servers(policy)?;
+        let data = self.with_role(|role| role != Role::Metadata);
+        for app in &scenario.apps {
+            self.app(app, &data)?;
+        }
+        let interval = scenario.interval.max(Duration::from_millis(1));
+        self.calendar.push(Time::ZERO + interval, Event::Sample);
+        let nodes = scenario.node_link.iter().flat_map(|&link| (0..self.nodes).map(move |_| NodeLink::new(link)));
+        let settings = WorldSettings {
+            seed: scenario.seed,
+            end: scenario.duration.map(|duration| Time::ZERO + duration),
+            interval,
+            wait_limit: scenario.wait_limit,
+            metadata_cost: scenario.metadata_cost,
+        };
+        Ok(World {
+            now: Time::ZERO,
+            settings,
+            samples: vec![ServerSamples::default(); servers.len()],
+            servers,
+            metadata_servers: self.with_role(|role| role != Role::Data),
+            nodes: nodes.collect(),
+            names: scenario.apps.iter().map(|app| app.name.clone()).collect(),
+            measures: scenario.apps.iter().map(|_| AppMeasures::new()).collect(),
+            unfinished: self.apps.iter().filter(|app| !app.background).count(),
+            apps: self.apps,
+            processes: self.processes,
+            calls: Slab::new(),
+            calendar: self.calendar,
+            events: 0,
+            shares: Vec::new(),
+        })
+    }
+
+    fn servers(&self, policy: &PolicySpec) -> Result<Vec<Server>, SimError> {
+        let groups = &self.scenario.servers;
+        let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
+        let mut servers: Vec<Server> = (0..)
+            .zip(each)
+            .map(|(number, group)| Server::new(number, group, policy, self.scenario.wait_limit))
+            .collect();
+        if self.with_role(|role| role != Role::Metadata).is_empty()
+            || self.with_role(|role| role != Role::Data).is_empty()
+        {
+            return Err(SimError::Scenario("there must be a server for data and one for metadata".into()));
+        }
+        servers.iter_mut().for_each(|server| self.promise(server));
+        Ok(servers)
+    }
+
+    /// Tells a scheduler what each application is to get.
+    fn promise(&self, server: &mut Server) {
+        for (app, spec) in (0..).map(AppId).zip(&self.scenario.apps) {
+            let scheduler = &mut server.scheduler;
+            scheduler.set_weight(Time::ZERO, app, spec.weight);
+            scheduler.set_target(Time::ZERO, app, spec.target);
+            scheduler.set_order(Time::ZERO, app, spec.order.unwrap_or_else(|| order(&spec.name)));
+            if spec.cap.is_some() {
+                scheduler.set_cap(Time::ZERO, app, spec.cap);
+            }
+        }
+    }
+
+    /// The numbers of servers in a role.
+    fn with_role(&self, fits: impl Fn(Role) -> bool) -> Vec<u32> {
+        let roles = self.scenario.servers.iter().flat_map(|group| (0..group.count).map(|_| group.role));
+        (0..).zip(roles).filter(|(_, role)| fits(*role)).map(|(number, _)| number).collect()
+    }
+
+    fn app(&mut self, spec: &App, data: &[u32]) -> Result<(), SimError> {
+        let refuse = |problem: String| SimError::Scenario(format!("{}: {problem}", spec.name));
+        spec.workload.validate().map_err(|error| refuse(error.to_string()))?;
+        if let Some(server) = spec.layout.servers.iter().find(|server| !data.contains(server)) {
+            return Err(refuse(format!("there is no server {server} that holds data")));
+        }
+        let placement = Placement::new(&spec.layout, data).map_err(|error| refuse(error.to_string()))?;
+        let salt = mix(self.scenario.seed ^ mix(stable_hash(&spec.name)));
+        let plan = spec.workload.plan(salt);
+        let phases = plan.phases();
+        let phases: Vec<_> =
+            phases.into_iter().filter(|phase| spec.phases.is_empty() || spec.phases.contains(phase)).collect();
+        if phases.is_empty() {
+            return Err(refuse("its workload has none of these phases".into()));
+        }
+        let (number, processes) = (count(self.apps.len()), plan.processes());
+        let first_process = self.processes(number, processes, spec);
+        self.calendar.push(Time::ZERO + spec.start, Event::Start { app: number });
+        self.apps.push(AppState {
+            plan,
+            phases,
+            placement,
+            salt,
+            background: spec.background,
+            ends: spec.end.map(|end| Time::ZERO + end),
+            first_process,
+            processes,
+            active: processes,
+            waiting: 0,
+            outstanding: spec.outstanding.max(1),
+        });
+        Ok(())
+    }
+
+    /// Puts an application's processes on nodes of its own; returns the number of the first one.
+    fn processes(&mut self, app: u32, processes: u32, spec: &App) -> u32 {
+        let first = count(self.processes.len());
+        let nodes = spec.nodes.clamp(1, processes);
+        for number in 0..processes {
+            let node = self.nodes + node::of_process(number, nodes, processes);
+            self.processes.push(Process::new(app, number, node));
+        }
+        self.nodes += nodes;
+        first
+    }
+}
+
+/// An application's place in a window, from its name alone, so that all servers agree [IOCO §3].
+fn order(name: &str) -> u16 {
+    u16::try_from(stable_hash(name) % (1 << 15)).expect("below 2^15")
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).expect("plans bound their processes")
+}

@@ -1,0 +1,428 @@
+//! The simulated cluster: handles one event after the other.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use slab::Slab;
+use vpfs_core::hash::mix;
+use vpfs_core::{AppId, OpKind, Scheduler, Time};
+use vpfs_device::MetadataOp;
+use vpfs_plan::Call as PlanCall;
+
+use crate::calendar::{Calendar, Event};
+use crate::error::{SimError, Violation};
+use crate::layout::Share;
+use crate::measure::AppMeasures;
+use crate::messages::{self, Recipient};
+use crate::process::{AppState, Next, Process, State};
+use crate::server::{Check, NodeLink, Part, Server};
+
+/// A call that a process waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    process: u32,
+    issued: Time,
+    op: OpKind,
+    /// Its next requests, for metadata.
+    metadata: Option<(PlanCall, usize)>,
+    parts_left: u32,
+}
+
+/// What one request is about.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    object: u64,
+    offset: u64,
+    bytes: u64,
+    /// For metadata.
+    metadata: MetadataOp,
+}
+
+/// Everything there is, at one moment.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) calendar: Calendar,
+    pub(crate) settings: WorldSettings,
+    pub(crate) servers: Vec<Server>,
+    /// Those that have directories and attributes.
+    pub(crate) metadata_servers: Vec<u32>,
+    pub(crate) nodes: Vec<NodeLink>,
+    pub(crate) apps: Vec<AppState>,
+    pub(crate) names: Vec<String>,
+    pub(crate) measures: Vec<AppMeasures>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) calls: Slab<Call>,
+    pub(crate) samples: Vec<ServerSamples>,
+    /// Applications in the foreground that are not finished.
+    pub(crate) unfinished: usize,
+    pub(crate) events: u64,
+    /// Kept between calls.
+    pub(crate) shares: Vec<Share>,
+}
+
+/// What does not change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorldSettings {
+    pub(crate) seed: u64,
+    pub(crate) end: Option<Time>,
+    pub(crate) interval: Duration,
+    pub(crate) wait_limit: Duration,
+    pub(crate) metadata_cost: vpfs_core::Bytes,
+}
+
+/// A server at the end of each interval.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerSamples {
+    pub(crate) queued: Vec<u32>,
+    pub(crate) outstanding: Vec<u32>,
+    pub(crate) depth: Vec<u32>,
+}
+
+impl World {
+    /// Handles events until the run is over; tells `progress` of each.
+    pub(crate) fn run(&mut self, mut progress: impl FnMut(Time, u64)) -> Result<(), SimError> {
+        while self.unfinished > 0 || self.settings.end.is_some() {
+            let Some((at, event)) = self.calendar.pop() else { return self.check_stuck() };
+            if at < self.now {
+                return Err(self.violation(Violation::TimeWentBack { to: at }));
+            }
+            if let Some(end) = self.settings.end.filter(|end| at > *end) {
+                self.now = end;
+                break;
+            }
+            self.now = at;
+            self.events += 1;
+            self.handle(event)?;
+            progress(at, self.events);
+        }
+        self.check_conservation()
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), SimError> {
+        match event {
+            Event::Start { app } => self.start(app),
+            Event::Resume { process } => self.resume(process),
+            Event::Arrive { server, part } => {
+                self.servers[server as usize].arrive(self.now, part, self.settings.metadata_cost);
+                self.drain(server)
+            }
+            Event::Submit { server, part } => {
+                self.servers[server as usize].submit(self.now, part, &mut self.nodes, &mut self.calendar);
+                Ok(())
+            }
+            Event::DeviceWake { server } => {
+                self.servers[server as usize].device_wake(self.now, &mut self.nodes, &mut self.calendar);
+                Ok(())
+            }
+            Event::MetadataWake { server } => {
+                self.servers[server as usize].metadata_wake(self.now, &mut self.calendar);
+                Ok(())
+            }
+            Event::SchedulerWake { server } => {
+                if self.servers[server as usize].scheduler_wake(self.now) {
+                    self.drain(server)
+                } else {
+                    Ok(())
+                }
+            }
+            Event::Complete { server, part } => self.complete(server, part),
+            Event::Reply { call } => self.reply(call),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    /// An application's processes begin.
+    fn start(&mut self, app: u32) -> Result<(), SimError> {
+        self.measures[app as usize].began = Some(self.now);
+        let state = &self.apps[app as usize];
+        for process in state.first_process..state.first_process + state.processes {
+            self.advance(process)?;
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, process: u32) -> Result<(), SimError> {
+        self.processes[process as usize].state = State::Running;
+        self.advance(process)
+    }
+
+    /// Lets a process do all it can without waiting.
+    fn advance(&mut self, process: u32) -> Result<(), SimError> {
+        while self.processes[process as usize].state == State::Running {
+            let entry = &mut self.processes[process as usize];
+            let app = entry.app;
+            match entry.next(self.now, &self.apps[app as usize]) {
+                Next::Nothing => return Ok(()),
+                Next::Call(call) => self.issue(process, call),
+                Next::Think(time) => {
+                    entry.state = State::Thinking;
+                    entry.times.think += time;
+                    self.calendar.push(self.now + time, Event::Resume { process });
+                }
+                Next::Barrier => self.wait(process, State::AtBarrier),
+                Next::PhaseEnd => self.wait(process, State::AtPhaseEnd),
+                Next::Leave => self.leave(process),
+            }
+        }
+        Ok(())
+    }
+
+    /// A process waits for the others of its application.
+    fn wait(&mut self, process: u32, state: State) {
+        let entry = &mut self.processes[process as usize];
+        entry.state = state;
+        let app = entry.app;
+        self.apps[app as usize].waiting += 1;
+        self.open_barrier(app);
+    }
+
+    /// A process is finished.
+    fn leave(&mut self, process: u32) {
+        let entry = &mut self.processes[process as usize];
+        entry.state = State::Left;
+        let app = entry.app;
+        self.apps[app as usize].active -= 1;
+        self.finish_if_all_left(app);
+        self.open_barrier(app);
+    }
+
+    fn finish_if_all_left(&mut self, app: u32) {
+        let state = &self.apps[app as usize];
+        if state.active == 0 {
+            self.measures[app as usize].finished = Some(self.now);
+            self.unfinished -= usize::from(!state.background);
+        }
+    }
+
+    /// If all processes that have not left wait, they go on: to what follows the barrier, or to the next phase.
+    fn open_barrier(&mut self, app: u32) {
+        let state = &mut self.apps[app as usize];
+        if state.active == 0 || state.waiting < state.active {
+            return;
+        }
+        state.waiting = 0;
+        let mut left = 0;
+        for process in state.first_process..state.first_process + state.processes {
+            let entry = &mut self.processes[process as usize];
+            let goes_on = match entry.state {
+                State::AtBarrier => true,
+                State::AtPhaseEnd => entry.begin_next_phase(state),
+                State::Running | State::Thinking | State::Left => continue,
+            };
+            if goes_on {
+                self.calendar.push(self.now, Event::Resume { process });
+            } else {
+                entry.state = State::Left;
+                left += 1;
+            }
+        }
+        self.apps[app as usize].active -= left;
+        if left > 0 {
+            self.finish_if_all_left(app);
+        }
+    }
+
+    /// A process makes a call.
+    fn issue(&mut self, process: u32, call: PlanCall) {
+        self.processes[process as usize].call_issued(self.now);
+        let (op, extent) = match call {
+            PlanCall::Write(extent) => (OpKind::Write, Some(extent)),
+            PlanCall::Read(extent) => (OpKind::Read, Some(extent)),
+            _ => (OpKind::Metadata, None),
+        };
+        let metadata = extent.is_none().then_some((call, 0));
+        let entry = Call { process, issued: self.now, op, metadata, parts_left: 0 };
+        let key = u32::try_from(self.calls.insert(entry)).expect("calls are bounded by the processes");
+        match extent {
+            Some(extent) => {
+                let object = messages::file(self.app_of(process).salt, extent.file);
+                self.move_data(key, object, &(extent.offset..extent.offset + u64::from(extent.bytes)));
+            }
+            None => {
+                self.next_metadata(key);
+            }
+        }
+    }
+
+    fn app_of(&self, process: u32) -> &AppState {
+        &self.apps[self.processes[process as usize].app as usize]
+    }
+
+    /// One request at each server that holds a part of `range`, all at once.
+    fn move_data(&mut self, call: u32, file: u64, range: &Range<u64>) {
+        let mut shares = std::mem::take(&mut self.shares);
+        let app = self.processes[self.calls[call as usize].process as usize].app;
+        self.apps[app as usize].placement.split(file, range, &mut shares);
+        self.measures[app as usize].asked_bytes += range.end - range.start;
+        for share in &shares {
+            let object = mix(file ^ u64::from(share.datafile));
+            let (offset, bytes) = (share.offset, share.bytes);
+            self.send(call, share.server, Access { object, offset, bytes, metadata: MetadataOp::GetAttr });
+        }
+        self.shares = shares;
+    }
+
+    /// The next requests of a metadata call; `false` if there are none.
+    fn next_metadata(&mut self, call: u32) -> bool {
+        let entry = &mut self.calls[call as usize];
+        let Some((plan_call, stage)) = &mut entry.metadata else { return false };
+        let Some(&(recipient, metadata)) = messages::requests(*plan_call).get(*stage) else { return false };
+        *stage += 1;
+        let (plan_call, process) = (*plan_call, entry.process);
+        let app = self.app_of(process);
+        let object = match recipient {
+            Recipient::Parent => messages::parent(app.salt, plan_call),
+            Recipient::Object | Recipient::DataServers => messages::object(app.salt, plan_call),
+        };
+        let servers: Vec<u32> = match recipient {
+            Recipient::DataServers => app.placement.servers(object).collect(),
+            _ => vec![self.metadata_server(object)],
+        };
+        for server in servers {
+            self.send(call, server, Access { object, offset: 0, bytes: 0, metadata });
+        }
+        true
+    }
+
+    fn metadata_server(&self, object: u64) -> u32 {
+        let index = mix(object ^ self.settings.seed) % self.metadata_servers.len() as u64;
+        self.metadata_servers[usize::try_from(index).expect("below a usize")]
+    }
+
+    /// Sends one request of a call to a server.
+    fn send(&mut self, call: u32, server: u32, access: Access) {
+        let Access { object, offset, bytes, metadata } = access;
+        let entry = &mut self.calls[call as usize];
+        entry.parts_left += 1;
+        let process = &self.processes[entry.process as usize];
+        let part = Part {
+            call,
+            app: AppId(process.app),
+            op: entry.op,
+            bytes,
+            object,
+            offset,
+            metadata,
+            node: process.node,
+            issued: entry.issued,
+            elsewhere: None,
+            arrived: self.now,
+            dispatched: self.now,
+            slots: 0,
+            data_here: self.now,
+        };
+        let target = &mut self.servers[server as usize];
+        let at = self.now + target.link.latency;
+        let part = u32::try_from(target.parts.insert(part)).expect("parts are bounded by the calls");
+        self.calendar.push(at, Event::Arrive { server, part });
+    }
+
+    /// Lets a server's scheduler release what may go.
+    fn drain(&mut self, server: u32) -> Result<(), SimError> {
+        let measures = &mut self.measures;
+        let count = |part: &Part| {
+            measures[part.app.index()].queue.record(part.dispatched.since(part.arrived));
+        };
+        let entry = &mut self.servers[server as usize];
+        let checked = entry.drain(self.now, &mut self.nodes, &mut self.calendar, count);
+        checked.map_err(|check| self.broken(server, check))
+    }
+
+    /// A request is complete on the wire of a server: its slots are free, and its reply goes on to the client.
+    fn complete(&mut self, server: u32, part: u32) -> Result<(), SimError> {
+        let entry = &mut self.servers[server as usize];
+        let latency = entry.link.latency;
+        let part = entry.complete(self.now, part);
+        let measures = &mut self.measures[part.app.index()];
+        measures.service.record(self.now.since(part.dispatched));
+        measures.last_served = self.now;
+        match part.op {
+            OpKind::Read => measures.read_bytes += part.bytes,
+            OpKind::Write => measures.written_bytes += part.bytes,
+            OpKind::Metadata => measures.metadata_requests += 1,
+        }
+        measures.bytes_series.add(part.bytes);
+        measures.metadata_series.add(u64::from(part.op == OpKind::Metadata));
+        self.calendar.push(self.now + latency, Event::Reply { call: part.call });
+        self.drain(server)
+    }
+
+    /// A reply is at the client.
+    fn reply(&mut self, call: u32) -> Result<(), SimError> {
+        self.calls[call as usize].parts_left -= 1;
+        if self.calls[call as usize].parts_left > 0 || self.next_metadata(call) {
+            return Ok(());
+        }
+        let Call { process, issued, op, .. } = self.calls.remove(call as usize);
+        let entry = &mut self.processes[process as usize];
+        entry.call_done(self.now);
+        let measures = &mut self.measures[entry.app as usize];
+        measures.calls += 1;
+        measures.latencies(op).record(self.now.since(issued));
+        self.advance(process)
+    }
+
+    /// An interval of the time series ends.
+    fn sample(&mut self) -> Result<(), SimError> {
+        for measures in &mut self.measures {
+            measures.bytes_series.close();
+            measures.metadata_series.close();
+        }
+        for (server, samples) in self.servers.iter().zip(&mut self.samples) {
+            samples.queued.push(count(server.scheduler.queued()));
+            samples.outstanding.push(count(server.scheduler.outstanding()));
+            samples.depth.push(server.usage.depth);
+        }
+        self.check_waits()?;
+        self.calendar.push(self.now + self.settings.interval, Event::Sample);
+        Ok(())
+    }
+
+    /// Whether somebody waits too long who was not even dispatched.
+    fn check_waits(&self) -> Result<(), SimError> {
+        for (number, server) in (0..).zip(&self.servers).filter(|(_, server)| server.scheduler.queued() > 0) {
+            let queued = server.parts.iter().filter(|(_, part)| part.slots == 0);
+            let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { continue };
+            let waited = self.now.since(part.arrived);
+            if waited > self.settings.wait_limit {
+                return Err(self.broken(number, Check::Starved { app: part.app, waited }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every byte that was asked for was served or is under way.
+    fn check_conservation(&self) -> Result<(), SimError> {
+        let mut underway = vec![0; self.apps.len()];
+        let parts = self.servers.iter().flat_map(|server| server.parts.iter());
+        parts.for_each(|(_, part)| underway[part.app.index()] += part.bytes);
+        for ((measures, app), underway) in self.measures.iter().zip(&self.names).zip(underway) {
+            let (asked, served) = (measures.asked_bytes, measures.served_bytes());
+            if asked != served + underway {
+                return Err(self.violation(Violation::Conservation { app: app.clone(), asked, served, underway }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is left to happen: then all must be finished.
+    fn check_stuck(&self) -> Result<(), SimError> {
+        let stuck = (0..self.apps.len()).find(|&app| self.measures[app].finished.is_none());
+        match stuck {
+            Some(app) => Err(self.violation(Violation::Stuck { app: self.names[app].clone() })),
+            None => self.check_conservation(),
+        }
+    }
+
+    fn broken(&self, server: u32, check: Check) -> SimError {
+        self.violation(check.named(server, &self.names, self.settings.wait_limit))
+    }
+
+    fn violation(&self, broken: Violation) -> SimError {
+        SimError::Violation { seed: self.settings.seed, at: self.now, broken }
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
