@@ -2,6 +2,7 @@
 //! the core itself logs nothing.
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -29,6 +30,11 @@ pub enum Event {
     WeightChanged { app: AppId, weight: Weight },
     /// The number of slots was changed.
     DepthChanged { depth: Depth },
+    /// A request was completed later than its application was promised [Two-level].
+    DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
+    /// Applications got new credits while some of them waited for that: a period was over, or (early) the storage had
+    /// capacity to spare [Two-level].
+    Replenished { early: bool },
     /// Nothing is queued and nothing outstanding any more.
     Idle,
     /// So many events were not kept because nobody polled them in time.

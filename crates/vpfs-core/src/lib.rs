@@ -65,6 +65,7 @@ pub mod stripe;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod two_level;
 pub mod units;
 pub mod window;
 
@@ -77,5 +78,6 @@ pub use scheduler::{Capabilities, Scheduler};
 pub use settings::{IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
+pub use two_level::TwoLevel;
 pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
 pub use window::Ioco;

@@ -1,7 +1,7 @@
 //! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
 //!
 //! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
-//! A change between FIFO, the fair policies and IOCO hands the requests over: outstanding ones stay outstanding, occupy
+//! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay outstanding, occupy
 //! slots of the new policy and are charged to their flows; queued ones follow in order of arrival; weights, targets and
 //! orders are kept. What the flows had received before is forgotten, as at the start.
 
@@ -14,6 +14,7 @@ use crate::scheduler::{Capabilities, Scheduler};
 use crate::settings::{PolicyKind, Settings};
 use crate::sfq::Sfq;
 use crate::slot_cost::SlotCostTable;
+use crate::two_level::TwoLevel;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 use crate::window::Ioco;
 
@@ -35,10 +36,12 @@ struct AppSettings {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each server, and it never moves")]
 enum Base {
     Fifo(Fifo),
     Sfq(Sfq),
     Ioco(Ioco),
+    TwoLevel(TwoLevel),
 }
 
 /// The requests that one policy gives to the next, each with the time at which it was enqueued.
@@ -74,6 +77,9 @@ impl Policy {
             (Base::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
                 ioco.set_depth(now, settings.depth);
             }
+            (Base::TwoLevel(two_level), PolicyKind::TwoLevel) => {
+                two_level.configure(now, settings.two_level, settings.depth);
+            }
             _ => self.replace(now, Base::new(settings, 0)),
         }
     }
@@ -87,11 +93,13 @@ impl Policy {
             Base::Fifo(fifo) => fifo.hand_over(),
             Base::Sfq(sfq) => sfq.hand_over(),
             Base::Ioco(ioco) => ioco.hand_over(),
+            Base::TwoLevel(two_level) => two_level.hand_over(),
         };
         match &mut self.base {
             Base::Fifo(fifo) => fifo.take_over(handover),
             Base::Sfq(sfq) => sfq.take_over(handover),
             Base::Ioco(ioco) => ioco.take_over(handover),
+            Base::TwoLevel(two_level) => two_level.take_over(now, handover),
         }
     }
 
@@ -120,7 +128,7 @@ impl Settings {
     fn effective_slot_costs(&self) -> SlotCostTable {
         match self.kind {
             PolicyKind::SfqDPlus => self.slot_costs.clone(),
-            PolicyKind::Fifo | PolicyKind::SfqD | PolicyKind::Ioco => SlotCostTable::uniform(),
+            PolicyKind::Fifo | PolicyKind::SfqD | PolicyKind::TwoLevel | PolicyKind::Ioco => SlotCostTable::uniform(),
         }
     }
 }
@@ -129,6 +137,7 @@ impl Base {
     fn new(settings: &Settings, event_capacity: usize) -> Self {
         match settings.kind {
             PolicyKind::Fifo => Self::Fifo(Fifo::new(event_capacity)),
+            PolicyKind::TwoLevel => Self::TwoLevel(TwoLevel::new(settings.two_level, settings.depth, event_capacity)),
             PolicyKind::Ioco => Self::Ioco(Ioco::new(settings.ioco, settings.depth, event_capacity)),
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
                 Self::Sfq(Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity))
@@ -141,6 +150,7 @@ impl Base {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
             Self::Ioco(ioco) => ioco,
+            Self::TwoLevel(two_level) => two_level,
         }
     }
 
@@ -149,6 +159,7 @@ impl Base {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
             Self::Ioco(ioco) => ioco,
+            Self::TwoLevel(two_level) => two_level,
         }
     }
 }

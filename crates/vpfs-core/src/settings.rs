@@ -14,6 +14,8 @@ pub enum PolicyKind {
     SfqD,
     /// Shares by weight, more slots for large requests, with backfill: [`Sfq`](crate::Sfq).
     SfqDPlus,
+    /// A rate and a deadline for each application: [`TwoLevel`](crate::TwoLevel).
+    TwoLevel,
     /// Application by application in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
     Ioco,
 }

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::list::{Links, Node};
 use crate::units::RequestId;
 
 /// What a policy keeps of each request, by id. O(1), no allocation once it has grown to the ids in use.
@@ -39,8 +40,19 @@ impl<T> Table<T> {
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
+    /// For the lists through it.
+    pub(crate) fn nodes(&mut self) -> &mut [Option<T>] {
+        &mut self.0
+    }
+
     /// All that are in use, by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
+    }
+}
+
+impl<T: Node> Node for Option<T> {
+    fn links(&mut self) -> &mut Links {
+        self.as_mut().unwrap_or_else(|| panic!("only requests in use are in lists")).links()
     }
 }

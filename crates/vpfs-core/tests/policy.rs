@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{AppId, Policy, PolicyKind, Scheduler, Settings, SlotCostTable};
 
-const KINDS: [PolicyKind; 4] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Ioco];
+const KINDS: [PolicyKind; 5] =
+    [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
 
 fn settings(kind: PolicyKind, slots: u32) -> Settings {
     Settings::new(kind, depth(slots), SlotCostTable::default())
@@ -88,5 +89,5 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
 #[test]
 fn the_name_is_that_of_the_policy() {
     let names = KINDS.map(|kind| Policy::new(&settings(kind, 14), 0).capabilities().name);
-    assert_eq!(names, ["fifo", "sfq-d", "sfq-d-plus", "ioco"]);
+    assert_eq!(names, ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"]);
 }

@@ -1,0 +1,311 @@
+//! The high level: how much of each class goes on to the deadline queue [Two-level].
+//!
+//! A class may send on what its credits allow: T·P bytes in each replenish period P. Classes with credits take turns in
+//! SFQ order; a class without waits for the next replenishment, which comes early while the storage has nothing better
+//! to do.
+//!
+//! Deviation: a class may overdraw its credits by one request, so that requests larger than T·P pass too, and credits
+//! are not simply set to T·P but debts are paid from them. Otherwise such requests would raise the rate above T.
+//!
+//! A start tag is kept for the head of each flow only: those behind it have theirs from it, S = F of the one before,
+//! once they are head. So nothing that happens to a request that still waits here moves a tag.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::Entry;
+use crate::heap::{Heap, Item};
+use crate::list::List;
+use crate::table::Table;
+use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+
+/// The head of a flow. Ordered by start tag, then by arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    start: VirtualTime,
+    arrival: u64,
+    pub(super) app: AppId,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.start, self.arrival).cmp(&(other.start, other.arrival))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Item for Head {
+    fn owner(&self) -> usize {
+        self.app.index()
+    }
+}
+
+/// A flow that waits for credits: with which replenishment it has some again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    replenishment: u64,
+    app: AppId,
+}
+
+impl Item for Due {
+    fn owner(&self) -> usize {
+        self.app.index()
+    }
+}
+
+/// A byte in credits: then bytes per second times nanoseconds are credits, and nothing is ever rounded.
+const CREDITS_PER_BYTE: i128 = 1_000_000_000;
+
+fn credits_of(cost: Bytes) -> i128 {
+    i128::from(cost.0) * CREDITS_PER_BYTE
+}
+
+/// What a class is promised, and what of it is left.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    rate: Bytes,
+    /// Negative: in debt.
+    credits: i128,
+    /// The latest replenishment that is counted in.
+    replenishment: u64,
+}
+
+impl Account {
+    /// T·P, at least something.
+    fn quota(&self, period: u64) -> i128 {
+        (i128::from(self.rate.0) * i128::from(period)).max(1)
+    }
+
+    /// Counts in all replenishments until now.
+    fn update(&mut self, replenishment: u64, period: u64) {
+        let quota = self.quota(period);
+        let times = i128::from(replenishment - self.replenishment);
+        self.credits = self.credits.saturating_add(quota.saturating_mul(times)).min(quota);
+        self.replenishment = replenishment;
+    }
+
+    /// With which replenishment there are credits again; call while there are none.
+    fn due(&self, period: u64) -> u64 {
+        let times = self.credits.unsigned_abs() / self.quota(period).unsigned_abs() + 1;
+        self.replenishment.saturating_add(u64::try_from(times).unwrap_or(u64::MAX))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    weight: Weight,
+    /// The start tag of the head; while nothing is queued, the finish tag of the latest request.
+    start: VirtualTime,
+    queue: List,
+    /// `None`: best effort.
+    account: Option<Account>,
+}
+
+/// The queues of all flows and their credits.
+#[derive(Debug)]
+pub(super) struct Credits {
+    /// P in nanoseconds.
+    period: u64,
+    /// How often credits were replenished.
+    replenishment: u64,
+    /// By application.
+    flows: Vec<Flow>,
+    /// Flows with something queued: classes with credits,
+    credited: Heap<Head>,
+    /// classes without,
+    indebted: Heap<Due>,
+    /// and those that are no class.
+    best_effort: Heap<Head>,
+    virtual_time: VirtualTime,
+    latest_finish: VirtualTime,
+    queued: usize,
+}
+
+impl Credits {
+    pub(super) const fn new(period: u64) -> Self {
+        Self {
+            period,
+            replenishment: 0,
+            flows: Vec::new(),
+            credited: Heap::new(),
+            indebted: Heap::new(),
+            best_effort: Heap::new(),
+            virtual_time: VirtualTime::ZERO,
+            latest_finish: VirtualTime::ZERO,
+            queued: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queued
+    }
+
+    /// Adds a request to its flow: S = max(v, F of the one before).
+    pub(super) fn push(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+        let app = requests.get(id).request.app;
+        let virtual_time = self.virtual_time;
+        let flow = self.flow_mut(app);
+        if flow.queue.first().is_none() {
+            flow.start = flow.start.max(virtual_time);
+        }
+        flow.queue.push_back(requests.nodes(), id);
+        self.queued += 1;
+        self.refresh(requests, app);
+    }
+
+    /// Takes a request back that waits here. It has cost nothing yet.
+    pub(super) fn remove(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+        let app = requests.get(id).request.app;
+        self.flow_mut(app).queue.remove(requests.nodes(), id);
+        self.queued -= 1;
+        self.refresh(requests, app);
+    }
+
+    /// The class with credits whose turn it is.
+    pub(super) fn first_credited(&self) -> Option<AppId> {
+        self.credited.first().map(|head| head.app)
+    }
+
+    /// The flow without a promise whose turn it is.
+    pub(super) fn first_best_effort(&self) -> Option<AppId> {
+        self.best_effort.first().map(|head| head.app)
+    }
+
+    /// The flow to which spare capacity goes now, after credits were replenished for that if need be (then true):
+    /// a flow without a promise if it is behind the others or there is no other.
+    pub(super) fn first_spare(&mut self, requests: &Table<Entry>) -> (Option<AppId>, bool) {
+        let best_effort = self.best_effort.first().copied();
+        match (best_effort, self.indebted.first().copied()) {
+            (Some(head), Some(_)) if head.start <= self.virtual_time => (Some(head.app), false),
+            (_, Some(due)) => {
+                self.replenish(requests, due.replenishment - self.replenishment);
+                (self.first_credited(), true)
+            }
+            (head, None) => (head.map(|head| head.app), false),
+        }
+    }
+
+    /// Takes the oldest request of `app`, which must have one, and charges it.
+    pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId) -> RequestId {
+        let flow = &mut self.flows[app.index()];
+        let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
+        flow.queue.remove(requests.nodes(), id);
+        self.queued -= 1;
+        self.virtual_time = self.virtual_time.max(flow.start);
+        self.charge(app, requests.get(id).request.cost);
+        self.refresh(requests, app);
+        id
+    }
+
+    /// Charges a request to its flow: F = S + c/φ.
+    pub(super) fn charge(&mut self, app: AppId, cost: Bytes) {
+        let (replenishment, period) = (self.replenishment, self.period);
+        let flow = self.flow_mut(app);
+        flow.start = flow.start + VirtualTime::of(cost, flow.weight);
+        if let Some(account) = &mut flow.account {
+            account.update(replenishment, period);
+            account.credits -= credits_of(cost);
+        }
+        let finish = flow.start;
+        self.latest_finish = self.latest_finish.max(finish);
+    }
+
+    /// A charged request of `app` costs `real` instead of `charged`. Credits never exceed those of a period, and a start
+    /// tag does not fall below virtual time.
+    pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, charged: Bytes, real: Bytes) {
+        let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
+        let flow = self.flow_mut(app);
+        flow.start = if real >= charged {
+            flow.start + VirtualTime::of(real - charged, flow.weight)
+        } else {
+            let refunded = flow.start.saturating_sub(VirtualTime::of(charged - real, flow.weight));
+            refunded.max(virtual_time.min(flow.start))
+        };
+        if let Some(account) = &mut flow.account {
+            account.update(replenishment, period);
+            let credits = account.credits + credits_of(charged) - credits_of(real);
+            account.credits = credits.min(account.quota(period));
+        }
+        let finish = flow.start;
+        self.latest_finish = self.latest_finish.max(finish);
+        self.refresh(requests, app);
+    }
+
+    /// `times` replenish periods are over. O(log n) for each class that has credits again.
+    pub(super) fn replenish(&mut self, requests: &Table<Entry>, times: u64) {
+        self.replenishment = self.replenishment.saturating_add(times);
+        while let Some(&Due { app, .. }) = self.indebted.first().filter(|due| due.replenishment <= self.replenishment) {
+            self.refresh(requests, app);
+        }
+    }
+
+    pub(super) fn set_weight(&mut self, app: AppId, weight: Weight) {
+        self.flow_mut(app).weight = weight;
+    }
+
+    /// T of `app`, `None` for best effort. A new class begins with the credits of a period.
+    pub(super) fn set_rate(&mut self, requests: &Table<Entry>, app: AppId, rate: Option<Bytes>) {
+        let (replenishment, period) = (self.replenishment, self.period);
+        let account = &mut self.flow_mut(app).account;
+        *account = rate.map(|rate| {
+            let left = account.map_or(i128::MAX, |account| account.credits);
+            let mut account = Account { rate, credits: left, replenishment };
+            account.credits = left.min(account.quota(period));
+            account
+        });
+        self.refresh(requests, app);
+    }
+
+    /// Changes P; debts stay. O(n log n) in flows.
+    pub(super) fn set_period(&mut self, requests: &Table<Entry>, period: u64) {
+        for app in 0..self.flows.len() {
+            if let Some(account) = &mut self.flows[app].account {
+                account.update(self.replenishment, self.period);
+            }
+        }
+        self.period = period;
+        let apps = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
+        (0..apps).for_each(|app| self.refresh(requests, AppId(app)));
+    }
+
+    /// Nothing is queued nor outstanding: v = the largest finish tag, as in SFQ.
+    pub(super) fn end_busy_period(&mut self) {
+        self.virtual_time = self.virtual_time.max(self.latest_finish);
+    }
+
+    fn flow_mut(&mut self, app: AppId) -> &mut Flow {
+        if app.index() >= self.flows.len() {
+            let new = Flow { weight: Weight::ONE, start: VirtualTime::ZERO, queue: List::EMPTY, account: None };
+            self.flows.resize(app.index() + 1, new);
+        }
+        &mut self.flows[app.index()]
+    }
+
+    /// Puts a flow where it belongs now.
+    fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
+        let (replenishment, period) = (self.replenishment, self.period);
+        let Flow { start, queue, account, .. } = self.flow_mut(app);
+        let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });
+        let due = account.as_mut().map(|account| {
+            account.update(replenishment, period);
+            (account.credits <= 0).then(|| account.due(period))
+        });
+        match (head, due) {
+            (Some(head), Some(None)) => self.credited.set(head),
+            _ => self.credited.remove(app.index()),
+        }
+        match (head, due) {
+            (Some(_), Some(Some(replenishment))) => self.indebted.set(Due { replenishment, app }),
+            _ => self.indebted.remove(app.index()),
+        }
+        match (head, due) {
+            (Some(head), None) => self.best_effort.set(head),
+            _ => self.best_effort.remove(app.index()),
+        }
+    }
+}

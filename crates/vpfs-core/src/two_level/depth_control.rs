@@ -1,0 +1,227 @@
+//! The low level's feedback: how many requests the storage may have so that all meet their deadlines [Two-level].
+//!
+//! Storage with many requests is fast but slow to answer, so at the end of every window W the outstanding limit Lo is
+//! set anew from what the storage did in it. Each class i gives a bound and the least holds; a class that cannot meet its
+//! deadlines whatever the limit (it is *overloaded*) gives none, so that throughput gets the storage out of that.
+//!
+//! All numbers are integers; limits have 16 fraction bits.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::percentile::Times;
+use crate::units::AppId;
+
+/// A limit or a factor with [`FRACTION_BITS`].
+type Fixed = u128;
+const FRACTION_BITS: u32 = 16;
+
+/// The least e: a class that is late has not Lo = 0, but much less than it had.
+const MARGIN_MIN: Fixed = (1 << FRACTION_BITS) / 64;
+
+/// What a class did in a window.
+#[derive(Debug)]
+struct Class {
+    /// Response times of the storage.
+    responses: Times,
+    /// Nanoseconds in the deadline queue, of so many requests.
+    waited: u128,
+    dispatched: u64,
+    /// Its last bound was "no limit".
+    overloaded: bool,
+}
+
+impl Class {
+    /// e = (D − w)/R: how many times as long the storage may take.
+    fn margin(&self, deadline: Duration, response_nanos: u64) -> Fixed {
+        let wait = self.waited / u128::from(self.dispatched.max(1));
+        let left = deadline.as_nanos().saturating_sub(wait);
+        ((left << FRACTION_BITS) / u128::from(response_nanos.max(1))).max(MARGIN_MIN)
+    }
+
+    /// What this class allows next; `None` for no limit.
+    fn bound(&self, margin: Fixed, window: &Window, limit: u32) -> Option<Fixed> {
+        let (low, high) =
+            (window.per_completion(window.demand_low, limit), window.per_completion(window.demand, limit));
+        let limit = Fixed::from(limit);
+        if self.overloaded {
+            let by_deadline = margin * window.outstanding_max as Fixed;
+            return (window.demand_low < window.completed).then(|| low.max(by_deadline));
+        }
+        let by_deadline = margin * limit;
+        if by_deadline <= low {
+            None
+        } else if by_deadline >= high {
+            Some(high)
+        } else if by_deadline < limit << FRACTION_BITS || window.outstanding_max as Fixed >= limit {
+            Some(by_deadline)
+        } else {
+            Some(limit << FRACTION_BITS)
+        }
+    }
+}
+
+/// What all classes did together in a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    /// C: completions.
+    completed: u64,
+    /// Lmax: the largest number outstanding.
+    outstanding_max: usize,
+    /// Arrivals at the deadline queue,
+    arrived: u64,
+    /// and those with a deadline in the same window.
+    arrived_due: u64,
+    /// Xl: what had to be complete by the end of the next window if all were served at once.
+    demand_low: u64,
+    /// Xu: all there was to do.
+    demand: u64,
+}
+
+impl Window {
+    /// X·Lo/C.
+    fn per_completion(&self, demand: u64, limit: u32) -> Fixed {
+        ((Fixed::from(demand) * Fixed::from(limit)) << FRACTION_BITS) / Fixed::from(self.completed.max(1))
+    }
+}
+
+/// What is left at the end of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backlog {
+    pub(super) outstanding: usize,
+    /// In the deadline queue,
+    pub(super) queued: usize,
+    /// and those with a deadline in the next window.
+    pub(super) queued_due: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct DepthControl {
+    /// Lo while no class says anything.
+    default_limit: u32,
+    /// What "no limit" means.
+    limit_max: u32,
+    limit: u32,
+    window: Window,
+    /// By application; `None` for those without a deadline.
+    classes: Vec<Option<Class>>,
+}
+
+impl DepthControl {
+    pub(super) fn new(default_limit: u32, limit_max: u32) -> Self {
+        let limit_max = limit_max.max(1);
+        let limit = default_limit.min(limit_max);
+        Self { default_limit, limit_max, limit, window: Window::default(), classes: Vec::new() }
+    }
+
+    /// Lo.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Begins from `default_limit` again if that is another one; "no limit" becomes `limit_max`.
+    pub(super) fn configure(&mut self, default_limit: u32, limit_max: u32) {
+        self.limit_max = limit_max.max(1);
+        if core::mem::replace(&mut self.default_limit, default_limit) != default_limit {
+            self.limit = default_limit;
+        }
+        self.limit = self.limit.min(self.limit_max);
+    }
+
+    /// `app` has a deadline from now on, or none.
+    pub(super) fn set_class(&mut self, app: AppId, is_class: bool) {
+        if app.index() >= self.classes.len() {
+            self.classes.resize_with(app.index() + 1, || None);
+        }
+        let class = &mut self.classes[app.index()];
+        if class.is_some() != is_class {
+            let new = || Class { responses: Times::new(), waited: 0, dispatched: 0, overloaded: false };
+            *class = is_class.then(new);
+        }
+    }
+
+    fn class_mut(&mut self, app: AppId) -> Option<&mut Class> {
+        self.classes.get_mut(app.index()).and_then(Option::as_mut)
+    }
+
+    /// A request came to the deadline queue, maybe with a deadline in this window.
+    pub(super) fn on_arrival(&mut self, due: bool) {
+        self.window.arrived += 1;
+        self.window.arrived_due += u64::from(due);
+    }
+
+    /// A request left the deadline queue for the storage, which has `outstanding` now.
+    pub(super) fn on_dispatch(&mut self, app: AppId, waited: Duration, outstanding: usize) {
+        self.window.outstanding_max = self.window.outstanding_max.max(outstanding);
+        if let Some(class) = self.class_mut(app) {
+            class.waited += waited.as_nanos();
+            class.dispatched += 1;
+        }
+    }
+
+    pub(super) fn on_complete(&mut self, app: AppId, response: Duration) {
+        self.window.completed += 1;
+        if let Some(class) = self.class_mut(app) {
+            class.responses.add(nanos(response));
+        }
+    }
+
+    /// Ends a window: Lo = the least bound of all classes that did something; after a pause it stays. `outstanding` gives the age of each
+    /// outstanding request, for classes of which none was completed. O(classes + outstanding).
+    pub(super) fn end_window(
+        &mut self,
+        backlog: Backlog,
+        outstanding: impl Iterator<Item = (AppId, Duration)>,
+        deadline: impl Fn(AppId) -> Option<Duration>,
+    ) {
+        let Backlog { outstanding: outstanding_now, queued, queued_due } = backlog;
+        if outstanding_now + queued == 0 && self.window.completed == 0 {
+            return;
+        }
+        self.window.demand_low = (outstanding_now + queued_due) as u64 + self.window.arrived_due;
+        self.window.demand = (outstanding_now + queued) as u64 + self.window.arrived;
+        self.add_ages(outstanding);
+        let limit_max = Fixed::from(self.limit_max);
+        let mut least: Option<Fixed> = None;
+        for (app, class) in (0..).map(AppId).zip(&mut self.classes) {
+            if let Some((class, deadline)) = class.as_mut().zip(deadline(app))
+                && let Some(response) = class.responses.percentile_95()
+            {
+                let bound = class.bound(class.margin(deadline, response), &self.window, self.limit);
+                class.overloaded = bound.is_none();
+                let bound = bound.unwrap_or(limit_max << FRACTION_BITS);
+                least = Some(least.map_or(bound, |least| least.min(bound)));
+            }
+        }
+        self.limit = least.map_or(self.default_limit, ceil).clamp(1, self.limit_max);
+        self.begin_window(outstanding_now);
+    }
+
+    /// Where a class completed nothing, the time that its requests have taken so far stands for how long they take.
+    fn add_ages(&mut self, outstanding: impl Iterator<Item = (AppId, Duration)>) {
+        let silent: Vec<bool> =
+            self.classes.iter().map(|class| class.as_ref().is_some_and(|class| class.responses.is_empty())).collect();
+        for (app, age) in outstanding.filter(|(app, _)| silent.get(app.index()).copied().unwrap_or(false)) {
+            if let Some(class) = self.class_mut(app) {
+                class.responses.add(nanos(age));
+            }
+        }
+    }
+
+    fn begin_window(&mut self, outstanding: usize) {
+        self.window = Window { outstanding_max: outstanding, ..Window::default() };
+        for class in self.classes.iter_mut().flatten() {
+            class.responses.clear();
+            (class.waited, class.dispatched) = (0, 0);
+        }
+    }
+}
+
+/// Rounded up to a number of requests.
+fn ceil(bound: Fixed) -> u32 {
+    u32::try_from(bound.div_ceil(1 << FRACTION_BITS)).unwrap_or(u32::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

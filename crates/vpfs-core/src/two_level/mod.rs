@@ -1,0 +1,400 @@
+//! Throughput and latency control [Two-level]: while a class asks for no more than its rate T, its requests take no
+//! longer than its deadline D.
+//!
+//! The high level ([`credits`]) lets T·P bytes of each class pass in each period P; the low level sends what passed to
+//! the storage, earliest deadline first ([`deadline`]), and no more at once than lets all meet their deadlines, which it
+//! finds by feedback ([`depth_control`]).
+//!
+//! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well as
+//! they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
+//! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
+//! they never starve, one request of theirs passes in each period P in any case.
+
+mod credits;
+mod deadline;
+mod depth_control;
+mod percentile;
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use credits::Credits;
+use deadline::DeadlineQueue;
+use depth_control::{Backlog, DepthControl};
+
+use crate::event::{Event, EventQueue};
+use crate::list::{Links, Node};
+use crate::policy::Handover;
+use crate::request::{Dispatch, Request, Target};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::settings::TwoLevelSettings;
+use crate::table::Table;
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+
+/// The deadline of requests of applications without a target.
+pub const BEST_EFFORT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// The Two-level scheduler for one storage server.
+///
+/// O(log n) in applications and queued requests for each request, and for each control window once
+/// O(applications + requests in use).
+#[derive(Debug)]
+pub struct TwoLevel {
+    settings: TwoLevelSettings,
+    requests: Table<Entry>,
+    /// By application.
+    targets: Vec<Option<Target>>,
+    credits: Credits,
+    deadlines: DeadlineQueue,
+    control: DepthControl,
+    period_end: Time,
+    window_end: Time,
+    arrivals: u64,
+    outstanding: usize,
+    events: EventQueue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// At the high level.
+    Held,
+    /// In the deadline queue.
+    Due,
+    Outstanding,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    request: Request,
+    enqueued_at: Time,
+    arrival: u64,
+    state: State,
+    links: Links,
+    /// When it went into the deadline queue,
+    due_since: Time,
+    /// until when it is to be complete,
+    deadline: Time,
+    /// and when it was dispatched.
+    dispatched_at: Time,
+}
+
+impl Node for Entry {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl TwoLevel {
+    /// A scheduler that begins with at most `depth` requests outstanding, and keeps at most `event_capacity` events
+    /// between polls.
+    pub fn new(settings: TwoLevelSettings, depth: Depth, event_capacity: usize) -> Self {
+        Self {
+            settings,
+            requests: Table::new(),
+            targets: Vec::new(),
+            credits: Credits::new(period_nanos(&settings)),
+            deadlines: DeadlineQueue::new(),
+            control: DepthControl::new(depth.get(), settings.outstanding_max),
+            period_end: Time::ZERO,
+            window_end: Time::ZERO,
+            arrivals: 0,
+            outstanding: 0,
+            events: EventQueue::with_capacity(event_capacity),
+        }
+    }
+
+    /// Lo: how many requests may be outstanding now, but for overdue ones.
+    pub fn outstanding_limit(&self) -> u32 {
+        self.control.limit()
+    }
+
+    /// Changes parameters; credits, deadlines and the period under way stay. With another `depth` the outstanding limit
+    /// begins there again. O(n log n) in applications if the period changes.
+    pub fn configure(&mut self, now: Time, settings: TwoLevelSettings, depth: Depth) {
+        if settings.replenish_period != self.settings.replenish_period {
+            self.credits.set_period(&self.requests, period_nanos(&settings));
+        }
+        self.settings = settings;
+        let before = self.control.limit();
+        self.control.configure(depth.get(), settings.outstanding_max);
+        self.note_limit(now, before);
+    }
+
+    /// All requests, for another policy.
+    pub(crate) fn hand_over(self) -> Handover {
+        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
+        entries.sort_unstable_by_key(|entry| entry.arrival);
+        let all = |outstanding| {
+            let wanted = entries.iter().filter(move |entry| (entry.state == State::Outstanding) == outstanding);
+            wanted.map(|entry| (entry.enqueued_at, entry.request)).collect()
+        };
+        Handover { outstanding: all(true), queued: all(false), events: self.events }
+    }
+
+    /// The requests of another policy; call while there are none here. Outstanding ones are charged, and have their
+    /// deadline from now on.
+    pub(crate) fn take_over(&mut self, now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            self.start_if_idle(now);
+            self.insert(now, enqueued_at, request, State::Outstanding);
+            self.credits.charge(request.app, request.cost);
+            self.outstanding += 1;
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.start_if_idle(now);
+            self.admit(now, enqueued_at, request);
+        }
+        self.events = handover.events;
+    }
+
+    fn insert(&mut self, now: Time, enqueued_at: Time, request: Request, state: State) {
+        let deadline = now + self.deadline(request.app).unwrap_or(BEST_EFFORT_DEADLINE);
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        let links = Links::UNLINKED;
+        let entry = Entry { request, enqueued_at, arrival, state, links, due_since: now, deadline, dispatched_at: now };
+        self.requests.insert(request.id, entry);
+    }
+
+    fn admit(&mut self, now: Time, enqueued_at: Time, request: Request) {
+        self.insert(now, enqueued_at, request, State::Held);
+        self.credits.push(&mut self.requests, request.id);
+    }
+
+    /// D of `app`, if it has one.
+    fn deadline(&self, app: AppId) -> Option<Duration> {
+        self.targets.get(app.index()).copied().flatten().map(|target| target.deadline)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.credits.len() + self.deadlines.len() + self.outstanding == 0
+    }
+
+    /// After a pause, in which nobody looks at the time: what has ended in it.
+    fn start_if_idle(&mut self, now: Time) {
+        if self.is_idle() {
+            self.tick(now);
+        }
+    }
+
+    /// Ends the period and the window if it is time for that.
+    fn tick(&mut self, now: Time) {
+        if now >= self.period_end {
+            self.end_period(now);
+        }
+        if now >= self.window_end {
+            self.end_window(now);
+        }
+    }
+
+    fn end_period(&mut self, now: Time) {
+        let period = period_nanos(&self.settings);
+        let periods = (now.as_nanos() - self.period_end.as_nanos()) / period + 1;
+        self.period_end = Time::from_nanos(self.period_end.as_nanos().saturating_add(periods.saturating_mul(period)));
+        self.credits.replenish(&self.requests, periods);
+        if self.credits.len() > 0 {
+            self.events.push(now, Event::Replenished { early: false });
+        }
+        // However busy the storage is, one request without a promise passes in each period.
+        if let Some(app) = self.credits.first_best_effort() {
+            self.pass(now, app);
+        }
+    }
+
+    fn end_window(&mut self, now: Time) {
+        let next_end = now + self.settings.control_window.max(Duration::from_nanos(1));
+        let backlog = Backlog {
+            outstanding: self.outstanding,
+            queued: self.deadlines.len(),
+            queued_due: self.deadlines.due_before(next_end),
+        };
+        let outstanding = self.requests.iter().filter(|entry| entry.state == State::Outstanding);
+        let ages = outstanding.map(|entry| (entry.request.app, now.since(entry.dispatched_at)));
+        let targets = &self.targets;
+        let deadline = |app: AppId| targets.get(app.index()).copied().flatten().map(|target| target.deadline);
+        let before = self.control.limit();
+        self.control.end_window(backlog, ages, deadline);
+        self.window_end = next_end;
+        self.note_limit(now, before);
+    }
+
+    fn note_limit(&mut self, now: Time, before: u32) {
+        let limit = self.control.limit();
+        if limit != before
+            && let Some(depth) = Depth::new(limit)
+        {
+            self.events.push(now, Event::DepthChanged { depth });
+        }
+    }
+
+    /// Moves the oldest request of `app` to the deadline queue.
+    fn pass(&mut self, now: Time, app: AppId) {
+        let deadline = now + self.deadline(app).unwrap_or(BEST_EFFORT_DEADLINE);
+        let id = self.credits.pop(&mut self.requests, app);
+        let entry = self.requests.get_mut(id);
+        entry.state = State::Due;
+        entry.due_since = now;
+        entry.deadline = deadline;
+        self.deadlines.push(id, deadline);
+        self.control.on_arrival(deadline < self.window_end);
+    }
+
+    /// The storage has capacity to spare: lets one more request pass, or replenishes all credits early. False if there is
+    /// nothing to be done.
+    fn use_spare(&mut self, now: Time) -> bool {
+        // Outstanding < 0.9 Lo.
+        let spare = self.outstanding as u64 * 10 < u64::from(self.control.limit()) * 9;
+        if !spare {
+            return false;
+        }
+        let (app, replenished) = self.credits.first_spare(&self.requests);
+        if replenished {
+            self.events.push(now, Event::Replenished { early: true });
+        }
+        if let Some(app) = app {
+            self.pass(now, app);
+        }
+        app.is_some()
+    }
+
+    fn dispatch(&mut self, now: Time, id: RequestId) -> Dispatch {
+        self.outstanding += 1;
+        let entry = self.requests.get_mut(id);
+        entry.state = State::Outstanding;
+        entry.dispatched_at = now;
+        let Entry { request: Request { app, .. }, enqueued_at, due_since, .. } = *entry;
+        self.control.on_dispatch(app, now.since(due_since), self.outstanding);
+        let (slot_cost, backfilled) = (SlotCost::ONE, false);
+        self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+    }
+
+    fn end_if_idle(&mut self, now: Time) {
+        if self.is_idle() {
+            self.credits.end_busy_period();
+            self.events.push(now, Event::Idle);
+        }
+    }
+}
+
+fn period_nanos(settings: &TwoLevelSettings) -> u64 {
+    u64::try_from(settings.replenish_period.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+impl Scheduler for TwoLevel {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "two-level",
+            work_conserving: true,
+            needs_peers: false,
+            needs_deadlines: true,
+            needs_layout: false,
+        }
+    }
+
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        let Request { id, app, cost, .. } = request;
+        self.start_if_idle(now);
+        self.admit(now, arrived, request);
+        self.events.push(now, Event::Enqueued { id, app, cost });
+    }
+
+    /// Moves what has credits to the deadline queue; dispatches from there what is overdue, and by earliest deadline
+    /// while fewer than Lo are outstanding; gives spare capacity to those that have no credits.
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        if !self.is_idle() {
+            self.tick(now);
+        }
+        loop {
+            while let Some(app) = self.credits.first_credited() {
+                self.pass(now, app);
+            }
+            let room = self.outstanding < self.control.limit() as usize;
+            if let Some(id) = self.deadlines.pop(now, room) {
+                return Some(self.dispatch(now, id));
+            }
+            if !self.use_spare(now) {
+                return None;
+            }
+        }
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        assert!(self.requests.get(id).state == State::Outstanding, "only a dispatched request can be complete");
+        let Entry { request: Request { app, cost, .. }, deadline, dispatched_at, .. } = self.requests.remove(id);
+        self.outstanding -= 1;
+        self.control.on_complete(app, now.since(dispatched_at));
+        self.events.push(now, Event::Completed { id, app, cost });
+        if now > deadline && self.deadline(app).is_some() {
+            self.events.push(now, Event::DeadlineMissed { id, app, late_by: now.since(deadline) });
+        }
+        self.end_if_idle(now);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        let Entry { request: Request { app, cost, .. }, state, .. } = *self.requests.get(id);
+        match state {
+            State::Held => self.credits.remove(&mut self.requests, id),
+            State::Due => self.deadlines.remove(id),
+            State::Outstanding => self.outstanding -= 1,
+        }
+        self.requests.remove(id);
+        if state != State::Held {
+            self.credits.recharge(&self.requests, app, cost, Bytes::ZERO);
+        }
+        self.events.push(now, Event::Cancelled { id, app, cost });
+        self.end_if_idle(now);
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        let Entry { request: Request { app, .. }, state, .. } = *self.requests.get(id);
+        let estimated = core::mem::replace(&mut self.requests.get_mut(id).request.cost, real);
+        if state != State::Held {
+            self.credits.recharge(&self.requests, app, estimated, real);
+        }
+        self.events.push(now, Event::CostCorrected { id, app, estimated, real });
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.credits.set_weight(app, weight);
+        self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    /// Holds for all that is not in the deadline queue yet.
+    fn set_target(&mut self, _now: Time, app: AppId, target: Option<Target>) {
+        if app.index() >= self.targets.len() {
+            self.targets.resize(app.index() + 1, None);
+        }
+        self.targets[app.index()] = target;
+        self.control.set_class(app, target.is_some());
+        self.credits.set_rate(&self.requests, app, target.map(|target| target.rate));
+    }
+
+    fn queued(&self) -> usize {
+        self.credits.len() + self.deadlines.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    /// While there is work: the end of the window, the end of the period if something waits for credits, and the
+    /// earliest deadline in the queue.
+    fn poll_timeout(&self) -> Option<Time> {
+        if self.is_idle() {
+            return None;
+        }
+        let period_end = (self.credits.len() > 0).then_some(self.period_end);
+        [Some(self.window_end), period_end, self.deadlines.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if !self.is_idle() {
+            self.tick(now);
+        }
+    }
+}
