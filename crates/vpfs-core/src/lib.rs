@@ -56,6 +56,7 @@ pub mod hash;
 mod heap;
 mod list;
 pub mod policy;
+pub mod profile;
 pub mod request;
 pub mod scheduler;
 pub mod settings;

@@ -65,13 +65,23 @@ impl SlotCostTable {
         Self { small: Bytes(u64::MAX), reads: Vec::new(), writes: Vec::new() }
     }
 
-    /// The slot cost of a request, before it is clamped to the depth. O(rows).
-    pub fn slot_cost(&self, op: OpKind, size: Bytes) -> SlotCost {
-        let rows = match op {
-            OpKind::Metadata => return SlotCost::ONE,
+    /// The largest request that occupies one slot whatever it does.
+    pub const fn small_threshold(&self) -> Bytes {
+        self.small
+    }
+
+    /// The rows of an operation, ascending; none for metadata.
+    pub fn rows(&self, op: OpKind) -> &[SizeClass] {
+        match op {
+            OpKind::Metadata => &[],
             OpKind::Read => &self.reads,
             OpKind::Write => &self.writes,
-        };
+        }
+    }
+
+    /// The slot cost of a request, before it is clamped to the depth. O(rows).
+    pub fn slot_cost(&self, op: OpKind, size: Bytes) -> SlotCost {
+        let rows = self.rows(op);
         if size <= self.small {
             return SlotCost::ONE;
         }

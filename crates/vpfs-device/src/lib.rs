@@ -12,6 +12,7 @@ mod by_name;
 mod dirty;
 mod finishing;
 mod hdd;
+mod measure;
 mod metadata;
 mod none;
 mod null_aio;
@@ -24,6 +25,7 @@ use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
 pub use hdd::Hdd;
+pub use measure::measure;
 pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
 pub use none::NoDevice;
 pub use null_aio::{NullAio, NullAioProfile};
