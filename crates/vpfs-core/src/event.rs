@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use crate::request::ServiceClass;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
 /// One thing that happened in a scheduler.
@@ -35,6 +36,11 @@ pub enum Event {
     /// Applications got new credits while some of them waited for that: a period was over, or (early) the storage had
     /// capacity to spare [Two-level].
     Replenished { early: bool },
+    /// Other servers told that they gave `app` so much (below zero: refunded so much); of all they told, `pending` did
+    /// not delay its requests here yet.
+    PeerService { app: AppId, class: ServiceClass, bytes: i64, pending: Bytes },
+    /// Other servers are told that `app` asked for so much here (below zero: was refunded so much).
+    Reported { app: AppId, class: ServiceClass, bytes: i64 },
     /// Nothing is queued and nothing outstanding any more.
     Idle,
     /// So many events were not kept because nobody polled them in time.

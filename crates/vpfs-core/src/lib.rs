@@ -49,6 +49,7 @@
 extern crate alloc;
 
 pub mod cap;
+pub mod dsfq;
 pub mod event;
 pub mod fairness;
 pub mod fifo;

@@ -72,6 +72,7 @@ impl Policy {
             (Base::Sfq(sfq), PolicyKind::SfqD | PolicyKind::SfqDPlus) => {
                 sfq.set_depth(now, settings.depth);
                 sfq.set_slot_costs(settings.effective_slot_costs());
+                sfq.set_sharing(settings.sharing);
             }
             // With other windows every queued request gets another place.
             (Base::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
@@ -140,7 +141,9 @@ impl Base {
             PolicyKind::TwoLevel => Self::TwoLevel(TwoLevel::new(settings.two_level, settings.depth, event_capacity)),
             PolicyKind::Ioco => Self::Ioco(Ioco::new(settings.ioco, settings.depth, event_capacity)),
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
-                Self::Sfq(Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity))
+                let mut sfq = Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity);
+                sfq.set_sharing(settings.sharing);
+                Self::Sfq(sfq)
             }
         }
     }

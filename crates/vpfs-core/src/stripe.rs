@@ -276,6 +276,25 @@ impl Stripe {
         self.bytes_before(server, range.end) - self.bytes_before(server, range.start)
     }
 
+    /// Does every server that holds bytes of the file hold some of the logical `range`? O(1) for a range of a round or
+    /// more and for simple stripes, else O(servers), times O(log strips) for [`VarStrip`].
+    pub fn reaches_all(&self, range: &Range<u64>) -> bool {
+        let Some(round) = self.round() else { return !range.is_empty() };
+        if range.end.saturating_sub(range.start) >= round {
+            return true;
+        }
+        let has_part = |server| self.bytes_in(server, range) > 0;
+        match &self.rule {
+            Rule::Whole => has_part(0),
+            // Fewer bytes than a round: the strips touched are neighbours, so they are all or some server has none.
+            Rule::Simple { strip, servers, .. } => {
+                !range.is_empty() && (range.end - 1) / strip - range.start / strip + 1 >= u64::from(*servers)
+            }
+            Rule::Var(var) => var.strips.iter().all(|strip| has_part(strip.server)),
+            Rule::TwoD(two) => (0..narrow(two.servers)).all(has_part),
+        }
+    }
+
     /// The server that holds the byte at `logical`, and the byte's offset in its datafile. O(strips) for
     /// [`VarStrip`].
     pub fn locate(&self, logical: u64) -> (u32, u64) {
@@ -464,6 +483,9 @@ mod tests {
                 prop_assert_eq!(stripe.bytes_in(server, &(start..start + len)), expected.len() as u64);
                 prop_assert_eq!(bytes, expected);
             }
+            let holds = |server| (0..1000).any(|logical| owner(&distribution, servers, logical) == server);
+            let all = (0..8).filter(|&server| holds(server)).all(|server| stripe.bytes_in(server, &(start..start + len)) > 0);
+            prop_assert_eq!(stripe.reaches_all(&(start..start + len)), all);
         }
 
         #[test]

@@ -142,6 +142,14 @@ impl VirtualTime {
         }
     }
 
+    /// The service that an application of `weight` gets in this virtual time, in bytes, rounded down; at most
+    /// [`u64::MAX`]. The inverse of [`VirtualTime::of`].
+    pub const fn service(self, weight: Weight) -> Bytes {
+        let bytes = self.0.saturating_mul(weight.get() as u128) >> Self::FRACTION_BITS;
+        #[expect(clippy::cast_possible_truncation, reason = "just limited to fit")]
+        Bytes(if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 })
+    }
+
     /// The difference to an earlier tag, zero if that tag is later.
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

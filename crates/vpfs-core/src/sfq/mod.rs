@@ -14,10 +14,12 @@ use requests::{Entry, Requests, State};
 use slots::Slots;
 use tags::Clock;
 
+use crate::dsfq::{Change, Ledger};
 use crate::event::{Event, EventQueue};
 use crate::policy::Handover;
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
+use crate::settings::{Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -30,6 +32,7 @@ pub struct Sfq {
     requests: Requests,
     queue: Queue,
     corrections: Corrections,
+    ledger: Ledger,
     slots: Slots,
     clock: Clock,
     arrivals: u64,
@@ -46,6 +49,7 @@ impl Sfq {
             requests: Requests::default(),
             queue: Queue::new(slot_costs),
             corrections: Corrections::default(),
+            ledger: Ledger::new(Sharing::default()),
             slots: Slots::new(depth),
             clock: Clock::default(),
             arrivals: 0,
@@ -59,6 +63,13 @@ impl Sfq {
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
         if self.slots.set_depth(depth) {
             self.events.push(now, Event::DepthChanged { depth });
+        }
+    }
+
+    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(1).
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        if self.ledger.sharing() != sharing {
+            self.ledger.set_sharing(sharing);
         }
     }
 
@@ -99,9 +110,14 @@ impl Sfq {
     fn admit(&mut self, enqueued_at: Time, request: &Request) {
         let mut entry = Entry::new(request, enqueued_at, self.arrivals);
         self.arrivals += 1;
-        self.queue.charge(&mut entry, &self.clock);
+        let delay = match self.ledger.is_local() {
+            true => Bytes::ZERO,
+            false => self.ledger.arrive(request, self.queue.behind(request.app, &self.clock)),
+        };
+        self.queue.charge(&mut entry, delay, &self.clock);
         self.requests.insert(request.id, entry);
         self.queue.push(&mut self.requests, request.id);
+        self.delay_oldest(request.app);
     }
 
     /// Counts a request that left the queue as outstanding; when it was enqueued.
@@ -148,20 +164,43 @@ impl Sfq {
 
     /// A request of `app` costs `delta` bytes more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
-        let oldest = self.queue.oldest(app).unwrap_or(u64::MAX);
+        let oldest = self.oldest_arrival(app);
         if oldest <= arrival {
             self.corrections.defer(app, arrival, delta);
         } else {
             let delta = delta + self.corrections.take_due(app, oldest);
-            self.queue.shift(&self.requests, &mut self.clock, app, delta);
+            self.shift(app, delta);
         }
+        self.delay_oldest(app);
     }
 
-    /// The queue of `app` has moved on: applies the corrections that waited for that.
+    /// When the oldest queued request of `app` arrived; later than all if there is none.
+    fn oldest_arrival(&self, app: AppId) -> u64 {
+        self.queue.oldest(app).map_or(u64::MAX, |first| first.arrival)
+    }
+
+    /// The queue of `app` has moved on: applies the corrections and the delay that waited for that.
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
-            let due = self.corrections.take_due(app, self.queue.oldest(app).unwrap_or(u64::MAX));
-            self.queue.shift(&self.requests, &mut self.clock, app, due);
+            let due = self.corrections.take_due(app, self.oldest_arrival(app));
+            self.shift(app, due);
+        }
+        self.delay_oldest(app);
+    }
+
+    /// Moves the tags of `app` by `delta` bytes of service; a refund first pays what is pending.
+    fn shift(&mut self, app: AppId, delta: i128) {
+        let delta = self.ledger.pay(app, delta);
+        self.queue.shift(&self.requests, &mut self.clock, app, delta);
+    }
+
+    /// Delays what `app` has queued by its pending service elsewhere, as far as the oldest of it allows.
+    fn delay_oldest(&mut self, app: AppId) {
+        if self.ledger.pending(app) > Bytes::ZERO
+            && let Some(First { id, .. }) = self.queue.oldest(app)
+        {
+            let delay = self.ledger.delay_oldest(app, id, self.requests.get(id).cost);
+            self.queue.shift(&self.requests, &mut self.clock, app, delay.0.into());
         }
     }
 
@@ -169,6 +208,7 @@ impl Sfq {
     pub(crate) fn capacities(&self) -> alloc::vec::Vec<usize> {
         assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
         let mut all = self.queue.capacities();
+        all.extend(self.ledger.capacities());
         all.extend([self.requests.capacity(), self.events.kept_capacity()]);
         all
     }
@@ -193,13 +233,14 @@ impl Scheduler for Sfq {
         Capabilities {
             name: if self.queue.table().is_uniform() { "sfq-d" } else { "sfq-d-plus" },
             work_conserving: true,
-            needs_peers: false,
+            // By layout, too: some requests do not reveal theirs.
+            needs_peers: !self.ledger.is_local(),
             needs_deadlines: false,
-            needs_layout: false,
+            needs_layout: self.ledger.sharing().mode == SharingMode::Layout,
         }
     }
 
-    /// S = max(v, F of the flow's request before it), F = S + c/φ [vPFS+ §III-A].
+    /// S = max(v, F of the flow's request before it + delay/φ), F = S + c/φ [vPFS+ §III-A, vPFS §III-B].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
         self.admit(arrived, &request);
         let Request { id, app, cost, .. } = request;
@@ -221,6 +262,7 @@ impl Scheduler for Sfq {
     fn complete(&mut self, now: Time, id: RequestId) {
         let entry = self.requests.remove(id);
         self.release(&entry);
+        self.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
         self.end_if_idle(now);
     }
@@ -233,8 +275,10 @@ impl Scheduler for Sfq {
             self.release(&entry);
         }
         self.requests.remove(id);
-        let Entry { app, arrival, cost, .. } = entry;
-        self.correct(app, arrival, -i128::from(cost.0));
+        let Entry { app, arrival, op, cost, .. } = entry;
+        let change = Change { id, app, class: op.into(), from: cost, to: Bytes::ZERO };
+        let refund = self.ledger.cancel(change);
+        self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
@@ -242,14 +286,39 @@ impl Scheduler for Sfq {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.cost, real);
-        let Entry { app, arrival, .. } = *entry;
-        self.correct(app, arrival, i128::from(real.0) - i128::from(estimated.0));
+        let Entry { app, arrival, op, .. } = *entry;
+        let delta = self.ledger.correct(Change { id, app, class: op.into(), from: estimated, to: real });
+        self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
         self.queue.set_weight(&self.requests, app, weight);
         self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    /// Delays what the flow has queued, or what it sends next [vPFS §III-B1]. Give all reports of one message before
+    /// the next dispatch is polled, or what one flow got elsewhere counts earlier than what another did.
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        if self.ledger.is_local() {
+            return;
+        }
+        let ServiceReport { app, class, bytes } = report;
+        let refund = self.ledger.hear(app, bytes);
+        // A flow without requests that lies behind v starts there anyway.
+        let behind = self.queue.behind(app, &self.clock);
+        if refund < 0 && behind.is_none_or(|behind| behind == Bytes::ZERO) {
+            self.queue.shift(&self.requests, &mut self.clock, app, refund);
+        }
+        self.delay_oldest(app);
+        self.events.push(now, Event::PeerService { app, class, bytes, pending: self.ledger.pending(app) });
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        let report = self.ledger.poll_report()?;
+        let ServiceReport { app, class, bytes } = report;
+        self.events.push(now, Event::Reported { app, class, bytes });
+        Some(report)
     }
 
     fn queued(&self) -> usize {

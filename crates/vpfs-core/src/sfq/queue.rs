@@ -12,7 +12,7 @@ use super::tags::{Clock, FlowTags};
 use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::slot_cost::SlotCostTable;
-use crate::units::{AppId, RequestId, SlotCost, VirtualTime, Weight};
+use crate::units::{AppId, Bytes, RequestId, SlotCost, VirtualTime, Weight};
 
 /// The first request of a lane. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +79,18 @@ impl Queue {
         &self.table
     }
 
-    /// Charges `entry` to its flow: S = max(v, F of the one before it).
-    pub(super) fn charge(&mut self, entry: &mut Entry, clock: &Clock) {
+    /// By how much service `app` lies behind virtual time; `None` if it has requests queued.
+    pub(super) fn behind(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+        self.grow(app);
+        let flow = &self.flows[app.index()];
+        (flow.queued == 0).then(|| flow.tags.behind(clock.now()))
+    }
+
+    /// Charges `entry` to its flow: S = max(v, F of the one before it + delay/φ).
+    pub(super) fn charge(&mut self, entry: &mut Entry, delay: Bytes, clock: &Clock) {
         self.grow(entry.app);
         let flow = &mut self.flows[entry.app.index()];
+        flow.tags.delay(delay);
         if flow.queued == 0 {
             let start = flow.tags.finish().max(clock.now());
             flow.tags.anchor(flow.tags.end(), start);
@@ -130,17 +138,13 @@ impl Queue {
         fitting.filter_map(|class| Some((*class.flows.first()?, class.slot_cost))).min_by_key(|(first, _)| *first)
     }
 
-    /// The arrival number of the oldest queued request of `app`.
-    pub(super) fn oldest(&self, app: AppId) -> Option<u64> {
-        self.oldest_first(app).map(|first| first.arrival)
-    }
-
     /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` bytes of service.
     pub(super) fn shift(&mut self, requests: &Requests, clock: &mut Clock, app: AppId, delta: i128) {
         if delta == 0 {
             return;
         }
-        let oldest = self.oldest_first(app);
+        self.grow(app);
+        let oldest = self.oldest(app);
         let tags = &mut self.flows[app.index()].tags;
         match oldest {
             Some(First { start, id, .. }) => {
@@ -157,7 +161,7 @@ impl Queue {
     /// Sets a weight, and computes the tags of the flow's queue anew from its head.
     pub(super) fn set_weight(&mut self, requests: &Requests, app: AppId, weight: Weight) {
         self.grow(app);
-        let oldest = self.oldest_first(app);
+        let oldest = self.oldest(app);
         let tags = &mut self.flows[app.index()].tags;
         match oldest {
             Some(First { start, id, .. }) => tags.anchor(requests.get(id).position, start),
@@ -205,7 +209,8 @@ impl Queue {
         app.index() * self.classes.len() + class
     }
 
-    fn oldest_first(&self, app: AppId) -> Option<First> {
+    /// The oldest queued request of `app`, which also has its smallest tag.
+    pub(super) fn oldest(&self, app: AppId) -> Option<First> {
         let firsts = self.classes.iter().filter_map(|class| class.flows.get(app.index()));
         firsts.min_by_key(|first| first.arrival).copied()
     }

@@ -68,6 +68,16 @@ impl FlowTags {
         position
     }
 
+    /// Moves the tag of the request that is appended next by `delay` of service.
+    pub(super) fn delay(&mut self, delay: Bytes) {
+        self.end += u128::from(delay.0);
+    }
+
+    /// How much service brings the flow from its finish tag to `now`; zero if it is there.
+    pub(super) fn behind(&self, now: VirtualTime) -> Bytes {
+        now.saturating_sub(self.finish()).service(self.weight)
+    }
+
     /// Makes `tag` the tag of `position`, the oldest in the queue, and moves those behind it alike.
     pub(super) fn anchor(&mut self, position: u128, tag: VirtualTime) {
         self.origin = tag;

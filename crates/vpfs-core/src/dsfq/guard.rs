@@ -1,0 +1,42 @@
+//! The starvation guard (hybrid DSFQ): a limit for what service elsewhere delays at one request.
+
+use crate::settings::Sharing;
+use crate::units::Bytes;
+
+/// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So from one request to
+/// the next a flow's tags move by at most c/(φ·s), as if its weight here were φ·s and it got nothing elsewhere.
+///
+/// The share is one of virtual time here, which passes faster the more all flows get elsewhere. Applications that use n
+/// servers alike need s ≤ 1/n, or the limit cuts what a layout tells of ordinary requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    min_share_ppm: u32,
+}
+
+impl Guard {
+    pub(super) fn new(sharing: &Sharing) -> Self {
+        Self { min_share_ppm: sharing.min_local_share_ppm.min(1_000_000) }
+    }
+
+    /// The largest delay before a request of `cost`.
+    pub(super) fn room(self, cost: Bytes) -> Bytes {
+        let share = u128::from(self.min_share_ppm);
+        let room = (u128::from(cost.0) * (1_000_000 - share)).checked_div(share);
+        Bytes(room.map_or(u64::MAX, |room| u64::try_from(room).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_the_minimum_share() {
+        let room = |ppm| Guard::new(&Sharing { min_local_share_ppm: ppm, ..Sharing::default() }).room(Bytes(700));
+        assert_eq!(room(10_000), Bytes(99 * 700));
+        assert_eq!(room(500_000), Bytes(700));
+        assert_eq!(room(1_000_000), Bytes::ZERO);
+        assert_eq!(room(2_000_000), Bytes::ZERO);
+        assert_eq!(room(0), Bytes(u64::MAX), "no guard");
+    }
+}

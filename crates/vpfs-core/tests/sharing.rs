@@ -1,0 +1,210 @@
+//! Shares over several servers whose schedulers report to each other.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use common::{depth, weight};
+use vpfs_core::{
+    AppId, Bytes, OpKind, Request, RequestId, Scheduler, ServiceReport, Sfq, Sharing, SharingMode, SlotCostTable, Time,
+};
+
+const PART: Bytes = Bytes::kib(256);
+
+/// One process: sends a part to each of its servers, and again when all are complete.
+#[derive(Clone)]
+struct Process {
+    app: AppId,
+    servers: Range<usize>,
+    /// Its requests tell how they are striped.
+    striped: bool,
+    missing: usize,
+}
+
+#[derive(Debug)]
+enum Happening {
+    Complete { server: usize, id: RequestId },
+    Report { server: usize, report: ServiceReport },
+}
+
+struct Cluster {
+    servers: Vec<Sfq>,
+    processes: Vec<Process>,
+    delivery: Duration,
+    now: Time,
+    happenings: BTreeMap<(Time, u64), Happening>,
+    count: u64,
+    /// By server and application: bytes completed.
+    served: Vec<BTreeMap<AppId, u64>>,
+    reports: usize,
+}
+
+impl Cluster {
+    fn new(count: usize, sharing: Sharing, delivery: Duration) -> Self {
+        let server = |_| {
+            let mut sfq = Sfq::new(depth(8), SlotCostTable::uniform(), 0);
+            sfq.set_sharing(sharing);
+            sfq
+        };
+        Self {
+            servers: (0..count).map(server).collect(),
+            processes: Vec::new(),
+            delivery,
+            now: Time::ZERO,
+            happenings: BTreeMap::new(),
+            count: 0,
+            served: vec![BTreeMap::new(); count],
+            reports: 0,
+        }
+    }
+
+    fn set_weight(&mut self, app: u32, share: u32) {
+        for server in &mut self.servers {
+            server.set_weight(self.now, AppId(app), weight(share));
+        }
+    }
+
+    fn start(&mut self, count: usize, app: u32, servers: Range<usize>, striped: bool) {
+        for _ in 0..count {
+            let process = Process { app: AppId(app), servers: servers.clone(), striped, missing: 0 };
+            self.processes.push(process);
+            self.send(self.processes.len() - 1);
+        }
+    }
+
+    fn send(&mut self, process: usize) {
+        let Process { app, servers, striped, .. } = self.processes[process].clone();
+        self.processes[process].missing = servers.len();
+        let others = u64::try_from(servers.len() - 1).expect("few");
+        for server in servers {
+            let id = RequestId(u32::try_from(process).expect("few"));
+            let elsewhere = striped.then_some(Bytes(PART.0 * others));
+            let request = Request { elsewhere, ..Request::new(id, app, OpKind::Write, PART) };
+            self.servers[server].enqueue(self.now, request);
+            self.drain(server);
+        }
+    }
+
+    fn later(&mut self, after: Duration, happening: Happening) {
+        self.happenings.insert((self.now + after, self.count), happening);
+        self.count += 1;
+    }
+
+    fn drain(&mut self, server: usize) {
+        let now = self.now;
+        while let Some(report) = self.servers[server].poll_report(now) {
+            self.reports += 1;
+            for peer in (0..self.servers.len()).filter(|&peer| peer != server) {
+                self.later(self.delivery, Happening::Report { server: peer, report });
+            }
+        }
+        while let Some(dispatch) = self.servers[server].poll_dispatch(now) {
+            // Requests take 4 ms, give or take a half.
+            let takes = Duration::from_micros(2000 + self.count * 7919 % 4000);
+            self.later(takes, Happening::Complete { server, id: dispatch.id });
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(entry) = self.happenings.first_entry().filter(|entry| entry.key().0 <= until) {
+            self.now = entry.key().0;
+            match entry.remove() {
+                Happening::Complete { server, id } => self.complete(server, id),
+                Happening::Report { server, report } => {
+                    self.servers[server].handle_peer(self.now, report);
+                    self.drain(server);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn complete(&mut self, server: usize, id: RequestId) {
+        let process = id.index();
+        self.servers[server].complete(self.now, id);
+        *self.served[server].entry(self.processes[process].app).or_default() += PART.0;
+        self.processes[process].missing -= 1;
+        if self.processes[process].missing == 0 {
+            self.send(process);
+        }
+        self.drain(server);
+    }
+
+    fn total(&self, app: u32) -> f64 {
+        self.served.iter().map(|apps| apps.get(&AppId(app)).copied().unwrap_or(0) as f64).sum()
+    }
+}
+
+fn sharing(mode: SharingMode) -> Sharing {
+    Sharing { mode, ..Sharing::default() }
+}
+
+/// App 1 on four of eight servers, app 2 on all; how much more app 2 gets, and how many reports were made.
+///
+/// App 2 has four servers for itself. If all are busy and app 1 gets x of the other four's 4R, app 2 gets 8R − x, which is
+/// at least as much; so ratios can only be in its favour.
+fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) -> (f64, usize) {
+    let mut cluster = Cluster::new(8, sharing(mode), delivery);
+    cluster.set_weight(1, 1);
+    cluster.set_weight(2, ratio);
+    if striped {
+        cluster.start(128, 1, 0..4, true);
+        cluster.start(256, 2, 0..8, true);
+    } else {
+        (0..4).for_each(|server| cluster.start(32, 1, server..server + 1, false));
+        (0..8).for_each(|server| cluster.start(32, 2, server..server + 1, false));
+    }
+    cluster.run(Duration::from_secs(2));
+    let before = [cluster.total(1), cluster.total(2)];
+    cluster.run(Duration::from_secs(20));
+    ((cluster.total(2) - before[1]) / (cluster.total(1) - before[0]), cluster.reports)
+}
+
+const RATIOS: [(u32, f64); 3] = [(2, 0.01), (8, 0.01), (32, 0.03)];
+
+/// Fails if a ratio of total service is further from its target than the paper's were.
+#[track_caller]
+fn assert_ratio(got: f64, (ratio, tolerance): (u32, f64)) {
+    let error = got / f64::from(ratio) - 1.0;
+    assert!(error.abs() <= tolerance, "{got:.3} instead of {ratio}: {:.2} %", error * 100.0);
+}
+
+/// [vPFS §IV-C1, Fig. 5].
+#[test]
+fn by_threshold_total_service_follows_weights() {
+    for delivery in [0, 1, 20].map(Duration::from_millis) {
+        for target in RATIOS {
+            for striped in [false, true] {
+                let (got, reports) = asymmetric(SharingMode::Threshold, striped, target.0, delivery);
+                assert_ratio(got, target);
+                assert!(reports > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn by_layout_total_service_follows_weights_without_a_report() {
+    for target in RATIOS {
+        let (got, reports) = asymmetric(SharingMode::Layout, true, target.0, Duration::ZERO);
+        assert_ratio(got, target);
+        assert_eq!(reports, 0);
+    }
+}
+
+/// What tells nothing of its layout is reported.
+#[test]
+fn by_layout_falls_back_to_the_threshold() {
+    let run = |mode| asymmetric(mode, false, 8, Duration::from_millis(1));
+    assert_eq!(run(SharingMode::Layout), run(SharingMode::Threshold));
+}
+
+/// The reason for all this.
+#[test]
+fn shares_by_server_favour_who_uses_more_servers() {
+    let (got, reports) = asymmetric(SharingMode::Local, false, 2, Duration::ZERO);
+    assert!((got - 5.0).abs() < 0.01 && reports == 0, "{got}");
+}
