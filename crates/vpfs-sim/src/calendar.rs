@@ -26,6 +26,14 @@ pub(crate) enum Event {
     Complete { server: u32, part: u32 },
     /// The last byte of a request's reply is at the client.
     Reply { call: u32 },
+    /// A coordination message arrives.
+    Deliver { message: u32 },
+    /// The coordination of a server asked to be called.
+    CoordinatorWake { server: u32 },
+    /// A server's coordination has something to say.
+    Nudge { server: u32 },
+    /// The proxy of a server starts anew.
+    Restart { server: u32 },
     /// A sampling interval ends.
     Sample,
 }

@@ -80,17 +80,22 @@ mod layout;
 mod link;
 mod measure;
 mod messages;
+mod peers;
 mod policy;
 mod process;
 mod results;
 mod scenario;
 mod server;
 mod simulation;
+mod trace;
 mod world;
 
 pub use error::{SimError, Violation};
 pub use layout::{Layout, Start};
 pub use link::LinkProfile;
-pub use results::{AppResults, Latency, Results, ServerResults};
+pub use peers::{Partition, PeerNetwork, Restart};
+pub use results::{
+    AppAtServer, AppResults, CallTrace, CoordinationResults, Latency, PartTrace, Results, ServerResults,
+};
 pub use scenario::{App, PolicySpec, Role, Scenario, ServerGroup, Workload};
 pub use simulation::{Progress, Simulation};

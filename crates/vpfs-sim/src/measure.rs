@@ -11,7 +11,6 @@ use crate::results::Latency;
 pub(crate) struct AppMeasures {
     pub(crate) began: Option<Time>,
     pub(crate) finished: Option<Time>,
-    pub(crate) last_served: Time,
     pub(crate) asked_bytes: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
@@ -27,14 +26,25 @@ pub(crate) struct AppMeasures {
     pub(crate) service: Latencies,
     pub(crate) bytes_series: Series,
     pub(crate) metadata_series: Series,
+    /// By server, if that was asked for.
+    pub(crate) by_server: Vec<AtServer>,
+}
+
+/// What an application got at one server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AtServer {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) last: Time,
+    pub(crate) bytes_series: Series,
 }
 
 impl AppMeasures {
-    pub(crate) fn new() -> Self {
+    /// Tells `servers` servers apart.
+    pub(crate) fn new(servers: usize) -> Self {
         Self {
             began: None,
             finished: None,
-            last_served: Time::ZERO,
             asked_bytes: 0,
             read_bytes: 0,
             written_bytes: 0,
@@ -48,6 +58,7 @@ impl AppMeasures {
             service: Latencies::default(),
             bytes_series: Series::default(),
             metadata_series: Series::default(),
+            by_server: vec![AtServer::default(); servers],
         }
     }
 
@@ -57,6 +68,30 @@ impl AppMeasures {
             OpKind::Write => &mut self.write,
             OpKind::Metadata => &mut self.metadata,
         }
+    }
+
+    /// One request is complete.
+    pub(crate) fn complete(&mut self, now: Time, server: u32, op: OpKind, bytes: u64) {
+        match op {
+            OpKind::Read => self.read_bytes += bytes,
+            OpKind::Write => self.written_bytes += bytes,
+            OpKind::Metadata => self.metadata_requests += 1,
+        }
+        self.bytes_series.add(bytes);
+        self.metadata_series.add(u64::from(op == OpKind::Metadata));
+        if let Some(at) = self.by_server.get_mut(server as usize) {
+            at.requests += 1;
+            at.bytes += bytes;
+            at.last = now;
+            at.bytes_series.add(bytes);
+        }
+    }
+
+    /// An interval of the time series ends.
+    pub(crate) fn sample(&mut self) {
+        self.bytes_series.close();
+        self.metadata_series.close();
+        self.by_server.iter_mut().for_each(|at| at.bytes_series.close());
     }
 
     pub(crate) fn served_bytes(&self) -> u64 {

@@ -28,6 +28,76 @@ pub struct Results {
     pub apps: Vec<AppResults>,
     /// By number.
     pub servers: Vec<ServerResults>,
+    /// What servers told each other, if the policy needs that.
+    pub coordination: Option<CoordinationResults>,
+    /// Calls that moved data in the order in which they came back, if the scenario asks for it.
+    pub trace: Vec<CallTrace>,
+}
+
+/// What coordination cost and achieved.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoordinationResults {
+    /// Messages sent.
+    pub messages: u64,
+    /// Their bytes, without what carries them.
+    pub bytes: u64,
+    /// Of the messages, lost.
+    pub lost: u64,
+    /// Of the messages, arrived twice.
+    pub duplicated: u64,
+    /// Messages in each interval.
+    pub messages_series: Vec<u64>,
+    /// Bytes in each interval.
+    pub bytes_series: Vec<u64>,
+    /// At the end of each interval: the most that any server had not heard of what all others gave an application.
+    pub unheard_bytes_series: Vec<u64>,
+    /// The same at the end of the run.
+    pub unheard_bytes: u64,
+}
+
+/// One call that moved data.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallTrace {
+    /// Its application, by number.
+    pub app: u32,
+    /// Its process in the application.
+    pub process: u32,
+    /// Whether it wrote.
+    pub write: bool,
+    /// When it was made.
+    #[serde(serialize_with = "seconds", rename = "issued_seconds")]
+    pub issued: Duration,
+    /// When it came back.
+    #[serde(serialize_with = "seconds", rename = "finished_seconds")]
+    pub finished: Duration,
+    /// Its requests, in the order in which they were complete.
+    pub parts: Vec<PartTrace>,
+}
+
+/// One server's part of a call.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PartTrace {
+    /// The server.
+    pub server: u32,
+    /// Its bytes.
+    pub bytes: u64,
+    /// When it was complete on the wire of the server.
+    #[serde(serialize_with = "seconds", rename = "finished_seconds")]
+    pub finished: Duration,
+}
+
+/// What an application got at one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct AppAtServer {
+    /// Requests completed, of data and metadata.
+    pub requests: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// When its last request was complete.
+    #[serde(serialize_with = "seconds", rename = "last_seconds")]
+    pub last: Duration,
+    /// Bytes in each interval.
+    pub bytes_series: Vec<u64>,
 }
 
 /// What one application got.
@@ -73,6 +143,8 @@ pub struct AppResults {
     pub bytes_series: Vec<u64>,
     /// Metadata requests served in each interval.
     pub metadata_series: Vec<u64>,
+    /// What it got at each server, if the scenario asks for it.
+    pub by_server: Vec<AppAtServer>,
 }
 
 /// What one server did.

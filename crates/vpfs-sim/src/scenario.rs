@@ -10,6 +10,7 @@ use vpfs_plan::{Btio, Ior, Md, Phase, Plan};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
+use crate::peers::PeerNetwork;
 
 /// Everything that decides a run but the policy, and the policies to compare.
 #[derive(Clone, Debug)]
@@ -26,14 +27,16 @@ pub struct Scenario {
     pub wait_limit: Duration,
     /// Service that a metadata request is charged [vPFS+ §IV].
     pub metadata_cost: Bytes,
-    /// Whether results have a time series for each application at each server.
-    pub series_by_server: bool,
+    /// Whether results tell what each application got at each server, with time series.
+    pub by_server: bool,
     /// Whether results list each call with its finish at each server.
     pub trace: bool,
     /// The servers, in groups of equal ones, numbered in this order.
     pub servers: Vec<ServerGroup>,
     /// The link of each client node; `None`: only the servers' links limit.
     pub node_link: Option<LinkProfile>,
+    /// Between the servers, if their schedulers need each other.
+    pub peers: PeerNetwork,
     /// What to compare; equal at all servers.
     pub policies: Vec<PolicySpec>,
     /// Who asks for service, by [`vpfs_core::AppId`].
@@ -51,10 +54,11 @@ impl Default for Scenario {
             interval: Duration::from_secs(1),
             wait_limit: Duration::from_secs(600),
             metadata_cost: Bytes::kib(10),
-            series_by_server: false,
+            by_server: false,
             trace: false,
             servers: Vec::new(),
             node_link: None,
+            peers: PeerNetwork::default(),
             policies: Vec::new(),
             apps: Vec::new(),
         }

@@ -12,14 +12,11 @@ use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
-use crate::scenario::{PolicySpec, ServerGroup};
+use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device begins with a write when the first one is there, and a read's reply
 /// lags its device by one. OrangeFS's flow buffers have this size.
 const FLOW_BUFFER: u64 = 256 << 10;
-
-/// Events a scheduler keeps until they are read, which is after every input.
-const EVENTS_KEPT: usize = 256;
 
 /// One server's part of a call.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +36,8 @@ pub(crate) struct Part {
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) slots: u32,
+    /// Of the proxy that counts it.
+    pub(crate) incarnation: u64,
     /// When the last byte of a write is here.
     pub(crate) data_here: Time,
 }
@@ -58,6 +57,8 @@ impl NodeLink {
 
 pub(crate) struct Server {
     number: u32,
+    /// Of its proxy: how often it started.
+    pub(crate) incarnation: u64,
     pub(crate) scheduler: Capped<Policy>,
     pub(crate) parts: Slab<Part>,
     device: Box<dyn Device>,
@@ -99,9 +100,8 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    pub(crate) fn new(number: u32, group: &ServerGroup, policy: &PolicySpec, wait_limit: Duration) -> Self {
-        let settings = &policy.settings;
-        let scheduler = Capped::new(Policy::new(settings, EVENTS_KEPT), EVENTS_KEPT);
+    pub(crate) fn new(number: u32, group: &ServerGroup, scheduler: Capped<Policy>, wait_limit: Duration) -> Self {
+        let settings = scheduler.inner().settings().clone();
         let limits = Limits {
             depth: crate::policy::has_slots(settings.kind).then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
@@ -109,6 +109,7 @@ impl Server {
         };
         Self {
             number,
+            incarnation: 1,
             scheduler,
             parts: Slab::new(),
             device: group.device.build(),
@@ -130,10 +131,27 @@ impl Server {
     pub(crate) fn arrive(&mut self, now: Time, key: u32, metadata_cost: Bytes) {
         let part = &mut self.parts[key as usize];
         part.arrived = now;
+        part.incarnation = self.incarnation;
         let cost = if part.op == OpKind::Metadata { metadata_cost } else { data_cost(part.bytes) };
         let request = Request::new(RequestId(key), part.app, part.op, cost);
         let request = Request { issued_at: Some(part.issued), elsewhere: part.elsewhere, ..request };
         self.scheduler.enqueue(now, request);
+    }
+
+    /// The proxy starts anew with `scheduler`: what waited comes again in its old order, what is with the server is no longer
+    /// counted. Ids of the latter must not be given again while they are in use, so they are not.
+    pub(crate) fn restart(&mut self, now: Time, scheduler: Capped<Policy>, metadata_cost: Bytes) {
+        self.scheduler = scheduler;
+        self.incarnation += 1;
+        self.scheduler_wake = None;
+        (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
+        let here = |part: &Part| part.incarnation > 0 && part.slots == 0;
+        let mut waiting: Vec<(Time, usize)> =
+            self.parts.iter().filter(|(_, part)| here(part)).map(|(key, part)| (part.arrived, key)).collect();
+        waiting.sort_unstable();
+        for (_, key) in waiting {
+            self.arrive(now, u32::try_from(key).expect("a request id"), metadata_cost);
+        }
     }
 
     /// The time the scheduler asked for has come; `false` if it has asked for another one since.
@@ -292,13 +310,15 @@ impl Server {
     /// An operation is complete on the wire.
     pub(crate) fn complete(&mut self, now: Time, part: u32) -> Part {
         let entry = self.parts.remove(part as usize);
-        match entry.op {
-            OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
-            OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
-        }
         self.usage.bytes += entry.bytes;
         self.usage.requests += 1;
-        self.scheduler.complete(now, RequestId(part));
+        if entry.incarnation == self.incarnation {
+            match entry.op {
+                OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
+                OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
+            }
+            self.scheduler.complete(now, RequestId(part));
+        }
         entry
     }
 

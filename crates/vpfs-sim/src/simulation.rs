@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use slab::Slab;
+use vpfs_core::Time;
 use vpfs_core::hash::{mix, stable_hash};
-use vpfs_core::{AppId, Scheduler, Time};
 use vpfs_plan::node;
 
 use crate::calendar::{Calendar, Event};
 use crate::error::SimError;
 use crate::layout::Placement;
-use crate::measure::AppMeasures;
+use crate::measure::{AppMeasures, AtServer};
+use crate::peers::Peers;
+use crate::policy::{self, Promise};
 use crate::process::{AppState, Process};
-use crate::results::{AppResults, Results, ServerResults};
+use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
 use crate::scenario::{App, PolicySpec, Role, Scenario};
 use crate::server::{NodeLink, Server};
+use crate::trace::Trace;
 use crate::world::{ServerSamples, World, WorldSettings};
 
 /// One scenario under one policy, ready to run.
@@ -86,6 +89,8 @@ impl Simulation {
             interval: world.settings.interval,
             apps,
             servers: servers.collect(),
+            coordination: world.peers.as_ref().map(coordination_results),
+            trace: self.world.trace.done,
         }
     }
 }
@@ -115,6 +120,30 @@ fn app_results(world: &World, app: usize, weight: u32) -> AppResults {
         service: measures.service.summary(),
         bytes_series: measures.bytes_series.values.clone(),
         metadata_series: measures.metadata_series.values.clone(),
+        by_server: measures.by_server.iter().map(app_at_server).collect(),
+    }
+}
+
+fn app_at_server(at: &AtServer) -> AppAtServer {
+    AppAtServer {
+        requests: at.requests,
+        bytes: at.bytes,
+        last: at.last.since(Time::ZERO),
+        bytes_series: at.bytes_series.values.clone(),
+    }
+}
+
+fn coordination_results(peers: &Peers) -> CoordinationResults {
+    let traffic = &peers.traffic;
+    CoordinationResults {
+        messages: traffic.messages,
+        bytes: traffic.bytes,
+        lost: traffic.lost,
+        duplicated: traffic.duplicated,
+        messages_series: traffic.messages_series.values.clone(),
+        bytes_series: traffic.bytes_series.values.clone(),
+        unheard_bytes_series: traffic.unheard_series.clone(),
+        unheard_bytes: peers.unheard(),
     }
 }
 
@@ -150,7 +179,10 @@ impl<'a> Builder<'a> {
 
     fn build(mut self, policy: &PolicySpec) -> Result<World, SimError> {
         let scenario = self.scenario;
-        let servers = self.servers(policy)?;
+        let promises: Vec<Promise> = scenario.apps.iter().map(Promise::of).collect();
+        let servers = self.servers(policy, &promises)?;
+        let peers = self.peers(policy, count(servers.len()))?;
+        let told_apart = if scenario.by_server { servers.len() } else { 0 };
         let data = self.with_role(|role| role != Role::Metadata);
         for app in &scenario.apps {
             self.app(app, &data)?;
@@ -173,44 +205,50 @@ impl<'a> Builder<'a> {
             metadata_servers: self.with_role(|role| role != Role::Data),
             nodes: nodes.collect(),
             names: scenario.apps.iter().map(|app| app.name.clone()).collect(),
-            measures: scenario.apps.iter().map(|_| AppMeasures::new()).collect(),
+            measures: scenario.apps.iter().map(|_| AppMeasures::new(told_apart)).collect(),
             unfinished: self.apps.iter().filter(|app| !app.background).count(),
             apps: self.apps,
             processes: self.processes,
             calls: Slab::new(),
             calendar: self.calendar,
+            peers,
+            policy: policy.clone(),
+            trace: Trace::new(scenario.trace),
+            promises,
             events: 0,
             shares: Vec::new(),
         })
     }
 
-    fn servers(&self, policy: &PolicySpec) -> Result<Vec<Server>, SimError> {
-        let groups = &self.scenario.servers;
-        let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let mut servers: Vec<Server> = (0..)
-            .zip(each)
-            .map(|(number, group)| Server::new(number, group, policy, self.scenario.wait_limit))
-            .collect();
-        if self.with_role(|role| role != Role::Metadata).is_empty()
-            || self.with_role(|role| role != Role::Data).is_empty()
-        {
+    fn servers(&self, policy: &PolicySpec, promises: &[Promise]) -> Result<Vec<Server>, SimError> {
+        let with_role = |role| self.with_role(|found| found == role || found == Role::Both);
+        if with_role(Role::Data).is_empty() || with_role(Role::Metadata).is_empty() {
             return Err(SimError::Scenario("there must be a server for data and one for metadata".into()));
         }
-        servers.iter_mut().for_each(|server| self.promise(server));
-        Ok(servers)
+        let groups = &self.scenario.servers;
+        let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
+        let scheduler = || policy::build(Time::ZERO, policy, promises);
+        let server = |(number, group)| Server::new(number, group, scheduler(), self.scenario.wait_limit);
+        Ok((0..).zip(each).map(server).collect())
     }
 
-    /// Tells a scheduler what each application is to get.
-    fn promise(&self, server: &mut Server) {
-        for (app, spec) in (0..).map(AppId).zip(&self.scenario.apps) {
-            let scheduler = &mut server.scheduler;
-            scheduler.set_weight(Time::ZERO, app, spec.weight);
-            scheduler.set_target(Time::ZERO, app, spec.target);
-            scheduler.set_order(Time::ZERO, app, spec.order.unwrap_or_else(|| order(&spec.name)));
-            if spec.cap.is_some() {
-                scheduler.set_cap(Time::ZERO, app, spec.cap);
-            }
+    /// Coordination, if the policy needs it, and the restarts of proxies.
+    fn peers(&mut self, policy: &PolicySpec, servers: u32) -> Result<Option<Peers>, SimError> {
+        let network = &self.scenario.peers;
+        let partitioned = network.partitions.iter().flat_map(|partition| &partition.servers).copied();
+        let named = network.restarts.iter().map(|restart| restart.server).chain(partitioned);
+        if let Some(server) = named.into_iter().find(|&server| server >= servers) {
+            return Err(SimError::Scenario(format!("there is no server {server} to fail")));
         }
+        for restart in &network.restarts {
+            self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
+        }
+        if !policy::needs_peers(policy) {
+            return Ok(None);
+        }
+        let names: Vec<String> = self.scenario.apps.iter().map(|app| app.name.clone()).collect();
+        (0..servers).for_each(|server| self.calendar.push(Time::ZERO, Event::CoordinatorWake { server }));
+        Ok(Some(Peers::new(network, servers, &names, mix(self.scenario.seed))))
     }
 
     /// The numbers of servers in a role.
@@ -264,11 +302,6 @@ impl<'a> Builder<'a> {
         self.nodes += nodes;
         first
     }
-}
-
-/// An application's place in a window, from its name alone, so that all servers agree [IOCO §3].
-fn order(name: &str) -> u16 {
-    u16::try_from(stable_hash(name) % (1 << 15)).expect("below 2^15")
 }
 
 fn count(number: usize) -> u32 {

@@ -14,8 +14,12 @@ use crate::error::{SimError, Violation};
 use crate::layout::Share;
 use crate::measure::AppMeasures;
 use crate::messages::{self, Recipient};
+use crate::peers::Peers;
+use crate::policy::{self, Promise};
 use crate::process::{AppState, Next, Process, State};
+use crate::scenario::PolicySpec;
 use crate::server::{Check, NodeLink, Part, Server};
+use crate::trace::Trace;
 
 /// A call that a process waits for.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,11 @@ pub(crate) struct World {
     pub(crate) measures: Vec<AppMeasures>,
     pub(crate) processes: Vec<Process>,
     pub(crate) calls: Slab<Call>,
+    /// If servers must hear of each other.
+    pub(crate) peers: Option<Peers>,
+    pub(crate) policy: PolicySpec,
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) trace: Trace,
     pub(crate) samples: Vec<ServerSamples>,
     /// Applications in the foreground that are not finished.
     pub(crate) unfinished: usize,
@@ -102,10 +111,7 @@ impl World {
         match event {
             Event::Start { app } => self.start(app),
             Event::Resume { process } => self.resume(process),
-            Event::Arrive { server, part } => {
-                self.servers[server as usize].arrive(self.now, part, self.settings.metadata_cost);
-                self.drain(server)
-            }
+            Event::Arrive { server, part } => self.arrive(server, part),
             Event::Submit { server, part } => {
                 self.servers[server as usize].submit(self.now, part, &mut self.nodes, &mut self.calendar);
                 Ok(())
@@ -127,6 +133,13 @@ impl World {
             }
             Event::Complete { server, part } => self.complete(server, part),
             Event::Reply { call } => self.reply(call),
+            Event::Deliver { message } => {
+                let to = self.peers.as_mut().map(|peers| peers.deliver(self.now, message));
+                to.map_or(Ok(()), |server| self.drain(server))
+            }
+            Event::Nudge { server } => self.drain(server),
+            Event::CoordinatorWake { server } => self.coordinator_wake(server),
+            Event::Restart { server } => self.restart(server),
             Event::Sample => self.sample(),
         }
     }
@@ -191,6 +204,17 @@ impl World {
         if state.active == 0 {
             self.measures[app as usize].finished = Some(self.now);
             self.unfinished -= usize::from(!state.background);
+            self.tell_departure(AppId(app));
+        }
+    }
+
+    /// Servers may forget an application that has finished.
+    fn tell_departure(&mut self, app: AppId) {
+        let Some(peers) = &mut self.peers else { return };
+        for server in 0..count(self.servers.len()) {
+            peers.flow_left(self.now, server, app);
+            // Its messages go with the next input, at once.
+            self.calendar.push(self.now, Event::Nudge { server });
         }
     }
 
@@ -309,6 +333,7 @@ impl World {
             arrived: self.now,
             dispatched: self.now,
             slots: 0,
+            incarnation: 0,
             data_here: self.now,
         };
         let target = &mut self.servers[server as usize];
@@ -317,15 +342,61 @@ impl World {
         self.calendar.push(at, Event::Arrive { server, part });
     }
 
-    /// Lets a server's scheduler release what may go.
+    /// A request is at a server's proxy.
+    fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
+        let entry = &mut self.servers[server as usize];
+        entry.arrive(self.now, part, self.settings.metadata_cost);
+        if let Some(peers) = &mut self.peers {
+            peers.flow_arrived(server, entry.parts[part as usize].app);
+        }
+        self.drain(server)
+    }
+
+    /// Lets a server's scheduler release what may go, and tells its peers what they must hear.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
+        let entry = &mut self.servers[server as usize];
+        if let Some(peers) = &mut self.peers {
+            let scheduler = &mut entry.scheduler;
+            peers.drain(self.now, server, &mut self.calendar, |report| scheduler.handle_peer(self.now, report));
+        }
         let measures = &mut self.measures;
         let count = |part: &Part| {
             measures[part.app.index()].queue.record(part.dispatched.since(part.arrived));
         };
-        let entry = &mut self.servers[server as usize];
         let checked = entry.drain(self.now, &mut self.nodes, &mut self.calendar, count);
-        checked.map_err(|check| self.broken(server, check))
+        checked.map_err(|check| self.broken(server, check))?;
+        self.report(server);
+        Ok(())
+    }
+
+    /// Passes on what a scheduler wants its peers to hear.
+    fn report(&mut self, server: u32) {
+        let Some(peers) = &mut self.peers else { return };
+        let scheduler = &mut self.servers[server as usize].scheduler;
+        let mut reported = false;
+        while let Some(report) = scheduler.poll_report(self.now) {
+            peers.report(server, report);
+            reported = true;
+        }
+        if reported {
+            peers.drain(self.now, server, &mut self.calendar, |report| scheduler.handle_peer(self.now, report));
+        }
+    }
+
+    fn coordinator_wake(&mut self, server: u32) -> Result<(), SimError> {
+        let due = self.peers.as_mut().is_some_and(|peers| peers.wake(self.now, server));
+        if due { self.drain(server) } else { Ok(()) }
+    }
+
+    /// The proxy of a server starts anew.
+    fn restart(&mut self, server: u32) -> Result<(), SimError> {
+        let scheduler = policy::build(self.now, &self.policy, &self.promises);
+        let entry = &mut self.servers[server as usize];
+        entry.restart(self.now, scheduler, self.settings.metadata_cost);
+        if let Some(peers) = &mut self.peers {
+            peers.restart(self.now, server, entry.incarnation);
+        }
+        self.drain(server)
     }
 
     /// A request is complete on the wire of a server: its slots are free, and its reply goes on to the client.
@@ -335,14 +406,8 @@ impl World {
         let part = entry.complete(self.now, part);
         let measures = &mut self.measures[part.app.index()];
         measures.service.record(self.now.since(part.dispatched));
-        measures.last_served = self.now;
-        match part.op {
-            OpKind::Read => measures.read_bytes += part.bytes,
-            OpKind::Write => measures.written_bytes += part.bytes,
-            OpKind::Metadata => measures.metadata_requests += 1,
-        }
-        measures.bytes_series.add(part.bytes);
-        measures.metadata_series.add(u64::from(part.op == OpKind::Metadata));
+        measures.complete(self.now, server, part.op, part.bytes);
+        self.trace.part(self.now, part.call, server, part.bytes);
         self.calendar.push(self.now + latency, Event::Reply { call: part.call });
         self.drain(server)
     }
@@ -356,6 +421,7 @@ impl World {
         let Call { process, issued, op, .. } = self.calls.remove(call as usize);
         let entry = &mut self.processes[process as usize];
         entry.call_done(self.now);
+        self.trace.call(self.now, call, (entry.app, entry.number), op, issued);
         let measures = &mut self.measures[entry.app as usize];
         measures.calls += 1;
         measures.latencies(op).record(self.now.since(issued));
@@ -365,13 +431,15 @@ impl World {
     /// An interval of the time series ends.
     fn sample(&mut self) -> Result<(), SimError> {
         for measures in &mut self.measures {
-            measures.bytes_series.close();
-            measures.metadata_series.close();
+            measures.sample();
         }
         for (server, samples) in self.servers.iter().zip(&mut self.samples) {
             samples.queued.push(count(server.scheduler.queued()));
             samples.outstanding.push(count(server.scheduler.outstanding()));
             samples.depth.push(server.usage.depth);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.sample();
         }
         self.check_waits()?;
         self.calendar.push(self.now + self.settings.interval, Event::Sample);
