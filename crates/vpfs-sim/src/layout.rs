@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use vpfs_core::Bytes;
+use vpfs_core::dsfq::by_layout::elsewhere;
 use vpfs_core::hash::mix;
 use vpfs_core::stripe::{Distribution, Stripe, StripeError};
 
@@ -62,6 +64,8 @@ pub(crate) struct Share {
     /// First byte in the datafile.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
+    /// What the others get, if every server can tell.
+    pub(crate) elsewhere: Option<Bytes>,
 }
 
 impl Placement {
@@ -87,7 +91,7 @@ impl Placement {
             if bytes > 0 {
                 let server = self.servers[(first + datafile as usize) % count];
                 let offset = self.stripe.bytes_before(datafile, range.start);
-                shares.push(Share { datafile, server, offset, bytes });
+                shares.push(Share { datafile, server, offset, bytes, elsewhere: None });
             }
         };
         match self.stripe.round() {
@@ -99,6 +103,16 @@ impl Placement {
             }
             Some(_) => (0..u32::try_from(count).unwrap_or(u32::MAX)).for_each(add),
             None => add(0),
+        }
+        self.tell_elsewhere(range, shares);
+    }
+
+    /// Either all servers can tell what the others get, or none.
+    fn tell_elsewhere(&self, range: &Range<u64>, shares: &mut [Share]) {
+        let told = shares.first().and_then(|share| elsewhere(&self.stripe, share.datafile, range));
+        if told.is_some() {
+            let total = range.end - range.start;
+            shares.iter_mut().for_each(|share| share.elsewhere = Some(Bytes(total - share.bytes)));
         }
     }
 

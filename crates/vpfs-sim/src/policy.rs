@@ -1,6 +1,6 @@
 //! Schedulers as a scenario wants them.
 
-use vpfs_core::hash::stable_hash;
+use vpfs_core::window::order_of;
 use vpfs_core::{AppId, Cap, Capped, Policy, PolicyKind, Scheduler, SharingMode, Target, Time, Weight};
 
 use crate::scenario::{App, PolicySpec};
@@ -19,7 +19,7 @@ pub(crate) struct Promise {
 
 impl Promise {
     pub(crate) fn of(app: &App) -> Self {
-        let order = app.order.unwrap_or_else(|| order(&app.name));
+        let order = app.order.unwrap_or_else(|| order_of(&app.name));
         Self { weight: app.weight, cap: app.cap, target: app.target, order }
     }
 }
@@ -40,15 +40,11 @@ pub(crate) fn build(now: Time, policy: &PolicySpec, promises: &[Promise]) -> Cap
 
 /// Whether servers must hear of each other.
 pub(crate) fn needs_peers(policy: &PolicySpec) -> bool {
-    policy.settings.sharing.mode != SharingMode::Local && has_slots(policy.settings.kind)
+    let shares = matches!(policy.settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
+    shares && policy.settings.sharing.mode != SharingMode::Local
 }
 
 /// Whether the policy promises never to use more slots than its depth.
 pub(crate) fn has_slots(kind: PolicyKind) -> bool {
-    matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus)
-}
-
-/// An application's place in a window, from its name alone, so that all servers agree [IOCO §3].
-fn order(name: &str) -> u16 {
-    u16::try_from(stable_hash(name) % (1 << 15)).expect("below 2^15")
+    matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Ioco)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::hash::mix;
-use vpfs_core::{AppId, OpKind, Scheduler, Time};
+use vpfs_core::{AppId, Bytes, OpKind, Scheduler, Time};
 use vpfs_device::MetadataOp;
 use vpfs_plan::Call as PlanCall;
 
@@ -38,6 +38,7 @@ struct Access {
     object: u64,
     offset: u64,
     bytes: u64,
+    elsewhere: Option<Bytes>,
     /// For metadata.
     metadata: MetadataOp,
 }
@@ -76,7 +77,7 @@ pub(crate) struct WorldSettings {
     pub(crate) end: Option<Time>,
     pub(crate) interval: Duration,
     pub(crate) wait_limit: Duration,
-    pub(crate) metadata_cost: vpfs_core::Bytes,
+    pub(crate) metadata_cost: Bytes,
 }
 
 /// A server at the end of each interval.
@@ -280,8 +281,8 @@ impl World {
         self.measures[app as usize].asked_bytes += range.end - range.start;
         for share in &shares {
             let object = mix(file ^ u64::from(share.datafile));
-            let (offset, bytes) = (share.offset, share.bytes);
-            self.send(call, share.server, Access { object, offset, bytes, metadata: MetadataOp::GetAttr });
+            let Share { offset, bytes, elsewhere, .. } = *share;
+            self.send(call, share.server, Access { object, offset, bytes, elsewhere, metadata: MetadataOp::GetAttr });
         }
         self.shares = shares;
     }
@@ -303,7 +304,7 @@ impl World {
             _ => vec![self.metadata_server(object)],
         };
         for server in servers {
-            self.send(call, server, Access { object, offset: 0, bytes: 0, metadata });
+            self.send(call, server, Access { object, offset: 0, bytes: 0, elsewhere: None, metadata });
         }
         true
     }
@@ -315,7 +316,7 @@ impl World {
 
     /// Sends one request of a call to a server.
     fn send(&mut self, call: u32, server: u32, access: Access) {
-        let Access { object, offset, bytes, metadata } = access;
+        let Access { object, offset, bytes, elsewhere, metadata } = access;
         let entry = &mut self.calls[call as usize];
         entry.parts_left += 1;
         let process = &self.processes[entry.process as usize];
@@ -329,7 +330,7 @@ impl World {
             metadata,
             node: process.node,
             issued: entry.issued,
-            elsewhere: None,
+            elsewhere,
             arrived: self.now,
             dispatched: self.now,
             slots: 0,

@@ -1,35 +1,13 @@
 //! Who gets how much.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod common;
+
 use std::time::Duration;
 
-use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
+use common::{app, run, sfq};
 use vpfs_device::DeviceProfile;
-use vpfs_plan::{FileMode, Ior, Order, Phase};
-use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, ServerGroup, Simulation};
-
-fn ior(processes: u32) -> Ior {
-    Ior {
-        processes,
-        transfer_bytes: 1 << 20,
-        block_bytes: 64 << 20,
-        segments: 1,
-        file_mode: FileMode::PerProcess,
-        order: Order::Sequential,
-        write: true,
-        read: false,
-        read_shift: 0,
-        fsync: false,
-        keep: true,
-        time_limit: Some(Duration::from_secs(1000)),
-        seed: 1,
-    }
-}
-
-fn app(name: &str, weight: u32) -> App {
-    let weight = Weight::new(weight).unwrap();
-    App { weight, nodes: 4, layout: Layout::striped(64 << 10), phases: vec![Phase::Write], ..App::new(name, ior(16)) }
-}
+use vpfs_sim::{PolicySpec, Results, Scenario, ServerGroup};
 
 fn scenario(heavy: u32) -> Scenario {
     Scenario {
@@ -38,14 +16,6 @@ fn scenario(heavy: u32) -> Scenario {
         apps: vec![app("heavy", heavy), app("light", 1)],
         ..Scenario::default()
     }
-}
-
-fn sfq(depth: u32) -> PolicySpec {
-    PolicySpec::new("sfq-d", Settings::new(PolicyKind::SfqD, Depth::new(depth).unwrap(), SlotCostTable::uniform()))
-}
-
-fn run(scenario: &Scenario, policy: &PolicySpec) -> Results {
-    Simulation::new(scenario, policy).unwrap().run().unwrap()
 }
 
 fn shares(results: &Results) -> Vec<f64> {

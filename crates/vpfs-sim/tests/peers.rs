@@ -1,0 +1,81 @@
+//! Sharing over servers, and coordination that fails.
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{app, run, sfq};
+use vpfs_core::{Bytes, SharingMode};
+use vpfs_device::DeviceProfile;
+use vpfs_sim::{App, Layout, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
+
+fn dsfq(mode: SharingMode) -> PolicySpec {
+    let mut policy = sfq(4);
+    policy.settings.sharing.mode = mode;
+    policy.settings.sharing.broadcast_threshold = Bytes::mib(1);
+    policy
+}
+
+/// One application has files on half of the servers, the other on all.
+fn skewed() -> Scenario {
+    let half = Layout::striped(64 << 10).over(0..4);
+    Scenario {
+        duration: Some(Duration::from_secs(60)),
+        servers: vec![ServerGroup::new(8, DeviceProfile::hdd())],
+        apps: vec![App { layout: half, ..app("half", 1) }, app("all", 1)],
+        ..Scenario::default()
+    }
+}
+
+fn ratio(results: &Results) -> f64 {
+    let bytes = results.bytes_between(Duration::from_secs(20), Duration::from_secs(60));
+    bytes[0] as f64 / bytes[1] as f64
+}
+
+#[test]
+fn total_service_is_shared_where_local_service_is_not() {
+    let local = ratio(&run(&skewed(), &dsfq(SharingMode::Local)));
+    assert!((0.2..0.6).contains(&local), "{local}");
+    for mode in [SharingMode::Threshold, SharingMode::Layout] {
+        let total = ratio(&run(&skewed(), &dsfq(mode)));
+        assert!((0.95..1.05).contains(&total), "{mode:?}: {total}");
+    }
+}
+
+#[test]
+fn totals_converge_in_spite_of_faults() {
+    let servers = vec![0, 1, 2];
+    let peers = PeerNetwork {
+        loss_ppm: 200_000,
+        duplicate_ppm: 100_000,
+        extra_delay: Duration::from_millis(500),
+        partitions: vec![Partition { from: Duration::from_secs(10), to: Duration::from_secs(20), servers }],
+        ..PeerNetwork::default()
+    };
+    for seed in 1..4 {
+        let ended = |app| App { end: Some(Duration::from_secs(30)), ..app };
+        let apps = skewed().apps.into_iter().map(ended).collect();
+        let scenario = Scenario { seed, peers: peers.clone(), apps, ..skewed() };
+        let results = run(&scenario, &dsfq(SharingMode::Threshold));
+        let coordination = results.coordination.unwrap();
+        assert!(coordination.lost > 100 && coordination.duplicated > 100, "{coordination:?}");
+        assert!(coordination.unheard_bytes_series[18] > 10 << 20, "{coordination:?}");
+        assert!(coordination.unheard_bytes_series[28] < 64 << 20, "{coordination:?}");
+    }
+}
+
+#[test]
+fn restarts_lose_no_request() {
+    let restarts = vec![
+        Restart { at: Duration::from_secs(15), server: 1 },
+        Restart { at: Duration::from_secs(16), server: 6 },
+        Restart { at: Duration::from_secs(17), server: 1 },
+    ];
+    let scenario = Scenario { peers: PeerNetwork { restarts, ..PeerNetwork::default() }, ..skewed() };
+    for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
+        // Conservation and depth are checked in every run.
+        let results = run(&scenario, &dsfq(mode));
+        assert!(results.apps.iter().all(|app| *app.bytes_series.last().unwrap() > 0));
+    }
+}
