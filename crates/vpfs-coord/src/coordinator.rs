@@ -79,15 +79,13 @@ impl Coordinator {
         coordinator
     }
 
-    /// From now on `peer` is told everything, too. Nothing if it is a peer already. O(log peers).
+    /// From now on `peer` is told everything, too, beginning with a greeting. Nothing if it is a peer already. O(log peers).
     pub fn add_peer(&mut self, peer: ServerId) {
         if self.peers.contains_key(&peer) {
             return;
         }
-        self.peers.insert(peer, Peer::default());
-        if self.settings.keep_alive.is_some() || self.ledger.end().version > 0 {
-            self.ready.insert(peer);
-        }
+        self.peers.insert(peer, Peer { link: Link::new(), ..Peer::default() });
+        self.ready.insert(peer);
     }
 
     /// The local scheduler gave the flow `delta` bytes of service more than it last said. The flow need not be
@@ -122,13 +120,17 @@ impl Coordinator {
     /// one together. O(entries + log peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
         if core::mem::take(&mut self.changed) {
-            let peers = self.peers.iter().filter(|(_, peer)| peer.link.sends_changes_at_once());
-            self.ready.extend(peers.map(|(id, _)| *id));
+            for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.link.sends_changes_at_once()) {
+                peer.link.owes_changes = true;
+                self.ready.insert(*id);
+            }
         }
         let id = self.ready.pop_first()?;
         let peer = self.peers.get_mut(&id)?;
         let base = self.ledger.resume_from(peer.link.acked);
-        let (entries, reached) = self.ledger.changes(base, self.settings.max_entries);
+        // What is on its way already is not repeated for an acknowledgement.
+        let most = if peer.link.owes_changes { self.settings.max_entries } else { 0 };
+        let (entries, reached) = self.ledger.changes(base, most);
         let end = self.ledger.end();
         let message = Message {
             incarnation: self.incarnation,
@@ -140,7 +142,9 @@ impl Coordinator {
             more: reached < end.version,
             entries,
         };
-        peer.link.on_sent(now, &message, base < end.version, &self.settings);
+        // A peer that never spoke may have been told everything already: a restart of this server is news to it.
+        let must_answer = base < end.version || peer.incarnation.is_none();
+        peer.link.on_sent(now, &message, must_answer, &self.settings);
         self.sent.count(&message);
         self.set_timer(id);
         Some((id, message))
@@ -159,7 +163,7 @@ impl Coordinator {
         }
         let fit = peer.view.apply(message, &self.settings, &mut changes);
         let is_known_to_it = message.to == Some(self.incarnation);
-        if fit == Fit::Gap || message.more || !is_known_to_it {
+        if fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it {
             self.ready.insert(from);
         } else if message.is_data() {
             peer.link.owe_ack(now, &self.settings);
@@ -284,6 +288,7 @@ impl Coordinator {
         if !lacks {
             peer.link.on_complete();
         } else if peer.link.answers_at_once(resume_from) {
+            peer.link.owes_changes = true;
             self.ready.insert(from);
         }
         self.set_timer(from);

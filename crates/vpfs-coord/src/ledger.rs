@@ -73,9 +73,9 @@ impl Ledger {
     pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<Entry>, u64) {
         let mut later = self.entries.range(base + 1..);
         let (mut entries, mut reached) = (Vec::new(), base);
-        for (version, entry) in later.by_ref().take(max) {
+        for (changed, entry) in later.by_ref().take(max) {
             entries.push(*entry);
-            reached = *version;
+            reached = *changed;
         }
         (entries, if later.next().is_none() { self.end.version } else { reached })
     }
@@ -99,13 +99,15 @@ impl Ledger {
         if self.entries.len() >= max_flows && !self.forget_oldest() {
             return Err(FlowsExceeded { max_flows });
         }
-        Ok(Entry { key, class, born: self.end.version + 1, total: 0, left: false })
+        let born = self.end.version + 1;
+        Ok(Entry { key, class, born, changed: born, total: 0, left: false })
     }
 
     fn push(&mut self, entry: Entry) -> u64 {
-        self.end.version += 1;
-        self.entries.insert(self.end.version, entry);
-        self.end.version
+        let changed = self.end.version + 1;
+        self.entries.insert(changed, Entry { changed, ..entry });
+        self.end.version = changed;
+        changed
     }
 
     fn forget_oldest(&mut self) -> bool {

@@ -21,15 +21,17 @@ pub enum PeerState {
 
 /// The state of sending to one peer.
 ///
-/// While the peer lacks something, it is either in the coordinator's ready set, or `retry_at` is set.
+/// While the peer lacks something or never spoke, it is either in the coordinator's ready set, or `retry_at` is set.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) state: PeerState,
     /// How far the peer knows this server's totals.
     pub(crate) acked: Position,
-    /// Where the last message ended.
+    /// The next message carries changes, not only an acknowledgement.
+    pub(crate) owes_changes: bool,
+    /// Where the last message with changes ended.
     sent: u64,
-    /// The last message left changes out; the acknowledgement asks for the next.
+    /// That message left changes out; the acknowledgement asks for the next.
     partial: bool,
     retries: u32,
     retry_at: Option<Time>,
@@ -42,6 +44,11 @@ impl Link {
     /// The largest power of two by which resending backs off.
     const MAX_BACK_OFF: u32 = 3;
 
+    /// To a peer that is greeted with all there is.
+    pub(crate) fn new() -> Self {
+        Self { owes_changes: true, ..Self::default() }
+    }
+
     /// The next of all timers.
     pub(crate) fn wake(&self) -> Option<Time> {
         [self.retry_at, self.ack_at, self.keep_alive_at, self.lost_at].into_iter().flatten().min()
@@ -52,12 +59,14 @@ impl Link {
         self.retries == 0 && !self.partial
     }
 
-    pub(crate) fn on_sent(&mut self, now: Time, message: &Message, lacks: bool, settings: &Settings) {
+    pub(crate) fn on_sent(&mut self, now: Time, message: &Message, must_answer: bool, settings: &Settings) {
         self.ack_at = None;
         self.keep_alive_at = settings.keep_alive.map(|period| now + period);
-        self.sent = message.at.version;
-        self.partial = message.more;
-        if lacks {
+        if core::mem::take(&mut self.owes_changes) {
+            self.sent = message.at.version;
+            self.partial = message.more;
+        }
+        if must_answer {
             self.retry_at = self.retry_at.or(Some(now + self.back_off(settings)));
             self.expect_answer(now, settings);
         }
@@ -114,6 +123,7 @@ impl Link {
     pub(crate) fn on_timeout(&mut self, now: Time) -> (bool, bool) {
         let retry = take_due(&mut self.retry_at, now);
         if retry {
+            self.owes_changes = true;
             self.retries = (self.retries + 1).min(Self::MAX_BACK_OFF);
         }
         let ack = take_due(&mut self.ack_at, now);

@@ -36,6 +36,8 @@ pub struct Entry {
     pub class: ServiceClass,
     /// The sender's version when the flow arrived; tells a stay of the flow from an earlier one.
     pub born: u64,
+    /// The sender's version since this entry has been so.
+    pub changed: u64,
     /// Bytes of cost in this stay; negative if more was refunded than asked for.
     pub total: i64,
     /// The flow left; this is the last entry of this stay.
@@ -59,7 +61,7 @@ pub struct Message {
     pub at: Position,
     /// There are changes after `at` that this message had no place for.
     pub more: bool,
-    /// In the order of their last changes, at most one for each version.
+    /// In the order in which they changed.
     pub entries: Vec<Entry>,
 }
 
@@ -68,8 +70,8 @@ impl Message {
     pub const MAX_ENTRIES: usize = 1024;
     /// Bytes of a message without entries: eight numbers of 8 bytes, flags and the number of entries.
     pub const HEADER_LEN: usize = 8 * 8 + 1 + 2;
-    /// Bytes of an entry: three numbers of 8 bytes, class and flag.
-    pub const ENTRY_LEN: usize = 3 * 8 + 1;
+    /// Bytes of an entry: four numbers of 8 bytes, class and flag.
+    pub const ENTRY_LEN: usize = 4 * 8 + 1;
 
     /// The bytes that this message takes on the wire, without what carries it.
     pub fn encoded_len(&self) -> usize {
@@ -87,10 +89,16 @@ impl Message {
         if entries > Self::MAX_ENTRIES {
             return Err(MessageError::TooManyEntries { entries });
         }
-        let versions = self.at.version.checked_sub(self.base);
-        let most = versions.ok_or(MessageError::VersionsBackwards { base: self.base, version: self.at.version })?;
-        if entries as u64 > most || self.entries.iter().any(|entry| entry.born > self.at.version) {
-            return Err(MessageError::ImpossibleEntries { base: self.base, version: self.at.version, entries });
+        let (base, version) = (self.base, self.at.version);
+        if base > version {
+            return Err(MessageError::VersionsBackwards { base, version });
+        }
+        let mut before = base;
+        for entry in &self.entries {
+            if entry.changed <= before || entry.changed > version || entry.born > entry.changed {
+                return Err(MessageError::ImpossibleEntry { changed: entry.changed, born: entry.born, base, version });
+            }
+            before = entry.changed;
         }
         Ok(())
     }
@@ -116,15 +124,19 @@ pub enum MessageError {
         /// Where it ends.
         version: u64,
     },
-    /// Its entries cannot have changed in the versions it covers.
-    #[error("{entries} entries that cannot all have changed after version {base} up to {version}")]
-    ImpossibleEntries {
-        /// Where it begins.
+    /// An entry is outside the versions that the message covers, out of order, or older than its flow.
+    #[error(
+        "an entry of version {changed} for a flow of version {born}, in changes from version {base} up to {version}"
+    )]
+    ImpossibleEntry {
+        /// Its version.
+        changed: u64,
+        /// When its flow arrived.
+        born: u64,
+        /// Where the message begins.
         base: u64,
         /// Where it ends.
         version: u64,
-        /// How many entries.
-        entries: usize,
     },
     /// It acknowledges what was never sent.
     #[error("acknowledges version {version}, this server is at {own}: does a restart reuse an incarnation?")]

@@ -12,8 +12,8 @@ pub struct Settings {
     pub refresh: Duration,
     /// An acknowledgement waits so long for a message that goes to the same peer anyway. Must be below `refresh`.
     pub ack_delay: Duration,
-    /// A peer that was sent nothing for so long gets an empty message, the first one at once. `None`: none is sent, so
-    /// that a loss is noticed only when there is something to acknowledge.
+    /// A peer that was sent nothing for so long gets an empty message. `None`: none is sent, so that a loss is noticed only
+    /// when there is something to acknowledge.
     pub keep_alive: Option<Duration>,
     /// A peer that should have spoken and did not for so long is lost. Several times `keep_alive`.
     pub lost_after: Duration,
@@ -53,7 +53,7 @@ impl Default for Settings {
             keep_alive: Some(Duration::from_secs(3)),
             lost_after: Duration::from_secs(10),
             forget_after: Duration::from_secs(60),
-            max_entries: 50,
+            max_entries: 40,
             max_flows: 4096,
             max_step_bytes: 1 << 50,
         }

@@ -52,8 +52,7 @@ struct Record {
 
 /// Totals of one incarnation of one peer.
 ///
-/// Messages are applied in the order of their versions only, so a message that ends at a known version has nothing new,
-/// and in any other an entry that is known already has the value that is known.
+/// Messages are applied without gaps only, so everything up to one version is known, and what changed up to it is no news.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     records: BTreeMap<Account, Record>,
@@ -92,8 +91,9 @@ impl View {
             return Fit::Gap;
         }
         if message.at.version > self.at.version {
-            self.at.version = message.at.version;
-            message.entries.iter().for_each(|entry| self.apply_entry(entry, settings, changes));
+            let known = core::mem::replace(&mut self.at.version, message.at.version);
+            let news = message.entries.iter().filter(|entry| entry.changed > known);
+            news.for_each(|entry| self.apply_entry(entry, settings, changes));
         }
         if message.at.version == self.at.version && !message.more {
             self.on_caught_up(changes);
