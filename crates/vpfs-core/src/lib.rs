@@ -63,6 +63,7 @@ pub mod scheduler;
 pub mod settings;
 pub mod sfq;
 pub mod slot_cost;
+mod split;
 pub mod stripe;
 mod table;
 #[cfg(feature = "testing")]

@@ -1,9 +1,11 @@
 //! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
 //!
 //! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
-//! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay outstanding, occupy
-//! slots of the new policy and are charged to their flows; queued ones follow in order of arrival; weights, targets and
-//! orders are kept. What the flows had received before is forgotten, as at the start.
+//! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay
+//! outstanding, occupy slots of the new policy and are charged to their flows; queued ones follow in order of arrival;
+//! weights, targets and orders are kept. What the flows had received before is forgotten, as at the start.
+//!
+//! Metadata can be given a queue of its own and be brought back; requests stay in the queue they are in.
 
 use alloc::vec::Vec;
 
@@ -14,6 +16,7 @@ use crate::scheduler::{Capabilities, Scheduler};
 use crate::settings::{PolicyKind, Settings};
 use crate::sfq::Sfq;
 use crate::slot_cost::SlotCostTable;
+use crate::split::Split;
 use crate::two_level::TwoLevel;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 use crate::window::Ioco;
@@ -21,8 +24,9 @@ use crate::window::Ioco;
 /// A scheduler whose policy and settings can change at any time.
 #[derive(Debug)]
 pub struct Policy {
-    base: Base,
+    queues: Split<Base>,
     settings: Settings,
+    event_capacity: usize,
     /// By application; for the next policy.
     apps: Vec<AppSettings>,
 }
@@ -36,7 +40,6 @@ struct AppSettings {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each server, and it never moves")]
 enum Base {
     Fifo(Fifo),
     Sfq(Sfq),
@@ -55,7 +58,10 @@ pub(crate) struct Handover {
 impl Policy {
     /// A policy that keeps at most `event_capacity` events between polls.
     pub fn new(settings: &Settings, event_capacity: usize) -> Self {
-        Self { base: Base::new(settings, event_capacity), settings: settings.clone(), apps: Vec::new() }
+        let queues = Split::new(Base::new(settings, event_capacity));
+        let mut policy = Self { queues, settings: settings.clone(), event_capacity, apps: Vec::new() };
+        policy.open_or_close(Time::ZERO);
+        policy
     }
 
     /// What is in force.
@@ -67,40 +73,23 @@ impl Policy {
     /// input. O(n log n) in requests in use if the policy or a slot cost changes, else O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
         self.settings = settings.clone();
-        match (&mut self.base, settings.kind) {
-            (Base::Fifo(_), PolicyKind::Fifo) => {}
-            (Base::Sfq(sfq), PolicyKind::SfqD | PolicyKind::SfqDPlus) => {
-                sfq.set_depth(now, settings.depth);
-                sfq.set_slot_costs(settings.effective_slot_costs());
-                sfq.set_sharing(settings.sharing);
-            }
-            // With other windows every queued request gets another place.
-            (Base::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
-                ioco.set_depth(now, settings.depth);
-            }
-            (Base::TwoLevel(two_level), PolicyKind::TwoLevel) => {
-                two_level.configure(now, settings.two_level, settings.depth);
-            }
-            _ => self.replace(now, Base::new(settings, 0)),
+        self.queues.data_mut().reconfigure(now, settings, &self.apps);
+        self.open_or_close(now);
+        if let Some(metadata) = self.queues.metadata_mut() {
+            metadata.reconfigure(now, &self.settings.of_metadata(), &self.apps);
         }
     }
 
-    /// Moves all requests to `next`, which has none and keeps no events yet.
-    fn replace(&mut self, now: Time, mut next: Base) {
-        for (app, settings) in (0..).map(AppId).zip(&self.apps) {
-            settings.apply(now, app, next.as_mut());
-        }
-        let handover = match core::mem::replace(&mut self.base, next) {
-            Base::Fifo(fifo) => fifo.hand_over(),
-            Base::Sfq(sfq) => sfq.hand_over(),
-            Base::Ioco(ioco) => ioco.hand_over(),
-            Base::TwoLevel(two_level) => two_level.hand_over(),
-        };
-        match &mut self.base {
-            Base::Fifo(fifo) => fifo.take_over(handover),
-            Base::Sfq(sfq) => sfq.take_over(handover),
-            Base::Ioco(ioco) => ioco.take_over(handover),
-            Base::TwoLevel(two_level) => two_level.take_over(now, handover),
+    /// Gives metadata a queue of its own, or none, as the settings say.
+    fn open_or_close(&mut self, now: Time) {
+        if self.settings.metadata_depth.is_some() {
+            self.queues.open(|| {
+                let mut base = Base::new(&self.settings.of_metadata(), self.event_capacity);
+                apply(&self.apps, now, base.as_mut());
+                base
+            });
+        } else {
+            self.queues.close();
         }
     }
 
@@ -112,20 +101,25 @@ impl Policy {
     }
 }
 
-impl AppSettings {
-    /// Sets what was set for `app` in `scheduler`, which is new.
-    fn apply(&self, now: Time, app: AppId, scheduler: &mut dyn Scheduler) {
-        if let Some(weight) = self.weight {
+/// Sets what was set for applications in `scheduler`, which is new.
+fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Scheduler) {
+    for (app, settings) in (0..).map(AppId).zip(apps) {
+        if let Some(weight) = settings.weight {
             scheduler.set_weight(now, app, weight);
         }
-        if let Some(order) = self.order {
+        if let Some(order) = settings.order {
             scheduler.set_order(now, app, order);
         }
-        scheduler.set_target(now, app, self.target);
+        scheduler.set_target(now, app, settings.target);
     }
 }
 
 impl Settings {
+    /// The same for a queue of metadata.
+    fn of_metadata(&self) -> Self {
+        Self { depth: self.metadata_depth.unwrap_or(self.depth), ..self.clone() }
+    }
+
     fn effective_slot_costs(&self) -> SlotCostTable {
         match self.kind {
             PolicyKind::SfqDPlus => self.slot_costs.clone(),
@@ -148,7 +142,49 @@ impl Base {
         }
     }
 
-    fn as_ref(&self) -> &dyn Scheduler {
+    /// Changes to other settings, and to another policy if they say so.
+    fn reconfigure(&mut self, now: Time, settings: &Settings, apps: &[AppSettings]) {
+        match (&mut *self, settings.kind) {
+            (Self::Fifo(_), PolicyKind::Fifo) => {}
+            (Self::Sfq(sfq), PolicyKind::SfqD | PolicyKind::SfqDPlus) => {
+                sfq.set_depth(now, settings.depth);
+                sfq.set_slot_costs(settings.effective_slot_costs());
+                sfq.set_sharing(settings.sharing);
+            }
+            // With other windows every queued request gets another place.
+            (Self::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
+                ioco.set_depth(now, settings.depth);
+            }
+            (Self::TwoLevel(two_level), PolicyKind::TwoLevel) => {
+                two_level.configure(now, settings.two_level, settings.depth);
+            }
+            _ => {
+                let mut next = Self::new(settings, 0);
+                apply(apps, now, next.as_mut());
+                self.replace(now, next);
+            }
+        }
+    }
+
+    /// Moves all requests to `next`, which has none and keeps no events yet.
+    fn replace(&mut self, now: Time, next: Self) {
+        let handover = match core::mem::replace(self, next) {
+            Self::Fifo(fifo) => fifo.hand_over(),
+            Self::Sfq(sfq) => sfq.hand_over(),
+            Self::Ioco(ioco) => ioco.hand_over(),
+            Self::TwoLevel(two_level) => two_level.hand_over(),
+        };
+        match self {
+            Self::Fifo(fifo) => fifo.take_over(handover),
+            Self::Sfq(sfq) => sfq.take_over(handover),
+            Self::Ioco(ioco) => ioco.take_over(handover),
+            Self::TwoLevel(two_level) => two_level.take_over(now, handover),
+        }
+    }
+}
+
+impl AsRef<dyn Scheduler> for Base {
+    fn as_ref(&self) -> &(dyn Scheduler + 'static) {
         match self {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
@@ -156,8 +192,10 @@ impl Base {
             Self::TwoLevel(two_level) => two_level,
         }
     }
+}
 
-    fn as_mut(&mut self) -> &mut dyn Scheduler {
+impl AsMut<dyn Scheduler> for Base {
+    fn as_mut(&mut self) -> &mut (dyn Scheduler + 'static) {
         match self {
             Self::Fifo(fifo) => fifo,
             Self::Sfq(sfq) => sfq,
@@ -169,69 +207,69 @@ impl Base {
 
 impl Scheduler for Policy {
     fn capabilities(&self) -> Capabilities {
-        self.base.as_ref().capabilities()
+        self.queues.capabilities()
     }
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        self.base.as_mut().enqueue_held(now, arrived, request);
+        self.queues.enqueue_held(now, arrived, request);
     }
 
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        self.base.as_mut().poll_dispatch(now)
+        self.queues.poll_dispatch(now)
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        self.base.as_mut().complete(now, id);
+        self.queues.complete(now, id);
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        self.base.as_mut().cancel(now, id);
+        self.queues.cancel(now, id);
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        self.base.as_mut().correct_cost(now, id, real);
+        self.queues.correct_cost(now, id, real);
     }
 
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
         self.app_mut(app).weight = Some(weight);
-        self.base.as_mut().set_weight(now, app, weight);
+        self.queues.set_weight(now, app, weight);
     }
 
     fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
         self.app_mut(app).target = target;
-        self.base.as_mut().set_target(now, app, target);
+        self.queues.set_target(now, app, target);
     }
 
     fn set_order(&mut self, now: Time, app: AppId, order: u16) {
         self.app_mut(app).order = Some(order);
-        self.base.as_mut().set_order(now, app, order);
+        self.queues.set_order(now, app, order);
     }
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
-        self.base.as_mut().handle_peer(now, report);
+        self.queues.handle_peer(now, report);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
-        self.base.as_mut().poll_report(now)
+        self.queues.poll_report(now)
     }
 
     fn queued(&self) -> usize {
-        self.base.as_ref().queued()
+        self.queues.queued()
     }
 
     fn outstanding(&self) -> usize {
-        self.base.as_ref().outstanding()
+        self.queues.outstanding()
     }
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.base.as_mut().poll_event()
+        self.queues.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.base.as_ref().poll_timeout()
+        self.queues.poll_timeout()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.base.as_mut().handle_timeout(now);
+        self.queues.handle_timeout(now);
     }
 }

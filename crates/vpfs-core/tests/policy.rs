@@ -5,7 +5,10 @@ mod common;
 use common::{DISPATCH, EVENTS, depth, dispatched, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
-use vpfs_core::{AppId, Policy, PolicyKind, Scheduler, Settings, SlotCostTable};
+use vpfs_core::{
+    AppId, Bytes, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport,
+    Settings, Sharing, SharingMode, SlotCostTable, Time,
+};
 
 const KINDS: [PolicyKind; 5] =
     [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
@@ -22,19 +25,31 @@ fn change(runner: &mut Runner<Policy>, kind: PolicyKind, slots: u32) {
     runner.scheduler.reconfigure(runner.now, &settings(kind, slots));
 }
 
+const MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let metadata_depth = prop::option::of((1..5_u32).prop_map(depth));
+    (prop::sample::select(&KINDS), 1..20_u32, prop::sample::select(&MODES), metadata_depth).prop_map(
+        |(kind, slots, mode, metadata_depth)| {
+            let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
+            Settings { sharing, metadata_depth, ..settings(kind, slots) }
+        },
+    )
+}
+
 proptest! {
     /// Whatever changes when, every request is dispatched once and completed once.
     #[test]
     fn a_reload_drops_nothing(
         ops in ops(300),
-        changes in prop::collection::vec((prop::sample::select(&KINDS), 1..20_u32), 0..30),
+        changes in prop::collection::vec(any_settings(), 0..30),
     ) {
         let mut runner = runner(PolicyKind::Fifo, 1);
         let mut changes = changes.into_iter();
         for chunk in ops.chunks(10) {
             dispatched(&mut runner, chunk);
-            if let Some((kind, slots)) = changes.next() {
-                change(&mut runner, kind, slots);
+            if let Some(settings) = changes.next() {
+                runner.scheduler.reconfigure(runner.now, &settings);
             }
             prop_assert_eq!(runner.scheduler.queued(), runner.queued.len());
             prop_assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
@@ -90,4 +105,99 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
 fn the_name_is_that_of_the_policy() {
     let names = KINDS.map(|kind| Policy::new(&settings(kind, 14), 0).capabilities().name);
     assert_eq!(names, ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"]);
+}
+
+fn enqueue(policy: &mut Policy, id: u32, app: u32, op: OpKind) {
+    let cost = if op == OpKind::Metadata { Bytes::kib(10) } else { Bytes::kib(64) };
+    policy.enqueue(Time::ZERO, Request::new(RequestId(id), AppId(app), op, cost));
+}
+
+fn dispatched_ids(policy: &mut Policy) -> Vec<u32> {
+    std::iter::from_fn(|| policy.poll_dispatch(Time::ZERO)).map(|dispatch| dispatch.id.0).collect()
+}
+
+/// With a queue of its own metadata waits neither for slots of data nor for what its application asked for there.
+#[test]
+fn metadata_has_a_queue_of_its_own() {
+    let apart = Settings { metadata_depth: Some(depth(1)), ..settings(PolicyKind::SfqD, 1) };
+    let order = |settings: &Settings| {
+        let mut policy = Policy::new(settings, EVENTS);
+        (0..4).for_each(|id| enqueue(&mut policy, id, 0, OpKind::Write));
+        // Application 1 would be first in a shared queue: it asked for nothing before.
+        for (id, app) in [(4, 0), (5, 1), (6, 0), (7, 1)] {
+            enqueue(&mut policy, id, app, OpKind::Metadata);
+        }
+        let mut order = Vec::new();
+        while policy.queued() > 0 {
+            let ids = dispatched_ids(&mut policy);
+            ids.iter().for_each(|&id| policy.complete(Time::ZERO, RequestId(id)));
+            order.push(ids);
+        }
+        let events: Vec<_> = std::iter::from_fn(|| policy.poll_event()).map(|(_, event)| event).collect();
+        assert_eq!(events.last(), Some(&Event::Idle));
+        order
+    };
+    assert_eq!(order(&apart), [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]]);
+    assert_eq!(order(&settings(PolicyKind::SfqD, 1)).concat(), [0, 5, 7, 1, 2, 3, 4, 6]);
+}
+
+#[test]
+fn metadata_gets_and_leaves_its_queue_while_requests_wait() {
+    let shared = settings(PolicyKind::SfqD, 1);
+    let apart = Settings { metadata_depth: Some(depth(1)), ..shared.clone() };
+    let mut policy = Policy::new(&shared, EVENTS);
+    policy.set_weight(Time::ZERO, AppId(1), weight(3));
+    (0..2).for_each(|id| enqueue(&mut policy, id, 0, OpKind::Metadata));
+    assert_eq!(dispatched_ids(&mut policy), [0]);
+    policy.reconfigure(Time::ZERO, &apart);
+    for id in 2..10 {
+        enqueue(&mut policy, id, id % 2, OpKind::Metadata);
+    }
+    assert_eq!(dispatched_ids(&mut policy), [2], "1 stays in the shared queue");
+    policy.reconfigure(Time::ZERO, &shared);
+    enqueue(&mut policy, 10, 0, OpKind::Metadata);
+    policy.complete(Time::ZERO, RequestId(0));
+    assert_eq!(dispatched_ids(&mut policy), [1]);
+    let mut order = Vec::new();
+    for id in [2, 3, 5, 7, 4, 9, 6, 8] {
+        policy.complete(Time::ZERO, RequestId(id));
+        order.extend(dispatched_ids(&mut policy));
+    }
+    assert_eq!(order, [3, 5, 7, 4, 9, 6, 8], "weights hold there as well");
+    policy.complete(Time::ZERO, RequestId(1));
+    assert_eq!(dispatched_ids(&mut policy), [10]);
+    let is_idle =
+        |policy: &mut Policy| std::iter::from_fn(|| policy.poll_event()).any(|(_, event)| event == Event::Idle);
+    assert!(!is_idle(&mut policy), "the metadata queue is, but not all");
+    policy.complete(Time::ZERO, RequestId(10));
+    assert!(is_idle(&mut policy));
+    assert_eq!((policy.queued(), policy.outstanding()), (0, 0));
+}
+
+/// Reports of other servers concern the queue of their class.
+#[test]
+fn reports_are_routed_by_class() {
+    let sharing = Sharing { mode: SharingMode::Threshold, metadata_threshold: 3, ..Sharing::default() };
+    let order = |metadata_depth, class| {
+        let mut policy = Policy::new(&Settings { sharing, metadata_depth, ..settings(PolicyKind::SfqD, 1) }, 0);
+        (0..2).for_each(|id| enqueue(&mut policy, id, id, OpKind::Metadata));
+        policy.handle_peer(Time::ZERO, ServiceReport { app: AppId(0), class, bytes: 5000 });
+        dispatched_ids(&mut policy)
+    };
+    assert_eq!(order(Some(depth(1)), ServiceClass::Data), [0]);
+    assert_eq!(order(Some(depth(1)), ServiceClass::Metadata), [1]);
+    assert_eq!(order(None, ServiceClass::Data), [1], "both classes move the same tags");
+    assert_eq!(order(None, ServiceClass::Metadata), [1]);
+
+    let mut policy =
+        Policy::new(&Settings { sharing, metadata_depth: Some(depth(1)), ..settings(PolicyKind::SfqD, 1) }, 0);
+    for id in 0..3 {
+        assert_eq!(policy.poll_report(Time::ZERO), None);
+        enqueue(&mut policy, id, 0, OpKind::Metadata);
+        enqueue(&mut policy, id + 3, 0, OpKind::Read);
+    }
+    let bytes = 3 * 10 * 1024;
+    let report = ServiceReport { app: AppId(0), class: ServiceClass::Metadata, bytes };
+    assert_eq!(policy.poll_report(Time::ZERO), Some(report), "in operations, while data is far below its threshold");
+    assert_eq!(policy.poll_report(Time::ZERO), None);
 }

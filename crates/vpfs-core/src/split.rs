@@ -1,0 +1,167 @@
+//! Metadata in a queue of its own [vPFS+ §IV]: two schedulers of one kind, each with its own depth and virtual time, one
+//! for data and one for metadata.
+//!
+//! For servers whose metadata does not compete with their data for the same storage. What other servers report is given to
+//! the scheduler of its class. The second queue can be opened and closed at any time: requests stay where they are
+//! queued, new ones follow the new rule.
+
+use alloc::vec::Vec;
+
+use crate::event::Event;
+use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+
+/// One scheduler for everything, or one for data and one for metadata. O(1) besides what these do.
+#[derive(Debug)]
+pub(crate) struct Split<S> {
+    data: S,
+    metadata: Option<S>,
+    /// New metadata requests go to the metadata scheduler.
+    open: bool,
+    /// By id: the request is in the metadata scheduler.
+    apart: Vec<bool>,
+}
+
+impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
+    /// One queue, that of `data`.
+    pub(crate) const fn new(data: S) -> Self {
+        Self { data, metadata: None, open: false, apart: Vec::new() }
+    }
+
+    /// From now on metadata has a queue of its own, `new` unless there was one before.
+    pub(crate) fn open(&mut self, new: impl FnOnce() -> S) {
+        self.metadata.get_or_insert_with(new);
+        self.open = true;
+    }
+
+    /// From now on metadata goes where data goes.
+    pub(crate) const fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// The scheduler of data.
+    pub(crate) const fn data_mut(&mut self) -> &mut S {
+        &mut self.data
+    }
+
+    /// The scheduler of metadata, also while it only works off what it has.
+    pub(crate) const fn metadata_mut(&mut self) -> Option<&mut S> {
+        self.metadata.as_mut()
+    }
+
+    fn each(&self) -> impl Iterator<Item = &(dyn Scheduler + 'static)> {
+        [Some(&self.data), self.metadata.as_ref()].into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut (dyn Scheduler + 'static)> {
+        [Some(&mut self.data), self.metadata.as_mut()].into_iter().flatten().map(AsMut::as_mut)
+    }
+
+    /// The scheduler of metadata if `apart`, else that of everything.
+    fn queue(&mut self, apart: bool) -> &mut dyn Scheduler {
+        match &mut self.metadata {
+            Some(metadata) if apart => metadata.as_mut(),
+            _ => self.data.as_mut(),
+        }
+    }
+
+    fn queue_of(&mut self, id: RequestId) -> &mut dyn Scheduler {
+        let apart = self.apart.get(id.index()).copied().unwrap_or(false);
+        self.queue(apart)
+    }
+
+    fn note(&mut self, id: RequestId, apart: bool) {
+        if apart && id.index() >= self.apart.len() {
+            self.apart.resize(id.index() + 1, false);
+        }
+        if let Some(noted) = self.apart.get_mut(id.index()) {
+            *noted = apart;
+        }
+    }
+
+    fn poll_metadata_event(&mut self) -> Option<(Time, Event)> {
+        // Changes of settings are told once, by the other scheduler.
+        let told = |event: &Event| matches!(event, Event::WeightChanged { .. } | Event::DepthChanged { .. });
+        let metadata = self.metadata.as_mut()?.as_mut();
+        core::iter::from_fn(|| metadata.poll_event()).find(|(_, event)| !told(event))
+    }
+}
+
+impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.data.as_ref().capabilities()
+    }
+
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+        let apart = self.open && request.op == OpKind::Metadata;
+        // First, as it panics if the id is in use.
+        self.queue(apart).enqueue_held(now, arrived, request);
+        self.note(request.id, apart);
+    }
+
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.each_mut().find_map(|scheduler| scheduler.poll_dispatch(now))
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        self.queue_of(id).complete(now, id);
+        self.note(id, false);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        self.queue_of(id).cancel(now, id);
+        self.note(id, false);
+    }
+
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        self.queue_of(id).correct_cost(now, id, real);
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.each_mut().for_each(|scheduler| scheduler.set_weight(now, app, weight));
+    }
+
+    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
+        self.each_mut().for_each(|scheduler| scheduler.set_target(now, app, target));
+    }
+
+    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
+        self.each_mut().for_each(|scheduler| scheduler.set_order(now, app, order));
+    }
+
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        let apart = self.open && report.class == ServiceClass::Metadata;
+        self.queue(apart).handle_peer(now, report);
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        self.each_mut().find_map(|scheduler| scheduler.poll_report(now))
+    }
+
+    fn queued(&self) -> usize {
+        self.each().map(|scheduler| scheduler.queued()).sum()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.each().map(|scheduler| scheduler.outstanding()).sum()
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        loop {
+            let event = self.data.as_mut().poll_event().or_else(|| self.poll_metadata_event())?;
+            // One of the two may be idle while the other is not.
+            if event.1 != Event::Idle || self.queued() + self.outstanding() == 0 {
+                return Some(event);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.each().filter_map(|scheduler| scheduler.poll_timeout()).min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.each_mut().for_each(|scheduler| scheduler.handle_timeout(now));
+    }
+}
