@@ -1,0 +1,49 @@
+//! Pictures, tables and verdicts in one self-contained page.
+//!
+//! A [`Report`] has sections of text, [`Plot`]s, [`Bars`], [`Table`]s and [`Check`]s. It becomes one HTML page that needs
+//! nothing else (inline styles and SVG, no scripts), or plain text for a terminal. Equal reports give equal bytes: nothing here
+//! reads a clock, an environment or a font.
+//!
+//! Charts are drawn by `plotters` through its SVG backend. It has the most users of all pure Rust chart crates; without its
+//! `ttf` feature it estimates the width of text instead of loading fonts, and the reader's browser chooses the font. The
+//! others that were looked at bundle fonts or a JavaScript engine, or have no second axis.
+//!
+//! ```
+//! use vpfs_report::{Axis, Bar, Bars, Check, Plot, Report, Section, Series};
+//!
+//! let shares = Plot::new("Shares over time", Axis::linear("time", "s"), Axis::linear("throughput", "MB/s"))
+//!     .series(Series::line("app 1", [(0.0, 80.0), (1.0, 81.5), (2.0, 80.2)]))
+//!     .series(Series::line("app 2", [(0.0, 40.1), (1.0, 39.8), (2.0, 40.0)]).with_markers())
+//!     .reference_at(40.0, "target of app 2");
+//! let times = Bars::new("Run time", Axis::linear("run time", "s"), ["alone", "shared"])
+//!     .series("FIFO", [Bar::new(10.0), Bar::new(33.0).with_error(31.0, 35.0)]);
+//!
+//! let report = Report::new("Sharing 2:1").introduction("Two applications with weights 2 and 1.").section(
+//!     Section::new("Shares")
+//!         .figure(shares, "Throughput of both applications.")
+//!         .figure(times, "Mean of five runs, with the fastest and the slowest.")
+//!         .check(Check::of("Fig. 5a", "ratio of throughputs").within(2.0, 2.01, 1.0)),
+//! );
+//! assert_eq!(report.tally().passes, 1);
+//! assert!(report.html().starts_with("<!DOCTYPE html>"));
+//! println!("{}", report.text());
+//! ```
+
+mod axis;
+mod bars;
+mod canvas;
+mod chart;
+mod check;
+mod html;
+mod number;
+mod plot;
+mod report;
+mod text;
+
+pub use axis::Axis;
+pub use bars::{Bar, Bars};
+pub use chart::Chart;
+pub use check::{Check, Claim, Subject, Tally, Verdict};
+pub use number::number;
+pub use plot::{Plot, Series};
+pub use report::{Report, Section, Table};

@@ -1,0 +1,132 @@
+//! What a report is made of.
+
+use serde::Serialize;
+
+use crate::{Chart, Check, Tally, html, text};
+
+/// A table of text.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Table {
+    pub(crate) headings: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new<H: Into<String>>(headings: impl IntoIterator<Item = H>) -> Self {
+        Self { headings: headings.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row. Short rows end in empty cells; cells beyond the last heading are shown too.
+    #[must_use]
+    pub fn row<C: Into<String>>(mut self, cells: impl IntoIterator<Item = C>) -> Self {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self
+    }
+}
+
+/// One thing in a section.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Item {
+    Text(String),
+    Figure { chart: Box<Chart>, caption: String },
+    Table(Table),
+}
+
+/// A heading, what stands below it in the order in which it was added, and verdict rows, which come first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Section {
+    pub(crate) heading: String,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) items: Vec<Item>,
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(heading: impl Into<String>) -> Self {
+        Self { heading: heading.into(), checks: Vec::new(), items: Vec::new() }
+    }
+
+    /// Adds a paragraph.
+    #[must_use]
+    pub fn text(mut self, paragraph: impl Into<String>) -> Self {
+        self.items.push(Item::Text(paragraph.into()));
+        self
+    }
+
+    /// Adds a chart with a caption, which may be empty.
+    #[must_use]
+    pub fn figure(mut self, chart: impl Into<Chart>, caption: impl Into<String>) -> Self {
+        self.items.push(Item::Figure { chart: Box::new(chart.into()), caption: caption.into() });
+        self
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(mut self, table: Table) -> Self {
+        self.items.push(Item::Table(table));
+        self
+    }
+
+    /// Adds a verdict row.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.checks.push(check);
+        self
+    }
+
+    /// Its verdict rows.
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+}
+
+/// A title, an introduction and sections. See the crate's example.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    pub(crate) title: String,
+    pub(crate) introduction: Vec<String>,
+    pub(crate) sections: Vec<Section>,
+}
+
+impl Report {
+    /// A report without sections.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), introduction: Vec::new(), sections: Vec::new() }
+    }
+
+    /// Adds a paragraph before the first section.
+    #[must_use]
+    pub fn introduction(mut self, paragraph: impl Into<String>) -> Self {
+        self.introduction.push(paragraph.into());
+        self
+    }
+
+    /// Adds a section.
+    #[must_use]
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// How many of all verdict rows pass and differ.
+    pub fn tally(&self) -> Tally {
+        Tally::of(self.sections.iter().flat_map(|section| &section.checks))
+    }
+
+    /// One page that needs no other file and no script. All text is escaped. Equal reports give equal bytes.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// For a terminal of at least 120 columns: text, tables and verdicts; of charts the title and caption.
+    pub fn text(&self) -> String {
+        text::page(self)
+    }
+
+    /// All that is in the report, verdicts excepted: they follow from the checks.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("strings and numbers become JSON")
+    }
+}

@@ -1,0 +1,54 @@
+//! The report in a terminal.
+
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table as Grid};
+
+use crate::check::HEADINGS;
+use crate::report::Item;
+use crate::{Check, Report, Section, Table, Tally};
+
+/// What a table may be wide.
+const COLUMNS: u16 = 120;
+
+/// The whole report.
+pub(crate) fn page(report: &Report) -> String {
+    let mut page = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
+    for paragraph in &report.introduction {
+        let _ = write!(page, "\n{paragraph}\n");
+    }
+    let tally = report.tally();
+    if tally != Tally::default() {
+        let _ = write!(page, "\n{} of {} checks pass.\n", tally.passes, tally.passes + tally.differs);
+    }
+    report.sections.iter().for_each(|section| page.push_str(&of_section(section)));
+    page
+}
+
+fn of_section(section: &Section) -> String {
+    let mut text = format!("\n{}\n{}\n", section.heading, "-".repeat(section.heading.chars().count()));
+    if !section.checks.is_empty() {
+        let rows = section.checks.iter().map(Check::cells);
+        let _ = write!(text, "\n{}\n", grid(&HEADINGS.map(str::to_owned), rows));
+    }
+    for item in &section.items {
+        let _ = match item {
+            Item::Text(paragraph) => write!(text, "\n{paragraph}\n"),
+            Item::Figure { chart, caption } => write!(text, "\n[chart] {}. {caption}\n", chart.title()),
+            Item::Table(Table { headings, rows }) => write!(text, "\n{}\n", grid(headings, rows.iter().cloned())),
+        };
+    }
+    text
+}
+
+/// A table that wraps its cells where it would be too wide.
+fn grid<R: IntoIterator<Item = String>>(headings: &[String], rows: impl Iterator<Item = R>) -> Grid {
+    let mut grid = Grid::new();
+    grid.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
+    grid.set_header(headings);
+    rows.for_each(|row| {
+        grid.add_row(row);
+    });
+    grid
+}
