@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, Weight};
+use vpfs_core::{AppId, Target, Weight};
 
 use crate::apps::{App, Cap};
 use crate::clients::{AutoKey, Identity};
@@ -17,6 +17,8 @@ pub struct AppEntry {
     pub weight: Weight,
     /// The most it gets on each server.
     pub cap: Option<Cap>,
+    /// What it is promised on each server.
+    pub target: Option<Target>,
     auto: bool,
 }
 
@@ -53,7 +55,8 @@ impl AppTable {
         table
     }
 
-    /// Takes over a newer configuration. The ids returned are new, or have another weight or cap than before.
+    /// Takes over a newer configuration. The ids returned are new, or have another weight, cap or target
+    /// than before.
     ///
     /// Automatic applications beyond a lowered `auto_limit` stay.
     pub fn reload(&mut self, config: &Config) -> Vec<AppId> {
@@ -74,7 +77,8 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let entry = AppEntry { name: app.name.clone(), weight: app.weight, cap: app.cap, auto: false };
+        let entry =
+            AppEntry { name: app.name.clone(), weight: app.weight, cap: app.cap, target: app.target, auto: false };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 if self.entries[id.index()] != entry {
@@ -102,8 +106,8 @@ impl AppTable {
                 Some(&id) => id,
                 None if self.auto.len() >= self.auto_limit => self.default,
                 None => {
-                    let id =
-                        self.push(AppEntry { name: key.to_string(), weight: self.auto_weight, cap: None, auto: true });
+                    let (name, weight) = (key.to_string(), self.auto_weight);
+                    let id = self.push(AppEntry { name, weight, cap: None, target: None, auto: true });
                     self.auto.insert(key, id);
                     id
                 }

@@ -1,8 +1,9 @@
 //! `[[app]]` and `[apps]`: who shares the storage, and what becomes of everybody else.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use vpfs_core::{Bytes, Weight};
+use vpfs_core::{Bytes, PolicyKind, Target, Weight};
 
 use crate::clients::{self, Rule};
 use crate::problem::did_you_mean;
@@ -26,6 +27,8 @@ pub struct App {
     pub weight: Weight,
     /// The most it gets on each server.
     pub cap: Option<Cap>,
+    /// What it is promised on each server, by policies with deadlines.
+    pub target: Option<Target>,
     /// Which clients are this application.
     pub rule: Rule,
 }
@@ -138,6 +141,7 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
             name: name.clone().unwrap_or_default(),
             weight: weight(&reader, "weight"),
             cap: read_cap(&reader, capacity),
+            target: read_target(&reader),
             rule: clients::read_rule(&reader, &mut hosts_left),
         };
         // Positions of names and applications must agree; a problem has been reported for the one left out.
@@ -168,7 +172,13 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
     reader.set("default", name);
     if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
         names.add(DEFAULT_APP, 0);
-        list.push(App { name: DEFAULT_APP.into(), weight: Weight::ONE, cap: None, rule: Rule::default() });
+        list.push(App {
+            name: DEFAULT_APP.into(),
+            weight: Weight::ONE,
+            cap: None,
+            target: None,
+            rule: Rule::default(),
+        });
     }
     names.find(reader, "default", name).unwrap_or(AppIndex(0))
 }
@@ -191,6 +201,34 @@ fn read_cap(reader: &Reader<'_>, capacity: Option<Rate>) -> Option<Cap> {
             reader.refuse("cap", message);
             None
         }
+    }
+}
+
+fn read_target(reader: &Reader<'_>) -> Option<Target> {
+    let [rate, deadline] = ["target_rate", "deadline"];
+    for (given, missing) in [(rate, deadline), (deadline, rate)] {
+        if reader.has(given) && !reader.has(missing) {
+            reader.refuse(given, format!("has no effect without {missing}; add it or remove this"));
+        }
+    }
+    let rate = reader.number(rate).map(Bytes);
+    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate? })
+}
+
+/// Warns of promises that the policy does not know, and of a policy that has none to keep.
+pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+    let promised = apps.list.iter().find(|app| app.target.is_some());
+    match (promised, policy) {
+        (None, PolicyKind::TwoLevel) => {
+            let message = "two-level keeps what applications are promised, and no [[app]] has target_rate and deadline";
+            root.cx.warn(0, "scheduler.policy", message);
+        }
+        (Some(app), other) if other != PolicyKind::TwoLevel => {
+            let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
+            let message = "only the policy two-level looks at target_rate and deadline";
+            root.cx.warn(line, format!("app.{}", app.name), message);
+        }
+        _ => {}
     }
 }
 

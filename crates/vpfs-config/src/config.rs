@@ -16,6 +16,7 @@ use crate::clients::{self, Identify};
 use crate::limits::{self, Limits, Log};
 use crate::network::{self, Address, Addresses, Listener, Server};
 use crate::problem::{Context, Problems, Setting, did_you_mean};
+use crate::profile::Files;
 use crate::reader::Reader;
 use crate::scheduler::{self, SchedulerConfig};
 use crate::tunables::ROOT;
@@ -57,15 +58,22 @@ impl Config {
         if let Err(error) = read {
             return Err(Problems::of_file(&file, format!("cannot be read: {error}")));
         }
+        let folder = path.parent().unwrap_or(Path::new(""));
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(&file, text),
+            Ok(text) => Self::parse_with(&file, text, &|name| read_text(&folder.join(name))),
             Err(_) if bytes.len() > FILE_LIMIT => Self::too_large(&file),
             Err(error) => Err(Problems::of_file(&file, format!("is not UTF-8 text: {error}"))),
         }
     }
 
-    /// Reads and checks the text of a file; `file` is its name for messages. Tells all problems at once.
+    /// Reads and checks the text of a file that names no other; `file` is its name for messages. Tells all problems at
+    /// once.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        Self::parse_with(file, text, &|_| Err(io::Error::other("there is no place to look for it")))
+    }
+
+    /// [`Self::parse`] of a file that may name others, which `files` gives by their names.
+    pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
         if text.len() > FILE_LIMIT {
             return Self::too_large(file);
         }
@@ -80,20 +88,21 @@ impl Config {
         }
         let span = table.span();
         let table = Spanned::new(span, DeValue::Table(table.into_inner()));
-        let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file);
+        let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })
     }
 
     /// Reads all sections, each after those it refers to. Valid only if no problem was reported.
-    fn read(root: &Reader<'_>, file: &str) -> Self {
-        let scheduler = scheduler::read(root);
+    fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
+        let scheduler = scheduler::read(root, files);
         let apps = apps::read(root, scheduler.capacity);
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound);
+        apps::warn_of_targets(root, &apps, scheduler.policy.kind);
         Self {
             servers,
             listeners,
@@ -166,6 +175,13 @@ impl Config {
         }
         diff
     }
+}
+
+/// A file named by another, at most [`FILE_LIMIT`] of it.
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_LIMIT as u64).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// One setting that differs between two files. Displays as `scheduler.depth: 14 -> 28`.

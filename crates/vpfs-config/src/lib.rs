@@ -41,6 +41,7 @@ mod limits;
 mod manual;
 mod network;
 mod problem;
+mod profile;
 mod reader;
 mod scheduler;
 pub mod tunables;

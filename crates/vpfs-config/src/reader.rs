@@ -1,5 +1,7 @@
 //! Takes values out of a TOML table by the rows of [`crate::tunables`], and reports what does not fit.
 
+use std::time::Duration;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -97,6 +99,11 @@ impl<'a> Reader<'a> {
     /// [`Self::number`] of a row that has a default.
     pub(crate) fn number_or_default(&self, key: &str) -> u64 {
         self.number(key).expect("the row has a default, which a test reads")
+    }
+
+    /// [`Self::number_or_default`] of a duration.
+    pub(crate) fn duration(&self, key: &str) -> Duration {
+        Duration::from_nanos(self.number_or_default(key))
     }
 
     /// The index of the word in the row's list; `None` if absent without a default, or wrong.
@@ -202,7 +209,7 @@ fn show(kind: Kind, number: u64) -> String {
     match kind {
         Kind::Size => Size(vpfs_core::Bytes(number)).to_string(),
         Kind::Rate => Rate(number).to_string(),
-        Kind::Duration => Span(std::time::Duration::from_nanos(number)).to_string(),
+        Kind::Duration => Span(Duration::from_nanos(number)).to_string(),
         _ => number.to_string(),
     }
 }

@@ -3,15 +3,22 @@
 use std::collections::BTreeMap;
 
 use vpfs_core::slot_cost::SizeClass;
-use vpfs_core::{Bytes, Depth, OpKind, SlotCost, SlotCostTable};
-use vpfs_core::{PolicyKind, Settings};
+use vpfs_core::{
+    Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
+    TwoLevelSettings,
+};
 
+use crate::profile::{self, Files, Profile};
 use crate::reader::Reader;
 use crate::tunables::{SCHEDULER, SLOT_COST};
-use crate::units::{Rate, Size};
+use crate::units::{Rate, Size, decimal, quote};
 
 /// In the order of the table of tunables.
-const POLICIES: [PolicyKind; 3] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus];
+const POLICIES: [PolicyKind; 5] =
+    [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+
+/// In the order of the table of tunables.
+const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
 
 /// How requests are ordered before each server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +32,93 @@ pub struct SchedulerConfig {
     pub capacity: Option<Rate>,
 }
 
-pub(crate) fn read(root: &Reader<'_>) -> SchedulerConfig {
+pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
-    let kind = reader.choice("policy").map_or(PolicyKind::SfqDPlus, |index| POLICIES[index]);
-    let depth = reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0");
-    let slot_costs = read_table(&reader, depth);
+    let profile = profile::load(&reader, files);
+    let depth = read_depth(&reader, profile.as_ref());
+    let policy = Settings {
+        sharing: read_sharing(&reader),
+        metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
+        two_level: TwoLevelSettings {
+            replenish_period: reader.duration("replenish_period"),
+            control_window: reader.duration("control_window"),
+            outstanding_max: reader.count("outstanding_max").expect("the row has a default that fits"),
+        },
+        ioco: IocoSettings { window: reader.duration("window"), ..IocoSettings::default() },
+        adaptive: reader.choice("adaptive") == Some(1),
+        ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))
+    };
     SchedulerConfig {
-        policy: Settings::new(kind, depth, slot_costs),
+        policy,
         metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
         capacity: reader.number("capacity").map(Rate),
     }
 }
+
+fn read_kind(reader: &Reader<'_>) -> PolicyKind {
+    reader.choice("policy").map_or(PolicyKind::SfqDPlus, |index| POLICIES[index])
+}
+
+/// What stands in the file goes before what the profile says.
+fn read_depth(reader: &Reader<'_>, profile: Option<&Profile>) -> Depth {
+    if let Some(Profile { depth: Some(depth), .. }) = profile
+        && !reader.has("depth")
+    {
+        reader.set("depth", depth.get().to_string());
+        return *depth;
+    }
+    depth(reader)
+}
+
+fn read_slot_costs(reader: &Reader<'_>, profile: Option<Profile>, depth: Depth) -> SlotCostTable {
+    match profile {
+        Some(profile) if !reader.has("slot_cost") && !reader.has("small_threshold") => {
+            for (key, text) in profile.shown {
+                reader.set(key, text);
+            }
+            profile.slot_costs
+        }
+        _ => read_table(reader, depth).0,
+    }
+}
+
+pub(crate) fn depth(reader: &Reader<'_>) -> Depth {
+    reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
+}
+
+fn read_sharing(reader: &Reader<'_>) -> Sharing {
+    Sharing {
+        mode: reader.choice("sharing").map_or(SharingMode::Local, |index| SHARING_MODES[index]),
+        broadcast_threshold: Bytes(reader.number_or_default("broadcast_threshold")),
+        metadata_threshold: reader.count("metadata_threshold").expect("the row has a default that fits"),
+        min_local_share_ppm: read_min_local_share(reader),
+    }
+}
+
+/// A percentage as parts of a million, rounded down.
+fn read_min_local_share(reader: &Reader<'_>) -> u32 {
+    const KEY: &str = "min_local_share";
+    let default = Sharing::default().min_local_share_ppm;
+    let Some(found) = reader.text(KEY) else {
+        reader.set(KEY, "1%");
+        return default;
+    };
+    let percent = found.text.trim().strip_suffix('%').and_then(|percent| decimal(percent.trim()));
+    let ppm = percent.filter(|(_, places)| *places <= 9).map(|(digits, places)| digits * 10_000 / 10_u128.pow(places));
+    match ppm.and_then(|ppm| u32::try_from(ppm).ok()).filter(|ppm| *ppm <= 1_000_000) {
+        Some(ppm) => {
+            reader.set(KEY, found.text);
+            ppm
+        }
+        None => {
+            reader.refuse(KEY, format!("{} is not a share from \"0%\" to \"100%\"", quote(found.text)));
+            default
+        }
+    }
+}
+
+/// Keys with the text of their values.
+pub(crate) type Shown = [(&'static str, String); 2];
 
 /// Rows by operation and size, with their lines; 0 for the default ones.
 type Rows = BTreeMap<(OpKind, Bytes), (SlotCost, usize)>;
@@ -50,7 +133,8 @@ fn op_name(op: OpKind) -> &'static str {
     }
 }
 
-fn read_table(scheduler: &Reader<'_>, depth: Depth) -> SlotCostTable {
+/// The table, and how its keys are shown.
+pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable, Shown) {
     let small = Bytes(scheduler.number_or_default("small_threshold"));
     let rows = if scheduler.has("slot_cost") { read_rows(scheduler, small, depth) } else { default_rows(small) };
     let classes = |op| {
@@ -67,11 +151,13 @@ fn read_table(scheduler: &Reader<'_>, depth: Depth) -> SlotCostTable {
     let show = |(&(op, up_to), &(slots, _)): (&(OpKind, Bytes), &(SlotCost, usize))| {
         format!("{} up to {}: {}", op_name(op), Size(up_to), slots.get())
     };
-    scheduler.set("slot_cost", rows.iter().map(show).collect::<Vec<_>>().join(", "));
-    SlotCostTable::new(small, reads, writes).unwrap_or_else(|error| {
+    let shown = rows.iter().map(show).collect::<Vec<_>>().join(", ");
+    scheduler.set("slot_cost", shown.clone());
+    let table = SlotCostTable::new(small, reads, writes).unwrap_or_else(|error| {
         scheduler.refuse("slot_cost", error.to_string());
         SlotCostTable::uniform()
-    })
+    });
+    (table, [("small_threshold", Size(small).to_string()), ("slot_cost", shown)])
 }
 
 /// The rows of [`SlotCostTable::default`] that lie above the threshold.

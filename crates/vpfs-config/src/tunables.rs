@@ -191,20 +191,91 @@ pub(crate) const SCHEDULER: Section = Section {
     keys: &[
         Tunable::new(
             "policy",
-            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus"]),
+            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"]),
             "`fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
-             load the storage more and fills gaps with small ones.",
+             load the storage more and fills gaps with small ones, `two-level` keeps each application's `deadline` \
+             while it stays within its `target_rate`, `ioco` serves one application after another in each `window`, in \
+             the same order on all servers.",
         )
         .default("sfq-d-plus")
-        .paper("vPFS+ §III"),
-        Tunable::new("depth", Kind::Count, "Slots: small requests that one server handles at once.")
-            .default("14")
+        .paper("vPFS+ §III; Two-level; IOCO §3"),
+        Tunable::new(
+            "profile",
+            Kind::Text("a file that `vpfs profile` wrote, relative to this one"),
+            "Takes `depth`, `small_threshold` and `slot_cost` from there, unless they stand here.",
+        )
+        .absent_means("no profile")
+        .paper("vPFS+ §III-B"),
+        DEPTH,
+        Tunable::new(
+            "adaptive",
+            Kind::Choice(&["off", "on"]),
+            "`on` finds depth and slot costs from how the storage behaves (`sfq-d`, `sfq-d-plus`); `depth` and \
+             `slot_cost` are where it begins.",
+        )
+        .default("off"),
+        Tunable::new(
+            "sharing",
+            Kind::Choice(&["local", "threshold", "layout"]),
+            "Over what shares hold (`sfq-d`, `sfq-d-plus`). `local`: each server for itself. `threshold`: the sum over \
+             all servers, which tell each other what they served. `layout`: the same, but from how a request's file is \
+             striped wherever that tells it, without a message.",
+        )
+        .default("local")
+        .paper("vPFS §III-B"),
+        Tunable::new(
+            "broadcast_threshold",
+            Kind::Size,
+            "A server tells the others when it has accepted so much (`sharing`). Less is fairer in the short run and \
+             more traffic.",
+        )
+        .default("10MiB")
+        .range("4KiB", "1TiB")
+        .paper("vPFS §III-B1"),
+        Tunable::new("metadata_threshold", Kind::Count, "The same for metadata, in operations.")
+            .default("1000")
+            .range("1", "1000000000")
+            .paper("vPFS+ §IV"),
+        Tunable::new(
+            "min_local_share",
+            Kind::Text("a share such as \"1%\""),
+            "An application keeps at least this part of its share on a server, however much it gets elsewhere.",
+        )
+        .default("1%")
+        .paper("vPFS §III-B"),
+        Tunable::new(
+            "metadata_depth",
+            Kind::Count,
+            "Gives metadata a queue of its own with so many slots, for servers whose metadata lies on other devices.",
+        )
+        .absent_means("data and metadata share one queue")
+        .range("1", "65536")
+        .paper("vPFS+ §IV"),
+        Tunable::new("replenish_period", Kind::Duration, "Credits are renewed after so long (`two-level`).")
+            .default("200ms")
+            .range("1ms", "1min")
+            .paper("Two-level"),
+        Tunable::new(
+            "control_window",
+            Kind::Duration,
+            "The limit of outstanding requests is computed anew after so long (`two-level`).",
+        )
+        .default("1s")
+        .range("10ms", "1min")
+        .paper("Two-level"),
+        Tunable::new("outstanding_max", Kind::Count, "Outstanding requests while there is no limit (`two-level`).")
+            .default("100")
             .range("1", "65536")
-            .paper("vPFS+ §III-B"),
-        Tunable::new("small_threshold", Kind::Size, "Requests up to this size occupy one slot (`sfq-d-plus`).")
-            .default("128KiB")
-            .range("1B", "1GiB")
-            .paper("vPFS+ §III-B"),
+            .paper("Two-level"),
+        Tunable::new(
+            "window",
+            Kind::Duration,
+            "Requests of one window are served application by application (`ioco`): `1s` for disks, `250ms` for flash.",
+        )
+        .default("1s")
+        .range("1ms", "1h")
+        .paper("IOCO §3, §5.2"),
+        SMALL_THRESHOLD,
         Tunable::new("metadata_cost", Kind::Size, "What a metadata operation is charged.")
             .default("10KiB")
             .range("1B", "1GiB")
@@ -212,15 +283,40 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new("capacity", Kind::Rate, "What one server can do; needed if a cap is given in percent.")
             .absent_means("not known")
             .range("1B/s", "1PB/s"),
-        Tunable::new(
-            "slot_cost",
-            Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
-            "Slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
-        )
-        .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
-        .paper("vPFS+ §III-B"),
+        SLOT_COSTS,
     ],
 };
+
+const DEPTH: Tunable = Tunable::new("depth", Kind::Count, "Slots: small requests that one server handles at once.")
+    .default("14")
+    .range("1", "65536")
+    .paper("vPFS+ §III-B");
+
+const SMALL_THRESHOLD: Tunable =
+    Tunable::new("small_threshold", Kind::Size, "Requests up to this size occupy one slot (`sfq-d-plus`).")
+        .default("128KiB")
+        .range("1B", "1GiB")
+        .paper("vPFS+ §III-B");
+
+const SLOT_COSTS: Tunable = Tunable::new(
+    "slot_cost",
+    Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
+    "Slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
+)
+.absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
+.paper("vPFS+ §III-B");
+
+/// The file that [`SCHEDULER`]'s `profile` names.
+pub(crate) const PROFILE_ROOT: Section = Section {
+    name: "",
+    header: "a file of tables",
+    doc: "",
+    keys: &[Tunable::new("scheduler", Kind::Table("[scheduler]"), "")],
+};
+
+/// What a profile may say.
+pub(crate) const PROFILE: Section =
+    Section { name: "scheduler", header: "[scheduler]", doc: "", keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS] };
 
 pub(crate) const SLOT_COST: Section = Section {
     name: "scheduler.slot_cost",
@@ -275,6 +371,18 @@ pub(crate) const APP: Section = Section {
         )
         .absent_means("no cap")
         .paper("vPFS §IV-C3"),
+        Tunable::new(
+            "target_rate",
+            Kind::Rate,
+            "While it asks **each server** for no more than this, its requests keep their `deadline` (`two-level`).",
+        )
+        .absent_means("no promise: it gets what the others leave")
+        .range("1B/s", "1PB/s")
+        .paper("Two-level"),
+        Tunable::new("deadline", Kind::Duration, "How long its requests take at most; with `target_rate`.")
+            .absent_means("no promise")
+            .range("1ms", "1h")
+            .paper("Two-level"),
         Tunable::new("burst", Kind::Size, "What it may do at once after it was idle; only with `cap`.")
             .default("16MiB")
             .range("1B", "1TiB"),

@@ -1,0 +1,54 @@
+//! The file of `vpfs profile` that `[scheduler]` may name: depth and slot costs as measured [vPFS+ §III-B].
+
+use std::io;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use vpfs_core::{Depth, SlotCostTable};
+
+use crate::problem::{Context, Problems};
+use crate::reader::Reader;
+use crate::scheduler::{self, Shown};
+use crate::tunables::{PROFILE, PROFILE_ROOT};
+
+/// Gives the text of a file by its name as the configuration has it.
+pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+/// What was measured.
+pub(crate) struct Profile {
+    pub(crate) depth: Option<Depth>,
+    pub(crate) slot_costs: SlotCostTable,
+    /// The slot costs as text.
+    pub(crate) shown: Shown,
+}
+
+/// The profile that a `[scheduler]` names; `None` if it names none or one with a problem, which is reported.
+pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<Profile> {
+    const KEY: &str = "profile";
+    let name = scheduler.text(KEY)?.text;
+    scheduler.set(KEY, name);
+    let read = files(name).map_err(|error| format!("{name} cannot be read: {error}; `vpfs profile` writes it"));
+    match read.and_then(|text| parse(name, &text).map_err(|problems| problems.to_string())) {
+        Ok(profile) => Some(profile),
+        Err(message) => {
+            scheduler.refuse(KEY, message);
+            None
+        }
+    }
+}
+
+fn parse(file: &str, text: &str) -> Result<Profile, Problems> {
+    let cx = Context::of(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
+    }
+    let span = table.span();
+    let table = Spanned::new(span, DeValue::Table(table.into_inner()));
+    let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
+    let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
+    let depth = scheduler::depth(&reader);
+    let (slot_costs, shown) = scheduler::read_table(&reader, depth);
+    let profile = Profile { depth: reader.has("depth").then_some(depth), slot_costs, shown };
+    cx.finish(file).map(|_| profile)
+}

@@ -1,0 +1,128 @@
+//! What `[scheduler]` and `[[app]]` say to each policy.
+
+use std::io;
+use std::time::Duration;
+
+use vpfs_config::Config;
+use vpfs_core::{Bytes, PolicyKind, Settings, SharingMode, Target};
+
+const SITE: &str =
+    "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
+
+/// `app` are keys of the only application, `scheduler` those of `[scheduler]`.
+fn parse(scheduler: &str, app: &str) -> Result<Config, String> {
+    let text = format!("{SITE}[[app]]\nname = \"a\"\n{app}\n[scheduler]\n{scheduler}");
+    let files = |name: &str| match name {
+        "disk.toml" => Ok("[scheduler]\ndepth = 20\nslot_cost = [{ up_to = \"1MiB\", slots = 7 }]\n".to_owned()),
+        "wrong.toml" => Ok("[scheduler]\npolicy = \"fifo\"\n".to_owned()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    Config::parse_with("f", &text, &files).map_err(|problems| problems.to_string())
+}
+
+fn settings(scheduler: &str) -> Settings {
+    parse(scheduler, "").unwrap().scheduler.policy
+}
+
+fn problem(scheduler: &str, app: &str) -> String {
+    parse(scheduler, app).unwrap_err()
+}
+
+fn depth_and_cost(scheduler: &str) -> (u32, u32) {
+    let settings = settings(scheduler);
+    let cost = settings.slot_costs.slot_cost(vpfs_core::OpKind::Write, Bytes::mib(1));
+    (settings.depth.get(), cost.get())
+}
+
+#[test]
+fn without_a_word_the_defaults_are_the_cores() {
+    let core = settings("");
+    assert_eq!(core, Settings::new(PolicyKind::SfqDPlus, core.depth, core.slot_costs.clone()));
+}
+
+#[test]
+fn every_policy_and_way_of_sharing_has_a_name() {
+    let kinds =
+        ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"].map(|name| settings(&format!("policy = {name:?}")).kind);
+    let all = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+    assert_eq!(kinds, all);
+    let modes = ["local", "threshold", "layout"].map(|name| settings(&format!("sharing = {name:?}")).sharing.mode);
+    assert_eq!(modes, [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]);
+}
+
+#[test]
+fn all_parameters_are_taken() {
+    let settings = settings(
+        "adaptive = \"on\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
+         min_local_share = \"2.5%\"\nmetadata_depth = 3\nreplenish_period = \"100ms\"\ncontrol_window = \"2s\"\n\
+         outstanding_max = 50\nwindow = \"250ms\"",
+    );
+    assert!(settings.adaptive);
+    assert_eq!(settings.sharing.broadcast_threshold, Bytes::kib(512));
+    assert_eq!((settings.sharing.metadata_threshold, settings.sharing.min_local_share_ppm), (7, 25_000));
+    assert_eq!(settings.metadata_depth.map(|depth| depth.get()), Some(3));
+    let two_level = settings.two_level;
+    assert_eq!((two_level.replenish_period.as_millis(), two_level.control_window.as_secs()), (100, 2));
+    assert_eq!((two_level.outstanding_max, settings.ioco.window.as_millis()), (50, 250));
+}
+
+#[test]
+fn a_least_share_is_a_percentage() {
+    for (text, ppm) in [("0%", 0), ("100%", 1_000_000), (" 0.01 % ", 100)] {
+        assert_eq!(settings(&format!("min_local_share = {text:?}")).sharing.min_local_share_ppm, ppm);
+    }
+    for text in ["1", "101%", "-1%", "x%"] {
+        let expected = format!("f:12: scheduler.min_local_share: {text:?} is not a share from \"0%\" to \"100%\"");
+        assert_eq!(problem(&format!("min_local_share = {text:?}"), ""), expected);
+    }
+}
+
+#[test]
+fn a_profile_gives_what_the_file_leaves_out() {
+    assert_eq!(depth_and_cost("profile = \"disk.toml\""), (20, 7));
+    assert_eq!(depth_and_cost("profile = \"disk.toml\"\ndepth = 9"), (9, 7));
+    assert_eq!(depth_and_cost("profile = \"disk.toml\"\nslot_cost = [{ up_to = \"1MiB\", slots = 2 }]"), (20, 2));
+}
+
+#[test]
+fn what_is_wrong_with_a_profile_is_told_with_its_place() {
+    assert_eq!(
+        problem("profile = \"wrong.toml\"", ""),
+        "f:12: scheduler.profile: wrong.toml:2: scheduler.policy: unknown key; allowed are depth, small_threshold, slot_cost"
+    );
+    let missing = problem("profile = \"none.toml\"", "");
+    assert!(missing.starts_with("f:12: scheduler.profile: none.toml cannot be read: "), "{missing}");
+}
+
+#[test]
+fn a_profile_that_changes_shows_in_the_diff() {
+    let [with, without] = ["profile = \"disk.toml\"", ""].map(|text| parse(text, "").unwrap());
+    let changes: Vec<_> = without.diff(&with).live.into_iter().map(|change| change.key).collect();
+    assert_eq!(changes, ["scheduler.depth", "scheduler.profile", "scheduler.slot_cost"]);
+}
+
+#[test]
+fn a_promise_has_a_rate_and_a_deadline() {
+    let app = "target_rate = \"40MB/s\"\ndeadline = \"100ms\"";
+    let config = parse("policy = \"two-level\"", app).unwrap();
+    let target = Target { rate: Bytes(40_000_000), deadline: Duration::from_millis(100) };
+    assert_eq!(config.apps[0].target, Some(target));
+    assert_eq!(config.warnings.to_string(), "");
+    assert_eq!(
+        problem("policy = \"two-level\"", "deadline = \"100ms\""),
+        "f:10: app.a.deadline: has no effect without target_rate; add it or remove this"
+    );
+}
+
+#[test]
+fn promises_and_policies_that_do_not_meet_are_warned_of() {
+    let warning = |scheduler, app| parse(scheduler, app).unwrap().warnings.to_string();
+    assert_eq!(
+        warning("policy = \"two-level\"", ""),
+        "f: scheduler.policy: two-level keeps what applications are promised, and no [[app]] has target_rate and deadline"
+    );
+    assert_eq!(
+        warning("", "target_rate = \"1MB/s\"\ndeadline = \"1s\""),
+        "f:9: app.a: only the policy two-level looks at target_rate and deadline"
+    );
+}
