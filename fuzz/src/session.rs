@@ -53,9 +53,9 @@ impl Ledger {
     }
 
     fn submit(&mut self, op: OpId, submission: &Submission) {
-        let Submission { kind, cost, extent } = *submission;
+        let Submission { kind, cost, extent, elsewhere } = *submission;
         match kind {
-            OpKind::Metadata => assert_eq!((cost, extent), (Bytes::ZERO, None)),
+            OpKind::Metadata => assert_eq!((cost, extent, elsewhere), (Bytes::ZERO, None, None)),
             OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
         }
         if let Some(Extent { start, .. }) = extent {

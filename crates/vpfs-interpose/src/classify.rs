@@ -21,6 +21,8 @@ pub struct Submission {
     pub cost: Bytes,
     /// For data: the datafile and where in it the access starts, to better the estimate from what is known of the file.
     pub extent: Option<Extent>,
+    /// For data: what the same access moves at other servers, if it reveals that.
+    pub elsewhere: Option<Bytes>,
 }
 
 /// Where in a datafile an access starts.
@@ -62,7 +64,10 @@ pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeEr
     if class != OpClass::Metadata || request.is_from_server()? {
         return Ok((Class::Exempt, reply));
     }
-    Ok((Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None }), reply))
+    Ok((
+        Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None, elsewhere: None }),
+        reply,
+    ))
 }
 
 fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply), DecodeError> {
@@ -71,6 +76,7 @@ fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply),
     let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
     // Where the share cannot be told, the whole access is an upper bound.
     let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
+    let elsewhere = transfer.as_ref().and_then(Transfer::elsewhere);
     let reply = match (io.io_type, transfer) {
         (IoType::Write, _) => Reply::Write { expected: bytes },
         (IoType::Read, Some(transfer)) if share.is_some() => {
@@ -78,7 +84,7 @@ fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply),
         }
         (IoType::Read, _) => Reply::UntoldRead,
     };
-    Ok((data(request, io, bytes, start), reply))
+    Ok((data(request, io, bytes, start, elsewhere), reply))
 }
 
 fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
@@ -86,15 +92,15 @@ fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeErro
     let io = &small.io;
     if io.io_type == IoType::Write {
         let bytes = small.total_bytes;
-        return Ok((data(request, io, bytes, Some(0)), Reply::SmallWrite { bytes }));
+        return Ok((data(request, io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
     }
     // The data fits the reply, so this is all a small read can move, whatever it asks for.
     let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
     let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
-    Ok((data(request, io, bytes, None), Reply::SmallRead { handle: io.handle }))
+    Ok((data(request, io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
 }
 
-fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>) -> Class {
+fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Class {
     if request.has_server_id_hint() || mirrors(request, io) {
         return Class::Exempt;
     }
@@ -103,7 +109,7 @@ fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u6
         IoType::Write => OpKind::Write,
     };
     let extent = start.map(|start| Extent { handle: io.handle, start });
-    Class::Scheduled(Submission { kind, cost: data_cost(bytes), extent })
+    Class::Scheduled(Submission { kind, cost: data_cost(bytes), extent, elsewhere })
 }
 
 /// A server copies a file to its mirrors, on behalf of nobody: clients always show a capability.

@@ -28,7 +28,7 @@ fn read() {
     let request = messages::read(1, 10 << 20);
     let (op, submission) = wire.held(&request);
     let extent = Some(Extent { handle: FILE, start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes::mib(10), extent });
+    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes::mib(10), extent, elsewhere: None });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -95,7 +95,7 @@ fn write() {
     let request = messages::write(1, LEN as i64);
     let (op, submission) = wire.held(&request);
     let extent = Some(Extent { handle: FILE, start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), extent });
+    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), extent, elsewhere: None });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -152,7 +152,7 @@ fn write_that_fails_before_its_data_is_through() {
 fn small_read() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&messages::small_read(1, 10_000));
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes(10_000), extent: None });
+    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes(10_000), extent: None, elsewhere: None });
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
     assert_eq!(actions[..2], [learned(6000), Action::Correct(op, Bytes(6000))]);
@@ -210,7 +210,7 @@ fn captured_small_io() {
 fn metadata_is_over_at_its_reply() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&readdir(1));
-    assert_eq!(submission, Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None });
+    assert_eq!(submission, Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None, elsewhere: None });
     wire.dispatch(op);
     let reply = readdir_reply(1, 1);
     assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), []);

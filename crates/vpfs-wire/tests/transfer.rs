@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 use proptest::prelude::*;
+use vpfs_core::Bytes;
 use vpfs_core::stripe::Stripe;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::{Dist, Preq, Transfer, TransferError};
@@ -367,4 +368,20 @@ fn every_server_of_a_basic_distribution_holds_everything() {
     assert_eq!(transfer.write_bytes(), Ok(100));
     assert_eq!(transfer.read_bytes(50), Ok(40));
     assert!(Stripe::new(vpfs_core::stripe::Distribution::Basic, 2).is_ok());
+}
+
+/// Each server must be able to tell the same, so only accesses count that reach all of them [vPFS §III-B2].
+#[test]
+fn an_access_to_all_servers_tells_each_what_the_others_move() {
+    let elsewhere = |dist: &Dist, server, servers, preq: &Preq, len| {
+        Transfer::new(dist, server, servers, preq, 1000, len).unwrap().elsewhere()
+    };
+    let (simple, plain) = (Dist::SimpleStripe { strip_size: 65536 }, Preq::contiguous());
+    let shares = [0, 1, 2, 3].map(|server| elsewhere(&simple, server, 4, &plain, 262_144));
+    assert_eq!(shares, [Some(Bytes(196_608)); 4]);
+    assert_eq!(elsewhere(&simple, 0, 4, &plain, 65536), None, "two servers only");
+    assert_eq!(elsewhere(&Dist::Basic, 0, 1, &plain, 1 << 30), None, "there are no others");
+    assert_eq!(elsewhere(&simple, 0, 4, &vector(4, 1000, 65536, 262_144), 1 << 20), None, "a pattern");
+    let groups = Dist::TwoDStripe { groups: 2, strip_size: 1, factor: 1 };
+    assert_eq!(elsewhere(&groups, 0, u32::MAX, &plain, 1 << 40), None, "too many servers to look at");
 }

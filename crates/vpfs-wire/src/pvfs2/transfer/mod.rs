@@ -7,6 +7,8 @@ mod tree;
 
 use std::ops::Range;
 
+use vpfs_core::Bytes;
+use vpfs_core::dsfq::by_layout;
 use vpfs_core::stripe::{Stripe, StripeError};
 
 use super::dist::{Dist, DistView};
@@ -36,6 +38,7 @@ pub enum TransferError {
 #[derive(Clone, Debug)]
 pub struct Transfer {
     stripe: Stripe,
+    servers: u32,
     server: u32,
     pattern: Pattern,
     /// Stream positions of the access: bytes of the tiled access description.
@@ -99,7 +102,7 @@ impl Transfer {
         };
         let stream = start..start + len;
         let pattern = Pattern::build(nodes, &stream)?;
-        Ok(Self { stripe, server, pattern, stream })
+        Ok(Self { stripe, servers: server_ct, server, pattern, stream })
     }
 
     /// Bytes that a write moves: all that lie on the server.
@@ -119,6 +122,17 @@ impl Transfer {
     /// a flow buffer is full and the next byte that the distribution would map lies beyond the end.
     pub fn read_bytes(&self, bstream_size: u64) -> Result<u64, TransferError> {
         self.bytes_below(bstream_size)
+    }
+
+    /// What the access moves at all other servers, if it reveals that to each of them alike [vPFS §III-B2]; only accesses
+    /// to consecutive bytes do. O(n) in servers at most.
+    pub fn elsewhere(&self) -> Option<Bytes> {
+        // A layout over more servers than steps may be spent on is no real one.
+        let Pattern::Contiguous { start } = self.pattern else { return None };
+        if self.servers > STEP_BUDGET {
+            return None;
+        }
+        by_layout::elsewhere(&self.stripe, self.server, &(start + self.stream.start..start + self.stream.end))
     }
 
     /// The offset in the datafile of the first byte that is moved; `None` if none lies on this server.
