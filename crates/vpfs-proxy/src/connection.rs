@@ -458,7 +458,8 @@ mod tests {
                         [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
-            let gate = Arc::new(Gate::new(clock, &config, &apps));
+            let gate =
+                Arc::new(Gate::new(clock, vpfs_core::ServerId(0), crate::peers::Post::default(), &config, &apps));
             let door = Door {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use vpfs_config::{AppTable, Config, Problems};
-use vpfs_core::{AppId, ServerId};
+use vpfs_core::{AppId, ServerId, SharingMode};
 use vpfs_interpose::AddressMap;
 
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::gate::Gate;
+use crate::peers::{Post, deliver};
 use crate::shared::{Rules, Shared, Stage};
 use crate::slots::Slots;
 use crate::totals::AppTotals;
@@ -66,12 +67,17 @@ impl Daemon {
         let (config, identify) = resolve(config).await.map_err(StartError::Config)?;
         let apps = AppTable::new(&config);
         let clock = Clock::start();
-        let gates: Vec<Arc<Gate>> = servers.iter().map(|_| Arc::new(Gate::new(clock, &config, &apps))).collect();
+        let (post, letters) = Post::between(servers);
+        let gate = |&server| Arc::new(Gate::new(clock, server, post.clone(), &config, &apps));
+        let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
+        warn_of_other_processes(&config, servers);
         let slots = Arc::new(Slots::new(config.limits.connections));
         let bound = bind(&config, servers, &gates).await?;
         let shared = Arc::new(Shared::new(clock, gates, Rules::new(&config, identify), apps));
         let mut timers = JoinSet::new();
-        for gate in shared.gates.clone() {
+        for (gate, letters) in shared.gates.iter().zip(letters) {
+            timers.spawn(deliver(Arc::clone(gate), letters));
+            let gate = Arc::clone(gate);
             timers.spawn(async move { gate.run_timer().await });
         }
         let mut doors = JoinSet::new();
@@ -104,7 +110,7 @@ impl Daemon {
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
             for gate in gates {
-                gate.reconfigure(&self.config);
+                gate.reconfigure(&self.config, apps);
                 for &app in &changed {
                     gate.set_app(app, apps.get(app).expect("an id of this table"));
                 }
@@ -150,6 +156,19 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.shared.enter(Stage::Stopped);
+    }
+}
+
+/// Proxies of different processes do not talk to each other.
+fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
+    let others = config.servers().filter(|(id, _)| !servers.contains(id));
+    let others: Vec<&str> = others.map(|(_, server)| server.name.as_str()).collect();
+    if config.scheduler.policy.sharing.mode != SharingMode::Local && !others.is_empty() {
+        tracing::warn!(
+            servers = others.join(","),
+            "these servers are another process's: what applications get there counts only as far as the layout of their \
+             requests tells it"
+        );
     }
 }
 

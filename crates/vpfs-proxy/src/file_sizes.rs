@@ -48,7 +48,7 @@ mod tests {
     use vpfs_interpose::Extent;
 
     fn access(kind: OpKind, start: u64) -> Submission {
-        Submission { kind, cost: Bytes::mib(10), extent: Some(Extent { handle: Handle(7), start }) }
+        Submission { kind, cost: Bytes::mib(10), extent: Some(Extent { handle: Handle(7), start }), elsewhere: None }
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_core::{AppId, Bytes, Event, OpKind, Request, RequestId, Scheduler, Time};
+use vpfs_coord::Message;
+use vpfs_core::{AppId, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServerId, Time};
 use vpfs_interpose::{Finished, OpId, Submission};
 use vpfs_wire::pvfs2::Handle;
 
 use crate::clock::Clock;
 use crate::file_sizes::FileSizes;
 use crate::mailbox::Mailbox;
+use crate::peers::{Peers, Post};
 use crate::policy::{self, ServerScheduler};
 use crate::totals::Totals;
 
@@ -19,12 +21,16 @@ use crate::totals::Totals;
 /// The lock is held for pure state changes only: never across I/O, an await, a line of the log or the waking of a task.
 pub(crate) struct Gate {
     clock: Clock,
+    server: ServerId,
+    post: Post,
     state: Mutex<State>,
     timer_changed: Notify,
 }
 
 struct State {
     scheduler: ServerScheduler,
+    /// Only while shares hold over several servers.
+    peers: Option<Peers>,
     metadata_cost: Bytes,
     waiters: Vec<Option<Waiter>>,
     free: Vec<RequestId>,
@@ -41,9 +47,10 @@ struct Waiter {
 }
 
 impl Gate {
-    pub(crate) fn new(clock: Clock, config: &Config, apps: &AppTable) -> Self {
+    pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
         let state = State {
             scheduler: policy::scheduler(config),
+            peers: Peers::new(clock.now(), server, &post, config),
             metadata_cost: config.scheduler.metadata_cost,
             waiters: Vec::new(),
             free: Vec::new(),
@@ -51,7 +58,7 @@ impl Gate {
             totals: Totals::default(),
             timer: None,
         };
-        let gate = Self { clock, state: Mutex::new(state), timer_changed: Notify::new() };
+        let gate = Self { clock, server, post, state: Mutex::new(state), timer_changed: Notify::new() };
         for (app, entry) in apps.iter() {
             gate.set_app(app, entry);
         }
@@ -66,7 +73,8 @@ impl Gate {
                 OpKind::Read | OpKind::Write => state.sizes.estimate(submission),
             };
             let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app });
-            state.scheduler.enqueue(now, Request::new(id, app, submission.kind, cost));
+            let elsewhere = submission.elsewhere.map(|bytes| in_proportion(bytes, cost, submission.cost));
+            state.scheduler.enqueue(now, Request { elsewhere, ..Request::new(id, app, submission.kind, cost) });
             id
         })
     }
@@ -97,14 +105,34 @@ impl Gate {
         self.lock().sizes.learn(handle, size);
     }
 
-    /// Gives an application its weight and cap.
+    /// Gives an application its weight, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
-        self.with(|state, now| policy::set_app(&mut state.scheduler, now, app, entry));
+        self.with(|state, now| {
+            if let Some(peers) = &mut state.peers {
+                peers.name(app, &entry.name);
+            }
+            policy::set_app(&mut state.scheduler, now, app, entry);
+        });
+    }
+
+    /// A message of another gate.
+    pub(crate) fn receive(&self, from: ServerId, message: &Message) {
+        self.with(|state, now| {
+            if let Some(peers) = &mut state.peers {
+                peers.receive(now, from, message);
+            }
+        });
     }
 
     /// Takes over policy and costs; nothing that is queued or outstanding is lost.
-    pub(crate) fn reconfigure(&self, config: &Config) {
+    pub(crate) fn reconfigure(&self, config: &Config, apps: &AppTable) {
         self.with(|state, now| {
+            let shares_before = state.peers.is_some();
+            let peers = Peers::new(now, self.server, &self.post, config);
+            if peers.is_some() != shares_before {
+                state.peers = peers;
+                state.peers.iter_mut().for_each(|peers| peers.name_all(apps));
+            }
             state.metadata_cost = config.scheduler.metadata_cost;
             if state.scheduler.inner().settings() != &config.scheduler.policy {
                 state.scheduler.inner_mut().reconfigure(now, &config.scheduler.policy);
@@ -133,7 +161,7 @@ impl Gate {
                 Some(time) => tokio::select! {
                     () = changed => {}
                     () = tokio::time::sleep_until(self.clock.instant(time)) => {
-                        self.with(|state, now| state.scheduler.handle_timeout(now));
+                        self.with(State::handle_timeout);
                     }
                 },
             }
@@ -150,15 +178,17 @@ impl Gate {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = input(&mut state, now);
+        let messages = state.exchange(now);
         let granted = state.grant(now);
         let events = state.take_events();
-        let timer = state.scheduler.poll_timeout();
+        let timer = state.poll_timeout();
         let timer_changed = std::mem::replace(&mut state.timer, timer) != timer;
         drop(state);
         if timer_changed {
             self.timer_changed.notify_one();
         }
         granted.iter().for_each(|mailbox| mailbox.wake());
+        self.post.send(self.server, messages);
         for (at, event) in events {
             tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
         }
@@ -184,6 +214,32 @@ impl State {
         std::iter::from_fn(|| self.scheduler.poll_event()).filter(|_| wanted).collect()
     }
 
+    /// What the gates of other servers must hear.
+    fn exchange(&mut self, now: Time) -> Vec<(ServerId, Message)> {
+        match &mut self.peers {
+            Some(peers) => peers.exchange(now, &mut self.scheduler),
+            None => {
+                // There is nobody to tell.
+                while self.scheduler.poll_report(now).is_some() {}
+                Vec::new()
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let peers = self.peers.as_ref().and_then(Peers::poll_timeout);
+        self.scheduler.poll_timeout().into_iter().chain(peers).min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
+            self.scheduler.handle_timeout(now);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.handle_timeout(now);
+        }
+    }
+
     fn insert(&mut self, waiter: Waiter) -> RequestId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = u32::try_from(self.waiters.len()).expect("connections and operations are bounded");
@@ -198,4 +254,10 @@ impl State {
         self.free.push(id);
         self.waiters[id.index()].take().expect("a request that is in use")
     }
+}
+
+/// What the parts elsewhere cost if this one costs `cost` and not `asked`: parts of one access shrink alike.
+fn in_proportion(elsewhere: Bytes, cost: Bytes, asked: Bytes) -> Bytes {
+    let scaled = (u128::from(elsewhere.0) * u128::from(cost.0)).checked_div(asked.0.into());
+    Bytes(scaled.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(u64::MAX)))
 }

@@ -12,6 +12,7 @@ mod gate;
 mod identity;
 mod limits;
 mod mailbox;
+mod peers;
 mod policy;
 mod shared;
 mod slots;

@@ -16,9 +16,11 @@ pub(crate) fn scheduler(config: &Config) -> ServerScheduler {
     Capped::new(Policy::new(&config.scheduler.policy, EVENTS), EVENTS)
 }
 
-/// Gives an application its weight and cap.
+/// Gives an application its weight, cap, target and order.
 pub(crate) fn set_app(scheduler: &mut ServerScheduler, now: Time, app: AppId, entry: &AppEntry) {
     scheduler.set_weight(now, app, entry.weight);
+    scheduler.set_target(now, app, entry.target);
+    scheduler.set_order(now, app, vpfs_core::window::order_of(&entry.name));
     let cap = entry.cap.and_then(|cap| vpfs_core::Cap::new(cap.rate.0, cap.burst));
     scheduler.set_cap(now, app, cap);
 }

@@ -13,4 +13,5 @@ mod hostile;
 mod identify;
 mod reload;
 mod shares;
+mod sharing;
 mod transparent;

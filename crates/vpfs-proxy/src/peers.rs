@@ -1,0 +1,122 @@
+//! How the gates of one daemon tell each other what applications got at their servers [vPFS §III-B].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use vpfs_config::{AppTable, Config};
+use vpfs_coord::{Coordinator, FlowKey, Message, Settings};
+use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, SharingMode, Time};
+
+use crate::gate::Gate;
+use crate::policy::ServerScheduler;
+
+/// Messages for one gate that it has not looked at yet; more are dropped, which the protocol mends.
+const LETTERS_MAX: usize = 1024;
+
+/// A message and who sent it.
+pub(crate) type Letter = (ServerId, Message);
+
+/// The way to the other gates.
+#[derive(Clone, Default)]
+pub(crate) struct Post(BTreeMap<ServerId, mpsc::Sender<Letter>>);
+
+impl Post {
+    /// The way to all gates of these servers, and for each what comes in.
+    pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Letter>>) {
+        let boxes = servers.iter().map(|&server| (server, mpsc::channel(LETTERS_MAX)));
+        let (senders, letters) = boxes.map(|(server, (sender, letters))| ((server, sender), letters)).unzip();
+        (Self(senders), letters)
+    }
+
+    pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, Message)>) {
+        for (to, message) in messages {
+            if let Some(peer) = self.0.get(&to) {
+                // A full box is a lost message: the next one tells the same and more.
+                let _ = peer.try_send((from, message));
+            }
+        }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = ServerId> {
+        self.0.keys().copied()
+    }
+}
+
+/// Gives a gate what its peers send, for ever.
+pub(crate) async fn deliver(gate: Arc<Gate>, mut letters: mpsc::Receiver<Letter>) {
+    while let Some((from, message)) = letters.recv().await {
+        gate.receive(from, &message);
+    }
+}
+
+/// What one gate knows of the others, while shares hold over all servers.
+pub(crate) struct Peers {
+    coordinator: Coordinator,
+    /// By application.
+    keys: Vec<FlowKey>,
+    apps: HashMap<FlowKey, AppId>,
+}
+
+impl Peers {
+    /// `None` if shares hold at each server for itself, or there is no other one.
+    pub(crate) fn new(now: Time, me: ServerId, post: &Post, config: &Config) -> Option<Self> {
+        let alone = post.servers().all(|server| server == me);
+        if alone || config.scheduler.policy.sharing.mode == SharingMode::Local {
+            return None;
+        }
+        // Two totals for each application there can be.
+        let max_flows = Settings::default().max_flows.max(2 * (config.apps.len() + config.auto.limit));
+        let settings = Settings { max_flows, ..Settings::default() };
+        let coordinator = Coordinator::new(now, me, now.as_nanos(), post.servers(), settings);
+        Some(Self { coordinator, keys: Vec::new(), apps: HashMap::new() })
+    }
+
+    /// The applications have names that all servers know; their numbers are this daemon's.
+    pub(crate) fn name(&mut self, app: AppId, name: &str) {
+        let key = FlowKey::of(name);
+        if app.index() >= self.keys.len() {
+            self.keys.resize(app.index() + 1, FlowKey(0));
+        }
+        self.keys[app.index()] = key;
+        self.apps.insert(key, app);
+    }
+
+    pub(crate) fn name_all(&mut self, apps: &AppTable) {
+        for (app, entry) in apps.iter() {
+            self.name(app, &entry.name);
+        }
+    }
+
+    pub(crate) fn receive(&mut self, now: Time, from: ServerId, message: &Message) {
+        if let Err(error) = self.coordinator.handle_message(now, from, message) {
+            tracing::warn!(server = from.0, %error, "a peer's message makes no sense");
+        }
+    }
+
+    /// Tells the coordinator what the scheduler reports, and the scheduler what peers did. What is to be sent.
+    pub(crate) fn exchange(&mut self, now: Time, scheduler: &mut ServerScheduler) -> Vec<(ServerId, Message)> {
+        while let Some(ServiceReport { app, class, bytes }) = scheduler.poll_report(now) {
+            if let Err(error) = self.coordinator.report(self.keys[app.index()], class, bytes) {
+                tracing::debug!(%error, "service is not shared");
+            }
+        }
+        while let Some((key, class, bytes)) = self.coordinator.poll_service() {
+            if let Some(&app) = self.apps.get(&key) {
+                scheduler.handle_peer(now, ServiceReport { app, class, bytes });
+            }
+        }
+        while let Some((_, event)) = self.coordinator.poll_event() {
+            tracing::debug!(?event, "coordination");
+        }
+        std::iter::from_fn(|| self.coordinator.poll_transmit(now)).collect()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.coordinator.poll_timeout()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.coordinator.handle_timeout(now);
+    }
+}

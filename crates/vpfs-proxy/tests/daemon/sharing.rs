@@ -1,0 +1,105 @@
+//! Shares of the sum over all servers: gates of one daemon tell each other what they served, or requests tell it.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use vpfs_device::{DeviceProfile, SsdProfile};
+use vpfs_embedded::{Client, ClusterConfig, CreateOptions, DeviceClock};
+
+use crate::common::{Site, pattern};
+
+const SERVERS: usize = 4;
+const STRIP: usize = 64 << 10;
+/// Requests that each application keeps going.
+const CONCURRENCY: u64 = 16;
+
+/// Servers whose devices take 64 KiB in 6.6 ms, one after the other.
+fn slow() -> ClusterConfig {
+    let device = SsdProfile { channels: 1, read_bytes_per_second: 10_000_000, ..SsdProfile::PCIE_X4 };
+    ClusterConfig {
+        devices: vec![DeviceProfile::Ssd(device)],
+        clock: DeviceClock::Tokio,
+        metadata_write_bytes: 0,
+        ..ClusterConfig::new(SERVERS)
+    }
+}
+
+/// Reads a file in pieces for ever, `CONCURRENCY` at a time, and counts them.
+async fn read_for_ever(
+    client: Client,
+    path: &str,
+    options: &CreateOptions,
+    piece: usize,
+    done: &Arc<watch::Sender<u64>>,
+) {
+    const PIECES: u64 = 16;
+    let file = client.create(path, options).await.unwrap();
+    client.write_at(&file, 0, pattern(1, piece * PIECES as usize)).await.unwrap();
+    for reader in 0..CONCURRENCY {
+        let (client, file, done) = (client.clone(), file.clone(), Arc::clone(done));
+        tokio::spawn(async move {
+            for number in reader.. {
+                let read = client.read_at(&file, number % PIECES * piece as u64, piece).await.unwrap();
+                assert_eq!(read.len(), piece);
+                done.send_modify(|count| *count += 1);
+            }
+        });
+    }
+}
+
+/// Bytes of an application that stripes over all servers, for each byte of one that uses a single one, both with more
+/// requests than there are slots.
+async fn wide_to_narrow(site: &Site) -> f64 {
+    let done = Arc::new(watch::Sender::new(0));
+    let [wide, narrow] = [0, 1].map(|listener| Client::connect(site.options(listener)));
+    let all = CreateOptions::simple_stripe(STRIP as u64);
+    let one = CreateOptions::basic().on_servers([0]);
+    read_for_ever(wide.await.unwrap(), "/wide", &all, SERVERS * STRIP, &done).await;
+    read_for_ever(narrow.await.unwrap(), "/narrow", &one, STRIP, &done).await;
+    let mut completed = done.subscribe();
+    let mut after = async |count: u64| {
+        completed.wait_for(|done| *done >= count).await.unwrap();
+        ["wide", "narrow"].map(|app| site.totals(app).bytes as f64)
+    };
+    let (before, after) = (after(200).await, after(2000).await);
+    (after[0] - before[0]) / (after[1] - before[1])
+}
+
+fn text(sharing: &str) -> String {
+    format!(
+        "[scheduler]\npolicy = \"sfq-d\"\ndepth = 4\nsharing = \"{sharing}\"\nbroadcast_threshold = \"64KiB\"\n\
+         [[app]]\nname = \"wide\"\nweight = 2\n[[app]]\nname = \"narrow\"\n"
+    )
+}
+
+async fn site(sharing: &str) -> Site {
+    Site::of(slow(), &[Some("wide"), Some("narrow")], &text(sharing)).await
+}
+
+/// Weights 2:1 hold on the one server that both use, and the wide application has three more: 8:1.
+#[tokio::test(start_paused = true)]
+async fn local_shares_hold_at_each_server() {
+    let ratio = wide_to_narrow(&site("local").await).await;
+    assert!((7.5..8.5).contains(&ratio), "{ratio}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_tell_each_other_share_their_sum() {
+    let ratio = wide_to_narrow(&site("threshold").await).await;
+    assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_tell_their_layout_share_the_sum() {
+    let ratio = wide_to_narrow(&site("layout").await).await;
+    assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
+
+/// Servers begin to talk when a newer file says so, with applications that they knew before.
+#[tokio::test(start_paused = true)]
+async fn sharing_is_taken_over_while_running() {
+    let mut site = site("local").await;
+    site.reload(&text("threshold")).await;
+    let ratio = wide_to_narrow(&site).await;
+    assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
