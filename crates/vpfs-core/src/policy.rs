@@ -1,5 +1,19 @@
 //! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
 //!
+//! | policy | work-conserving | needs peers | needs deadlines | needs layout |
+//! |---|---|---|---|---|
+//! | fifo | yes | no | no | no |
+//! | sfq-d | yes | no | no | no |
+//! | sfq-d, threshold | yes | yes | no | no |
+//! | sfq-d, layout | yes | yes | no | yes |
+//! | sfq-d-plus | yes | no | no | no |
+//! | sfq-d-plus, threshold | yes | yes | no | no |
+//! | sfq-d-plus, layout | yes | yes | no | yes |
+//! | two-level | yes | no | yes | no |
+//! | ioco | yes | no | no | no |
+//!
+//! With caps none of them conserves work.
+//!
 //! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
 //! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay
 //! outstanding, occupy slots of the new policy and are charged to their flows; queued ones follow in order of arrival;

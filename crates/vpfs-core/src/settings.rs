@@ -20,6 +20,11 @@ pub enum PolicyKind {
     Ioco,
 }
 
+impl PolicyKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Fifo, Self::SfqD, Self::SfqDPlus, Self::TwoLevel, Self::Ioco];
+}
+
 /// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

@@ -6,12 +6,11 @@ use common::{DISPATCH, EVENTS, depth, dispatched, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, Bytes, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport,
-    Settings, Sharing, SharingMode, SlotCostTable, Time,
+    AppId, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceClass,
+    ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
 };
 
-const KINDS: [PolicyKind; 5] =
-    [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
 
 fn settings(kind: PolicyKind, slots: u32) -> Settings {
     Settings::new(kind, depth(slots), SlotCostTable::default())
@@ -101,10 +100,30 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
     assert_eq!(order(true), order(false));
 }
 
+/// A row of the table in the documentation of the module.
+fn row(settings: &Settings, suffix: &str) -> String {
+    let Capabilities { name, work_conserving, needs_peers, needs_deadlines, needs_layout } =
+        Policy::new(settings, 0).capabilities();
+    let cells = [work_conserving, needs_peers, needs_deadlines, needs_layout];
+    let cells = cells.map(|is| if is { "yes" } else { "no" }).join(" | ");
+    format!("//! | {name}{suffix} | {cells} |")
+}
+
+/// The table in the documentation of the module is that of the policies.
 #[test]
-fn the_name_is_that_of_the_policy() {
-    let names = KINDS.map(|kind| Policy::new(&settings(kind, 14), 0).capabilities().name);
-    assert_eq!(names, ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"]);
+fn the_capabilities_are_those_of_the_table() {
+    let mut rows: Vec<String> = KINDS.iter().map(|&kind| row(&settings(kind, 14), "")).collect();
+    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus] {
+        for (mode, suffix) in [(SharingMode::Threshold, ", threshold"), (SharingMode::Layout, ", layout")] {
+            let sharing = Sharing { mode, ..Sharing::default() };
+            rows.push(row(&Settings { sharing, ..settings(kind, 14) }, suffix));
+        }
+    }
+    let documentation = include_str!("../src/policy.rs").lines().filter(|line| line.starts_with("//! | "));
+    let mut documented: Vec<&str> = documentation.skip(1).collect();
+    documented.sort_unstable();
+    rows.sort_unstable();
+    assert_eq!(documented, rows);
 }
 
 fn enqueue(policy: &mut Policy, id: u32, app: u32, op: OpKind) {
