@@ -44,6 +44,7 @@ mod problem;
 mod profile;
 mod reader;
 mod scheduler;
+mod tables;
 pub mod tunables;
 pub mod units;
 
@@ -56,3 +57,4 @@ pub use manual::config_manual;
 pub use network::{Address, Listener, Server};
 pub use problem::{Problem, Problems};
 pub use scheduler::SchedulerConfig;
+pub use tables::{Table, read_file};

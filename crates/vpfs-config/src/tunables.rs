@@ -67,21 +67,25 @@ pub struct Tunable {
 }
 
 impl Tunable {
-    const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
+    /// Required, of any value, and live.
+    pub const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self { key, kind, absent: Absent::Refused, range: None, live: true, paper: "", doc }
     }
 
-    const fn default(mut self, value: &'static str) -> Self {
+    /// The same with a default, written as in a file.
+    pub const fn default(mut self, value: &'static str) -> Self {
         self.absent = Absent::Is(value);
         self
     }
 
-    const fn absent_means(mut self, meaning: &'static str) -> Self {
+    /// The same, but not required; what it means if it is absent.
+    pub const fn absent_means(mut self, meaning: &'static str) -> Self {
         self.absent = Absent::Means(meaning);
         self
     }
 
-    const fn range(mut self, low: &'static str, high: &'static str) -> Self {
+    /// The same, for values from `low` to `high` only.
+    pub const fn range(mut self, low: &'static str, high: &'static str) -> Self {
         self.range = Some((low, high));
         self
     }

@@ -83,6 +83,7 @@ mod messages;
 mod peers;
 mod policy;
 mod process;
+mod read;
 mod results;
 mod scenario;
 mod server;

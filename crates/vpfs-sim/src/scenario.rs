@@ -25,8 +25,6 @@ pub struct Scenario {
     pub interval: Duration,
     /// A request that waits longer for its dispatch is an error: somebody starves.
     pub wait_limit: Duration,
-    /// Service that a metadata request is charged [vPFS+ §IV].
-    pub metadata_cost: Bytes,
     /// Whether results tell what each application got at each server, with time series.
     pub by_server: bool,
     /// Whether results list each call with its finish at each server.
@@ -44,7 +42,7 @@ pub struct Scenario {
 }
 
 impl Default for Scenario {
-    /// One second for each value of a series, ten minutes as wait limit, metadata at 10 KiB; no servers, no policies, no
+    /// One second for each value of a series, ten minutes as wait limit; no servers, no policies, no
     /// applications.
     fn default() -> Self {
         Self {
@@ -53,7 +51,6 @@ impl Default for Scenario {
             duration: None,
             interval: Duration::from_secs(1),
             wait_limit: Duration::from_secs(600),
-            metadata_cost: Bytes::kib(10),
             by_server: false,
             trace: false,
             servers: Vec::new(),
@@ -105,6 +102,8 @@ pub struct PolicySpec {
     pub name: String,
     /// What each server's scheduler is made from.
     pub settings: Settings,
+    /// Service that a metadata request is charged [vPFS+ §IV].
+    pub metadata_cost: Bytes,
 }
 
 impl PolicySpec {
@@ -113,9 +112,9 @@ impl PolicySpec {
         Self::new("fifo", Settings::new(PolicyKind::Fifo, Depth::new(14).expect("not zero"), SlotCostTable::default()))
     }
 
-    /// A policy under a name.
+    /// A policy under a name, with 10 KiB for a metadata request.
     pub fn new(name: impl Into<String>, settings: Settings) -> Self {
-        Self { name: name.into(), settings }
+        Self { name: name.into(), settings, metadata_cost: Bytes::kib(10) }
     }
 }
 

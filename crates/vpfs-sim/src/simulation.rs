@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
             end: scenario.duration.map(|duration| Time::ZERO + duration),
             interval,
             wait_limit: scenario.wait_limit,
-            metadata_cost: scenario.metadata_cost,
+            metadata_cost: policy.metadata_cost,
         };
         Ok(World {
             now: Time::ZERO,

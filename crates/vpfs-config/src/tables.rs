@@ -1,0 +1,115 @@
+//! Other TOML files of vpfs, read as vpfs.toml is: by tables of tunables, with all problems at once.
+
+use std::io;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use vpfs_core::Bytes;
+
+use crate::problem::{Context, Problems};
+use crate::reader::Reader;
+use crate::scheduler::{self, SchedulerConfig};
+use crate::tunables::Section;
+
+/// A table of a file that is read by the rows of a [`Section`]. Keys without a row are problems already.
+///
+/// Every method takes the row's default for what is absent or wrong; the latter is reported, too.
+///
+/// # Panics
+/// All of them, if the section has no row for the key.
+pub struct Table<'a>(Reader<'a>);
+
+/// Reads the text of a file as `root`; `file` is its name for messages.
+///
+/// # Errors
+/// All problems that were found in reading, at once.
+pub fn read_file<T>(
+    file: &str,
+    text: &str,
+    root: &'static Section,
+    read: impl FnOnce(&Table<'_>) -> T,
+) -> Result<T, Problems> {
+    let cx = Context::of(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
+    }
+    if !errors.is_empty() {
+        // What follows from half a file would be noise.
+        return Err(cx.finish(file).expect_err("there are errors"));
+    }
+    let table = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+    let value = read(&Table(Reader::open(&cx, root, "", Some(&table))));
+    cx.finish(file).map(|_| value)
+}
+
+impl<'a> Table<'a> {
+    /// Whether the key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.has(key)
+    }
+
+    /// Reports a problem of the key at its line, or at that of the table's header.
+    pub fn refuse(&self, key: &str, message: impl Into<String>) {
+        self.0.refuse(key, message);
+    }
+
+    /// A table in this one; an empty one if it is absent.
+    pub fn table(&self, key: &str, section: &'static Section) -> Self {
+        Self(Reader::open(self.0.cx, section, self.0.path(key), self.0.value(key)))
+    }
+
+    /// All tables of a list.
+    pub fn tables(&self, key: &str, section: &'static Section) -> Vec<Self> {
+        let open = |value| Self(Reader::open(self.0.cx, section, self.0.path(key), Some(value)));
+        self.0.list(key).iter().map(open).collect()
+    }
+
+    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its name.
+    pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
+        scheduler::read(&self.0, files)
+    }
+
+    /// A number, a size in bytes, a rate in bytes per second or a duration in nanoseconds, as the key's row says.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.0.number(key)
+    }
+
+    /// A number of a row whose range fits 32 bits.
+    pub fn count(&self, key: &str) -> Option<u32> {
+        self.0.count(key)
+    }
+
+    /// A size.
+    pub fn size(&self, key: &str) -> Option<Bytes> {
+        self.0.number(key).map(Bytes)
+    }
+
+    /// A duration.
+    pub fn duration(&self, key: &str) -> Option<Duration> {
+        self.0.number(key).map(Duration::from_nanos)
+    }
+
+    /// The position of a word in the row's list.
+    pub fn choice(&self, key: &str) -> Option<usize> {
+        self.0.choice(key)
+    }
+
+    /// A text.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.0.text(key).map(|found| found.text)
+    }
+
+    /// The texts of a list; a single one counts as a list of one.
+    pub fn texts(&self, key: &str) -> Vec<&'a str> {
+        let text = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
+            DeValue::String(text) => Some(text.as_ref()),
+            other => {
+                self.0.refuse(key, self.0.mismatch(key, other));
+                None
+            }
+        };
+        self.0.list(key).iter().filter_map(text).collect()
+    }
+}

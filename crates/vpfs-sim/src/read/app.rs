@@ -1,0 +1,132 @@
+//! `[[app]]`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use vpfs_config::Table;
+use vpfs_core::stripe::{Distribution, VarStrip};
+use vpfs_core::{Bytes, Cap, Target, Weight};
+use vpfs_plan::Phase;
+
+use super::{is_on, keys, read_numbers, workload};
+use crate::layout::{Layout, Start};
+use crate::scenario::App;
+
+/// All applications; names are checked.
+pub(super) fn read(root: &Table<'_>) -> Vec<App> {
+    let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
+    for table in root.tables("app", &keys::APP) {
+        for app in read_copies(&table) {
+            if !names.insert(app.name.clone()) {
+                table.refuse("name", format!("there is another application called {:?}", app.name));
+            }
+            apps.push(app);
+        }
+    }
+    if !root.has("app") {
+        root.refuse("app", "there is none; add [[app]] with a name and a workload such as [app.ior]");
+    }
+    apps
+}
+
+fn read_copies(table: &Table<'_>) -> Vec<App> {
+    let (copies, stagger) = (table.count("copies").unwrap_or(1), table.duration("stagger").unwrap_or_default());
+    let Some(app) = read_app(table) else { return Vec::new() };
+    let name = |copy: u32| if copies == 1 { app.name.clone() } else { format!("{}-{}", app.name, copy + 1) };
+    let copy = |copy: u32| App { name: name(copy), start: app.start + stagger.saturating_mul(copy), ..app.clone() };
+    (0..copies).map(copy).collect()
+}
+
+/// `None` after a problem that leaves nothing to go on with.
+fn read_app(table: &Table<'_>) -> Option<App> {
+    let name = table.text("name").unwrap_or_default();
+    let nodes = table.count("nodes").unwrap_or(1);
+    let (phases, layout) = (read_phases(table), read_layout(table));
+    let workload = workload::read(table, nodes)?;
+    Some(App {
+        weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
+        cap: read_cap(table),
+        target: read_target(table),
+        order: table.count("order").and_then(|order| u16::try_from(order).ok()),
+        start: table.duration("start").unwrap_or(Duration::ZERO),
+        end: table.duration("end"),
+        background: is_on(table, "background"),
+        phases,
+        nodes,
+        outstanding: table.count("outstanding").unwrap_or(1),
+        layout,
+        ..App::new(name, workload)
+    })
+}
+
+fn read_cap(table: &Table<'_>) -> Option<Cap> {
+    if table.has("burst") && !table.has("cap") {
+        table.refuse("burst", "has no effect without cap; add it or remove this");
+    }
+    let burst = table.size("burst").unwrap_or(Bytes::mib(16));
+    table.number("cap").and_then(|rate| Cap::new(rate, burst))
+}
+
+fn read_target(table: &Table<'_>) -> Option<Target> {
+    for (given, missing) in [("target_rate", "deadline"), ("deadline", "target_rate")] {
+        if table.has(given) && !table.has(missing) {
+            table.refuse(given, format!("has no effect without {missing}; add it or remove this"));
+        }
+    }
+    Some(Target { rate: table.size("target_rate")?, deadline: table.duration("deadline")? })
+}
+
+/// Every phase a workload may have; a new one must be added here to be named in files.
+const PHASES: [Phase; 13] = [
+    Phase::Setup,
+    Phase::MakeDir,
+    Phase::Create,
+    Phase::Open,
+    Phase::Write,
+    Phase::Sync,
+    Phase::Read,
+    Phase::Stat,
+    Phase::SetTimes,
+    Phase::ListDir,
+    Phase::Remove,
+    Phase::RemoveDir,
+    Phase::Cleanup,
+];
+
+fn read_phases(table: &Table<'_>) -> Vec<Phase> {
+    let names = || PHASES.map(|phase| phase.to_string()).join(", ");
+    let phase = |text: &str| {
+        let found = PHASES.into_iter().find(|phase| phase.to_string() == text);
+        if found.is_none() {
+            table.refuse("phases", format!("{text:?} is no phase; they are {}", names()));
+        }
+        found
+    };
+    table.texts("phases").into_iter().filter_map(phase).collect()
+}
+
+fn read_layout(table: &Table<'_>) -> Layout {
+    let starts = [Start::First, Start::ByFile];
+    Layout {
+        distribution: read_distribution(table),
+        servers: read_numbers(table, "servers"),
+        start: table.choice("start_server").map_or(Start::ByFile, |index| starts[index]),
+    }
+}
+
+fn read_distribution(table: &Table<'_>) -> Distribution {
+    let strip = table.number("strip").unwrap_or(1);
+    let count = |key| table.count(key).unwrap_or(1);
+    match table.choice("distribution") {
+        Some(1) => Distribution::Basic,
+        Some(2) => match VarStrip::parse(table.text("strips").unwrap_or_default()) {
+            Ok(strips) => Distribution::VarStrip(strips),
+            Err(error) => {
+                table.refuse("strips", error.to_string());
+                Distribution::Basic
+            }
+        },
+        Some(3) => Distribution::TwoDStripe { groups: count("groups"), strip, factor: count("factor") },
+        _ => Distribution::SimpleStripe { strip },
+    }
+}

@@ -1,0 +1,209 @@
+//! Everything that a scenario file can say.
+
+use vpfs_config::tunables::{Kind, Section, Tunable};
+
+const NAME: Kind = Kind::Text("a name");
+const SWITCH: Kind = Kind::Choice(&["off", "on"]);
+const COUNT: Kind = Kind::Count;
+const SIZE: Kind = Kind::Size;
+const RATE: Kind = Kind::Rate;
+const TIME: Kind = Kind::Duration;
+/// Numbers of servers.
+const SERVERS: Kind = Kind::List("server numbers from 0, such as \"0-3\" or [\"0\", \"4-7\"]");
+
+const fn key(key: &'static str, kind: Kind, doc: &'static str) -> Tunable {
+    Tunable::new(key, kind, doc)
+}
+
+/// An amount from 1 to a million.
+const fn some(name: &'static str, default: &'static str, doc: &'static str) -> Tunable {
+    key(name, COUNT, doc).default(default).range("1", "1000000")
+}
+
+pub(super) const ROOT: Section = Section {
+    name: "",
+    header: "a file of tables",
+    doc: "What is simulated.",
+    keys: &[
+        key("name", NAME, "For tables and files.").absent_means("the name of the file"),
+        key("seed", COUNT, "All that is random comes from it.").default("1"),
+        key("duration", TIME, "The run ends here at the latest.")
+            .absent_means("when all applications but those in the background are finished")
+            .range("1ms", "365d"),
+        key("interval", TIME, "One value of each time series for so long.").default("1s").range("1ms", "1d"),
+        key("wait_limit", TIME, "A request that waits longer for its dispatch is an error.")
+            .default("10min")
+            .range("1ms", "365d"),
+        key("by_server", SWITCH, "Results tell what each application got at each server.").default("off"),
+        key("trace", SWITCH, "Results list each call that moved data.").default("off"),
+        key("servers", Kind::List("[[servers]]"), "The servers."),
+        key("node_link", Kind::Table("[node_link]"), "The link of each client node.")
+            .absent_means("only the servers' links limit"),
+        key("peers", Kind::Table("[peers]"), "Between the servers.").absent_means("a network without faults"),
+        key("policy", Kind::List("[[policy]]"), "What to compare."),
+        key("app", Kind::List("[[app]]"), "Who asks for service."),
+    ],
+};
+
+pub(super) const SERVER_GROUP: Section = Section {
+    name: "servers",
+    header: "[[servers]]",
+    doc: "Servers that are alike, numbered in the order of the file.",
+    keys: &[
+        some("count", "1", "How many."),
+        key("device", Kind::Text("a device model such as \"hdd\""), "What holds the data.").default("hdd"),
+        key("role", Kind::Choice(&["both", "data", "metadata"]), "What is kept on them.").default("both"),
+        key("link_rate", RATE, "Payload of its link in each direction.").default("117MB/s").range("1KB/s", "1PB/s"),
+        key("link_latency", TIME, "From a client to the server.").default("50us").range("0s", "10s"),
+        key("metadata_parallel", COUNT, "Metadata operations served at once.").default("1").range("1", "1000"),
+    ],
+};
+
+pub(super) const NODE_LINK: Section = Section {
+    name: "node_link",
+    header: "[node_link]",
+    doc: "The link of each client node, both directions alike.",
+    keys: &[key("rate", RATE, "Payload in each direction.").default("117MB/s").range("1KB/s", "1PB/s")],
+};
+
+pub(super) const PEERS: Section = Section {
+    name: "peers",
+    header: "[peers]",
+    doc: "Coordination between servers, and its faults.",
+    keys: &[
+        key("latency", TIME, "From one server to another.").default("100us").range("0s", "1h"),
+        key("extra_delay", TIME, "Each message takes longer by a random time up to this.")
+            .default("0s")
+            .range("0s", "1h"),
+        key("loss_ppm", COUNT, "Messages that do not arrive, in parts of a million.")
+            .default("0")
+            .range("0", "1000000"),
+        key("duplicate_ppm", COUNT, "Messages that arrive twice, in parts of a million.")
+            .default("0")
+            .range("0", "1000000"),
+        key("partition", Kind::List("[[peers.partition]]"), "When servers do not hear of each other.")
+            .absent_means("never"),
+        key("restart", Kind::List("[[peers.restart]]"), "When proxies start anew.").absent_means("never"),
+    ],
+};
+
+pub(super) const PARTITION: Section = Section {
+    name: "peers.partition",
+    header: "[[peers.partition]]",
+    doc: "For some time no message passes between these servers and all others.",
+    keys: &[
+        key("from", TIME, "Its begin."),
+        key("to", TIME, "Its end."),
+        key("servers", SERVERS, "Those on one side."),
+    ],
+};
+
+pub(super) const RESTART: Section = Section {
+    name: "peers.restart",
+    header: "[[peers.restart]]",
+    doc: "A proxy starts anew.",
+    keys: &[key("at", TIME, "When."), key("server", COUNT, "Which, from 0.").range("0", "1000000")],
+};
+
+pub(super) const POLICY: Section = Section {
+    name: "policy",
+    header: "[[policy]]",
+    doc: "A policy to compare.",
+    keys: &[
+        key("name", NAME, "For tables."),
+        key("scheduler", Kind::Table("[policy.scheduler]"), "As `[scheduler]` in vpfs.toml."),
+    ],
+};
+
+pub(super) const APP: Section = Section {
+    name: "app",
+    header: "[[app]]",
+    doc: "An application: what it does and what it is to get.",
+    keys: &[
+        key("name", NAME, "For tables."),
+        some("copies", "1", "So many equal applications; their names get a number."),
+        key("weight", COUNT, "Its share.").default("1").range("1", "1000000"),
+        key("cap", RATE, "The most it gets at each server.").absent_means("no cap").range("1B/s", "1PB/s"),
+        key("burst", SIZE, "What it may do at once after it was idle, with `cap`.")
+            .default("16MiB")
+            .range("1B", "1TiB"),
+        key("target_rate", RATE, "Promised to it at each server, with `deadline`.")
+            .absent_means("no promise")
+            .range("1B/s", "1PB/s"),
+        key("deadline", TIME, "Within `target_rate`, its requests take no longer.")
+            .absent_means("no promise")
+            .range("1us", "1h"),
+        key("order", COUNT, "Its place in the windows of IOCO.").absent_means("from its name").range("0", "32767"),
+        key("start", TIME, "When its processes begin.").default("0s").range("0s", "365d"),
+        key("stagger", TIME, "Each copy begins so much after the one before.").default("0s").range("0s", "365d"),
+        key("end", TIME, "When its processes begin no further step.").absent_means("never").range("0s", "365d"),
+        key("background", SWITCH, "Starts over when it is finished, and the run does not wait for it.").default("off"),
+        some("nodes", "1", "Client nodes that its processes run on."),
+        key("outstanding", COUNT, "Calls that each process has outstanding at once.").default("1").range("1", "65536"),
+        key("phases", Kind::List("phases such as [\"write\"]"), "Those of its workload that it does.")
+            .absent_means("all"),
+        key("servers", SERVERS, "Servers of its files.").absent_means("all that hold data"),
+        key("start_server", Kind::Choice(&["first", "by-file"]), "On which of them a file begins.").default("by-file"),
+        key(
+            "distribution",
+            Kind::Choice(&["simple-stripe", "basic", "varstrip", "twod-stripe"]),
+            "How its files are cut.",
+        )
+        .default("simple-stripe"),
+        key("strip", SIZE, "Bytes in a strip (`simple-stripe`, `twod-stripe`).").default("64KiB").range("1B", "1TiB"),
+        key("strips", Kind::Text("strips such as \"0:64K;1:128K\""), "The strips of a round (`varstrip`).")
+            .absent_means("none"),
+        some("groups", "2", "Groups of servers (`twod-stripe`)."),
+        some("factor", "256", "Strips of a server before the next group's turn (`twod-stripe`)."),
+        key("ior", Kind::Table("[app.ior]"), "What it does.").absent_means("another workload is given"),
+        key("btio", Kind::Table("[app.btio]"), "What it does.").absent_means("another workload is given"),
+        key("md", Kind::Table("[app.md]"), "What it does.").absent_means("another workload is given"),
+    ],
+};
+
+pub(super) const IOR: Section = Section {
+    name: "app.ior",
+    header: "[app.ior]",
+    doc: "Large transfers back to back, as `vpfs workload ior`.",
+    keys: &[
+        key("processes", COUNT, "Number of processes.").default("4").range("1", "65536"),
+        key("transfer", SIZE, "Bytes of one call.").default("1MiB").range("1B", "4294967295B"),
+        key("block", SIZE, "Consecutive bytes of one process in one segment.").default("16MiB").range("1B", "1PiB"),
+        some("segments", "1", "Blocks of each process."),
+        key("file", Kind::Choice(&["shared", "per-process"]), "Who writes where.").default("shared"),
+        key("order", Kind::Choice(&["sequential", "random"]), "The order of offsets.").default("sequential"),
+        key("write", SWITCH, "Whether to write.").default("on"),
+        key("read", SWITCH, "Whether to read.").default("off"),
+        key("fsync", SWITCH, "Whether to make data durable after writing.").default("off"),
+        key("time_limit", TIME, "Goes on for so long, starting over when all is done.")
+            .absent_means("moves each byte once")
+            .range("1ms", "365d"),
+    ],
+};
+
+pub(super) const BTIO: Section = Section {
+    name: "app.btio",
+    header: "[app.btio]",
+    doc: "Bursts of I/O with computation between them, as `vpfs workload btio`.",
+    keys: &[
+        key("class", Kind::Choice(&["a", "c"]), "Tiny calls of all, or large calls of one for each node."),
+        key("processes", COUNT, "Number of processes.").default("64").range("1", "65536"),
+        key("iterations", COUNT, "Bursts in each phase.").default("40").range("1", "1000000"),
+        key("total", SIZE, "Bytes of all bursts together.").absent_means("that of the class").range("1B", "1PiB"),
+        key("think_write", TIME, "Computation after each burst of writes.").default("6s").range("0s", "1d"),
+        key("think_read", TIME, "Verification after each burst of reads.").default("1s").range("0s", "1d"),
+        key("read", SWITCH, "Whether to read back.").default("on"),
+    ],
+};
+
+pub(super) const MD: Section = Section {
+    name: "app.md",
+    header: "[app.md]",
+    doc: "Metadata operations back to back, as `vpfs workload md`.",
+    keys: &[
+        key("processes", COUNT, "Number of processes.").default("4").range("1", "65536"),
+        some("items", "100", "Directories, and files, of each process."),
+        key("listings", COUNT, "How often each process lists its directory.").default("10").range("0", "1000000"),
+        key("shared_directory", SWITCH, "All processes work in one directory.").default("off"),
+    ],
+};

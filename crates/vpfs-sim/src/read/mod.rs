@@ -1,0 +1,97 @@
+//! Scenario files to scenarios.
+
+mod app;
+mod keys;
+mod servers;
+mod workload;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use vpfs_config::{Problems, Table, read_file};
+
+use crate::link::LinkProfile;
+use crate::scenario::{PolicySpec, Scenario};
+
+impl Scenario {
+    /// Reads the text of a scenario file that names no other; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// All problems that were found, each with its line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        Self::parse_with(file, text, &|_| Err(io::Error::other("there is no place to look for it")))
+    }
+
+    /// [`Scenario::parse`] of a file whose policies may name profiles of `vpfs profile`, which `files` gives by their
+    /// names.
+    ///
+    /// # Errors
+    /// All problems that were found, each with its line.
+    pub fn parse_with(file: &str, text: &str, files: Files<'_>) -> Result<Self, Problems> {
+        read_file(file, text, &keys::ROOT, |root| read(root, file, files))
+    }
+}
+
+type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
+    let file_name = || Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned());
+    let apps = app::read(root);
+    let policies = read_policies(root, files);
+    let groups = root.tables("servers", &keys::SERVER_GROUP);
+    Scenario {
+        name: root.text("name").map_or_else(file_name, str::to_owned),
+        seed: root.number("seed").unwrap_or(1),
+        duration: root.duration("duration"),
+        interval: root.duration("interval").unwrap_or(Duration::from_secs(1)),
+        wait_limit: root.duration("wait_limit").unwrap_or(Duration::MAX),
+        by_server: is_on(root, "by_server"),
+        trace: is_on(root, "trace"),
+        servers: groups.iter().map(servers::read_group).collect(),
+        node_link: root.has("node_link").then(|| read_node_link(root)),
+        peers: servers::read_peers(&root.table("peers", &keys::PEERS)),
+        policies,
+        apps,
+    }
+}
+
+fn read_node_link(root: &Table<'_>) -> LinkProfile {
+    let rate = root.table("node_link", &keys::NODE_LINK).number("rate");
+    // The latency of a way is that of the server's link.
+    LinkProfile { bytes_per_second: rate.unwrap_or(u64::MAX), latency: Duration::ZERO }
+}
+
+fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
+    let mut policies: Vec<PolicySpec> = Vec::new();
+    for table in root.tables("policy", &keys::POLICY) {
+        let scheduler = table.scheduler(files);
+        let name = table.text("name").unwrap_or_default();
+        if policies.iter().any(|policy| policy.name == name) {
+            table.refuse("name", format!("there is another policy called {name:?}"));
+        }
+        policies.push(PolicySpec { metadata_cost: scheduler.metadata_cost, ..PolicySpec::new(name, scheduler.policy) });
+    }
+    if !root.has("policy") {
+        root.refuse("policy", "there is none; add [[policy]] with a name and [policy.scheduler]");
+    }
+    policies
+}
+
+fn is_on(table: &Table<'_>, key: &str) -> bool {
+    table.choice(key) == Some(1)
+}
+
+/// Numbers and ranges such as `0-3`.
+fn read_numbers(table: &Table<'_>, key: &str) -> Vec<u32> {
+    const MOST: u32 = 1_000_000;
+    let mut numbers = Vec::new();
+    for text in table.texts(key) {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse::<u32>(), last.trim().parse::<u32>()) {
+            (Ok(first), Ok(last)) if first <= last && last < MOST => numbers.extend(first..=last),
+            _ => table.refuse(key, format!("{text:?} is not a number or a range such as \"0-3\", below {MOST}")),
+        }
+    }
+    numbers
+}

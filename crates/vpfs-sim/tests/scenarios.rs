@@ -1,0 +1,58 @@
+//! Scenario files.
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::fs;
+use std::path::Path;
+
+use vpfs_sim::Scenario;
+
+fn problems(text: &str) -> String {
+    Scenario::parse("my.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn every_scenario_parses() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut files = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{} does not say what it shows", path.display());
+        if let Err(problems) = Scenario::parse(&path.display().to_string(), &text) {
+            panic!("{problems}");
+        }
+        files += 1;
+    }
+    assert!(files >= 4, "{files}");
+}
+
+const REST: &str = r#"
+[[servers]]
+[[policy]]
+name = "fifo"
+scheduler = { policy = "fifo" }
+[[app]]
+name = "a"
+"#;
+
+#[test]
+fn problems_name_the_line_the_key_and_the_remedy() {
+    let text = format!("sed = 3\n{REST}nods = 2\nior = {{ transfer = \"3MiB\", block = \"7MiB\" }}");
+    let expected = [
+        "my.toml:1: sed: unknown key; did you mean \"seed\"?",
+        "my.toml:9: app.nods: unknown key; did you mean \"nodes\"?",
+        "my.toml:10: app.ior.block: must be a multiple of the transfer size, 3145728 bytes",
+    ];
+    assert_eq!(problems(&text), expected.join("\n"));
+    assert_eq!(problems(REST), "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md]");
+    let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
+    assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));
+    let text = problems(&format!(
+        "{REST}servers = \"3-1\"\nphases = [\"wirte\"]\nior = {{}}\n[[app]]\nname = \"a\"\nmd = {{}}"
+    ));
+    assert!(text.contains("my.toml:8: app.servers: \"3-1\" is not a number or a range"), "{text}");
+    assert!(text.contains("my.toml:9: app.phases: \"wirte\" is no phase; they are setup, mkdir"), "{text}");
+    assert!(text.contains("my.toml:12: app.name: there is another application called \"a\""), "{text}");
+    let text = problems("seed = 1");
+    assert!(text.contains("policy: there is none") && text.contains("app: there is none"), "{text}");
+}
