@@ -1,0 +1,5 @@
+//! Figures of [IOCO].
+
+use crate::Figure;
+
+pub(crate) const FIGURES: &[Figure] = &[];

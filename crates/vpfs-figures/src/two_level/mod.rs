@@ -1,0 +1,5 @@
+//! Figures of [Two-level].
+
+use crate::Figure;
+
+pub(crate) const FIGURES: &[Figure] = &[];

@@ -1,0 +1,5 @@
+//! Figures of [vPFS+].
+
+use crate::Figure;
+
+pub(crate) const FIGURES: &[Figure] = &[];
