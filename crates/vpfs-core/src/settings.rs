@@ -107,7 +107,8 @@ pub struct TwoLevelSettings {
     pub replenish_period: Duration,
     /// W: the outstanding limit is computed anew after so long.
     pub control_window: Duration,
-    /// What "no limit" means for the storage, in requests.
+    /// What "no limit" means for the storage, in requests. Where so many take longer than the shortest deadline, that
+    /// one is missed whenever the storage is overloaded: throughput comes first then.
     pub outstanding_max: u32,
 }
 

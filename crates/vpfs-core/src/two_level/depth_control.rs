@@ -225,3 +225,105 @@ fn ceil(bound: Fixed) -> u32 {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_millis(100);
+    const CLASS: AppId = AppId(0);
+
+    fn control(classes: u32) -> DepthControl {
+        let mut control = DepthControl::new(10, 100);
+        (0..classes).for_each(|app| control.set_class(AppId(app), true));
+        control
+    }
+
+    /// A window: 100 requests of `app` take `response_ms` each, with at most `outstanding_max` at once.
+    fn serve(control: &mut DepthControl, app: AppId, response_ms: u64, outstanding_max: usize) {
+        for _ in 0..100 {
+            control.on_dispatch(app, Duration::ZERO, outstanding_max);
+            control.on_complete(app, Duration::from_millis(response_ms));
+        }
+    }
+
+    /// Ends it after so many arrivals, some with deadlines in it, with two outstanding for 200 ms; the limit.
+    fn end(control: &mut DepthControl, arrived: u32, due: u32) -> u32 {
+        (0..arrived).for_each(|arrival| control.on_arrival(arrival < due));
+        let ages = [(CLASS, Duration::from_millis(200)); 2];
+        let backlog = Backlog { outstanding: 2, queued: 0, queued_due: 0 };
+        control.end_window(backlog, ages.into_iter(), |_| Some(DEADLINE));
+        control.limit()
+    }
+
+    #[test]
+    fn while_deadlines_are_met_the_limit_grows_to_the_upper_demand() {
+        let mut control = control(1);
+        serve(&mut control, CLASS, 20, 10);
+        // Xu = 2 + 100, Lu = 102 · 10/100, Lrt = 100/20 · 10.
+        assert_eq!(end(&mut control, 100, 90), 11);
+    }
+
+    #[test]
+    fn while_they_are_not_it_shrinks_to_what_meets_them() {
+        let mut control = control(1);
+        serve(&mut control, CLASS, 125, 10);
+        // Lrt = 100/125 · 10, Ll = (2 + 50) · 10/100.
+        assert_eq!(end(&mut control, 100, 50), 8);
+    }
+
+    #[test]
+    fn time_in_the_queue_is_not_left_to_the_storage() {
+        let mut control = control(1);
+        control.on_dispatch(CLASS, Duration::from_millis(2000), 10);
+        serve(&mut control, CLASS, 100, 10);
+        // w = 2000 ms / 101, Lrt = (100 − 19.8)/100 · 10.
+        assert_eq!(end(&mut control, 100, 50), 8);
+    }
+
+    #[test]
+    fn in_overload_there_is_no_limit_until_the_storage_keeps_up() {
+        let mut control = control(1);
+        serve(&mut control, CLASS, 125, 10);
+        // Ll = (2 + 95) · 10/100 is more than Lrt = 8.
+        assert_eq!(end(&mut control, 100, 95), 100);
+        serve(&mut control, CLASS, 125, 60);
+        // Xl = 2 + 99 is more than the 100 that were completed.
+        assert_eq!(end(&mut control, 100, 99), 100);
+        serve(&mut control, CLASS, 125, 60);
+        // Ll = (2 + 50) · 100/100, Lrt = 100/125 · 60.
+        assert_eq!(end(&mut control, 100, 50), 52);
+        assert!(!control.classes[0].as_ref().unwrap().overloaded);
+    }
+
+    #[test]
+    fn a_limit_that_nobody_reached_stays() {
+        // Lrt = 20, Lu = (2 + 298) · 10/100.
+        let mut idle = control(1);
+        serve(&mut idle, CLASS, 50, 5);
+        assert_eq!(end(&mut idle, 298, 0), 10);
+        let mut used = control(1);
+        serve(&mut used, CLASS, 50, 10);
+        assert!((19..=20).contains(&end(&mut used, 298, 0)));
+    }
+
+    #[test]
+    fn the_least_bound_counts_and_ages_stand_for_missing_completions() {
+        let mut control = control(2);
+        serve(&mut control, AppId(1), 20, 10);
+        // Class 0 completed nothing; its requests are 200 ms old: Lrt = 100/200 · 10.
+        assert_eq!(end(&mut control, 100, 0), 5);
+    }
+
+    #[test]
+    fn without_classes_the_limit_is_the_configured_one() {
+        let mut control = control(1);
+        serve(&mut control, CLASS, 20, 10);
+        assert_eq!(end(&mut control, 100, 90), 11);
+        control.set_class(CLASS, false);
+        serve(&mut control, CLASS, 20, 10);
+        assert_eq!(end(&mut control, 100, 90), 10);
+        control.configure(200, 50);
+        assert_eq!(control.limit(), 50);
+    }
+}

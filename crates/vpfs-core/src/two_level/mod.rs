@@ -398,3 +398,129 @@ impl Scheduler for TwoLevel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+
+    const SIZE: Bytes = Bytes(100_000);
+    const D: u64 = 10;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn class(rate: u64, deadline_ms: u64) -> Option<Target> {
+        Some(Target { rate: Bytes(rate), deadline: Duration::from_millis(deadline_ms) })
+    }
+
+    /// One slot, and a class 0 that gets 200 kB in each period of 200 ms.
+    fn two_level() -> TwoLevel {
+        let settings = TwoLevelSettings { outstanding_max: 1, ..TwoLevelSettings::default() };
+        let mut two_level = TwoLevel::new(settings, Depth::new(1).unwrap(), 64);
+        two_level.set_target(Time::ZERO, AppId(0), class(1_000_000, D));
+        two_level
+    }
+
+    fn enqueue(two_level: &mut TwoLevel, now: Time, id: u32, app: u32) {
+        two_level.enqueue(now, Request::new(RequestId(id), AppId(app), OpKind::Write, SIZE));
+    }
+
+    fn drain(two_level: &mut TwoLevel, now: Time) -> Vec<u32> {
+        two_level.handle_timeout(now);
+        core::iter::from_fn(|| two_level.poll_dispatch(now)).map(|dispatch| dispatch.id.0).collect()
+    }
+
+    /// Five requests at once: two have credits, of which one waits for the slot.
+    fn busy() -> TwoLevel {
+        let mut two_level = two_level();
+        (0..5).for_each(|id| enqueue(&mut two_level, Time::ZERO, id, 0));
+        assert_eq!(drain(&mut two_level, Time::ZERO), [0]);
+        assert_eq!((two_level.credits.len(), two_level.deadlines.len()), (3, 1));
+        two_level
+    }
+
+    #[test]
+    fn requests_pass_while_there_are_credits_and_overdue_ones_go_at_once() {
+        let mut two_level = busy();
+        assert_eq!(two_level.poll_timeout(), Some(ms(D)));
+        assert_eq!(drain(&mut two_level, ms(D - 1)), []);
+        assert_eq!(drain(&mut two_level, ms(D)), [1], "overdue");
+        assert_eq!(two_level.poll_timeout(), Some(ms(200)));
+        assert_eq!(drain(&mut two_level, ms(200)), []);
+        assert_eq!((two_level.credits.len(), two_level.deadlines.len()), (1, 2));
+    }
+
+    #[test]
+    fn spare_capacity_replenishes_early() {
+        let mut two_level = busy();
+        two_level.complete(ms(1), RequestId(0));
+        assert_eq!(drain(&mut two_level, ms(1)), [1]);
+        two_level.complete(ms(2), RequestId(1));
+        assert_eq!(drain(&mut two_level, ms(2)), [2]);
+        let events: Vec<_> = core::iter::from_fn(|| two_level.poll_event()).map(|(_, event)| event).collect();
+        assert_eq!(events.iter().filter(|event| **event == Event::Replenished { early: true }).count(), 1);
+    }
+
+    #[test]
+    fn what_was_charged_is_refunded_exactly() {
+        let passed = |change: fn(&mut TwoLevel)| {
+            let mut two_level = busy();
+            change(&mut two_level);
+            two_level.poll_dispatch(Time::ZERO);
+            3 - two_level.credits.len()
+        };
+        assert_eq!(passed(|_| ()), 0);
+        assert_eq!(passed(|two_level| two_level.correct_cost(Time::ZERO, RequestId(0), Bytes(99_999))), 1);
+        assert_eq!(passed(|two_level| two_level.correct_cost(Time::ZERO, RequestId(1), Bytes::ZERO)), 1);
+        assert_eq!(passed(|two_level| two_level.correct_cost(Time::ZERO, RequestId(4), Bytes::ZERO)), 0);
+        assert_eq!(passed(|two_level| two_level.cancel(Time::ZERO, RequestId(1))), 1);
+        // Made larger and smaller again: nothing is won or lost.
+        let twice = |two_level: &mut TwoLevel| {
+            two_level.correct_cost(Time::ZERO, RequestId(0), Bytes(123_456_789));
+            two_level.correct_cost(Time::ZERO, RequestId(0), SIZE);
+        };
+        assert_eq!(passed(twice), 0);
+    }
+
+    #[test]
+    fn debts_are_paid_before_more_passes() {
+        let mut two_level = busy();
+        // 350 kB in debt: nothing after one period, 50 kB after two, and 150 kB after the third, as one more had passed.
+        two_level.correct_cost(Time::ZERO, RequestId(0), Bytes(450_000));
+        for (now, held) in [(199, 3), (200, 3), (399, 3), (400, 2), (600, 0)] {
+            drain(&mut two_level, ms(now));
+            assert_eq!(two_level.credits.len(), held, "at {now} ms");
+        }
+    }
+
+    #[test]
+    fn the_earliest_deadline_goes_first_and_a_missed_one_is_told() {
+        let mut two_level = two_level();
+        two_level.set_target(Time::ZERO, AppId(1), class(1_000_000, 3));
+        enqueue(&mut two_level, Time::ZERO, 0, 0);
+        assert_eq!(drain(&mut two_level, Time::ZERO), [0]);
+        enqueue(&mut two_level, Time::ZERO, 1, 0);
+        enqueue(&mut two_level, Time::ZERO, 2, 1);
+        assert_eq!(drain(&mut two_level, ms(1)), []);
+        two_level.complete(ms(2), RequestId(0));
+        assert_eq!(drain(&mut two_level, ms(2)), [2]);
+        two_level.complete(ms(5), RequestId(2));
+        let events: Vec<_> = core::iter::from_fn(|| two_level.poll_event()).map(|(_, event)| event).collect();
+        let late_by = Duration::from_millis(1);
+        assert_eq!(events.last(), Some(&Event::DeadlineMissed { id: RequestId(2), app: AppId(1), late_by }));
+        assert_eq!(events.iter().filter(|event| matches!(event, Event::DeadlineMissed { .. })).count(), 1);
+    }
+
+    #[test]
+    fn nobody_is_woken_while_there_is_no_work() {
+        let mut two_level = two_level();
+        assert_eq!(two_level.poll_timeout(), None);
+        enqueue(&mut two_level, ms(50), 0, 0);
+        drain(&mut two_level, ms(50));
+        assert_eq!(two_level.poll_timeout(), Some(ms(1050)), "the window");
+        two_level.complete(ms(60), RequestId(0));
+        assert_eq!(two_level.poll_timeout(), None);
+    }
+}
