@@ -6,11 +6,12 @@
 //! by a microsecond for each pair.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, Bytes, Cap, Capped, Depth, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time, Weight,
+    AppId, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable,
+    Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -133,8 +134,23 @@ fn weight(flow: u32) -> Weight {
     Weight::new(1 + flow % 8).unwrap_or(Weight::ONE)
 }
 
+fn unlimited() -> Depth {
+    Depth::new(u32::MAX).unwrap_or_else(|| unreachable!("the depth is not zero"))
+}
+
 fn sfq(table: SlotCostTable) -> Sfq {
-    Sfq::new(Depth::new(u32::MAX).unwrap_or_else(|| unreachable!("the depth is not zero")), table, 0)
+    Sfq::new(unlimited(), table, 0)
+}
+
+/// A class for each flow, with a rate that is never reached: every request passes both levels.
+fn two_level(flows: u32) -> TwoLevel {
+    let settings = TwoLevelSettings { outstanding_max: u32::MAX, ..TwoLevelSettings::default() };
+    let mut two_level = TwoLevel::new(settings, unlimited(), 0);
+    let target = Target { rate: Bytes::mib(1 << 30), deadline: Duration::from_secs(1) };
+    for flow in 0..flows {
+        two_level.set_target(Time::ZERO, AppId(flow), Some(target));
+    }
+    two_level
 }
 
 /// SFQ(D) behind a cap for each flow, none of which is ever reached: the cost of accounting.
@@ -155,6 +171,9 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             measurements.push(case.measure(effort, "sfq-d", || sfq(SlotCostTable::uniform())));
             measurements.push(case.measure(effort, "sfq-d-plus", || sfq(SlotCostTable::default())));
             measurements.push(case.measure(effort, "sfq-d with caps", || capped(flows)));
+            measurements.push(case.without_shares(effort, "two-level", || two_level(flows)));
+            measurements
+                .push(case.without_shares(effort, "ioco", || Ioco::new(IocoSettings::default(), unlimited(), 0)));
         }
     }
     measurements
@@ -189,6 +208,16 @@ struct Case {
 }
 
 impl Case {
+    /// For a policy that does not serve in proportion to weights.
+    fn without_shares<S: Scheduler>(
+        &self,
+        effort: Effort,
+        subject: &'static str,
+        scheduler: impl Fn() -> S,
+    ) -> Measurement {
+        Measurement { shares_max_min: None, ..self.measure(effort, subject, scheduler) }
+    }
+
     fn measure<S: Scheduler>(&self, effort: Effort, subject: &'static str, scheduler: impl Fn() -> S) -> Measurement {
         let Self { flows, sizes, target } = *self;
         let pairs = if effort.quick { 1000 } else { 1_000_000 };
