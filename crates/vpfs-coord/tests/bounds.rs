@@ -104,3 +104,32 @@ fn messages_have_the_stated_size() {
     assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 67 + 40 * 33));
     assert!(message.encoded_len() <= 1448, "an Ethernet frame without the headers of IP and TCP");
 }
+
+#[test]
+fn what_left_long_ago_is_forgotten() {
+    let mut world = World::new(1, 2, Settings { max_flows: 4096, ..small() });
+    world.report(0, (FlowKey(1), DATA), 100);
+    leave(&mut world, 0, 1);
+    let mut greeting = |wait, stranger| {
+        world.run_for(Duration::from_secs(wait));
+        let coordinator = &mut world.servers[0].coordinator;
+        coordinator.add_peer(id(stranger));
+        coordinator.poll_transmit(world.now).unwrap().1
+    };
+    assert_eq!(greeting(4, 5).entries.len(), 1, "kept for five seconds");
+    assert_eq!(greeting(2, 6).entries.len(), 0, "the stranger that never answered is not waited for");
+}
+
+#[test]
+fn what_a_live_peer_lacks_is_kept_for_it() {
+    let mut world = World::new(1, 2, small());
+    world.report(0, (FlowKey(1), DATA), 100);
+    world.run_for(Duration::from_secs(1));
+    world.network.groups = vec![0, 1];
+    world.report(0, (FlowKey(1), DATA), 30);
+    leave(&mut world, 0, 1);
+    world.run_for(Duration::from_secs(8));
+    world.network.groups = vec![0, 0];
+    world.run_for(Duration::from_secs(9));
+    assert_eq!(world.servers[1].given, [((FlowKey(1), DATA), 130)].into());
+}

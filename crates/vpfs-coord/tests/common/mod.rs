@@ -166,7 +166,7 @@ impl World {
         for _ in 0..copies {
             let lost = self.random.below(100) < self.network.loss_percent;
             let delay = Duration::from_micros(u64::from(self.random.below(self.network.delay_ms_max * 1000)));
-            if !lost && self.network.groups[from] == self.network.groups[to] {
+            if !lost && self.network.groups.get(to) == Some(&self.network.groups[from]) {
                 self.flown += 1;
                 self.flights.insert((self.now + delay, self.flown), (from, to, message.clone()));
             }
