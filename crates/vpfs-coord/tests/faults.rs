@@ -28,7 +28,7 @@ enum Faults {
 fn seeds() -> Vec<u64> {
     match std::env::var("VPFS_SEED") {
         Ok(seed) => vec![seed.parse().expect("VPFS_SEED is a number")],
-        Err(_) => (1..=60).collect(),
+        Err(_) => (1..=40).collect(),
     }
 }
 
