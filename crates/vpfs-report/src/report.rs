@@ -1,6 +1,7 @@
 //! What a report is made of.
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::{Chart, Check, Tally, html, text};
 
@@ -76,6 +77,21 @@ impl Section {
         self
     }
 
+    /// Its charts, in order.
+    pub fn charts(&self) -> impl Iterator<Item = &Chart> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Figure { chart, .. } => Some(&**chart),
+            Item::Text(_) | Item::Table(_) => None,
+        })
+    }
+
+    /// All that is in it, with the verdict of each check.
+    pub fn json(&self) -> String {
+        let judged = |check: &Check| json!({ "check": check, "verdict": check.verdict() });
+        let checks: Vec<_> = self.checks.iter().map(judged).collect();
+        format!("{:#}\n", json!({ "heading": self.heading, "checks": checks, "items": self.items }))
+    }
+
     /// Its verdict rows.
     pub fn checks(&self) -> &[Check] {
         &self.checks
@@ -118,6 +134,11 @@ impl Report {
     /// One page that needs no other file and no script. All text is escaped. Equal reports give equal bytes.
     pub fn html(&self) -> String {
         html::page(self)
+    }
+
+    /// All verdict rows in one table, for a terminal of at least 120 columns.
+    pub fn summary(&self) -> String {
+        text::summary(self)
     }
 
     /// For a terminal of at least 120 columns: text, tables and verdicts; of charts the title and caption.

@@ -18,12 +18,22 @@ pub(crate) fn page(report: &Report) -> String {
     for paragraph in &report.introduction {
         let _ = write!(page, "\n{paragraph}\n");
     }
-    let tally = report.tally();
-    if tally != Tally::default() {
-        let _ = write!(page, "\n{} of {} checks pass.\n", tally.passes, tally.passes + tally.differs);
+    if report.tally() != Tally::default() {
+        let _ = write!(page, "\n{}\n", count(report));
     }
     report.sections.iter().for_each(|section| page.push_str(&of_section(section)));
     page
+}
+
+/// Every verdict, and how many pass.
+pub(crate) fn summary(report: &Report) -> String {
+    let rows = report.sections.iter().flat_map(Section::checks).map(Check::cells);
+    format!("{}\n{}\n", grid(&HEADINGS.map(str::to_owned), rows), count(report))
+}
+
+fn count(report: &Report) -> String {
+    let tally = report.tally();
+    format!("{} of {} checks pass.", tally.passes, tally.passes + tally.differs)
 }
 
 fn of_section(section: &Section) -> String {

@@ -21,6 +21,7 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Demo),
     Proxy(cmd::proxy::Proxy),
+    Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),
     Workload(cmd::workload::Workload),
 }
@@ -29,6 +30,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
         Command::Proxy(proxy) => proxy.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
         Command::Workload(workload) => workload.run(),
     };

@@ -2,6 +2,7 @@
 
 pub(crate) mod demo;
 pub(crate) mod proxy;
+pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod workload;
 
