@@ -313,6 +313,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Sharing, SharingMode};
     use crate::sfq::Sfq;
     use crate::slot_cost::SlotCostTable;
     use crate::testing::Random;
@@ -333,7 +334,9 @@ mod tests {
     impl Run {
         fn new() -> Self {
             let depth = Depth::new(14).unwrap();
-            let mut scheduler = Capped::new(Sfq::new(depth, SlotCostTable::default(), 64), 64);
+            let mut sfq = Sfq::new(depth, SlotCostTable::default(), 64);
+            sfq.set_sharing(Sharing { mode: SharingMode::Layout, ..Sharing::default() });
+            let mut scheduler = Capped::new(sfq, 64);
             for app in (0..FLOWS).step_by(3) {
                 scheduler.set_cap(Time::ZERO, AppId(app), Cap::new(1 << 30, Bytes::mib(4)));
             }
@@ -344,7 +347,9 @@ mod tests {
         /// Enqueues a request of `app` if there is an id for it.
         fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {
             if let Some(id) = self.free.pop() {
-                self.scheduler.enqueue(self.now, Request::new(id, app, op, cost));
+                // Some are charged for what they cost elsewhere, the others are counted.
+                let elsewhere = (id.0 % 2 == 0).then_some(Bytes(cost.0 * 7));
+                self.scheduler.enqueue(self.now, Request { elsewhere, ..Request::new(id, app, op, cost) });
             }
         }
 
@@ -360,6 +365,10 @@ mod tests {
             } else if let Some(id) = self.outstanding.pop() {
                 self.scheduler.complete(self.now, id);
                 self.free.push(id);
+            }
+            while let Some(report) = self.scheduler.poll_report(self.now) {
+                // As if the same had arrived elsewhere.
+                self.scheduler.handle_peer(self.now, report);
             }
             while let Some(dispatch) = self.scheduler.poll_dispatch(self.now) {
                 self.outstanding.push(dispatch.id);

@@ -5,16 +5,26 @@ mod common;
 use common::{DISPATCH, EVENTS, depth, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Oracle, Runner};
-use vpfs_core::{AppId, Bytes, Depth, Scheduler, Sfq, SlotCostTable};
+use vpfs_core::{AppId, Bytes, Depth, Scheduler, Sfq, Sharing, SharingMode, SlotCostTable};
 
 fn compare(depth: Depth, table: SlotCostTable, ops: &[Op]) {
+    compare_sharing(depth, table, Sharing::default(), ops);
+}
+
+fn compare_sharing(depth: Depth, table: SlotCostTable, sharing: Sharing, ops: &[Op]) {
     let mut fast = Runner::new(Sfq::new(depth, table.clone(), EVENTS));
     let mut slow = Runner::new(Oracle::new(depth, table, EVENTS));
+    fast.scheduler.set_sharing(sharing);
+    slow.scheduler.set_sharing(sharing);
+    // Two in three tell what they cost elsewhere: three times as much, exactly also after corrections.
+    let elsewhere = |cost: Bytes| (!(cost.0 / Op::COST_UNIT).is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
+    (fast.elsewhere, slow.elsewhere) = (elsewhere, elsewhere);
     for (step, &op) in ops.iter().enumerate() {
         assert_eq!(fast.apply(op), slow.apply(op), "step {step}: {op:?}");
         assert_eq!(fast.events, slow.events, "step {step}: {op:?}");
         assert_eq!(fast.scheduler.queued(), slow.scheduler.queued());
         assert_eq!(fast.scheduler.outstanding(), slow.scheduler.outstanding());
+        assert_eq!(fast.reports, slow.reports, "step {step}: {op:?}");
         fast.events.clear();
         slow.events.clear();
     }
@@ -24,6 +34,27 @@ proptest! {
     #[test]
     fn fast_equals_oracle(slots in 1..20_u32, table in 0..4_u32, ops in ops(400)) {
         compare(depth(slots), Op::slot_cost_table(table), &ops);
+    }
+
+    #[test]
+    fn fast_equals_oracle_in_total_service(
+        slots in 1..20_u32,
+        table in 0..4_u32,
+        mode in prop::sample::select(&[SharingMode::Threshold, SharingMode::Layout]),
+        min_local_share_ppm in prop::sample::select(&[0, 10_000, 200_000, 1_000_000]),
+        threshold_kib in 0..8192_u64,
+        metadata_threshold in 0..9_u32,
+        ops in ops(400),
+    ) {
+        // Delays are cut at any byte, so that tags are only exact for powers of two.
+        let exact = |op| match op {
+            Op::SetWeight { app, weight: exact } => Op::SetWeight { app, weight: weight(exact.get().next_power_of_two()) },
+            _ => op,
+        };
+        let ops: Vec<_> = ops.into_iter().map(exact).collect();
+        let broadcast_threshold = Bytes::kib(threshold_kib);
+        let sharing = Sharing { mode, broadcast_threshold, metadata_threshold, min_local_share_ppm };
+        compare_sharing(depth(slots), Op::slot_cost_table(table), sharing, &ops);
     }
 }
 

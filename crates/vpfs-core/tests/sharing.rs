@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use common::{depth, weight};
+use common::{EVENTS, depth, dispatched, ops, weight};
+use proptest::prelude::*;
+use vpfs_core::dsfq::PENDING_MAX;
+use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, Bytes, OpKind, Request, RequestId, Scheduler, ServiceReport, Sfq, Sharing, SharingMode, SlotCostTable, Time,
+    AppId, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, Sharing, SharingMode,
+    SlotCostTable, Time,
 };
 
 const PART: Bytes = Bytes::kib(256);
@@ -205,4 +209,139 @@ fn by_layout_falls_back_to_the_threshold() {
 fn shares_by_server_favour_who_uses_more_servers() {
     let (got, reports) = asymmetric(SharingMode::Local, false, 2, Duration::ZERO);
     assert!((got - 5.0).abs() < 0.01 && reports == 0, "{got}");
+}
+
+/// An application that is very busy elsewhere still gets its minimum share here, and no more than that.
+#[test]
+fn the_guard_leaves_a_minimum_local_share() {
+    for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.0)] {
+        let mut cluster =
+            Cluster::new(1, Sharing { min_local_share_ppm: ppm, ..sharing(SharingMode::Threshold) }, Duration::ZERO);
+        cluster.start(32, 1, 0..1, false);
+        cluster.start(32, 2, 0..1, false);
+        for _ in 0..2000 {
+            // Far more than both get here.
+            let report = ServiceReport { app: AppId(1), class: ServiceClass::Data, bytes: 1 << 30 };
+            cluster.servers[0].handle_peer(cluster.now, report);
+            cluster.run(Duration::from_millis(20));
+        }
+        let share = cluster.total(1) / cluster.total(2);
+        // Nothing but what went before the first report.
+        let at_first = 9.0 * PART.0 as f64 / cluster.total(2);
+        assert!(share >= least && share <= most + at_first, "{ppm}: {share}");
+    }
+}
+
+/// Debts are bounded: after a while without news from elsewhere an application has its whole share again.
+#[test]
+fn nobody_is_in_debt_for_ever() {
+    let mut cluster = Cluster::new(1, sharing(SharingMode::Threshold), Duration::ZERO);
+    cluster.start(32, 1, 0..1, false);
+    cluster.start(32, 2, 0..1, false);
+    for _ in 0..1000 {
+        let report = ServiceReport { app: AppId(1), class: ServiceClass::Data, bytes: i64::MAX };
+        cluster.servers[0].handle_peer(cluster.now, report);
+    }
+    // The other one catches up with what may be pending: it gets about half a GiB in a second.
+    cluster.run(Duration::from_secs(5));
+    let ahead = cluster.total(2) - cluster.total(1);
+    let bound = PENDING_MAX.0 as f64 + 200.0 * PART.0 as f64;
+    assert!(ahead > 0.9 * PENDING_MAX.0 as f64 && ahead < bound, "{ahead}");
+    let before = [cluster.total(1), cluster.total(2)];
+    cluster.run(Duration::from_secs(2));
+    let ratio = (cluster.total(1) - before[0]) / (cluster.total(2) - before[1]);
+    assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+}
+
+/// Symptom: an application gains priority by queueing and cancelling requests that tell of large parts elsewhere.
+/// Cause: a refund of more than was charged, or to what arrived before.
+#[test]
+fn cancelling_refunds_what_it_costs_elsewhere_and_no_more() {
+    let order = |cancelled: Option<(u64, u64)>| {
+        let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
+        sfq.set_sharing(sharing(SharingMode::Layout));
+        let enqueue = |sfq: &mut Sfq, id, app, cost: u64, elsewhere: u64| {
+            let elsewhere = Some(Bytes(elsewhere));
+            let request = Request { elsewhere, ..Request::new(RequestId(id), AppId(app), OpKind::Write, Bytes(cost)) };
+            sfq.enqueue(Time::ZERO, request);
+        };
+        let mut order = Vec::new();
+        for turn in 0..10 {
+            if turn < 5 {
+                (0..2).for_each(|app| enqueue(&mut sfq, turn * 10 + app, app, 1000, 3000));
+            }
+            if let Some((cost, elsewhere)) = cancelled {
+                enqueue(&mut sfq, 99, 1, cost, elsewhere);
+                sfq.cancel(Time::ZERO, RequestId(99));
+            }
+            let dispatch = sfq.poll_dispatch(Time::ZERO).expect("two arrive for each that goes");
+            sfq.complete(Time::ZERO, dispatch.id);
+            order.push(dispatch.app.0);
+        }
+        order
+    };
+    assert_eq!(order(None), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+    for cancelled in [(1000, 0), (1000, 3000), (1000, 99_000), (1 << 40, 1 << 40)] {
+        assert_eq!(order(Some(cancelled)), order(None), "{cancelled:?}");
+    }
+    // What the guard does not allow at once is pending meanwhile, which only delays.
+    for cancelled in [(1000, 1 << 20), (1, 1 << 50), (1 << 40, 1 << 50)] {
+        let turns = |order: Vec<u32>| (0..10).filter(|&turn| order[turn] == 1).collect::<Vec<_>>();
+        let (with, without) = (turns(order(Some(cancelled))), turns(order(None)));
+        assert!(with.iter().zip(&without).all(|(with, without)| with >= without), "{cancelled:?}: {with:?}");
+    }
+}
+
+proptest! {
+    /// Whatever is reported, told, corrected and cancelled: slots are kept, no work is held back, every request is served.
+    #[test]
+    fn reports_hold_nothing_back(
+        slots in 1..20_u32,
+        mode in prop::sample::select(&[SharingMode::Threshold, SharingMode::Layout]),
+        min_local_share_ppm in prop::sample::select(&[0, 10_000]),
+        ops in ops(300),
+    ) {
+        let mut limit = slots;
+        let mut sfq = Sfq::new(depth(slots), SlotCostTable::default(), EVENTS);
+        sfq.set_sharing(Sharing { min_local_share_ppm, ..sharing(mode) });
+        let mut runner = Runner::new(sfq);
+        runner.elsewhere = |cost| (!cost.0.is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
+        for op in ops {
+            if let Op::SetDepth { depth } = op {
+                limit = depth.get();
+            }
+            let dispatched = runner.apply(op);
+            let used: u32 = runner.outstanding.iter().map(|(_, cost)| cost.get()).sum();
+            prop_assert!(dispatched.is_empty() || used <= limit, "{used} slots used of {limit}");
+            if matches!(op, Op::Dispatch { at_most: u32::MAX }) {
+                prop_assert!(runner.queued.is_empty() || !runner.outstanding.is_empty());
+            }
+        }
+        runner.finish();
+        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
+    }
+
+    /// All that arrived and was not taken back is reported, if the threshold is one byte.
+    #[test]
+    fn reports_add_up(ops in ops(300)) {
+        let mut sfq = Sfq::new(depth(5), SlotCostTable::default(), EVENTS);
+        let every = Sharing { broadcast_threshold: Bytes(1), metadata_threshold: 0, ..sharing(SharingMode::Threshold) };
+        sfq.set_sharing(every);
+        let mut runner = Runner::new(sfq);
+        dispatched(&mut runner, &ops);
+        let mut expected = BTreeMap::<AppId, i64>::new();
+        for (_, event) in &runner.events {
+            let (app, bytes) = match *event {
+                Event::Enqueued { app, cost, .. } => (app, cost.0.cast_signed()),
+                Event::Cancelled { app, cost, .. } => (app, -cost.0.cast_signed()),
+                Event::CostCorrected { app, estimated, real, .. } => (app, real.0.cast_signed() - estimated.0.cast_signed()),
+                _ => continue,
+            };
+            *expected.entry(app).or_default() += bytes;
+        }
+        for report in &runner.reports {
+            *expected.entry(report.app).or_default() -= report.bytes;
+        }
+        prop_assert!(expected.values().all(|&missing| missing == 0), "{expected:?}");
+    }
 }

@@ -28,8 +28,9 @@ impl Clock {
 
     /// Nothing is queued nor outstanding: v = the largest finish tag.
     ///
-    /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's,
-    /// and no difference: every flow starts at v now, wherever that is.
+    /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's.
+    /// Every flow starts at v now, wherever that is, so it makes no difference unless service elsewhere is pending: of
+    /// that, more is forgiven then, for all flows alike.
     pub(super) fn end_busy_period(&mut self) {
         self.now = self.now.max(self.latest_finish);
     }

@@ -7,7 +7,7 @@ use super::{Oracle, Random};
 use crate::cap::Capped;
 use crate::event::Event;
 use crate::policy::Policy;
-use crate::request::{Dispatch, OpKind, Request};
+use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::sfq::Sfq;
@@ -52,6 +52,10 @@ pub enum Op {
     SetSlotCosts {
         table: u32,
     },
+    /// Another server reports.
+    Peer {
+        report: ServiceReport,
+    },
 }
 
 impl Op {
@@ -66,13 +70,14 @@ impl Op {
         let mut random = Random::new(bits);
         let app = AppId(random.below(Self::APPS));
         let pick = random.bits().to_le_bytes()[7].into();
-        match random.below(20) {
+        match random.below(22) {
             0..7 => Self::Enqueue { app, op: random_kind(&mut random), cost: random_cost(&mut random) },
             7..11 => Self::Dispatch { at_most: if random.below(3) == 0 { 1 } else { u32::MAX } },
             11..15 => Self::Complete { pick },
             15 => Self::Cancel { pick },
             16 | 17 => Self::CorrectCost { pick, real: random_cost(&mut random) },
             18 => Self::SetWeight { app, weight: Weight::new(1 + random.below(8)).unwrap_or(Weight::ONE) },
+            19 | 20 => Self::Peer { report: random_report(&mut random, app) },
             _ if random.below(2) == 0 => Self::SetSlotCosts { table: pick },
             _ => Self::SetDepth { depth: Depth::new(1 + random.below(16)).unwrap_or(DEFAULT_DEPTH) },
         }
@@ -106,6 +111,13 @@ pub fn random_ops(seed: u64, length: usize) -> Vec<Op> {
 
 fn random_kind(random: &mut Random) -> OpKind {
     [OpKind::Read, OpKind::Write, OpKind::Write, OpKind::Metadata][random.below(4) as usize]
+}
+
+/// What was refunded elsewhere is less often more than what was asked for.
+fn random_report(random: &mut Random, app: AppId) -> ServiceReport {
+    let class = if random.below(4) == 0 { ServiceClass::Metadata } else { ServiceClass::Data };
+    let units = i64::from(random.below(5000)) - 1000;
+    ServiceReport { app, class, bytes: units * Op::COST_UNIT.cast_signed() }
 }
 
 /// Costs on both sides of each size class, small ones more often.
@@ -173,6 +185,10 @@ pub struct Runner<S> {
     pub scheduler: S,
     /// The time of the latest operation.
     pub now: Time,
+    /// What the next requests cost at other servers, from what they cost here; nothing is known unless a test sets it.
+    pub elsewhere: fn(Bytes) -> Option<Bytes>,
+    /// All that other servers were to hear so far.
+    pub reports: Vec<ServiceReport>,
     /// All events so far.
     pub events: Vec<(Time, Event)>,
     /// Requests that were enqueued, and neither dispatched nor cancelled yet; oldest first.
@@ -187,7 +203,17 @@ impl<S: Tunable> Runner<S> {
     /// A runner for `scheduler`, which must be new and keep enough events.
     pub fn new(scheduler: S) -> Self {
         let (queued, outstanding) = (Vec::new(), Vec::new());
-        Self { scheduler, now: Time::ZERO, events: Vec::new(), queued, outstanding, free_ids: Vec::new(), ids: 0 }
+        Self {
+            scheduler,
+            now: Time::ZERO,
+            elsewhere: |_| None,
+            reports: Vec::new(),
+            events: Vec::new(),
+            queued,
+            outstanding,
+            free_ids: Vec::new(),
+            ids: 0,
+        }
     }
 
     /// Calls the timeouts that are due, and carries `op` out, if there is a request that it can mean; what was dispatched.
@@ -221,7 +247,9 @@ impl<S: Tunable> Runner<S> {
             Op::SetWeight { app, weight } => self.scheduler.set_weight(now, app, weight),
             Op::SetDepth { depth } => self.scheduler.set_depth(now, depth),
             Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(now, Op::slot_cost_table(table)),
+            Op::Peer { report } => self.scheduler.handle_peer(now, report),
         }
+        self.reports.extend(core::iter::from_fn(|| self.scheduler.poll_report(now)));
         self.events.extend(core::iter::from_fn(|| self.scheduler.poll_event()));
         dispatches
     }
@@ -248,7 +276,7 @@ impl<S: Tunable> Runner<S> {
             self.ids += 1;
             RequestId(self.ids - 1)
         });
-        let request = Request::new(id, app, op, cost);
+        let request = Request { elsewhere: (self.elsewhere)(cost), ..Request::new(id, app, op, cost) };
         self.queued.push(request);
         self.scheduler.enqueue(self.now, request);
     }

@@ -1,4 +1,4 @@
-//! SFQ(D)+ as the paper's text says it: one list, explicit tags, linear scans.
+//! SFQ(D)+ and DSFQ as the papers' text says it: one list, explicit tags, linear scans.
 //!
 //! Shares no code with [`crate::Sfq`] but the types. Equal to it, event for event, where tags are exact: when every cost
 //! is a multiple of every weight (for example costs in multiples of 840 and weights up to 8).
@@ -6,9 +6,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::dsfq::PENDING_MAX;
 use crate::event::{Event, EventQueue};
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
+use crate::settings::{Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, VirtualTime, Weight};
 
@@ -18,11 +20,18 @@ pub struct Oracle {
     depth: Depth,
     slot_costs: SlotCostTable,
     virtual_time: i128,
+    /// The largest finish tag that a flow had without queued requests.
+    latest_finish: i128,
     arrivals: u64,
     flows: BTreeMap<AppId, Flow>,
     /// In order of arrival.
     queue: Vec<Entry>,
     outstanding: Vec<Entry>,
+    sharing: Sharing,
+    /// Bytes and operations by flow and class that are not reported, those that changed first at the front.
+    unreported: Vec<(AppId, ServiceClass, i128, i128)>,
+    /// The class of which all that is unreported is being drained.
+    reporting: Option<ServiceClass>,
     events: EventQueue,
 }
 
@@ -32,6 +41,8 @@ struct Flow {
     finish: i128,
     /// Arrival of a corrected request, and by how many bytes, while older requests are queued.
     corrections: Vec<(u64, i128)>,
+    /// Service elsewhere that did not move the flow's tags yet.
+    pending: i128,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +51,11 @@ struct Entry {
     enqueued_at: Time,
     arrival: u64,
     start: i128,
+    /// Told to other servers, so that they must hear of corrections.
+    counted: bool,
+    /// Cost here and elsewhere as charged at arrival, and the delay before the request.
+    charged: (i128, i128),
+    delay: i128,
     slot_cost: SlotCost,
     passed_by: u32,
     blocked: bool,
@@ -52,10 +68,14 @@ impl Oracle {
             depth,
             slot_costs,
             virtual_time: 0,
+            latest_finish: 0,
             arrivals: 0,
             flows: BTreeMap::new(),
             queue: Vec::new(),
             outstanding: Vec::new(),
+            sharing: Sharing::default(),
+            unreported: Vec::new(),
+            reporting: None,
             events: EventQueue::with_capacity(event_capacity),
         }
     }
@@ -66,6 +86,11 @@ impl Oracle {
             self.depth = depth;
             self.events.push(now, Event::DepthChanged { depth });
         }
+    }
+
+    /// As [`crate::Sfq::set_sharing`], before the first request.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     /// As [`crate::Sfq::set_slot_costs`].
@@ -84,7 +109,7 @@ impl Oracle {
     }
 
     fn flow(&mut self, app: AppId) -> &mut Flow {
-        self.flows.entry(app).or_insert(Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new() })
+        self.flows.entry(app).or_insert(Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new(), pending: 0 })
     }
 
     /// Where in the queue the smallest request that fits `slots` is.
@@ -96,11 +121,13 @@ impl Oracle {
 
     fn dispatch(&mut self, now: Time, chosen: usize, head_start: i128, backfilled: bool) -> Dispatch {
         let mut entry = self.queue.remove(chosen);
+        self.note_finish(entry.request.app);
         entry.slot_cost = entry.slot_cost.clamp_to(self.depth);
         self.virtual_time = self.virtual_time.max(entry.start.min(head_start));
         let Entry { request: Request { id, app, .. }, enqueued_at, slot_cost, .. } = entry;
         self.outstanding.push(entry);
         self.apply_corrections(app);
+        self.delay_oldest(app);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled }
     }
@@ -108,41 +135,113 @@ impl Oracle {
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         self.flow(app).corrections.push((arrival, delta));
         self.apply_corrections(app);
+        self.delay_oldest(app);
     }
 
     /// Moves a flow's tags by the corrections that no older request waits before, together, never below v.
     fn apply_corrections(&mut self, app: AppId) {
-        let oldest = self.queue.iter().find(|entry| entry.request.app == app).cloned();
-        let before = oldest.as_ref().map_or(u64::MAX, |entry| entry.arrival);
-        let virtual_time = self.virtual_time;
+        let before = self.oldest(app).map_or(u64::MAX, |entry| entry.arrival);
         let flow = self.flow(app);
         let due: i128 = flow.corrections.extract_if(.., |(arrival, _)| *arrival < before).map(|(_, delta)| delta).sum();
-        if due == 0 {
+        let paid = flow.pending.min(-due).max(0);
+        flow.pending -= paid;
+        self.shift(app, due + paid);
+    }
+
+    fn oldest(&self, app: AppId) -> Option<&Entry> {
+        self.queue.iter().find(|entry| entry.request.app == app)
+    }
+
+    /// Moves a flow's tags by `bytes` of service, never below v.
+    fn shift(&mut self, app: AppId, bytes: i128) {
+        if bytes == 0 {
             return;
         }
-        let smallest = oldest.map_or(flow.finish, |entry| entry.start);
-        let shift = tag(due, flow.weight).max(virtual_time - smallest);
+        let (start, virtual_time) = (self.oldest(app).map(|entry| entry.start), self.virtual_time);
+        let flow = self.flow(app);
+        let shift = tag(bytes, flow.weight).max(virtual_time - start.unwrap_or(flow.finish));
         flow.finish += shift;
         for entry in self.queue.iter_mut().filter(|entry| entry.request.app == app) {
             entry.start += shift;
+        }
+        self.note_finish(app);
+    }
+
+    /// The largest delay before a request of `cost`.
+    fn room(&self, cost: Bytes) -> i128 {
+        let share = i128::from(self.sharing.min_local_share_ppm);
+        if share == 0 { i128::MAX } else { i128::from(cost.0) * (1_000_000 - share) / share }
+    }
+
+    /// Delays a flow's queue by what is pending, as far as its oldest request allows.
+    fn delay_oldest(&mut self, app: AppId) {
+        let Some(oldest) = self.oldest(app) else { return };
+        let room = self.room(oldest.request.cost) - oldest.delay;
+        let delay = self.flow(app).pending.min(room.max(0));
+        self.flow(app).pending -= delay;
+        self.shift(app, delay);
+        if let Some(oldest) = self.queue.iter_mut().find(|entry| entry.request.app == app) {
+            oldest.delay += delay;
+        }
+    }
+
+    /// What a request costs elsewhere, how far the flow goes to v unnoticed, and the delay after that.
+    fn charge(&mut self, request: &Request) -> [i128; 3] {
+        let Request { app, cost, .. } = *request;
+        let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
+        let told = told.map_or(0, |told| i128::from(told.0));
+        let (alone, room, virtual_time) = (self.oldest(app).is_none(), self.room(cost), self.virtual_time);
+        let flow = self.flow(app);
+        let (mut due, mut unnoticed) = (told, 0);
+        if alone {
+            let behind = (virtual_time - flow.finish).max(0) * i128::from(flow.weight.get());
+            due += core::mem::take(&mut flow.pending);
+            unnoticed = due.min(behind >> VirtualTime::FRACTION_BITS);
+        }
+        let delay = (due - unnoticed).min(room);
+        let beyond = due - unnoticed - delay;
+        let kept = beyond.min(i128::from(PENDING_MAX.0) - flow.pending);
+        flow.pending += kept;
+        [told - (beyond - kept), unnoticed, delay]
+    }
+
+    fn count(&mut self, app: AppId, class: ServiceClass, bytes: i128, operations: i128) {
+        match self.unreported.iter_mut().find(|amount| (amount.0, amount.1) == (app, class)) {
+            Some(amount) => (amount.2, amount.3) = (amount.2 + bytes, amount.3 + operations),
+            None => self.unreported.push((app, class, bytes, operations)),
         }
     }
 
     fn end_if_idle(&mut self, now: Time) {
         if self.queue.is_empty() && self.outstanding.is_empty() {
-            let finish = self.flows.values().map(|flow| flow.finish).max();
-            self.virtual_time = self.virtual_time.max(finish.unwrap_or(0));
+            self.virtual_time = self.virtual_time.max(self.latest_finish);
             self.events.push(now, Event::Idle);
+        }
+    }
+
+    fn note_finish(&mut self, app: AppId) {
+        if self.oldest(app).is_none() {
+            self.latest_finish = self.latest_finish.max(self.flow(app).finish);
         }
     }
 
     fn remove(&mut self, id: RequestId) -> Entry {
         let found = |entry: &Entry| entry.request.id == id;
         if let Some(index) = self.queue.iter().position(found) {
-            return self.queue.remove(index);
+            let entry = self.queue.remove(index);
+            self.note_finish(entry.request.app);
+            return entry;
         }
         let index = self.outstanding.iter().position(found);
         self.outstanding.remove(index.unwrap_or_else(|| panic!("request id {id} is not in use")))
+    }
+}
+
+impl Entry {
+    /// What the other parts cost if this one costs `cost`.
+    fn elsewhere_at(&self, cost: Bytes) -> i128 {
+        let (own, elsewhere) = self.charged;
+        if own == 0 { elsewhere } else { elsewhere * i128::from(cost.0) / own }
     }
 }
 
@@ -151,28 +250,41 @@ impl Scheduler for Oracle {
         Capabilities {
             name: "oracle",
             work_conserving: true,
-            needs_peers: false,
+            needs_peers: self.sharing.mode != SharingMode::Local,
             needs_deadlines: false,
-            needs_layout: false,
+            needs_layout: self.sharing.mode == SharingMode::Layout,
         }
     }
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
         let Request { id, app, op, cost, .. } = request;
         let virtual_time = self.virtual_time;
+        let counted = match self.sharing.mode {
+            SharingMode::Local => false,
+            SharingMode::Threshold => true,
+            SharingMode::Layout => request.elsewhere.is_none(),
+        };
+        if counted {
+            self.count(app, op.into(), cost.0.into(), 1);
+        }
+        let [elsewhere, unnoticed, delay] = self.charge(&request);
         let flow = self.flow(app);
-        let start = flow.finish.max(virtual_time);
+        let start = (flow.finish + tag(unnoticed + delay, flow.weight)).max(virtual_time);
         flow.finish = start + tag(i128::from(cost.0), flow.weight);
         self.queue.push(Entry {
             request,
             enqueued_at: arrived,
             arrival: self.arrivals,
             start,
+            counted,
+            charged: (cost.0.into(), elsewhere),
+            delay,
             slot_cost: self.slot_costs.slot_cost(op, cost),
             passed_by: 0,
             blocked: false,
         });
         self.arrivals += 1;
+        self.delay_oldest(app);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
@@ -204,8 +316,12 @@ impl Scheduler for Oracle {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { request: Request { app, cost, .. }, arrival, .. } = self.remove(id);
-        self.correct(app, arrival, -i128::from(cost.0));
+        let entry = self.remove(id);
+        let Entry { request: Request { app, op, cost, .. }, arrival, counted, .. } = entry;
+        if counted {
+            self.count(app, op.into(), -i128::from(cost.0), -1);
+        }
+        self.correct(app, arrival, -i128::from(cost.0) - entry.elsewhere_at(cost));
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
@@ -214,9 +330,15 @@ impl Scheduler for Oracle {
         let mut all = self.queue.iter_mut().chain(&mut self.outstanding);
         let entry = all.find(|entry| entry.request.id == id);
         let entry = entry.unwrap_or_else(|| panic!("request id {id} is not in use"));
-        let (app, arrival, estimated) = (entry.request.app, entry.arrival, entry.request.cost);
+        let Request { app, op, cost: estimated, .. } = entry.request;
         entry.request.cost = real;
-        self.correct(app, arrival, i128::from(real.0) - i128::from(estimated.0));
+        let (arrival, counted) = (entry.arrival, entry.counted);
+        let own = i128::from(real.0) - i128::from(estimated.0);
+        let delta = own + entry.elsewhere_at(real) - entry.elsewhere_at(estimated);
+        if counted {
+            self.count(app, op.into(), own, 0);
+        }
+        self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
@@ -234,6 +356,53 @@ impl Scheduler for Oracle {
             flow.finish = head + rescale(flow.finish - head);
         }
         self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        if self.sharing.mode == SharingMode::Local {
+            return;
+        }
+        let ServiceReport { app, class, bytes } = report;
+        let virtual_time = self.virtual_time;
+        let queued = self.oldest(app).is_some();
+        let flow = self.flow(app);
+        let left = flow.pending + i128::from(bytes);
+        flow.pending = left.clamp(0, PENDING_MAX.0.into());
+        // Less than a byte counts as no distance to v.
+        let behind = (virtual_time - flow.finish) * i128::from(flow.weight.get());
+        let behind = behind >> VirtualTime::FRACTION_BITS;
+        if left < 0 && (queued || behind <= 0) {
+            self.shift(app, left);
+        }
+        self.delay_oldest(app);
+        let pending = Bytes(u64::try_from(self.flow(app).pending).unwrap_or(0));
+        self.events.push(now, Event::PeerService { app, class, bytes, pending });
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        let Sharing { broadcast_threshold, metadata_threshold, .. } = self.sharing;
+        for (class, threshold) in
+            [(ServiceClass::Data, broadcast_threshold.0.into()), (ServiceClass::Metadata, metadata_threshold.into())]
+        {
+            let of_class = |amount: &&(AppId, ServiceClass, i128, i128)| amount.1 == class;
+            let size = |amount: &(AppId, ServiceClass, i128, i128)| match class {
+                ServiceClass::Data => amount.2.unsigned_abs(),
+                ServiceClass::Metadata => amount.3.unsigned_abs(),
+            };
+            let sum: u128 = self.unreported.iter().filter(of_class).map(size).sum();
+            if sum >= threshold || self.reporting == Some(class) {
+                self.reporting = Some(class);
+                while let Some(last) = self.unreported.iter().rposition(|amount| amount.1 == class) {
+                    let (app, class, bytes, _) = self.unreported.remove(last);
+                    if let Some(bytes) = i64::try_from(bytes).ok().filter(|&bytes| bytes != 0) {
+                        self.events.push(now, Event::Reported { app, class, bytes });
+                        return Some(ServiceReport { app, class, bytes });
+                    }
+                }
+                self.reporting = None;
+            }
+        }
+        None
     }
 
     fn queued(&self) -> usize {
