@@ -7,8 +7,10 @@
 //! # The drive contract
 //!
 //! 1. Give an input: [`Scheduler::enqueue`], [`Scheduler::complete`], [`Scheduler::cancel`],
-//!    [`Scheduler::correct_cost`] or [`Scheduler::handle_timeout`], with a `now` that never goes back.
-//! 2. Drain [`Scheduler::poll_dispatch`] until `None`, then [`Scheduler::poll_event`] until `None`.
+//!    [`Scheduler::correct_cost`], [`Scheduler::handle_peer`] or [`Scheduler::handle_timeout`], with a `now` that never
+//!    goes back.
+//! 2. Drain [`Scheduler::poll_dispatch`] until `None`, [`Scheduler::poll_report`] too if servers share, then
+//!    [`Scheduler::poll_event`].
 //! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
 //!
 //! ```

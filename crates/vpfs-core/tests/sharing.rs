@@ -211,6 +211,39 @@ fn shares_by_server_favour_who_uses_more_servers() {
     assert!((got - 5.0).abs() < 0.01 && reports == 0, "{got}");
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// [vPFS §III-B1, Theorem 1]: over any time, total service by weight differs by what one server may be off, for each
+    /// server, and by what each may not have told yet.
+    #[test]
+    fn total_service_stays_within_the_bound(
+        servers in 2..6_usize,
+        weights in prop::array::uniform2(1..6_u32),
+        threshold_kib in 256..8192_u64,
+    ) {
+        let rule = Sharing { broadcast_threshold: Bytes::kib(threshold_kib), ..sharing(SharingMode::Threshold) };
+        let mut cluster = Cluster::new(servers, rule, Duration::ZERO);
+        for (app, share) in [(0, weights[0]), (1, weights[1])] {
+            cluster.set_weight(app, share);
+            (0..servers).for_each(|server| cluster.start(32, app, server..server + 1, false));
+        }
+        let by_weight = weights.iter().map(|&share| 1.0 / f64::from(share)).sum::<f64>();
+        let own = 9.0 * PART.0 as f64 * by_weight;
+        let untold = (rule.broadcast_threshold.0 + PART.0) as f64 * by_weight;
+        // What arrives is told, and what is complete is compared: equally much is between the two only once all queues are full.
+        cluster.run(Duration::from_millis(500));
+        let (mut least, mut most) = (f64::MAX, f64::MIN);
+        for _ in 0..500 {
+            cluster.run(Duration::from_millis(5));
+            let gap = cluster.total(0) / f64::from(weights[0]) - cluster.total(1) / f64::from(weights[1]);
+            (least, most) = (least.min(gap), most.max(gap));
+        }
+        let bound = servers as f64 * (own + untold);
+        prop_assert!(most - least <= bound, "{} exceeds {bound}", most - least);
+    }
+}
+
 /// An application that is very busy elsewhere still gets its minimum share here, and no more than that.
 #[test]
 fn the_guard_leaves_a_minimum_local_share() {
