@@ -14,6 +14,7 @@
 //! ```
 
 mod ioco;
+mod parallel;
 pub mod testbed;
 mod two_level;
 mod vpfs;

@@ -1,0 +1,122 @@
+//! [vPFS+ Fig. 2 and 3]: throughput and latency of a data server's disk against the number of outstanding accesses, and
+//! what D and L follow from them.
+//!
+//! As in the paper, accesses of each size go to random places of the disk itself, without a file system's cache, and a
+//! constant number of them is outstanding. The paper does not say whether they read or write; the disk model treats both
+//! alike. Figures show reads; the fit uses both.
+
+use vpfs_core::profile::{Measurement, OpFit, StorageFit, fit};
+use vpfs_core::{Bytes, OpKind};
+use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
+use vpfs_sim::SimError;
+
+use crate::{parallel, testbed};
+
+/// What the paper calls small is below 128 KiB; it shows sizes up to 4 MiB.
+const SIZES_KIB: [u64; 11] = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+const OUTSTANDING: [u32; 13] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 48, 64];
+/// Accesses of each measurement.
+const ACCESSES: u32 = 2_000;
+/// The part of the disk that they spread over.
+const SPAN: Bytes = Bytes::mib(64 << 10);
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let device = testbed::vpfs_servers().device;
+    let reads = sweep(&device, IoKind::Read);
+    let writes = sweep(&device, IoKind::Write);
+    let fit = fit(&reads, &writes).map_err(|error| SimError::Scenario(error.to_string()))?;
+    let models = fit.reads.as_ref().expect("reads were measured");
+    let section = Section::new("vPFS+ Fig. 2 and 3: depth and slot costs of a data server")
+        .text(
+            "A disk does more small random accesses per second the more of them it may choose from, until its command queue \
+             is full: the knee is D, the number of slots. A large access spends its time on transfer, so a few of them \
+             saturate the disk and latency grows fast with each more: its slope, in units of the smallest size's, is L, the \
+             number of slots that such an access occupies. `vpfs profile` does the same on your own storage.",
+        )
+        .figure(throughput(&reads), "Fig. 2: the knee moves from 10 to 15 outstanding accesses to very few.")
+        .figure(latency(&reads), "Fig. 3a: latency of small accesses is alike, that of large ones is not.")
+        .figure(slopes(models), "Fig. 3b: below 128 KiB the slope hardly changes, above it grows with size.")
+        .table(table(models, &reads));
+    Ok(checks(&fit, &reads).into_iter().fold(section, Section::check))
+}
+
+fn sweep(device: &DeviceProfile, kind: IoKind) -> Vec<Measurement> {
+    let points: Vec<_> = SIZES_KIB.iter().flat_map(|&kib| OUTSTANDING.map(|outstanding| (kib, outstanding))).collect();
+    parallel::map(&points, |&(kib, outstanding)| measure(device, kind, Bytes::kib(kib), outstanding, ACCESSES, SPAN))
+}
+
+fn of_size(measured: &[Measurement], kib: u64) -> impl Iterator<Item = &Measurement> {
+    measured.iter().filter(move |one| one.size == Bytes::kib(kib))
+}
+
+fn name(kib: u64) -> String {
+    if kib < 1024 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
+}
+
+/// One line for each size.
+fn lines(plot: Plot, measured: &[Measurement], y: fn(&Measurement) -> f64) -> Plot {
+    SIZES_KIB.into_iter().fold(plot, |plot, kib| {
+        let points = of_size(measured, kib).map(|one| (f64::from(one.outstanding), y(one)));
+        plot.series(Series::line(name(kib), points).with_markers())
+    })
+}
+
+fn throughput(measured: &[Measurement]) -> Plot {
+    let (x, y) = (Axis::log2("outstanding accesses", ""), Axis::log("throughput", "MB/s"));
+    lines(Plot::new("Throughput model", x, y), measured, |one| one.throughput.0 as f64 / 1e6)
+}
+
+fn latency(measured: &[Measurement]) -> Plot {
+    let (x, y) = (Axis::linear("outstanding accesses", ""), Axis::linear("mean latency", "ms"));
+    lines(Plot::new("Latency model", x, y), measured, |one| one.mean_latency.as_secs_f64() * 1e3)
+}
+
+fn slopes(models: &OpFit) -> Plot {
+    let points = models.sizes.iter().map(|fit| (fit.size.0 as f64 / 1024.0, fit.slope_ns / 1e6));
+    let y = Axis::linear("slope of latency", "ms for each outstanding access");
+    Plot::new("Slopes of the latency models", Axis::log2("size", "KiB"), y)
+        .series(Series::line("slope", points).with_markers())
+        .reference_when(128.0, "small up to here (paper)")
+}
+
+fn table(models: &OpFit, reads: &[Measurement]) -> Table {
+    let heading = Table::new(["size", "knee", "slope [ms]", "in units of 4 KiB's", "L"]);
+    let unit = models.sizes[0].slope_ns;
+    models.sizes.iter().fold(heading, |table, fit| {
+        let kib = fit.size.0 >> 10;
+        let numbers = [knee(reads, kib), fit.slope_ns / 1e6, fit.slope_ns / unit].map(number);
+        table.row([vec![name(kib)], numbers.to_vec(), vec![fit.slot_cost.get().to_string()]].concat())
+    })
+}
+
+/// The part of its largest throughput that a size reaches with so many outstanding.
+fn reached(measured: &[Measurement], kib: u64, outstanding: u32) -> f64 {
+    let largest = of_size(measured, kib).map(|one| one.throughput.0).max().unwrap_or(0) as f64;
+    let there = of_size(measured, kib).find(|one| one.outstanding == outstanding);
+    there.map_or(f64::NAN, |one| one.throughput.0 as f64 / largest)
+}
+
+/// The smallest number outstanding that reaches 95 % of the largest throughput.
+fn knee(measured: &[Measurement], kib: u64) -> f64 {
+    let knee = OUTSTANDING.into_iter().find(|&outstanding| reached(measured, kib, outstanding) >= 0.95);
+    knee.map_or(f64::NAN, f64::from)
+}
+
+fn checks(fit: &StorageFit, reads: &[Measurement]) -> Vec<Check> {
+    let slots = |kib| f64::from(fit.slot_costs.slot_cost(OpKind::Write, Bytes::kib(kib)).get());
+    let small = fit.slot_costs.small_threshold().0 as f64 / 1024.0;
+    vec![
+        Check::of("Fig. 2", "D: knee of small accesses").between(fit.depth.get().into(), 10.0, 15.0).paper(14.0),
+        Check::of("Fig. 2", "knee by size").falling([4, 512, 4096].map(|kib| (name(kib), knee(reads, kib))), 0.0),
+        Check::of("Fig. 2", "knee of 512 KiB").at_most(knee(reads, 512), 5.0).paper(5.0).because(format!(
+            "half of what the model needs for 512 KiB is seek and rotation, and seeks get shorter with more to choose from; \
+             the curve is flat before: {} % of the largest throughput with 4 outstanding",
+            number((reached(reads, 512, 4) * 100.0).round()),
+        )),
+        Check::of("Fig. 2", "knee of 4 MiB").at_most(knee(reads, 4096), 5.0).paper(1.0),
+        Check::of("Fig. 3b", "largest small size").within(128.0, small, 0.0).unit("KiB"),
+        Check::of("Fig. 3b", "L of 2 MiB").within(5.0, slots(2048), 0.0),
+        Check::of("Fig. 3b", "L of 128 KiB").within(1.0, slots(128), 0.0),
+    ]
+}
