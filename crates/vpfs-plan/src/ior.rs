@@ -6,11 +6,11 @@
 use std::iter;
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 
-use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes};
+use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
 use vpfs_core::hash::mix;
 
 /// Who writes where.
@@ -52,20 +52,30 @@ pub struct Ior {
     pub write: bool,
     /// Whether to read and verify; without `write`, files that an earlier run with the same parameters kept.
     pub read: bool,
+    /// Whether to end with a phase in which each call draws its offset and whether it reads or writes, both uniformly
+    /// [vPFS §IV-C1]; without `write`, on files that an earlier run with the same parameters kept.
+    pub mixed: bool,
+    /// Where in each file the first segment begins.
+    pub start_offset_bytes: u64,
+    /// Whether all processes wait for each other after each call [IOCO §5.2].
+    pub barrier: bool,
     /// Process p reads what process p + `read_shift` wrote, so that it reads through another client.
     pub read_shift: u32,
     /// Whether each process asks for durability after the write phase, in a phase of its own.
     pub fsync: bool,
     /// Whether the files stay.
     pub keep: bool,
-    /// How long the write phase and the read phase last; transfers start over when they are used up.
+    /// How long each phase that moves data lasts; transfers start over when they are used up.
     ///
-    /// If both phases run, every byte is written at least once, even if that takes longer.
+    /// If what is written is read later, every byte is written at least once, even if that takes longer.
     #[serde(serialize_with = "crate::seconds::optional_seconds", rename = "time_limit_seconds")]
     pub time_limit: Option<Duration>,
     /// Decides content and random order.
     pub seed: u64,
 }
+
+/// Sets the mixed phase's numbers apart from those of the passes, which are counted from zero.
+const MIXED: u64 = 1 << 63;
 
 /// Transfers of all processes together whose random order is kept in memory, four bytes each.
 const MAX_SHUFFLED: u64 = 1 << 26;
@@ -87,13 +97,19 @@ impl Ior {
         if self.segments == 0 {
             return Err(PlanError::new("segments", "must be at least 1"));
         }
-        if !self.write && !self.read {
+        if !self.write && !self.read && !self.mixed {
             return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
+        }
+        if self.barrier && self.time_limit.is_some() {
+            return Err(PlanError::new("barrier", "processes that end at a time limit cannot wait for each other"));
         }
         let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
         let Some(total) = total.filter(|&total| i64::try_from(total).is_ok()) else {
             return Err(PlanError::new("block", "block times segments times processes is larger than any file"));
         };
+        if self.start_offset_bytes.checked_add(total).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(PlanError::new("start-offset", "the file would be larger than any can be"));
+        }
         let transfers = total / u64::from(self.transfer_bytes);
         if self.order == Order::Random && transfers > MAX_SHUFFLED {
             let problem = format!(
@@ -139,7 +155,7 @@ impl Ior {
             FileMode::Shared => segment * u64::from(self.processes) + u64::from(process),
             FileMode::PerProcess => segment,
         };
-        let offset = block * self.block_bytes + inside;
+        let offset = self.start_offset_bytes + block * self.block_bytes + inside;
         Extent { file: self.file(process), offset, bytes: self.transfer_bytes }
     }
 
@@ -168,6 +184,19 @@ impl Ior {
         Box::new((0..).flat_map(move |pass| plan.extents(owner, pass)))
     }
 
+    /// Calls whose place and direction are drawn, as many as the process has transfers, or without end if there is a time
+    /// limit.
+    fn mixed_calls(&self, process: u32) -> impl Iterator<Item = Call> + use<> {
+        let plan = self.clone();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(mix(self.seed ^ MIXED) ^ u64::from(process)));
+        let transfers = self.transfers_per_process();
+        let count = if self.time_limit.is_some() { u64::MAX } else { transfers };
+        (0..count).map(move |_| {
+            let extent = plan.extent(process, random.random_range(0..transfers));
+            if random.random() { Call::Read(extent) } else { Call::Write(extent) }
+        })
+    }
+
     fn read_owner(&self, process: u32) -> u32 {
         let shifted = (u64::from(process) + u64::from(self.read_shift)) % u64::from(self.processes);
         u32::try_from(shifted).expect("below the number of processes")
@@ -175,7 +204,8 @@ impl Ior {
 
     /// What the process writes to and what it reads from.
     fn opens(&self, process: u32) -> Steps {
-        let own = (self.write && !self.owns_file(process)).then_some(self.file(process));
+        let uses_own = self.mixed || self.write;
+        let own = (uses_own && !(self.write && self.owns_file(process))).then_some(self.file(process));
         let read = self.read.then(|| self.file(self.read_owner(process))).filter(|file| own != Some(*file));
         calls(own.into_iter().chain(read).map(Call::Open))
     }
@@ -193,6 +223,7 @@ impl Plan for Ior {
             (Phase::Write, self.write),
             (Phase::Sync, self.write && self.fsync),
             (Phase::Read, self.read),
+            (Phase::Mixed, self.mixed),
             (Phase::Remove, !self.keep),
         ];
         all.into_iter().filter_map(|(phase, wanted)| wanted.then_some(phase)).collect()
@@ -202,17 +233,18 @@ impl Plan for Ior {
         match phase {
             Phase::Create if self.owns_file(process) => calls(iter::once(Call::Create(self.file(process)))),
             Phase::Open => self.opens(process),
-            Phase::Write => calls(self.passes(process).map(Call::Write)),
+            Phase::Write => in_step(self.passes(process).map(Call::Write), self.barrier),
             Phase::Sync => calls(iter::once(Call::Sync(self.file(process)))),
-            Phase::Read => calls(self.passes(self.read_owner(process)).map(Call::Read)),
+            Phase::Read => in_step(self.passes(self.read_owner(process)).map(Call::Read), self.barrier),
+            Phase::Mixed => in_step(self.mixed_calls(process), self.barrier),
             Phase::Remove if self.owns_file(process) => calls(iter::once(Call::Remove(self.file(process)))),
             _ => calls(iter::empty()),
         }
     }
 
     fn limit(&self, phase: Phase) -> Option<Limit> {
-        let time = self.time_limit.filter(|_| matches!(phase, Phase::Write | Phase::Read))?;
-        let must_finish_pass = phase == Phase::Write && self.read;
+        let time = self.time_limit.filter(|_| matches!(phase, Phase::Write | Phase::Read | Phase::Mixed))?;
+        let must_finish_pass = phase == Phase::Write && (self.read || self.mixed);
         Some(Limit { time, at_least_steps: if must_finish_pass { self.transfers_per_process() } else { 0 } })
     }
 }
@@ -234,6 +266,9 @@ mod tests {
             order: Order::Sequential,
             write: true,
             read: true,
+            mixed: false,
+            start_offset_bytes: 0,
+            barrier: false,
             read_shift: 0,
             fsync: false,
             keep: false,
@@ -294,6 +329,51 @@ mod tests {
         assert_eq!(plan.limit(Phase::Write).map(|limit| limit.at_least_steps), Some(8));
         assert_eq!(plan.limit(Phase::Read).map(|limit| limit.at_least_steps), Some(0));
         assert_eq!(plan.limit(Phase::Remove), None);
+    }
+
+    #[test]
+    fn mixed_calls_are_half_reads_and_reach_every_place_of_their_own() {
+        let plan = Ior { mixed: true, segments: 250, ..ior() };
+        let steps: Vec<_> = plan.steps(Phase::Mixed, 1).collect();
+        assert_eq!(steps.len(), 1000);
+        let reads = steps.iter().filter(|step| matches!(step, Step::Call(Call::Read(_)))).count();
+        assert!((400..600).contains(&reads), "{reads}");
+        let own: BTreeSet<_> = offsets(plan.steps(Phase::Write, 1)).into_iter().collect();
+        let drawn: BTreeSet<_> = offsets(plan.steps(Phase::Mixed, 1)).into_iter().collect();
+        assert!(drawn.is_subset(&own) && drawn.len() > own.len() / 2);
+        assert_eq!(steps, plan.steps(Phase::Mixed, 1).collect::<Vec<_>>());
+        assert_ne!(offsets(plan.steps(Phase::Mixed, 1)), offsets(Ior { seed: 2, ..plan }.steps(Phase::Mixed, 1)));
+    }
+
+    #[test]
+    fn mixed_alone_opens_what_an_earlier_run_kept() {
+        let plan = Ior { mixed: true, write: false, read: false, ..ior() };
+        assert_eq!(plan.validate(), Ok(()));
+        assert_eq!(plan.phases(), [Phase::Open, Phase::Mixed, Phase::Remove]);
+        assert_eq!(plan.steps(Phase::Open, 0).count(), 1);
+        let endless = Ior { time_limit: Some(Duration::from_secs(1)), ..plan };
+        assert_eq!(endless.steps(Phase::Mixed, 0).take(100).count(), 100, "more than the eight transfers");
+    }
+
+    #[test]
+    fn a_barrier_follows_each_call() {
+        let plan = Ior { barrier: true, ..ior() };
+        for phase in [Phase::Write, Phase::Read] {
+            let steps: Vec<_> = plan.steps(phase, 2).collect();
+            assert_eq!(steps.len(), 16);
+            assert!(steps.chunks(2).all(|pair| matches!(pair, [Step::Call(_), Step::Barrier])));
+        }
+        let limited = Ior { time_limit: Some(Duration::from_secs(1)), ..plan };
+        assert_eq!(limited.validate().map_err(|error| error.option), Err("barrier"));
+    }
+
+    #[test]
+    fn the_first_segment_begins_at_the_start_offset() {
+        let moved = offsets(Ior { start_offset_bytes: 1000, ..ior() }.steps(Phase::Write, 1));
+        let expected: Vec<_> = offsets(ior().steps(Phase::Write, 1)).iter().map(|(f, at)| (*f, at + 1000)).collect();
+        assert_eq!(moved, expected);
+        let beyond = Ior { start_offset_bytes: i64::MAX as u64, ..ior() };
+        assert_eq!(beyond.validate().map_err(|error| error.option), Err("start-offset"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use btio::{Btio, BtioClass, Subtype};
 pub use ior::{FileMode, Ior, Order};
-pub use md::Md;
+pub use md::{Md, MdData};
 
 /// A directory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,6 +125,8 @@ pub enum Phase {
     Sync,
     /// Data read and verified.
     Read,
+    /// Reads, writes and metadata of an application, as they come.
+    Mixed,
     /// Attributes read.
     Stat,
     /// Times of files set.
@@ -149,6 +151,7 @@ impl fmt::Display for Phase {
             Self::Write => "write",
             Self::Sync => "sync",
             Self::Read => "read",
+            Self::Mixed => "mixed",
             Self::Stat => "stat",
             Self::SetTimes => "utime",
             Self::ListDir => "readdir",
@@ -210,6 +213,11 @@ fn check_processes(processes: u32) -> Result<(), PlanError> {
         return Ok(());
     }
     Err(PlanError::new("processes", format!("must be at least 1 and at most {MAX_PROCESSES}")))
+}
+
+/// Calls, and a barrier after each of them if wanted.
+fn in_step(calls: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> Steps {
+    Box::new(calls.flat_map(move |call| [Some(Step::Call(call)), barrier.then_some(Step::Barrier)]).flatten())
 }
 
 /// Steps of calls only.

@@ -39,6 +39,9 @@ fn ior() -> Ior {
         order: Order::Random,
         write: true,
         read: true,
+        mixed: false,
+        start_offset_bytes: 0,
+        barrier: false,
         read_shift: 1,
         fsync: true,
         keep: false,
@@ -142,7 +145,7 @@ async fn full_bursts_are_large_calls_of_one_process_for_each_node() {
 async fn md_does_every_phase_and_leaves_nothing() {
     let cluster = cluster().await;
     for shared_directory in [false, true] {
-        let plan = Md { processes: 4, items: 25, listings: 3, shared_directory };
+        let plan = Md { processes: 4, items: 25, listings: 3, shared_directory, data: None };
         let report = run(plan, options(&cluster)).await.unwrap();
         for (phase, operations) in [
             (Phase::Create, 100),

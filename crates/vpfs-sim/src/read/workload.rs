@@ -36,6 +36,9 @@ fn read_ior(table: &Table<'_>) -> Ior {
         order: if table.choice("order") == Some(1) { Order::Random } else { Order::Sequential },
         write: is_on(table, "write"),
         read: is_on(table, "read"),
+        mixed: false,
+        start_offset_bytes: 0,
+        barrier: false,
         read_shift: 0,
         fsync: is_on(table, "fsync"),
         keep: false,
@@ -64,5 +67,6 @@ fn read_md(table: &Table<'_>) -> Md {
         items: table.count("items").unwrap_or(1),
         listings: table.count("listings").unwrap_or(0),
         shared_directory: is_on(table, "shared_directory"),
+        data: None,
     }
 }

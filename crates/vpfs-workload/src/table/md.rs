@@ -36,7 +36,7 @@ fn name(phase: Phase) -> Option<&'static str> {
         Phase::ListDir => Some("Directory listing"),
         Phase::Remove => Some("File removal"),
         Phase::RemoveDir => Some("Directory removal"),
-        Phase::Setup | Phase::Open | Phase::Write | Phase::Sync | Phase::Read | Phase::Cleanup => None,
+        Phase::Setup | Phase::Open | Phase::Write | Phase::Sync | Phase::Read | Phase::Mixed | Phase::Cleanup => None,
     }
 }
 

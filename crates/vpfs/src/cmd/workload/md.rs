@@ -41,6 +41,7 @@ impl MdArgs {
             items: self.items,
             listings: self.listings,
             shared_directory: self.shared_directory,
+            data: None,
         };
         plan.validate().map_err(|error| usage(&error))?;
         Job { name: "md", plan, target: &self.target, keep: false }.run(table::md).await
