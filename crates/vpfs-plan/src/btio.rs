@@ -10,10 +10,8 @@
 use std::iter;
 use std::time::Duration;
 
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
-
 use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use crate::pieces::pieces;
 use vpfs_core::hash::mix;
 
 /// How a dump reaches the file.
@@ -169,19 +167,11 @@ impl Btio {
         }
     }
 
-    /// Cuts one process's consecutive bytes into calls of drawn sizes; what remains is the last call.
-    fn pieces(&self, writer: u32, iteration: u32, begin: u64) -> impl Iterator<Item = Extent> + use<> {
-        let mut random =
-            Xoshiro256PlusPlus::seed_from_u64(mix(mix(self.seed ^ u64::from(iteration)) ^ u64::from(writer)));
+    /// Cuts one process's consecutive bytes into calls of drawn sizes.
+    fn pieces(&self, writer: u32, iteration: u32, begin: u64) -> impl Iterator<Item = Extent> + Send + use<> {
+        let seed = mix(mix(self.seed ^ u64::from(iteration)) ^ u64::from(writer));
         let sizes = self.transfer_min_bytes..=self.transfer_max_bytes;
-        let (mut offset, end) = (begin, begin + self.burst_bytes());
-        iter::from_fn(move || {
-            let left = u32::try_from(end - offset).unwrap_or(u32::MAX);
-            let piece = (left > 0).then(|| random.random_range(sizes.clone()).min(left));
-            let extent = piece.map(|bytes| Extent { file: FILE, offset, bytes });
-            offset += u64::from(piece.unwrap_or(0));
-            extent
-        })
+        pieces(FILE, begin..begin + self.burst_bytes(), sizes, seed)
     }
 
     /// All bursts of one process in one phase: compute, wait for the others, then I/O.

@@ -7,7 +7,14 @@ mod btio;
 mod ior;
 mod md;
 pub mod node;
+mod noncontig;
+mod pieces;
+mod pio;
 mod seconds;
+mod shared_file;
+mod strided;
+mod tile;
+mod wrf;
 
 use std::fmt;
 use std::time::Duration;
@@ -15,6 +22,11 @@ use std::time::Duration;
 pub use btio::{Btio, BtioClass, Subtype};
 pub use ior::{FileMode, Ior, Order};
 pub use md::{Md, MdData};
+pub use noncontig::Noncontig;
+pub use pio::{Pattern, PioBench};
+pub use strided::Strided;
+pub use tile::MpiTileIo;
+pub use wrf::Wrf;
 
 /// A directory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +82,10 @@ pub enum Call {
     Write(Extent),
     /// Reads from an open file and checks what came.
     Read(Extent),
+    /// Writes the pattern's bytes to blocks of an open file: list I/O. Who has no such call writes them one after the other.
+    WriteStrided(Strided),
+    /// Reads blocks of an open file and checks what came: list I/O, or one block after the other.
+    ReadStrided(Strided),
     /// Asks the servers to make an open file durable.
     Sync(FileId),
 }
@@ -88,8 +104,20 @@ impl Call {
             Self::Remove(_) => "unlink",
             Self::Write(_) => "write",
             Self::Read(_) => "read",
+            Self::WriteStrided(_) => "writev",
+            Self::ReadStrided(_) => "readv",
             Self::Sync(_) => "fsync",
         }
+    }
+
+    /// The consecutive bytes that the call moves, piece by piece; none for a metadata call.
+    pub fn extents(self) -> impl Iterator<Item = Extent> + Send {
+        let (one, many) = match self {
+            Self::Write(extent) | Self::Read(extent) => (Some(extent), None),
+            Self::WriteStrided(strided) | Self::ReadStrided(strided) => (None, Some(strided)),
+            _ => (None, None),
+        };
+        one.into_iter().chain(many.into_iter().flat_map(Strided::extents))
     }
 }
 

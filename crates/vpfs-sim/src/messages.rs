@@ -43,7 +43,7 @@ pub(crate) fn requests(call: Call) -> &'static [Message] {
         Call::ListDir(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, ReadDir)],
         // Costs what a forced change of attributes costs.
         Call::Sync(_) => &[(DataServers, SetAttr)],
-        Call::Write(_) | Call::Read(_) => &[],
+        Call::Write(_) | Call::Read(_) | Call::WriteStrided(_) | Call::ReadStrided(_) => &[],
     }
 }
 
@@ -55,6 +55,7 @@ pub(crate) fn object(salt: u64, call: Call) -> u64 {
             file(salt, id)
         }
         Call::Write(extent) | Call::Read(extent) => file(salt, extent.file),
+        Call::WriteStrided(strided) | Call::ReadStrided(strided) => file(salt, strided.file),
     }
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn parent(salt: u64, call: Call) -> u64 {
             directory(salt, id.dir)
         }
         Call::Write(extent) | Call::Read(extent) => directory(salt, extent.file.dir),
+        Call::WriteStrided(strided) | Call::ReadStrided(strided) => directory(salt, strided.file.dir),
     }
 }
 

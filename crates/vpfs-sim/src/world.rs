@@ -250,22 +250,21 @@ impl World {
     /// A process makes a call.
     fn issue(&mut self, process: u32, call: PlanCall) {
         self.processes[process as usize].call_issued(self.now);
-        let (op, extent) = match call {
-            PlanCall::Write(extent) => (OpKind::Write, Some(extent)),
-            PlanCall::Read(extent) => (OpKind::Read, Some(extent)),
-            _ => (OpKind::Metadata, None),
+        let op = match call {
+            PlanCall::Write(_) | PlanCall::WriteStrided(_) => OpKind::Write,
+            PlanCall::Read(_) | PlanCall::ReadStrided(_) => OpKind::Read,
+            _ => OpKind::Metadata,
         };
-        let metadata = extent.is_none().then_some((call, 0));
+        let metadata = (op == OpKind::Metadata).then_some((call, 0));
         let entry = Call { process, issued: self.now, op, metadata, parts_left: 0 };
         let key = u32::try_from(self.calls.insert(entry)).expect("calls are bounded by the processes");
-        match extent {
-            Some(extent) => {
-                let object = messages::file(self.app_of(process).salt, extent.file);
-                self.move_data(key, object, &(extent.offset..extent.offset + u64::from(extent.bytes)));
-            }
-            None => {
-                self.next_metadata(key);
-            }
+        if op == OpKind::Metadata {
+            self.next_metadata(key);
+        }
+        // The blocks of a strided call go all at once.
+        for extent in call.extents() {
+            let object = messages::file(self.app_of(process).salt, extent.file);
+            self.move_data(key, object, &(extent.offset..extent.offset + u64::from(extent.bytes)));
         }
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
-use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Md, Order, Phase, Plan};
+use vpfs_plan::{
+    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, Phase, PioBench, Plan, Wrf,
+};
 use vpfs_workload::measure::{Report, WrongRead};
 use vpfs_workload::run::{Connections, Run, RunError, RunOptions};
 
@@ -158,6 +160,62 @@ async fn md_does_every_phase_and_leaves_nothing() {
         }
     }
     assert_empty(&cluster).await;
+}
+
+/// Every byte read is checked, and as many are read as the plan says.
+async fn assert_reads(cluster: &EmbeddedCluster, plan: impl Plan + 'static, bytes: u64) -> Report {
+    let report = run(plan, options(cluster)).await.unwrap();
+    assert_eq!(report.verification.checked_bytes, bytes);
+    assert!(report.verification.is_clean());
+    assert_empty(cluster).await;
+    report
+}
+
+#[tokio::test]
+async fn patterns_of_one_shared_file_are_written_and_verified() {
+    let cluster = cluster().await;
+    for pattern in [Pattern::Segmented, Pattern::Strided] {
+        let plan = PioBench { request_bytes: 3001, requests: 5, pattern, ..PioBench::paper(4) };
+        assert_reads(&cluster, plan, 4 * 5 * 3001).await;
+    }
+    for collective in [false, true] {
+        let plan = MpiTileIo { row_bytes: 701, requests: 2, collective, nodes: 2, ..MpiTileIo::paper(2, 3) };
+        assert_reads(&cluster, plan, 6 * 2 * 32 * 701).await;
+    }
+    let plan = Noncontig { block_bytes: 501, requests: 2, ..Noncontig::paper(4) };
+    let report = assert_reads(&cluster, plan, 4 * 2 * 32 * 501).await;
+    let writes = report.phase(Phase::Write).map(|phase| phase.operations);
+    assert_eq!(writes, Some(4 * 2 * 32), "without list I/O, each block is a call");
+}
+
+#[tokio::test]
+async fn mixed_phases_are_run_and_verified() {
+    let cluster = cluster().await;
+    let wrf = Wrf {
+        processes: 4,
+        input_bytes: 100_000,
+        output_bytes: 400_000,
+        restart_bytes: 4_000_000,
+        forecast_minutes: 2,
+        think: Duration::ZERO,
+        transfer_min_bytes: 1000,
+        transfer_max_bytes: 100_000,
+        ..Wrf::PAPER
+    };
+    let report = assert_reads(&cluster, wrf, 100_000).await;
+    assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4_400_000));
+
+    let report = run(Ior { mixed: true, read: false, ..ior() }, options(&cluster)).await.unwrap();
+    assert_eq!(report.phase(Phase::Mixed).map(|phase| phase.bytes), Some(4 * 3 * 100_070));
+    assert!(report.verification.checked_bytes > 0 && report.verification.is_clean());
+}
+
+#[tokio::test]
+async fn md_writes_and_reads_its_data() {
+    let cluster = cluster().await;
+    let data = Some(MdData { bytes: 10_001, transfer_bytes: 4000 });
+    let plan = Md { processes: 4, items: 3, listings: 1, shared_directory: false, data };
+    assert_reads(&cluster, plan, 4 * 10_001).await;
 }
 
 #[tokio::test]

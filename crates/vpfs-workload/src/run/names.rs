@@ -37,6 +37,7 @@ impl Names {
             Call::Create(file) | Call::Open(file) | Call::Stat(file) => self.file(file),
             Call::SetTimes(file) | Call::Remove(file) | Call::Sync(file) => self.file(file),
             Call::Write(extent) | Call::Read(extent) => self.file(extent.file),
+            Call::WriteStrided(strided) | Call::ReadStrided(strided) => self.file(strided.file),
         }
     }
 }

@@ -81,6 +81,19 @@ impl Process {
         match call {
             Call::Write(extent) => self.write(phase, extent).await,
             Call::Read(extent) => self.read(phase, extent).await,
+            // The client has no list I/O: each block is a call, measured as one.
+            Call::WriteStrided(strided) => {
+                for extent in strided.extents() {
+                    self.write(phase, extent).await?;
+                }
+                Ok(())
+            }
+            Call::ReadStrided(strided) => {
+                for extent in strided.extents() {
+                    self.read(phase, extent).await?;
+                }
+                Ok(())
+            }
             other => {
                 let begin = Instant::now();
                 self.metadata(other).await?;
@@ -139,7 +152,9 @@ impl Process {
                 let file = self.file(id).await?;
                 self.client.fsync(&file).await
             }
-            Call::Write(_) | Call::Read(_) => unreachable!("data calls have functions of their own"),
+            Call::Write(_) | Call::Read(_) | Call::WriteStrided(_) | Call::ReadStrided(_) => {
+                unreachable!("data calls have functions of their own")
+            }
         }
     }
 

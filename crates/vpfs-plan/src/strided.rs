@@ -1,0 +1,32 @@
+//! Non-contiguous calls.
+
+use super::{Extent, FileId};
+
+/// Equal blocks at equal distances in a file, moved by one call: list I/O [IOCO §5.1].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// The file.
+    pub file: FileId,
+    /// First byte of the first block.
+    pub offset: u64,
+    /// Bytes of each block, at least one.
+    pub block_bytes: u32,
+    /// From the begin of one block to the begin of the next, at least `block_bytes`.
+    pub stride_bytes: u64,
+    /// How many blocks, at least one.
+    pub blocks: u32,
+}
+
+impl Strided {
+    /// The blocks, by offset.
+    pub fn extents(self) -> impl Iterator<Item = Extent> + Send {
+        let Self { file, offset, block_bytes, stride_bytes, blocks } = self;
+        let block = move |index| Extent { file, offset: offset + u64::from(index) * stride_bytes, bytes: block_bytes };
+        (0..blocks).map(block)
+    }
+
+    /// Bytes of all blocks together.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.block_bytes) * u64::from(self.blocks)
+    }
+}
