@@ -216,10 +216,18 @@ impl Results {
         self.apps.iter().map(AppResults::bytes).sum::<u64>() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Bytes of each application from `from` to `to`, in whole intervals.
+    /// The time in which all applications are there, from the last start to the first finish; the whole run if that is
+    /// shorter than an interval.
+    pub fn common_time(&self) -> (Duration, Duration) {
+        let from = self.apps.iter().map(|app| app.start).max().unwrap_or_default();
+        let to = self.apps.iter().filter_map(|app| app.finish).min().unwrap_or(self.elapsed);
+        if from + self.interval <= to { (from, to) } else { (Duration::ZERO, self.elapsed) }
+    }
+
+    /// Bytes of each application in the intervals that begin at `from` or later and before `to`.
     pub fn bytes_between(&self, from: Duration, to: Duration) -> Vec<u64> {
-        let index =
-            |at: Duration| usize::try_from(at.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(usize::MAX);
+        let interval = self.interval.as_nanos().max(1);
+        let index = |at: Duration| usize::try_from(at.as_nanos().div_ceil(interval)).unwrap_or(usize::MAX);
         let sum = |app: &AppResults| {
             let end = index(to).min(app.bytes_series.len());
             app.bytes_series.get(index(from).min(end)..end).map_or(0, |values| values.iter().sum())

@@ -216,6 +216,7 @@ impl<'a> Builder<'a> {
             trace: Trace::new(scenario.trace),
             promises,
             events: 0,
+            sampled: Time::ZERO,
             shares: Vec::new(),
         })
     }

@@ -66,6 +66,8 @@ pub(crate) struct World {
     /// Applications in the foreground that are not finished.
     pub(crate) unfinished: usize,
     pub(crate) events: u64,
+    /// When an interval of the time series ended.
+    pub(crate) sampled: Time,
     /// Kept between calls.
     pub(crate) shares: Vec<Share>,
 }
@@ -104,6 +106,9 @@ impl World {
             self.events += 1;
             self.handle(event)?;
             progress(at, self.events);
+        }
+        if self.sampled < self.now {
+            self.close_interval();
         }
         self.check_conservation()
     }
@@ -428,8 +433,16 @@ impl World {
         self.advance(process)
     }
 
-    /// An interval of the time series ends.
+    /// An interval of the time series ends, and the next one begins.
     fn sample(&mut self) -> Result<(), SimError> {
+        self.close_interval();
+        self.check_waits()?;
+        self.calendar.push(self.now + self.settings.interval, Event::Sample);
+        Ok(())
+    }
+
+    fn close_interval(&mut self) {
+        self.sampled = self.now;
         for measures in &mut self.measures {
             measures.sample();
         }
@@ -441,9 +454,6 @@ impl World {
         if let Some(peers) = &mut self.peers {
             peers.sample();
         }
-        self.check_waits()?;
-        self.calendar.push(self.now + self.settings.interval, Event::Sample);
-        Ok(())
     }
 
     /// Whether somebody waits too long who was not even dispatched.

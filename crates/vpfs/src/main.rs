@@ -23,6 +23,7 @@ enum Command {
     Proxy(cmd::proxy::Proxy),
     Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),
+    Sim(cmd::sim::Sim),
     Workload(cmd::workload::Workload),
 }
 
@@ -32,6 +33,7 @@ fn main() -> std::process::ExitCode {
         Command::Proxy(proxy) => proxy.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
+        Command::Sim(sim) => sim.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

@@ -4,6 +4,7 @@ pub(crate) mod demo;
 pub(crate) mod proxy;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
+pub(crate) mod sim;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

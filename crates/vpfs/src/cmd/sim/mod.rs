@@ -1,0 +1,160 @@
+//! `vpfs sim`: what policies would do to a cluster that is described in a file.
+
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use vpfs_config::units::{Span, parse_duration};
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
+use vpfs_sim::{PolicySpec, Progress, Results, Scenario, SimError, Simulation};
+
+use super::workload::output;
+use super::workload::progress::ProgressLine;
+use crate::exit::Exit;
+
+/// Simulate a cluster under each policy, and compare what applications get
+///
+/// The same scheduling and coordination code as in the proxies, between models of clients, links and devices. Equal
+/// scenarios and seeds give equal results. Without SCENARIO, a small application beside a large one.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs sim\n  \
+    vpfs sim scenarios/two-to-one.toml --html two-to-one.html\n  \
+    vpfs sim my-cluster.toml --compare fifo,sfq-d-plus --seed 7 --json results.json")]
+pub(crate) struct Sim {
+    /// The scenario file; scenarios/ has some to begin with
+    scenario: Option<PathBuf>,
+
+    /// Policies to run, by their names in the scenario, or fifo, sfq-d, sfq-d-plus, two-level or ioco with their defaults
+    /// [default: all of the scenario]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    policy: Vec<String>,
+
+    /// The same, and show all of them relative to the first one
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "policy")]
+    compare: Vec<String>,
+
+    /// Another seed than the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Another end than the scenario's
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+
+    /// Write all results to this file; - is standard output, instead of tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write tables and charts to this file, one page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// No progress on standard error
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const DEFAULT: (&str, &str) =
+    ("small-beside-large.toml", include_str!("../../../../../scenarios/small-beside-large.toml"));
+
+impl Sim {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let scenario = self.scenario()?;
+        let line = ProgressLine::start(self.quiet);
+        let policies = self.policies(&scenario)?;
+        let results: Result<Vec<_>, _> = policies.iter().map(|policy| simulate(&scenario, policy, &line)).collect();
+        line.clear();
+        self.tell(&scenario, &results?)
+    }
+
+    fn scenario(&self) -> Result<Scenario, Exit> {
+        let read = match &self.scenario {
+            None => Scenario::parse(DEFAULT.0, DEFAULT.1),
+            Some(path) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                let files = |name: &str| fs::read_to_string(folder.join(name));
+                Scenario::parse_with(&path.display().to_string(), &text, &files)
+            }
+        };
+        let scenario = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
+        let seed = self.seed.unwrap_or(scenario.seed);
+        Ok(Scenario { seed, duration: self.duration.or(scenario.duration), ..scenario })
+    }
+
+    /// Those that were asked for.
+    fn policies(&self, scenario: &Scenario) -> Result<Vec<PolicySpec>, Exit> {
+        let names = if self.compare.is_empty() { &self.policy } else { &self.compare };
+        if names.is_empty() {
+            return Ok(scenario.policies.clone());
+        }
+        names.iter().map(|name| policy(scenario, name)).collect()
+    }
+
+    fn tell(&self, scenario: &Scenario, results: &[Results]) -> Result<(), Exit> {
+        let report = report::of(scenario, results, !self.compare.is_empty());
+        if self.json.as_deref() != Some(Path::new("-")) {
+            println!("{}", report.text());
+        }
+        if let Some(path) = &self.json {
+            output::write(path, &json!({ "scenario": scenario.name, "seed": scenario.seed, "results": results }))?;
+        }
+        if let Some(path) = &self.html {
+            fs::write(path, report.html())
+                .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+}
+
+/// A policy of the scenario, or one with its defaults.
+fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
+    const KINDS: [(&str, PolicyKind); 5] = [
+        ("fifo", PolicyKind::Fifo),
+        ("sfq-d", PolicyKind::SfqD),
+        ("sfq-d-plus", PolicyKind::SfqDPlus),
+        ("two-level", PolicyKind::TwoLevel),
+        ("ioco", PolicyKind::Ioco),
+    ];
+    let given = scenario.policies.iter().find(|policy| policy.name == name).cloned();
+    let known = KINDS.iter().find(|(known, _)| *known == name);
+    // The depth of the paper's storage, as in vpfs.toml.
+    let depth = Depth::new(14).expect("not zero");
+    let default = |kind| PolicySpec::new(name, Settings::new(kind, depth, SlotCostTable::default()));
+    given.or_else(|| known.map(|&(_, kind)| default(kind))).ok_or_else(|| {
+        let given = scenario.policies.iter().map(|policy| policy.name.as_str());
+        let mut names: Vec<&str> = given.chain(KINDS.map(|(name, _)| name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        Exit::Usage(format!("--policy: there is none called {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+fn simulate(scenario: &Scenario, policy: &PolicySpec, line: &ProgressLine) -> Result<Results, Exit> {
+    line.announce(format!("{}: begins", policy.name));
+    let show = |Progress { now, events }| {
+        line.show(|| format!("{}: {:.1} simulated, {events} events", policy.name, Span(now.since(Time::ZERO))));
+    };
+    let run = Simulation::new(scenario, policy).and_then(|simulation| simulation.run_with(show));
+    run.map_err(|error| match error {
+        SimError::Scenario(problem) => Exit::Usage(format!("{}: {problem}", scenario.name)),
+        violation => Exit::Failed(format!("{}, {}: {violation}", scenario.name, policy.name)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scenario_that_is_built_in_is_valid() {
+        let scenario = Scenario::parse(DEFAULT.0, DEFAULT.1).expect("it is valid");
+        assert!(Simulation::new(&scenario, &scenario.policies[0]).is_ok());
+        assert!(policy(&scenario, "ioco").is_ok() && policy(&scenario, "oico").is_err());
+    }
+}
