@@ -1,9 +1,9 @@
 //! Throughput and latency control [Two-level]: while a class asks for no more than its rate T, its requests take no
 //! longer than its deadline D.
 //!
-//! The high level ([`credits`]) lets T·P bytes of each class pass in each period P; the low level sends what passed to
-//! the storage, earliest deadline first ([`deadline`]), and no more at once than lets all meet their deadlines, which it
-//! finds by feedback ([`depth_control`]).
+//! The high level (`credits`) lets T·P bytes of each class pass in each period P; the low level sends what passed to
+//! the storage, earliest deadline first (`deadline`), and no more at once than lets all meet their deadlines, which it
+//! finds by feedback (`depth_control`).
 //!
 //! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well as
 //! they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
