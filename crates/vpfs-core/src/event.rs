@@ -29,7 +29,7 @@ pub enum Event {
     CostCorrected { id: RequestId, app: AppId, estimated: Bytes, real: Bytes },
     /// An application's weight was changed.
     WeightChanged { app: AppId, weight: Weight },
-    /// The number of slots was changed.
+    /// The number of slots was changed. While depth is looked for, also for each comparison with a larger one, and back.
     DepthChanged { depth: Depth },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },

@@ -50,6 +50,7 @@
 #![no_std]
 extern crate alloc;
 
+mod adapt;
 pub mod cap;
 pub mod dsfq;
 pub mod event;

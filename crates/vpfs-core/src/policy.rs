@@ -32,7 +32,7 @@ use crate::sfq::Sfq;
 use crate::slot_cost::SlotCostTable;
 use crate::split::Split;
 use crate::two_level::TwoLevel;
-use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, RequestId, Time, Weight};
 use crate::window::Ioco;
 
 /// A scheduler whose policy and settings can change at any time.
@@ -83,14 +83,24 @@ impl Policy {
         &self.settings
     }
 
+    /// The depth that was found from completions, see [`Sfq::depth_found`]; `None` for policies that find none.
+    pub fn depth_found(&self) -> Option<Depth> {
+        self.queues.data().adaptive()?.depth_found()
+    }
+
+    /// The slot costs that go with [`Policy::depth_found`].
+    pub fn slot_costs_found(&self) -> Option<&SlotCostTable> {
+        Some(self.queues.data().adaptive()?.slot_costs())
+    }
+
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any
     /// input. O(n log n) in requests in use if the policy or a slot cost changes, else O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
-        self.settings = settings.clone();
-        self.queues.data_mut().reconfigure(now, settings, &self.apps);
+        let before = core::mem::replace(&mut self.settings, settings.clone());
+        self.queues.data_mut().reconfigure(now, &before, settings, &self.apps);
         self.open_or_close(now);
         if let Some(metadata) = self.queues.metadata_mut() {
-            metadata.reconfigure(now, &self.settings.of_metadata(), &self.apps);
+            metadata.reconfigure(now, &before.of_metadata(), &self.settings.of_metadata(), &self.apps);
         }
     }
 
@@ -129,9 +139,24 @@ fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Scheduler) {
 }
 
 impl Settings {
-    /// The same for a queue of metadata.
+    /// The same for a queue of metadata, whose depth is not looked for.
     fn of_metadata(&self) -> Self {
-        Self { depth: self.metadata_depth.unwrap_or(self.depth), ..self.clone() }
+        Self { depth: self.metadata_depth.unwrap_or(self.depth), adaptive: false, ..self.clone() }
+    }
+
+    /// Where a search for depth and slot costs begins, if there is one.
+    fn origin(&self) -> Option<(Depth, SlotCostTable)> {
+        self.adaptive.then(|| (self.depth, self.effective_slot_costs()))
+    }
+
+    /// Gives `sfq` depth and slot costs as they are set; from there on, they may be found.
+    fn set_slots(&self, now: Time, sfq: &mut Sfq) {
+        sfq.stop_adapting();
+        sfq.set_depth(now, self.depth);
+        sfq.set_slot_costs(self.effective_slot_costs());
+        if self.adaptive {
+            sfq.adapt();
+        }
     }
 
     fn effective_slot_costs(&self) -> SlotCostTable {
@@ -151,18 +176,29 @@ impl Base {
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
                 let mut sfq = Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity);
                 sfq.set_sharing(settings.sharing);
+                settings.set_slots(Time::ZERO, &mut sfq);
                 Self::Sfq(sfq)
             }
         }
     }
 
+    /// The scheduler that finds its depth, if this one does.
+    fn adaptive(&self) -> Option<&Sfq> {
+        match self {
+            Self::Sfq(sfq) => sfq.depth_found().map(|_| sfq),
+            Self::Fifo(_) | Self::Ioco(_) | Self::TwoLevel(_) => None,
+        }
+    }
+
     /// Changes to other settings, and to another policy if they say so.
-    fn reconfigure(&mut self, now: Time, settings: &Settings, apps: &[AppSettings]) {
+    fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings, apps: &[AppSettings]) {
         match (&mut *self, settings.kind) {
             (Self::Fifo(_), PolicyKind::Fifo) => {}
             (Self::Sfq(sfq), PolicyKind::SfqD | PolicyKind::SfqDPlus) => {
-                sfq.set_depth(now, settings.depth);
-                sfq.set_slot_costs(settings.effective_slot_costs());
+                // What was found is kept while the search would begin where it began.
+                if !settings.adaptive || settings.origin() != before.origin() {
+                    settings.set_slots(now, sfq);
+                }
                 sfq.set_sharing(settings.sharing);
             }
             // With other windows every queued request gets another place.

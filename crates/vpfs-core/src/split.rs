@@ -40,6 +40,11 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
         self.open = false;
     }
 
+    /// The scheduler of data, for a look at it.
+    pub(crate) const fn data(&self) -> &S {
+        &self.data
+    }
+
     /// The scheduler of data.
     pub(crate) const fn data_mut(&mut self) -> &mut S {
         &mut self.data

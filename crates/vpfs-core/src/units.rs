@@ -168,6 +168,9 @@ impl Add for VirtualTime {
 pub struct Depth(NonZeroU32);
 
 impl Depth {
+    /// One request at a time.
+    pub const ONE: Self = Self(NonZeroU32::MIN);
+
     /// `None` for zero.
     pub const fn new(slots: u32) -> Option<Self> {
         match NonZeroU32::new(slots) {

@@ -2,11 +2,14 @@
 //!
 //! One engine: SFQ(D) is SFQ(D)+ where every request occupies one slot.
 
+mod adapting;
 mod corrections;
 mod queue;
 mod requests;
 mod slots;
 mod tags;
+
+use alloc::boxed::Box;
 
 use corrections::Corrections;
 use queue::{First, Queue};
@@ -14,6 +17,7 @@ use requests::{Entry, Requests, State};
 use slots::Slots;
 use tags::Clock;
 
+use crate::adapt::Controller;
 use crate::dsfq::{Change, Ledger};
 use crate::event::{Event, EventQueue};
 use crate::policy::Handover;
@@ -38,6 +42,7 @@ pub struct Sfq {
     arrivals: u64,
     outstanding: usize,
     events: EventQueue,
+    controller: Option<Box<Controller>>,
 }
 
 impl Sfq {
@@ -55,6 +60,7 @@ impl Sfq {
             arrivals: 0,
             outstanding: 0,
             events: EventQueue::with_capacity(event_capacity),
+            controller: None,
         }
     }
 
@@ -213,6 +219,17 @@ impl Sfq {
         all
     }
 
+    /// The next request that may go, see [`Scheduler::poll_dispatch`].
+    fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        let free = self.slots.free();
+        if free == 0 {
+            return None;
+        }
+        let (head, cost) = self.queue.first(|_| true)?;
+        let cost = self.slots.clamp(cost);
+        if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
+    }
+
     fn end_if_idle(&mut self, now: Time) {
         if self.queue.len() == 0 && self.outstanding == 0 {
             self.clock.end_busy_period();
@@ -250,13 +267,11 @@ impl Scheduler for Sfq {
     /// Dispatches the queued request with the smallest start tag, equal tags in order of arrival; while that one does
     /// not fit the free slots, backfills smaller ones [vPFS+ §III-C, Algorithm 1].
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        let free = self.slots.free();
-        if free == 0 {
-            return None;
+        let dispatch = self.next_dispatch(now);
+        if dispatch.is_none() {
+            self.tell_drained();
         }
-        let (head, cost) = self.queue.first(|_| true)?;
-        let cost = self.slots.clamp(cost);
-        if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
+        dispatch
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
@@ -264,6 +279,7 @@ impl Scheduler for Sfq {
         self.release(&entry);
         self.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
+        self.tell_complete(now, &entry);
         self.end_if_idle(now);
     }
 
@@ -273,6 +289,7 @@ impl Scheduler for Sfq {
             self.queue.remove(&mut self.requests, &mut self.clock, id);
         } else {
             self.release(&entry);
+            self.tell_cancelled();
         }
         self.requests.remove(id);
         let Entry { app, arrival, op, cost, .. } = entry;

@@ -14,9 +14,17 @@ impl Slots {
         Self { depth, used: 0 }
     }
 
+    pub(super) fn depth(&self) -> Depth {
+        self.depth
+    }
+
     /// Is that a change?
     pub(super) fn set_depth(&mut self, depth: Depth) -> bool {
         core::mem::replace(&mut self.depth, depth) != depth
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
     }
 
     /// Slots that nobody occupies.

@@ -1,0 +1,59 @@
+//! Depth and slot costs that follow the storage; see [`crate::adapt`].
+
+use alloc::boxed::Box;
+
+use super::Sfq;
+use super::requests::Entry;
+use crate::adapt::{Controller, Done, Load};
+use crate::slot_cost::SlotCostTable;
+use crate::units::{Depth, Time};
+
+impl Sfq {
+    /// Finds depth and slot costs from completions from now on, beginning with those in force; SFQ(D) finds only the depth.
+    pub fn adapt(&mut self) {
+        self.controller = Some(Box::new(Controller::new(self.slots.depth(), !self.queue.table().is_uniform())));
+    }
+
+    /// Keeps depth and slot costs as they are from now on.
+    pub fn stop_adapting(&mut self) {
+        self.controller = None;
+    }
+
+    /// The depth, when it is found from completions: without the comparisons with larger ones that
+    /// [`Event::DepthChanged`](crate::Event::DepthChanged) tells as well. `None` when it is set.
+    pub fn depth_found(&self) -> Option<Depth> {
+        Some(self.controller.as_ref()?.found())
+    }
+
+    /// The slot costs in force.
+    pub fn slot_costs(&self) -> &SlotCostTable {
+        self.queue.table()
+    }
+
+    pub(super) fn tell_drained(&mut self) {
+        if let Some(controller) = &mut self.controller {
+            let (outstanding, queued) = (self.outstanding, self.queue.len());
+            controller.on_drained(Load { slots_used: self.slots.used(), outstanding, queued });
+        }
+    }
+
+    pub(super) fn tell_cancelled(&mut self) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_cancelled();
+        }
+    }
+
+    /// Tells of a completion, and does what the controller makes of it.
+    pub(super) fn tell_complete(&mut self, now: Time, entry: &Entry) {
+        let Some(controller) = &mut self.controller else { return };
+        let table = self.queue.table();
+        let slot_cost = table.slot_cost(entry.op, entry.cost);
+        controller.on_complete(now, Done { op: entry.op, size: entry.cost, slot_cost });
+        let depth = controller.depth();
+        let slot_costs = controller.poll_slot_costs(table);
+        if let Some(slot_costs) = slot_costs {
+            self.set_slot_costs(slot_costs);
+        }
+        self.set_depth(now, depth);
+    }
+}

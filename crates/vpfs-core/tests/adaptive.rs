@@ -1,0 +1,113 @@
+//! Depth and slot costs found from completions: whatever happens, they stay within their bounds and nothing is lost.
+//! How good they are is tested on device models, in `vpfs-device`.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{DISPATCH, EVENTS, depth, ops};
+use proptest::prelude::*;
+use vpfs_core::testing::{Client, Random, Runner, Storage, random_ops, run};
+use vpfs_core::{AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Scheduler, Settings, SlotCostTable, Time};
+
+/// The largest depth that is ever found.
+const DEPTH_MAX: u32 = 1024;
+
+fn settings(kind: PolicyKind, slots: u32, adaptive: bool) -> Settings {
+    Settings { adaptive, ..Settings::new(kind, depth(slots), SlotCostTable::default()) }
+}
+
+fn adaptive(slots: u32) -> Policy {
+    Policy::new(&settings(PolicyKind::SfqDPlus, slots, true), EVENTS)
+}
+
+/// Storage whose times have nothing to do with the requests, from nothing to an hour.
+fn erratic_storage(seed: u64) -> Storage {
+    let mut random = Random::new(seed);
+    let exponents: Vec<u32> = (0..200).map(|_| random.below(42)).collect();
+    Storage::new(exponents.into_iter().map(|exponent| Duration::from_nanos((1 << exponent) - 1)).collect())
+}
+
+fn clients() -> [Client; 3] {
+    let client = |app, op, sizes: &[u64], concurrency| Client {
+        app: AppId(app),
+        op,
+        sizes: sizes.iter().map(|&size| Bytes(size)).collect(),
+        concurrency,
+    };
+    [
+        client(0, OpKind::Write, &[0, 1, 4096, 1 << 21, u64::MAX], 40),
+        client(1, OpKind::Read, &[65_536, 1 << 18, 1 << 22], 7),
+        client(2, OpKind::Metadata, &[10_240], 2),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_found_stays_within_its_bounds(seed: u64, slots in 1..5000_u32) {
+        let mut policy = adaptive(slots);
+        prop_assert_eq!(policy.depth_found(), Depth::new(slots.min(DEPTH_MAX)));
+        let completed = run(&mut policy, &mut erratic_storage(seed), &clients(), Time::from_millis(4 * 3600 * 1000));
+        prop_assert!(completed.len() > 100, "{}", completed.len());
+        let found = policy.depth_found().expect("it is adaptive");
+        prop_assert!((1..=DEPTH_MAX).contains(&found.get()));
+        let table = policy.slot_costs_found().expect("they go with it");
+        for op in [OpKind::Read, OpKind::Write] {
+            let costs = [1 << 12, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22].map(|size| table.slot_cost(op, Bytes(size)));
+            prop_assert!(costs.is_sorted(), "{:?}", costs);
+        }
+    }
+
+    /// Any inputs, with settings that change in between: every request is dispatched and completed once.
+    #[test]
+    fn nothing_is_lost(ops in ops(400), changes in prop::collection::vec((1..40_u32, any::<bool>()), 40)) {
+        let mut runner = Runner::new(adaptive(1));
+        for (chunk, (slots, is_adaptive)) in ops.chunks(10).zip(changes) {
+            for &op in chunk {
+                runner.apply(op);
+                runner.apply(DISPATCH);
+            }
+            let kind = if slots % 2 == 0 { PolicyKind::SfqD } else { PolicyKind::SfqDPlus };
+            runner.scheduler.reconfigure(runner.now, &settings(kind, slots, is_adaptive));
+            prop_assert_eq!(runner.scheduler.depth_found().is_some(), is_adaptive);
+            prop_assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
+        }
+        runner.finish();
+        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
+    }
+}
+
+#[test]
+fn equal_inputs_give_equal_outputs() {
+    let ops = random_ops(5, 20_000);
+    let outputs = || {
+        let mut runner = Runner::new(adaptive(3));
+        let dispatched: Vec<_> = ops.iter().flat_map(|&op| [op, DISPATCH]).flat_map(|op| runner.apply(op)).collect();
+        (dispatched, runner.scheduler.depth_found())
+    };
+    assert_eq!(outputs(), outputs());
+}
+
+/// Other settings begin a new search; the same ones, or what has nothing to do with it, leave it alone.
+#[test]
+fn a_reload_keeps_what_was_found() {
+    let mut policy = adaptive(256);
+    let mut storage = Storage::new(vec![Duration::from_millis(1)]);
+    let small = Client { app: AppId(0), op: OpKind::Write, sizes: vec![Bytes::kib(4)], concurrency: 64 };
+    run(&mut policy, &mut storage, &[small], Time::from_millis(20_000));
+    let found = policy.depth_found().expect("it is adaptive");
+    assert!((40..=256).contains(&found.get()), "this storage serves any number at once: {found:?}");
+    let now = Time::from_millis(20_000);
+    let mut same = settings(PolicyKind::SfqDPlus, 256, true);
+    same.sharing.broadcast_threshold = Bytes::mib(1);
+    policy.reconfigure(now, &same);
+    assert_eq!(policy.depth_found(), Some(found));
+    policy.reconfigure(now, &settings(PolicyKind::SfqDPlus, 7, true));
+    assert_eq!(policy.depth_found(), Depth::new(7));
+    policy.reconfigure(now, &settings(PolicyKind::SfqDPlus, 9, false));
+    assert_eq!(policy.depth_found(), None);
+    policy.reconfigure(now, &settings(PolicyKind::Fifo, 9, true));
+    assert_eq!(policy.depth_found(), None);
+}
