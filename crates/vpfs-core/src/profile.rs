@@ -4,7 +4,8 @@
 //!   smallest number that reaches 95 % of the largest throughput.
 //! - *Latency model*: mean latency against the number of outstanding accesses, for each size. Its slope, divided by that of
 //!   the smallest size and rounded, is L. Sizes with a slope at most 25 % above the smallest size's are small. The slope is that of
-//!   the saturated part, from the size's own knee on: before it latency hardly grows, as nothing waits.
+//!   the saturated part, from the size's own knee on: before it latency hardly grows, as nothing waits. The paper does not say
+//!   which part it takes.
 //!
 //! Done once, before a daemon starts; like [`fairness`](crate::fairness) it computes with floating point, and decides nothing online.
 //!
@@ -57,13 +58,9 @@ pub enum FitError {
         /// How many were outstanding.
         outstanding: u32,
     },
-    /// The storage did as many at once as it was given.
-    #[error(
-        "the latency of accesses of {} bytes does not grow with their number, so the storage is not saturated; measure \
-         with more outstanding",
-        .size.0
-    )]
-    Flat {
+    /// As fast as memory: nothing to divide by.
+    #[error("accesses of {} bytes take no time, so there is nothing to schedule", .size.0)]
+    NoLatency {
         /// The smallest size.
         size: Bytes,
     },
@@ -145,7 +142,7 @@ impl Model {
         let slopes = by_size.iter().map(|of_size| Ok((of_size[0].size, slope(of_size)?)));
         let slopes: Vec<(Bytes, f64)> = slopes.collect::<Result<_, FitError>>()?;
         let (size, unit) = slopes[0];
-        if unit > 0.0 { Ok(Some(Self { knee, deepest, slopes })) } else { Err(FitError::Flat { size }) }
+        if unit > 0.0 { Ok(Some(Self { knee, deepest, slopes })) } else { Err(FitError::NoLatency { size }) }
     }
 
     /// The slope of the smallest size.
@@ -185,10 +182,13 @@ fn saturates_at(of_size: &[Measurement]) -> usize {
     of_size.iter().position(|measured| measured.throughput.0 as f64 >= largest * SATURATED).unwrap_or(0)
 }
 
-/// Nanoseconds for each outstanding access in the saturated part; in all if that part is a single point.
+/// Nanoseconds for each outstanding access in the saturated part. If that is a single point, or noise bends the line down: what
+/// each access takes of the time there, which is the slope that saturated storage would have from then on.
 fn slope(of_size: &[Measurement]) -> Result<f64, FitError> {
-    let saturated = least_squares(&of_size[saturates_at(of_size)..]);
-    saturated.or_else(|| least_squares(of_size)).ok_or(FitError::OneDepth { size: of_size[0].size })
+    least_squares(of_size).ok_or(FitError::OneDepth { size: of_size[0].size })?;
+    let saturated = &of_size[saturates_at(of_size)..];
+    let at_knee = saturated[0].mean_latency.as_nanos() as f64 / f64::from(saturated[0].outstanding);
+    Ok(least_squares(saturated).filter(|slope| *slope > 0.0).unwrap_or(at_knee))
 }
 
 /// `None` unless two depths differ.
@@ -302,6 +302,14 @@ mod tests {
     }
 
     #[test]
+    fn storage_that_is_not_saturated_has_the_slope_that_comes_next() {
+        // 64 at once take as long as one.
+        let fit = fit(&[queue(4, 6_400, 100), sizes(&[(1024, 1_000)])].concat(), &[]).unwrap();
+        assert_eq!((fit.depth.get(), slots(&fit, OpKind::Read, 1024)), (64, 10));
+        assert!(fit.reads.is_some_and(|reads| reads.knee == reads.deepest));
+    }
+
+    #[test]
     fn order_does_not_matter() {
         let measured = [queue(4, 1_000, 100), sizes(&[(256, 400), (512, 300)])].concat();
         let reversed: Vec<Measurement> = measured.iter().rev().copied().collect();
@@ -314,8 +322,8 @@ mod tests {
         let size = Bytes::kib(4);
         let one = queue(4, 1, 1)[..1].to_vec();
         assert_eq!(fit(&one, &[]), Err(FitError::OneDepth { size }));
-        // 64 at once take as long as one.
-        assert_eq!(fit(&queue(4, 6_400, 100), &[]), Err(FitError::Flat { size }));
+        let instant = queue(4, 1, 1).into_iter().map(|one| Measurement { mean_latency: Duration::ZERO, ..one });
+        assert_eq!(fit(&instant.collect::<Vec<_>>(), &[]), Err(FitError::NoLatency { size }));
         let nothing = Measurement { throughput: Bytes::ZERO, ..one[0] };
         let error = Err(FitError::NoThroughput { size, outstanding: 1 });
         assert_eq!(fit(&[nothing; 2], &[]), error);

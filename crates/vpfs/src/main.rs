@@ -20,6 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
+    Profile(cmd::profile::Profile),
     Proxy(cmd::proxy::Proxy),
     Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),
@@ -30,6 +31,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
+        Command::Profile(profile) => profile.run(),
         Command::Proxy(proxy) => proxy.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),

@@ -1,0 +1,82 @@
+//! Why storage cannot be measured.
+
+use std::io;
+use std::path::PathBuf;
+
+use vpfs_core::Bytes;
+
+/// Why storage cannot be measured, and what would help.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// A call of the operating system failed.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Neither a directory nor a block device.
+    #[error("{} is neither a directory nor a block device; name the directory that the servers store in", .0.display())]
+    Unsuitable(PathBuf),
+    /// The file system has no direct I/O.
+    #[error(
+        "the file system of {} refuses direct I/O, so its page cache would be measured with it; if that is meant, use --buffered",
+        .0.display()
+    )]
+    NoDirectIo(PathBuf),
+    /// The test file would not fit.
+    #[error("the test file takes {} MiB and {} has {} MiB free; use a smaller --size", .needed.0 >> 20, .path.display(), .free.0 >> 20)]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+        /// Size of the test file and a reserve.
+        needed: Bytes,
+        /// What is available.
+        free: Bytes,
+    },
+    /// The largest access does not fit.
+    #[error("{} KiB are not enough to measure with; {} KiB are needed", .has.0 >> 10, .needed.0 >> 10)]
+    TooSmall {
+        /// What there is.
+        has: Bytes,
+        /// What is needed.
+        needed: Bytes,
+    },
+    /// Nothing in a directory is ever destroyed.
+    #[error("--destroy-data is for block devices, and {} is none", .0.display())]
+    NotADevice(PathBuf),
+    /// What is to be destroyed is not what is measured.
+    #[error("--destroy-data must name the device that is measured, {}, once more; it names {}", .measured.display(), .named.display())]
+    OtherDevice {
+        /// What is measured.
+        measured: PathBuf,
+        /// What was named.
+        named: PathBuf,
+    },
+    /// Somebody uses the device.
+    #[error("{} is in use (mounted, swap, or part of a volume); its data is not destroyed", .0.display())]
+    InUse(PathBuf),
+    /// The device has data where file systems, partition tables and volumes have their signatures.
+    #[error(
+        "{} is not empty: there is data at byte {at}; its data is not destroyed. If nobody needs it, write zeros to the \
+         first and last MiB of the device",
+        .path.display()
+    )]
+    NotEmpty {
+        /// The device.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+    },
+}
+
+impl ProfileError {
+    /// For `map_err`.
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,32 @@
+//! A device model as storage to measure: known answers, and no waiting.
+
+use std::time::Duration;
+
+use vpfs_core::profile::Measurement;
+use vpfs_core::{Bytes, OpKind};
+use vpfs_device::{DeviceProfile, IoKind, measure};
+
+use crate::{Point, ProfileError, Storage};
+
+/// A device model, new for each point and measured in its own time.
+#[derive(Clone, Debug)]
+pub struct ModelStorage(
+    /// The model.
+    pub DeviceProfile,
+);
+
+/// Accesses for each point: with seeds fixed, enough to place the knee of the papers' disk.
+const ACCESSES: u32 = 2_000;
+/// Bytes that the accesses spread over.
+const SPAN: Bytes = Bytes::mib(64 << 10);
+
+impl Storage for ModelStorage {
+    fn is_writable(&self) -> bool {
+        true
+    }
+
+    fn measure(&mut self, point: Point, _time: Duration) -> Result<Measurement, ProfileError> {
+        let kind = if point.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
+        Ok(measure(&self.0, kind, point.size, point.outstanding, ACCESSES, SPAN))
+    }
+}

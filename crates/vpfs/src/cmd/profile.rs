@@ -1,0 +1,246 @@
+//! `vpfs profile`: the depth and the slot costs of real storage or of a device model.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use vpfs_config::units::{Size, parse_duration, parse_size};
+use vpfs_core::profile::{OpFit, StorageFit};
+use vpfs_core::{Bytes, OpKind};
+use vpfs_device::DeviceProfile;
+use vpfs_profile::{
+    Measurements, ModelStorage, Options, Progress, RealStorage, Storage, Sweep, records, report, to_toml,
+};
+
+use super::workload::output;
+use super::workload::progress::ProgressLine;
+use crate::exit::Exit;
+
+/// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
+///
+/// Run it on a storage server, on the directory that the server stores in, while nobody uses it. Random reads and
+/// writes of 4 KiB to 4 MiB, 1 to 64 at a time, go to a test file that has no name, so nothing stays of it even after Ctrl-C. A
+/// block device is only read.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs profile /srv/orangefs/storage             a directory, in about a minute\n  \
+    vpfs profile /srv/data --time 5min             a disk: more accurate\n  \
+    vpfs profile --model hdd                       the disk model of `vpfs serve --device hdd`")]
+pub(crate) struct Profile {
+    /// The directory that a server stores in, or a block device
+    #[arg(value_name = "PATH", required_unless_present = "model")]
+    path: Option<PathBuf>,
+
+    /// Measure this device model instead, in its own time
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "time", "size", "buffered", "destroy_data"], value_parser = model)]
+    model: Option<Model>,
+
+    /// About how long to measure
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = parse_duration)]
+    time: Duration,
+
+    /// Size of the test file; less if a quarter of the time does not suffice to fill it
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_size)]
+    size: Bytes,
+
+    /// Go through the page cache, where the file system has no direct I/O
+    #[arg(long)]
+    buffered: bool,
+
+    /// Also write to the block device PATH; name it here once more. Refused if it is in use or has data at its ends
+    #[arg(long, value_name = "DEVICE")]
+    destroy_data: Option<PathBuf>,
+
+    /// Where the profile goes
+    #[arg(long, short, value_name = "FILE", default_value = "profile.toml")]
+    output: PathBuf,
+
+    /// Draw both models in this file, a page for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write all measurements to this file, "-" for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// A device model and its name.
+#[derive(Clone, Debug)]
+struct Model {
+    name: String,
+    device: DeviceProfile,
+}
+
+fn model(name: &str) -> Result<Model, vpfs_device::UnknownDevice> {
+    Ok(Model { name: name.to_owned(), device: DeviceProfile::by_name(name)? })
+}
+
+impl Profile {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let line = ProgressLine::start(self.quiet);
+        let measurements = self.measure(&line);
+        line.clear();
+        let measurements = measurements?;
+        // Measurements are worth keeping even if they do not make a profile.
+        self.write_json(&measurements)?;
+        let fit = measurements.fit().map_err(|error| Exit::Failed(error.to_string()))?;
+        write(&self.output, &to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject())))?;
+        if let Some(page) = &self.html {
+            write(page, &report(&measurements, &fit, &self.subject()).html())?;
+        }
+        if self.json.as_deref() != Some(Path::new("-")) {
+            println!("{}written to {}", summary(&fit), self.output.display());
+        }
+        Ok(())
+    }
+
+    fn measure(&self, line: &ProgressLine) -> Result<Measurements, Exit> {
+        let begin = Instant::now();
+        let sweep = Sweep::default();
+        let (mut storage, time) = self.storage(sweep.largest(), line)?;
+        let show = |progress: Progress| line.show(|| describe(&progress));
+        let time = time.map(|time| time.saturating_sub(begin.elapsed()));
+        sweep.run(&mut *storage, time, show).map_err(|error| Exit::Failed(error.to_string()))
+    }
+
+    /// What is measured, and for how long at most.
+    fn storage(&self, largest: Bytes, line: &ProgressLine) -> Result<(Box<dyn Storage>, Option<Duration>), Exit> {
+        if let Some(model) = &self.model {
+            return Ok((Box::new(ModelStorage(model.device.clone())), None));
+        }
+        let options = Options {
+            size: self.size,
+            largest_access: largest,
+            fill_time: self.time / 4,
+            buffered: self.buffered,
+            destroy_data: self.destroy_data.clone(),
+        };
+        line.announce("filling the test file");
+        let path = self.path.as_deref().unwrap_or(Path::new("."));
+        let storage = RealStorage::open(path, &options).map_err(|error| Exit::Failed(error.to_string()))?;
+        Ok((Box::new(storage), Some(self.time)))
+    }
+
+    fn subject(&self) -> String {
+        match (&self.model, &self.path) {
+            (Some(model), _) => format!("the device model {}", model.name),
+            (None, path) => path.as_deref().unwrap_or(Path::new(".")).display().to_string(),
+        }
+    }
+
+    fn write_json(&self, measurements: &Measurements) -> Result<(), Exit> {
+        let Some(path) = &self.json else { return Ok(()) };
+        output::write(path, &json!({ "measured": self.subject(), "measurements": records(measurements) }))
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Exit> {
+    fs::write(path, text).map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn op_name(op: OpKind) -> &'static str {
+    if op == OpKind::Write { "writes" } else { "reads" }
+}
+
+fn describe(progress: &Progress) -> String {
+    let Progress { point, done, all } = progress;
+    format!("{done}/{all}: {} of {}, {} outstanding", op_name(point.op), Size(point.size), point.outstanding)
+}
+
+/// Depth and slot costs, and what to be careful about.
+fn summary(fit: &StorageFit) -> String {
+    let mut text = format!("depth {}\n", fit.depth.get());
+    let models = [("reads", &fit.reads), ("writes", &fit.writes)];
+    for (name, model) in models.into_iter().filter_map(|(name, model)| Some((name, model.as_ref()?))) {
+        let slots = model.sizes.iter().map(|one| format!("{} {}", Size(one.size), one.slot_cost.get()));
+        let small = Size(model.small_threshold);
+        text += &format!("{name}: small up to {small}; slots: {}\n", slots.collect::<Vec<_>>().join(", "));
+        text += &warning(name, model);
+    }
+    text
+}
+
+/// A knee at the last depth may lie beyond it.
+fn warning(name: &str, model: &OpFit) -> String {
+    if model.knee < model.deepest {
+        return String::new();
+    }
+    format!(
+        "  {name} are not saturated with {} outstanding, so depth may be more than was found\n",
+        model.deepest.get()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use vpfs_config::Config;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        profile: Profile,
+    }
+
+    fn run(arguments: &[&str]) -> Result<(), Exit> {
+        Cli::try_parse_from([&["profile", "--quiet"], arguments].concat())
+            .expect("the arguments are right")
+            .profile
+            .run()
+    }
+
+    /// What the daemon makes of a profile, together with the smallest configuration.
+    fn load(profile: &Path) -> Config {
+        let servers = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
+        let text = fs::read_to_string(profile).expect("it was written") + servers;
+        Config::parse("profile.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn the_daemon_takes_profiles_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let profile = directory.path().join("profile.toml");
+        for name in ["hdd", "ssd", "null-aio"] {
+            run(&["--model", name, "--output", profile.to_str().expect("a plain path")]).expect("models have profiles");
+            let storage = &mut ModelStorage(DeviceProfile::by_name(name).expect("it is listed"));
+            let fit = Sweep::default().run(storage, None, |_| {}).expect("models do not fail").fit().expect("enough");
+            let config = load(&profile);
+            assert!(config.warnings.list.is_empty(), "{name}: {}", config.warnings);
+            let policy = config.scheduler.policy;
+            assert_eq!(policy.depth, fit.depth, "{name}");
+            for (op, shift) in [OpKind::Read, OpKind::Write].into_iter().flat_map(|op| (0..26).map(move |s| (op, s))) {
+                let slots = policy.slot_costs.slot_cost(op, Bytes(1 << shift));
+                assert_eq!(slots, fit.slot_costs.slot_cost(op, Bytes(1 << shift)), "{name}, {op:?}, 2^{shift} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_gives_profile_measurements_and_page() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [profile, json, html] = ["p.toml", "m.json", "p.html"].map(|name| directory.path().join(name));
+        let files = [&profile, &json, &html].map(|path| path.to_str().expect("a plain path"));
+        let here = directory.path().to_str().expect("a plain path");
+        let measured = ["--buffered", "--time", "100ms", "--size", "16MiB", here];
+        run(&[&measured[..], &["--output", files[0], "--json", files[1], "--html", files[2]]].concat())
+            .expect("a directory can be measured");
+        load(&profile);
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(json).expect("it was written")).expect("JSON");
+        assert!(json["measurements"].as_array().is_some_and(|all| all.len() > 36), "{json}");
+        assert!(fs::read_to_string(html).expect("it was written").contains("<svg"));
+    }
+
+    #[test]
+    fn models_and_paths_exclude_each_other() {
+        for wrong in [&["--model", "hdd", "/tmp"][..], &[], &["--model", "floppy"]] {
+            assert!(Cli::try_parse_from([&["profile"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}
