@@ -37,7 +37,7 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
     let policy = Settings {
-        sharing: read_sharing(&reader),
+        sharing: Sharing { servers: servers(root), ..read_sharing(&reader) },
         metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
         two_level: TwoLevelSettings {
             replenish_period: reader.duration("replenish_period"),
@@ -53,6 +53,10 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
         metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
         capacity: reader.number("capacity").map(Rate),
     }
+}
+
+fn servers(root: &Reader<'_>) -> u32 {
+    u32::try_from(root.list("server").len()).unwrap_or(u32::MAX)
 }
 
 fn read_kind(reader: &Reader<'_>) -> PolicyKind {
@@ -92,6 +96,7 @@ fn read_sharing(reader: &Reader<'_>) -> Sharing {
         broadcast_threshold: Bytes(reader.number_or_default("broadcast_threshold")),
         metadata_threshold: reader.count("metadata_threshold").expect("the row has a default that fits"),
         min_local_share_ppm: read_min_local_share(reader),
+        ..Sharing::default()
     }
 }
 

@@ -86,6 +86,8 @@ pub struct Sharing {
     /// Starvation guard (hybrid DSFQ): an application's share of a server's service is never cut below this part of
     /// its local one because of what it gets elsewhere, in parts of a million. Zero: no guard.
     pub min_local_share_ppm: u32,
+    /// Servers that an application may use, for which the guard makes room. Zero counts as one.
+    pub servers: u32,
 }
 
 impl Default for Sharing {
@@ -96,6 +98,7 @@ impl Default for Sharing {
             broadcast_threshold: Bytes::mib(10),
             metadata_threshold: 1000,
             min_local_share_ppm: 10_000,
+            servers: 1,
         }
     }
 }

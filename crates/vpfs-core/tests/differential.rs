@@ -42,6 +42,7 @@ proptest! {
         table in 0..4_u32,
         mode in prop::sample::select(&[SharingMode::Threshold, SharingMode::Layout]),
         min_local_share_ppm in prop::sample::select(&[0, 10_000, 200_000, 1_000_000]),
+        servers in 1..4_u32,
         threshold_kib in 0..8192_u64,
         metadata_threshold in 0..9_u32,
         ops in ops(400),
@@ -53,7 +54,7 @@ proptest! {
         };
         let ops: Vec<_> = ops.into_iter().map(exact).collect();
         let broadcast_threshold = Bytes::kib(threshold_kib);
-        let sharing = Sharing { mode, broadcast_threshold, metadata_threshold, min_local_share_ppm };
+        let sharing = Sharing { mode, broadcast_threshold, metadata_threshold, min_local_share_ppm, servers };
         compare_sharing(depth(slots), Op::slot_cost_table(table), sharing, &ops);
     }
 }

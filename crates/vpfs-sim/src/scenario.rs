@@ -116,6 +116,13 @@ impl PolicySpec {
     pub fn new(name: impl Into<String>, settings: Settings) -> Self {
         Self { name: name.into(), settings, metadata_cost: Bytes::kib(10) }
     }
+
+    /// The same where an application may use so many servers.
+    pub(crate) fn over(&self, servers: u32) -> Self {
+        let mut policy = self.clone();
+        policy.settings.sharing.servers = servers;
+        policy
+    }
 }
 
 /// An application: what it does and what it is to get.

@@ -179,6 +179,7 @@ impl<'a> Builder<'a> {
 
     fn build(mut self, policy: &PolicySpec) -> Result<World, SimError> {
         let scenario = self.scenario;
+        let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
         let promises: Vec<Promise> = scenario.apps.iter().map(Promise::of).collect();
         let servers = self.servers(policy, &promises)?;
         let peers = self.peers(policy, count(servers.len()))?;

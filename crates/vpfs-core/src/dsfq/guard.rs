@@ -6,22 +6,25 @@ use crate::units::Bytes;
 /// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So from one request to
 /// the next a flow's tags move by at most c/(φ·s), as if its weight here were φ·s and it got nothing elsewhere.
 ///
-/// The share is one of virtual time here, which passes faster the more all flows get elsewhere. Applications that use n
-/// servers alike need s ≤ 1/n, or the limit cuts what a layout tells of ordinary requests.
+/// Virtual time passes n times faster for applications that use n servers alike, so the share that is set is taken of 1/n:
+/// else the limit would cut what a layout tells of ordinary requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     min_share_ppm: u32,
+    /// n million.
+    whole_ppm: u64,
 }
 
 impl Guard {
     pub(super) fn new(sharing: &Sharing) -> Self {
-        Self { min_share_ppm: sharing.min_local_share_ppm.min(1_000_000) }
+        let whole_ppm = 1_000_000 * u64::from(sharing.servers.max(1));
+        Self { min_share_ppm: sharing.min_local_share_ppm.min(1_000_000), whole_ppm }
     }
 
     /// The largest delay before a request of `cost`.
     pub(super) fn room(self, cost: Bytes) -> Bytes {
         let share = u128::from(self.min_share_ppm);
-        let room = (u128::from(cost.0) * (1_000_000 - share)).checked_div(share);
+        let room = (u128::from(cost.0) * (u128::from(self.whole_ppm) - share)).checked_div(share);
         Bytes(room.map_or(u64::MAX, |room| u64::try_from(room).unwrap_or(u64::MAX)))
     }
 }
@@ -38,5 +41,7 @@ mod tests {
         assert_eq!(room(1_000_000), Bytes::ZERO);
         assert_eq!(room(2_000_000), Bytes::ZERO);
         assert_eq!(room(0), Bytes(u64::MAX), "no guard");
+        let hundred = Sharing { min_local_share_ppm: 1_000_000, servers: 100, ..Sharing::default() };
+        assert_eq!(Guard::new(&hundred).room(Bytes(700)), Bytes(99 * 700), "what the layout of all servers tells");
     }
 }

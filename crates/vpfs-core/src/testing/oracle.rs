@@ -170,7 +170,8 @@ impl Oracle {
     /// The largest delay before a request of `cost`.
     fn room(&self, cost: Bytes) -> i128 {
         let share = i128::from(self.sharing.min_local_share_ppm);
-        if share == 0 { i128::MAX } else { i128::from(cost.0) * (1_000_000 - share) / share }
+        let whole = 1_000_000 * i128::from(self.sharing.servers);
+        if share == 0 { i128::MAX } else { i128::from(cost.0) * (whole - share) / share }
     }
 
     /// Delays a flow's queue by what is pending, as far as its oldest request allows.
