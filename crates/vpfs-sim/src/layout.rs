@@ -134,3 +134,43 @@ impl Placement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vpfs_core::stripe::VarStrip;
+
+    use super::*;
+
+    /// What each server gets of a range, counted byte by byte.
+    fn slowly(placement: &Placement, file: u64, range: Range<u64>) -> Vec<u64> {
+        let servers: Vec<u32> = placement.servers(file).collect();
+        let mut bytes = vec![0; 8];
+        range.for_each(|at| bytes[servers[placement.stripe.locate(at).0 as usize] as usize] += 1);
+        bytes
+    }
+
+    #[test]
+    fn every_distribution_splits_as_byte_by_byte() {
+        let strips = VarStrip::parse("0:3;2:5;1:1;2:2").unwrap();
+        let distributions = [
+            Distribution::SimpleStripe { strip: 3 },
+            Distribution::Basic,
+            Distribution::VarStrip(strips),
+            Distribution::TwoDStripe { groups: 2, strip: 2, factor: 3 },
+        ];
+        for distribution in distributions {
+            for start in [Start::First, Start::ByFile] {
+                let layout = Layout { distribution: distribution.clone(), servers: vec![6, 2, 4, 7, 0], start };
+                let placement = Placement::new(&layout, &[]).unwrap();
+                let mut shares = Vec::new();
+                for (file, begin, len) in [(0, 0, 1), (1, 5, 7), (2, 2, 40), (3, 1, 200), (9, 33, 12)] {
+                    placement.split(file, &(begin..begin + len), &mut shares);
+                    let mut bytes = vec![0; 8];
+                    shares.iter().for_each(|share| bytes[share.server as usize] += share.bytes);
+                    assert_eq!(bytes, slowly(&placement, file, begin..begin + len), "{distribution:?} {begin} {len}");
+                    assert!(shares.iter().all(|share| share.bytes > 0));
+                }
+            }
+        }
+    }
+}

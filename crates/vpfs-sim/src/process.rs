@@ -80,6 +80,17 @@ pub(crate) enum Next {
     Nothing,
 }
 
+/// What comes after a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterPhase {
+    /// The next phase.
+    Next,
+    /// The first phase once more.
+    Again,
+    /// Nothing.
+    Done,
+}
+
 impl Process {
     pub(crate) fn new(app: u32, number: u32, node: u32) -> Self {
         Self {
@@ -137,14 +148,15 @@ impl Process {
         self.steps.as_mut()?.next()
     }
 
-    /// All processes have ended the phase. `false` if it was the last one.
-    pub(crate) fn begin_next_phase(&mut self, app: &AppState) -> bool {
+    /// All processes have ended the phase.
+    pub(crate) fn end_phase(&mut self, app: &AppState) -> AfterPhase {
         self.steps = None;
         self.phase += 1;
-        if self.phase == app.phases.len() && app.background {
-            self.phase = 0;
+        if self.phase < app.phases.len() {
+            return AfterPhase::Next;
         }
-        self.phase < app.phases.len()
+        self.phase = 0;
+        if app.background { AfterPhase::Again } else { AfterPhase::Done }
     }
 
     pub(crate) fn call_issued(&mut self, now: Time) {

@@ -16,7 +16,7 @@ use crate::measure::AppMeasures;
 use crate::messages::{self, Recipient};
 use crate::peers::Peers;
 use crate::policy::{self, Promise};
-use crate::process::{AppState, Next, Process, State};
+use crate::process::{AfterPhase, AppState, Next, Process, State};
 use crate::scenario::PolicySpec;
 use crate::server::{Check, NodeLink, Part, Server};
 use crate::trace::Trace;
@@ -231,23 +231,23 @@ impl World {
             return;
         }
         state.waiting = 0;
-        let mut left = 0;
+        let mut ended = None;
         for process in state.first_process..state.first_process + state.processes {
             let entry = &mut self.processes[process as usize];
-            let goes_on = match entry.state {
-                State::AtBarrier => true,
-                State::AtPhaseEnd => entry.begin_next_phase(state),
+            match entry.state {
+                State::AtBarrier => {}
+                State::AtPhaseEnd => ended = Some(entry.end_phase(state)),
                 State::Running | State::Thinking | State::Left => continue,
-            };
-            if goes_on {
-                self.calendar.push(self.now, Event::Resume { process });
-            } else {
+            }
+            if ended == Some(AfterPhase::Done) {
                 entry.state = State::Left;
-                left += 1;
+                state.active -= 1;
+            } else {
+                self.calendar.push(self.now, Event::Resume { process });
             }
         }
-        self.apps[app as usize].active -= left;
-        if left > 0 {
+        self.measures[app as usize].rounds += u64::from(ended.is_some_and(|after| after != AfterPhase::Next));
+        if ended == Some(AfterPhase::Done) {
             self.finish_if_all_left(app);
         }
     }
