@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
 use vpfs_device::{DeviceProfile, MetadataProfile};
-use vpfs_plan::{Btio, Ior, Md, Phase, Plan};
+use vpfs_plan::{Btio, Ior, Md, MpiTileIo, Noncontig, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
@@ -186,6 +186,14 @@ pub enum Workload {
     Btio(Btio),
     /// Metadata operations.
     Md(Md),
+    /// Forecasts with restart files and many looks at attributes.
+    Wrf(Wrf),
+    /// Requests of one size, in segments or in turn.
+    Pio(PioBench),
+    /// Tiles of an array.
+    Tile(MpiTileIo),
+    /// Columns of an array.
+    Noncontig(Noncontig),
     /// Any other plan; its own seed decides.
     Plan(Arc<dyn Plan>),
 }
@@ -197,6 +205,10 @@ impl Workload {
             Self::Ior(ior) => Arc::new(Ior { seed, ..ior.clone() }),
             Self::Btio(btio) => Arc::new(Btio { seed, ..btio.clone() }),
             Self::Md(md) => Arc::new(md.clone()),
+            Self::Wrf(wrf) => Arc::new(Wrf { seed, ..wrf.clone() }),
+            Self::Pio(pio) => Arc::new(pio.clone()),
+            Self::Tile(tile) => Arc::new(tile.clone()),
+            Self::Noncontig(noncontig) => Arc::new(noncontig.clone()),
             Self::Plan(plan) => Arc::clone(plan),
         }
     }
@@ -207,6 +219,10 @@ impl Workload {
             Self::Ior(ior) => ior.validate(),
             Self::Btio(btio) => btio.validate(),
             Self::Md(md) => md.validate(),
+            Self::Wrf(wrf) => wrf.validate(),
+            Self::Pio(pio) => pio.validate(),
+            Self::Tile(tile) => tile.validate(),
+            Self::Noncontig(noncontig) => noncontig.validate(),
             Self::Plan(_) => Ok(()),
         }
     }
@@ -218,25 +234,24 @@ impl fmt::Debug for Workload {
             Self::Ior(ior) => ior.fmt(f),
             Self::Btio(btio) => btio.fmt(f),
             Self::Md(md) => md.fmt(f),
+            Self::Wrf(wrf) => wrf.fmt(f),
+            Self::Pio(pio) => pio.fmt(f),
+            Self::Tile(tile) => tile.fmt(f),
+            Self::Noncontig(noncontig) => noncontig.fmt(f),
             Self::Plan(plan) => write!(f, "Plan({} processes)", plan.processes()),
         }
     }
 }
 
-impl From<Ior> for Workload {
-    fn from(ior: Ior) -> Self {
-        Self::Ior(ior)
-    }
+/// A conversion from the parameters of each kind.
+macro_rules! from {
+    ($($kind:ident($parameters:ty)),*) => {$(
+        impl From<$parameters> for Workload {
+            fn from(parameters: $parameters) -> Self {
+                Self::$kind(parameters)
+            }
+        }
+    )*};
 }
 
-impl From<Btio> for Workload {
-    fn from(btio: Btio) -> Self {
-        Self::Btio(btio)
-    }
-}
-
-impl From<Md> for Workload {
-    fn from(md: Md) -> Self {
-        Self::Md(md)
-    }
-}
+from!(Ior(Ior), Btio(Btio), Md(Md), Wrf(Wrf), Pio(PioBench), Tile(MpiTileIo), Noncontig(Noncontig));

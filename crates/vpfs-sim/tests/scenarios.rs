@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use vpfs_sim::Scenario;
+use vpfs_sim::{Scenario, Simulation};
 
 fn problems(text: &str) -> String {
     Scenario::parse("my.toml", text).unwrap_err().to_string()
@@ -44,7 +44,11 @@ fn problems_name_the_line_the_key_and_the_remedy() {
         "my.toml:10: app.ior.block: must be a multiple of the transfer size, 3145728 bytes",
     ];
     assert_eq!(problems(&text), expected.join("\n"));
-    assert_eq!(problems(REST), "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md]");
+    assert_eq!(
+        problems(REST),
+        "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md], [app.wrf], [app.pio], [app.tile], \
+         [app.noncontig]"
+    );
     let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
     assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));
     let text = problems(&format!(
@@ -55,4 +59,22 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert!(text.contains("my.toml:12: app.name: there is another application called \"a\""), "{text}");
     let text = problems("seed = 1");
     assert!(text.contains("policy: there is none") && text.contains("app: there is none"), "{text}");
+}
+
+#[test]
+fn every_workload_can_be_simulated() {
+    let workloads = [
+        "ior = { processes = 2, block = \"2MiB\", read = \"on\", order = \"random\" }",
+        "btio = { class = \"a\", processes = 2, iterations = 2, total = \"4KB\" }",
+        "md = { processes = 2, items = 3 }",
+        "wrf = { processes = 2, minutes = 1, stats = 1 }",
+        "pio = { processes = 2, requests = 3 }",
+        "tile = { tiles_x = 2, tiles_y = 1 }",
+        "noncontig = { processes = 2 }",
+    ];
+    for workload in workloads {
+        let scenario = Scenario::parse("my.toml", &format!("{REST}{workload}")).unwrap();
+        let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+        assert!(results.apps[0].calls > 5 && results.apps[0].finish.is_some(), "{workload}: {}", results.to_json());
+    }
 }

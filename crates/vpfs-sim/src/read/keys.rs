@@ -158,6 +158,10 @@ pub(super) const APP: Section = Section {
         key("ior", Kind::Table("[app.ior]"), "What it does.").absent_means("another workload is given"),
         key("btio", Kind::Table("[app.btio]"), "What it does.").absent_means("another workload is given"),
         key("md", Kind::Table("[app.md]"), "What it does.").absent_means("another workload is given"),
+        key("wrf", Kind::Table("[app.wrf]"), "What it does.").absent_means("another workload is given"),
+        key("pio", Kind::Table("[app.pio]"), "What it does.").absent_means("another workload is given"),
+        key("tile", Kind::Table("[app.tile]"), "What it does.").absent_means("another workload is given"),
+        key("noncontig", Kind::Table("[app.noncontig]"), "What it does.").absent_means("another workload is given"),
     ],
 };
 
@@ -206,4 +210,57 @@ pub(super) const MD: Section = Section {
         key("listings", COUNT, "How often each process lists its directory.").default("10").range("0", "1000000"),
         key("shared_directory", SWITCH, "All processes work in one directory.").default("off"),
     ],
+};
+
+const CALL: Tunable = key("request", SIZE, "Bytes of one call.").default("128KiB").range("1B", "4294967295B");
+const READ: Tunable = key("read", SWITCH, "Whether to read.").default("on");
+const WRITE: Tunable = key("write", SWITCH, "Whether to write.").default("on");
+const BARRIER: Tunable = key("barrier", SWITCH, "All processes wait for each other after each call.").default("off");
+
+pub(super) const WRF: Section = Section {
+    name: "app.wrf",
+    header: "[app.wrf]",
+    doc: "Forecasts with restart files and many looks at attributes; the paper's amounts by default [vPFS §V].",
+    keys: &[
+        key("processes", COUNT, "Number of processes.").default("64").range("1", "65536"),
+        some("minutes", "60", "Minutes of the forecast, each with its part of the paper's output."),
+        key("think", TIME, "Computation for each minute.").default("5s").range("0s", "1d"),
+        key("stats", COUNT, "Looks at attributes before each call that moves data.").default("6").range("0", "1000"),
+    ],
+};
+
+pub(super) const PIO: Section = Section {
+    name: "app.pio",
+    header: "[app.pio]",
+    doc: "PIO-Bench: requests of one size in a shared file [IOCO §5.2].",
+    keys: &[
+        key("processes", COUNT, "Number of processes.").default("8").range("1", "65536"),
+        CALL,
+        some("requests", "64", "Calls of each process in each phase."),
+        key("pattern", Kind::Choice(&["segmented", "strided"]), "Where they lie.").default("strided"),
+        WRITE,
+        READ,
+        BARRIER,
+    ],
+};
+
+pub(super) const TILE: Section = Section {
+    name: "app.tile",
+    header: "[app.tile]",
+    doc: "MPI-TILE-IO: a two-dimensional array, one tile for each process [IOCO §5.2].",
+    keys: &[
+        some("tiles_x", "4", "Tiles beside each other."),
+        some("tiles_y", "2", "Tiles below each other."),
+        key("collective", SWITCH, "One process of each node moves the data of all.").default("off"),
+        WRITE,
+        READ,
+        BARRIER,
+    ],
+};
+
+pub(super) const NONCONTIG: Section = Section {
+    name: "app.noncontig",
+    header: "[app.noncontig]",
+    doc: "Noncontig: each process moves a column of an array with strided calls [IOCO §5.2].",
+    keys: &[key("processes", COUNT, "Number of processes.").default("8").range("1", "65536"), WRITE, READ, BARRIER],
 };

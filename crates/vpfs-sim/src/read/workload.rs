@@ -1,23 +1,37 @@
 //! `[app.ior]` and the other workloads.
 
 use vpfs_config::Table;
-use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Md, Order, PlanError};
+use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Md, MpiTileIo, Noncontig, Order, Pattern, PioBench, PlanError, Wrf};
 
 use super::{is_on, keys};
 use crate::scenario::Workload;
 
 /// The workload of an application; `None` if there is not exactly one.
 pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
-    const KINDS: [&str; 3] = ["ior", "btio", "md"];
+    const KINDS: [&str; 7] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig"];
     let given: Vec<&str> = KINDS.into_iter().filter(|kind| app.has(kind)).collect();
     let [kind] = given[..] else {
         app.refuse("name", format!("needs one workload: [app.{}]", KINDS.join("], [app.")));
         return None;
     };
-    let (table, workload) = match kind {
-        "ior" => (app.table(kind, &keys::IOR), Workload::Ior(read_ior(&app.table(kind, &keys::IOR)))),
-        "btio" => (app.table(kind, &keys::BTIO), Workload::Btio(read_btio(&app.table(kind, &keys::BTIO), nodes))),
-        _ => (app.table(kind, &keys::MD), Workload::Md(read_md(&app.table(kind, &keys::MD)))),
+    let section = match kind {
+        "ior" => &keys::IOR,
+        "btio" => &keys::BTIO,
+        "md" => &keys::MD,
+        "wrf" => &keys::WRF,
+        "pio" => &keys::PIO,
+        "tile" => &keys::TILE,
+        _ => &keys::NONCONTIG,
+    };
+    let table = app.table(kind, section);
+    let workload: Workload = match kind {
+        "ior" => read_ior(&table).into(),
+        "btio" => read_btio(&table, nodes).into(),
+        "md" => read_md(&table).into(),
+        "wrf" => read_wrf(&table).into(),
+        "pio" => read_pio(&table).into(),
+        "tile" => read_tile(&table, nodes).into(),
+        _ => read_noncontig(&table).into(),
     };
     if let Err(PlanError { option, problem }) = workload.validate() {
         table.refuse(option, problem);
@@ -68,5 +82,49 @@ fn read_md(table: &Table<'_>) -> Md {
         listings: table.count("listings").unwrap_or(0),
         shared_directory: is_on(table, "shared_directory"),
         data: None,
+    }
+}
+
+fn read_wrf(table: &Table<'_>) -> Wrf {
+    let paper = Wrf::PAPER.with_minutes(table.count("minutes").unwrap_or(Wrf::PAPER.forecast_minutes));
+    Wrf {
+        processes: table.count("processes").unwrap_or(paper.processes),
+        think: table.duration("think").unwrap_or(paper.think),
+        stats_per_transfer: table.count("stats").unwrap_or(paper.stats_per_transfer),
+        ..paper
+    }
+}
+
+fn read_pio(table: &Table<'_>) -> PioBench {
+    let paper = PioBench::paper(table.count("processes").unwrap_or(1));
+    PioBench {
+        request_bytes: table.number("request").and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX),
+        requests: table.number("requests").unwrap_or(paper.requests),
+        pattern: if table.choice("pattern") == Some(0) { Pattern::Segmented } else { Pattern::Strided },
+        write: is_on(table, "write"),
+        read: is_on(table, "read"),
+        barrier: is_on(table, "barrier"),
+        ..paper
+    }
+}
+
+fn read_tile(table: &Table<'_>, nodes: u32) -> MpiTileIo {
+    let tiles = |key| table.count(key).unwrap_or(1);
+    MpiTileIo {
+        collective: is_on(table, "collective"),
+        nodes,
+        write: is_on(table, "write"),
+        read: is_on(table, "read"),
+        barrier: is_on(table, "barrier"),
+        ..MpiTileIo::paper(tiles("tiles_x"), tiles("tiles_y"))
+    }
+}
+
+fn read_noncontig(table: &Table<'_>) -> Noncontig {
+    Noncontig {
+        write: is_on(table, "write"),
+        read: is_on(table, "read"),
+        barrier: is_on(table, "barrier"),
+        ..Noncontig::paper(table.count("processes").unwrap_or(1))
     }
 }
