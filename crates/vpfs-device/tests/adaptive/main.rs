@@ -58,7 +58,7 @@ fn loads() -> [Load; 5] {
         on_disk("disk, 2 MiB writes", clients(IoKind::Write, 2048, 32, 0), 500),
         small_on_flash(),
         on_flash("flash, 2 MiB writes", clients(IoKind::Write, 2048, 32, 0), 46),
-        on_flash("flash, 4 KiB reads", clients(IoKind::Read, 4, 128, 0), 10),
+        on_flash("flash, 4 KiB reads", clients(IoKind::Read, 4, 128, 0), 16),
     ]
 }
 
@@ -146,7 +146,7 @@ fn the_depth_stays_when_the_device_changes_its_speed() {
     }
 }
 
-/// Flash with four times as many channels, or a quarter of them, needs another depth; it is found within five seconds.
+/// Flash with four times as many channels, or a quarter of them, needs another depth; it is found within seven seconds.
 #[test]
 fn the_depth_follows_the_device() {
     let flash = |channels| Load {
@@ -160,7 +160,7 @@ fn the_depth_follows_the_device() {
             old.run_on(&mut Replaced::new(old.device.build(), old.settled, new.device.build()), depth, adaptive)
         };
         let trace = run(14, true);
-        let from = old.settled + Duration::from_secs(5);
+        let from = old.settled + Duration::from_secs(7);
         let (throughput, rate) = relative(&trace, &run(best, false), from, old.until);
         println!("{before} to {after} channels: best {best}, {:?}, {throughput:.3} {rate:.3}", trace.band(from));
         assert!(throughput >= 0.95 && rate >= 0.95, "{before} to {after}: {throughput} {rate} {:?}", trace.depths);
