@@ -46,11 +46,20 @@
 //!
 //! # A figure
 //!
-//! Build a [`Scenario`] (or read one), clone and change it for each point of the sweep, run each with each
+//! Build a [`Scenario`] (or read one from a file with [`Scenario::parse`]), clone and change it for each point of the sweep, run
+//! each with each
 //! [`PolicySpec`], and take the numbers from [`Results`]: run times, latencies and totals of [`AppResults`], shares and
 //! fairness over any time from [`Results::shares_between`], [`Results::jain_between`] and
-//! [`Results::unfairness_between`], the series of each application and server. Simulations are independent of each other, so a
-//! sweep may run them on threads of its own.
+//! [`Results::unfairness_between`], the series of each application and server. `Scenario::by_server` adds what each application
+//! got at each server, with the time of its last request there; `Scenario::trace` adds every call with its finish at each server.
+//! [`App::phases`] leaves out what a figure does not measure, and [`App::background`] keeps a load up until the others are
+//! finished. Simulations are independent of each other, so a sweep may run them on threads of its own.
+//!
+//! # What must always hold
+//!
+//! Every run checks, from outside the schedulers: bytes asked for are served or under way, no more slots are in use than the
+//! depth, nobody waits for a dispatch longer than [`Scenario::wait_limit`], time does not go back, and applications
+//! finish. A broken rule is a [`SimError::Violation`] with seed and time.
 //!
 //! # The way of a call
 //!
@@ -74,8 +83,7 @@
 //! - desque and desru put each event into a box, desru with floating-point time; odem-rs and asim make a process a
 //!   future, where a scheduler's single next deadline has no natural place; des-sim is young.
 //!
-//! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion (75 lines with
-//! its test). A timer that was set anew leaves its old event in the heap, which is ignored when it comes.
+//! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer that was set anew leaves its old event in the heap, which is ignored when it comes.
 
 mod calendar;
 mod error;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use vpfs_device::{DeviceProfile, HddProfile};
 use vpfs_sim::{Scenario, Simulation};
 
 fn problems(text: &str) -> String {
@@ -77,4 +78,14 @@ fn every_workload_can_be_simulated() {
         let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
         assert!(results.apps[0].calls > 5 && results.apps[0].finish.is_some(), "{workload}: {}", results.to_json());
     }
+}
+
+#[test]
+fn a_device_may_have_parameters_of_its_own() {
+    let own = "[[servers]]\nhdd = { rate = \"10MB/s\" }\ncache = { limit = \"1GiB\", background = \"512MiB\" }";
+    let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let DeviceProfile::WriteBack(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
+    assert_eq!((cache.limit_bytes, cache.resume_bytes), (1 << 30, 512 << 20));
+    assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
 }

@@ -52,6 +52,9 @@ pub(super) const SERVER_GROUP: Section = Section {
     keys: &[
         some("count", "1", "How many."),
         key("device", Kind::Text("a device model such as \"hdd\""), "What holds the data.").default("hdd"),
+        key("hdd", Kind::Table("[servers.hdd]"), "A disk with parameters of its own.").absent_means("that of `device`"),
+        key("ssd", Kind::Table("[servers.ssd]"), "Flash with parameters of its own.").absent_means("that of `device`"),
+        key("cache", Kind::Table("[servers.cache]"), "A write-back cache before it.").absent_means("that of `device`"),
         key("role", Kind::Choice(&["both", "data", "metadata"]), "What is kept on them.").default("both"),
         key("link_rate", RATE, "Payload of its link in each direction.").default("117MB/s").range("1KB/s", "1PB/s"),
         key("link_latency", TIME, "From a client to the server.").default("50us").range("0s", "10s"),
@@ -263,4 +266,65 @@ pub(super) const NONCONTIG: Section = Section {
     header: "[app.noncontig]",
     doc: "Noncontig: each process moves a column of an array with strided calls [IOCO §5.2].",
     keys: &[key("processes", COUNT, "Number of processes.").default("8").range("1", "65536"), WRITE, READ, BARRIER],
+};
+
+/// A size of a device that stays as it is if it is absent.
+const fn own_size(name: &'static str, doc: &'static str) -> Tunable {
+    key(name, SIZE, doc).absent_means("as `device`").range("4KiB", "1PiB")
+}
+
+const fn own_rate(name: &'static str, doc: &'static str) -> Tunable {
+    key(name, RATE, doc).absent_means("as `device`").range("1KB/s", "1PB/s")
+}
+
+const fn own_time(name: &'static str, doc: &'static str) -> Tunable {
+    key(name, TIME, doc).absent_means("as `device`").range("0s", "1min")
+}
+
+const fn own_count(name: &'static str, doc: &'static str) -> Tunable {
+    key(name, COUNT, doc).absent_means("as `device`").range("1", "65536")
+}
+
+pub(super) const HDD: Section = Section {
+    name: "servers.hdd",
+    header: "[servers.hdd]",
+    doc: "A disk with one head.",
+    keys: &[
+        own_size("capacity", "From the first to the last track."),
+        own_time("seek_min", "Cost of the shortest seek."),
+        own_time("seek_span", "What a seek over the whole disk costs more."),
+        own_time("rotation", "Of the platter, once."),
+        own_rate("rate", "Transfer once positioned."),
+        own_count("command_queue", "Accesses the disk orders among."),
+        own_size("batch", "Served in sequence before others get their turn."),
+        own_size("extent", "Contiguous on the disk; each lies somewhere else."),
+    ],
+};
+
+pub(super) const SSD: Section = Section {
+    name: "servers.ssd",
+    header: "[servers.ssd]",
+    doc: "Flash: channels in parallel.",
+    keys: &[
+        own_count("channels", "Independent channels."),
+        own_size("stripe", "Bytes on one channel before the next one follows."),
+        own_time("read_base", "Fixed cost of reading a piece."),
+        own_time("write_base", "Fixed cost of writing a piece."),
+        own_rate("read_rate", "Transfer of one channel when reading."),
+        own_rate("write_rate", "Transfer of one channel when writing."),
+    ],
+};
+
+pub(super) const CACHE: Section = Section {
+    name: "servers.cache",
+    header: "[servers.cache]",
+    doc: "A server's write-back cache: writes are done at memory speed until it is full.",
+    keys: &[
+        key("limit", SIZE, "With so much dirty data, writers wait.").range("1MiB", "1PiB"),
+        key("stall", SIZE, "They go on when so much is flushed.").default("512MiB").range("4KiB", "1PiB"),
+        key("background", SIZE, "With more dirty data, the cache flushes.")
+            .absent_means("half of `limit`")
+            .range("4KiB", "1PiB"),
+        key("commit_interval", TIME, "What was dirty for so long is flushed.").default("5s").range("1ms", "1h"),
+    ],
 };

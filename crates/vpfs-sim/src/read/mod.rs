@@ -1,6 +1,7 @@
 //! Scenario files to scenarios.
 
 mod app;
+mod device;
 mod keys;
 mod servers;
 mod workload;

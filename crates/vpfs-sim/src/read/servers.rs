@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_device::{DeviceProfile, MetadataProfile};
+use vpfs_device::MetadataProfile;
 
-use super::{keys, read_numbers};
+use super::{device, keys, read_numbers};
 use crate::link::LinkProfile;
 use crate::peers::{Partition, PeerNetwork, Restart};
 use crate::scenario::{Role, ServerGroup};
@@ -13,14 +13,10 @@ use crate::scenario::{Role, ServerGroup};
 const ROLES: [Role; 3] = [Role::Both, Role::Data, Role::Metadata];
 
 pub(super) fn read_group(table: &Table<'_>) -> ServerGroup {
-    let device = DeviceProfile::by_name(table.text("device").unwrap_or("hdd")).unwrap_or_else(|error| {
-        table.refuse("device", error.to_string());
-        DeviceProfile::None
-    });
     let parallel = table.count("metadata_parallel").unwrap_or(1) as usize;
     ServerGroup {
         count: table.count("count").unwrap_or(1),
-        device,
+        device: device::read(table),
         metadata: MetadataProfile { parallel, ..MetadataProfile::PVFS2_BDB },
         role: table.choice("role").map_or(Role::Both, |index| ROLES[index]),
         link: LinkProfile {
