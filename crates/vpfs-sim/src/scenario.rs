@@ -31,6 +31,9 @@ pub struct Scenario {
     pub trace: bool,
     /// The servers, in groups of equal ones, numbered in this order.
     pub servers: Vec<ServerGroup>,
+    /// A request takes up to so much longer on its way to a server, by lot for each: clients do not reach all servers at
+    /// once.
+    pub jitter: Duration,
     /// The link of each client node; `None`: only the servers' links limit.
     pub node_link: Option<LinkProfile>,
     /// Between the servers, if their schedulers need each other.
@@ -42,7 +45,7 @@ pub struct Scenario {
 }
 
 impl Default for Scenario {
-    /// One second for each value of a series, ten minutes as wait limit; no servers, no policies, no
+    /// One second for each value of a series, ten minutes as wait limit; no jitter, servers, policies or
     /// applications.
     fn default() -> Self {
         Self {
@@ -54,6 +57,7 @@ impl Default for Scenario {
             by_server: false,
             trace: false,
             servers: Vec::new(),
+            jitter: Duration::ZERO,
             node_link: None,
             peers: PeerNetwork::default(),
             policies: Vec::new(),

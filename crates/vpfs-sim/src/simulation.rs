@@ -195,6 +195,7 @@ impl<'a> Builder<'a> {
             seed: scenario.seed,
             end: scenario.duration.map(|duration| Time::ZERO + duration),
             interval,
+            jitter: scenario.jitter,
             wait_limit: scenario.wait_limit,
             metadata_cost: policy.metadata_cost,
         };
@@ -215,6 +216,7 @@ impl<'a> Builder<'a> {
             peers,
             policy: policy.clone(),
             trace: Trace::new(scenario.trace),
+            sent: 0,
             promises,
             events: 0,
             sampled: Time::ZERO,

@@ -62,6 +62,8 @@ pub(crate) struct World {
     pub(crate) policy: PolicySpec,
     pub(crate) promises: Vec<Promise>,
     pub(crate) trace: Trace,
+    /// Requests sent: each one's number is its lot.
+    pub(crate) sent: u64,
     pub(crate) samples: Vec<ServerSamples>,
     /// Applications in the foreground that are not finished.
     pub(crate) unfinished: usize,
@@ -78,8 +80,17 @@ pub(crate) struct WorldSettings {
     pub(crate) seed: u64,
     pub(crate) end: Option<Time>,
     pub(crate) interval: Duration,
+    pub(crate) jitter: Duration,
     pub(crate) wait_limit: Duration,
     pub(crate) metadata_cost: Bytes,
+}
+
+impl WorldSettings {
+    /// How much longer than others request number `lot` is on its way.
+    fn jitter(&self, lot: u64) -> Duration {
+        let most = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(mix(mix(self.seed) ^ lot) % most.saturating_add(1))
+    }
 }
 
 /// A server at the end of each interval.
@@ -342,7 +353,8 @@ impl World {
             data_here: self.now,
         };
         let target = &mut self.servers[server as usize];
-        let at = self.now + target.link.latency;
+        let at = self.now + target.link.latency + self.settings.jitter(self.sent);
+        self.sent += 1;
         let part = u32::try_from(target.parts.insert(part)).expect("parts are bounded by the calls");
         self.calendar.push(at, Event::Arrive { server, part });
     }

@@ -37,6 +37,9 @@ pub(super) const ROOT: Section = Section {
         key("by_server", SWITCH, "Results tell what each application got at each server.").default("off"),
         key("trace", SWITCH, "Results list each call that moved data.").default("off"),
         key("servers", Kind::List("[[servers]]"), "The servers."),
+        key("jitter", TIME, "A request takes up to so much longer on its way to a server, by lot for each.")
+            .default("0s")
+            .range("0s", "10s"),
         key("node_link", Kind::Table("[node_link]"), "The link of each client node.")
             .absent_means("only the servers' links limit"),
         key("peers", Kind::Table("[peers]"), "Between the servers.").absent_means("a network without faults"),
