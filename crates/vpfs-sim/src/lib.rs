@@ -83,7 +83,8 @@
 //! - desque and desru put each event into a box, desru with floating-point time; odem-rs and asim make a process a
 //!   future, where a scheduler's single next deadline has no natural place; des-sim is young.
 //!
-//! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer that was set anew leaves its old event in the heap, which is ignored when it comes.
+//! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer that was
+//! set anew leaves its old event in the heap, which is ignored when it comes.
 
 mod calendar;
 mod error;
