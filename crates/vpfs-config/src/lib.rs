@@ -53,7 +53,7 @@ pub use apps::{App, AppIndex, Auto, AutoBy, Cap};
 pub use clients::{AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
 pub use config::{Change, Config, Diff, FILE_LIMIT};
 pub use limits::{Limits, Log, LogFormat, LogLevel};
-pub use manual::config_manual;
+pub use manual::{config_manual, manual};
 pub use network::{Address, Listener, Server};
 pub use problem::{Problem, Problems};
 pub use scheduler::SchedulerConfig;

@@ -1,4 +1,4 @@
-//! Prints `docs/config.md` from the table of tunables.
+//! Prints manuals from tables of tunables: `docs/config.md`, and those of other files that are read the same way.
 
 use std::fmt::Write;
 
@@ -30,23 +30,35 @@ addresses = { s1 = "tcp://127.0.0.1:5334" }
 
 /// The text of `docs/config.md`.
 pub fn config_manual() -> String {
-    let mut text = INTRODUCTION.to_owned();
-    for section in SECTIONS {
-        // Writing to a string cannot fail.
-        let _ = write_section(&mut text, section);
-    }
-    text
+    let live = |row: &Tunable| if row.live { "yes | " } else { "no | " };
+    print(INTRODUCTION, SECTIONS, "live | ", live)
 }
 
-fn write_section(text: &mut String, section: &Section) -> std::fmt::Result {
-    writeln!(text, "\n## `{}`\n\n{}\n", section.header, section.doc)?;
-    writeln!(text, "| key | value | default | live | what it does |\n|---|---|---|---|---|")?;
-    for row in section.keys {
-        let live = if row.live { "yes" } else { "no" };
-        let paper = if row.paper.is_empty() { String::new() } else { format!(" [{}]", row.paper) };
-        writeln!(text, "| `{}` | {} | {} | {live} | {}{paper} |", row.key, values(row), absent(row), row.doc)?;
+/// A manual of a file that nobody reads again while it is in use: `introduction`, then a table for each section.
+pub fn manual(introduction: &str, sections: &[&Section]) -> String {
+    print(introduction, sections, "", |_| "")
+}
+
+/// With a column, or none, before the last one.
+fn print(
+    introduction: &str,
+    sections: &[&Section],
+    heading: &str,
+    column: impl Fn(&Tunable) -> &'static str,
+) -> String {
+    let mut text = introduction.to_owned();
+    let rule = "|---".repeat(4 + heading.matches('|').count());
+    for section in sections {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n## `{}`\n\n{}\n\n", section.header, section.doc);
+        let _ = write!(text, "| key | value | default | {heading}what it does |\n{rule}|\n");
+        for row in section.keys {
+            let paper = if row.paper.is_empty() { String::new() } else { format!(" [{}]", row.paper) };
+            let (key, values, absent, more) = (row.key, values(row), absent(row), column(row));
+            let _ = writeln!(text, "| `{key}` | {values} | {absent} | {more}{}{paper} |", row.doc);
+        }
     }
-    Ok(())
+    text
 }
 
 fn values(row: &Tunable) -> String {

@@ -107,6 +107,7 @@ pub use error::{SimError, Violation};
 pub use layout::{Layout, Start};
 pub use link::LinkProfile;
 pub use peers::{Partition, PeerNetwork, Restart};
+pub use read::scenario_manual;
 pub use results::{
     AppAtServer, AppResults, CallTrace, CoordinationResults, Latency, PartTrace, Results, ServerResults,
 };

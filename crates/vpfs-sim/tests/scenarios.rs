@@ -89,3 +89,15 @@ fn a_device_may_have_parameters_of_its_own() {
     assert_eq!((cache.limit_bytes, cache.resume_bytes), (1 << 30, 512 << 20));
     assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
 }
+
+/// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.
+#[test]
+fn the_manual_is_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let printed = vpfs_sim::scenario_manual();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &printed).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == printed, "docs/scenarios.md is old; run UPDATE=1 cargo test -p vpfs-sim");
+}

@@ -20,6 +20,28 @@ const fn some(name: &'static str, default: &'static str, doc: &'static str) -> T
     key(name, COUNT, doc).default(default).range("1", "1000000")
 }
 
+/// Every section, in the order of the manual.
+pub(super) const SECTIONS: &[&Section] = &[
+    &ROOT,
+    &SERVER_GROUP,
+    &HDD,
+    &SSD,
+    &CACHE,
+    &NODE_LINK,
+    &PEERS,
+    &PARTITION,
+    &RESTART,
+    &POLICY,
+    &APP,
+    &IOR,
+    &BTIO,
+    &MD,
+    &WRF,
+    &PIO,
+    &TILE,
+    &NONCONTIG,
+];
+
 pub(super) const ROOT: Section = Section {
     name: "",
     header: "a file of tables",

@@ -3,8 +3,11 @@
 mod app;
 mod device;
 mod keys;
+mod manual;
 mod servers;
 mod workload;
+
+pub use manual::scenario_manual;
 
 use std::io;
 use std::path::Path;

@@ -1,0 +1,20 @@
+//! Prints `docs/scenarios.md` from the table of keys.
+
+use super::keys;
+
+const INTRODUCTION: &str = r#"# Scenario files
+
+<!-- Printed from crates/vpfs-sim/src/read/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-sim rewrites it. -->
+
+What `vpfs sim` simulates: servers, the network, policies to compare, and applications. [`scenarios/`](../scenarios) has files
+to begin with, and [Will it help my cluster?](guide/will-it-help.md) leads through one. Units are those of
+[vpfs.toml](config.md), and a policy's `scheduler` is its `[scheduler]`. An unknown key is an error.
+
+An application has one workload: one of `ior`, `btio`, `md`, `wrf`, `pio`, `tile` and `noncontig`, each with its
+parameters in a table.
+"#;
+
+/// The text of `docs/scenarios.md`.
+pub fn scenario_manual() -> String {
+    vpfs_config::manual(INTRODUCTION, keys::SECTIONS)
+}
