@@ -101,3 +101,16 @@ fn the_manual_is_what_the_code_says() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == printed, "docs/scenarios.md is old; run UPDATE=1 cargo test -p vpfs-sim");
 }
+
+#[test]
+fn the_scenario_of_the_guide_is_valid() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/will-it-help.md");
+    let guide = std::fs::read_to_string(path).unwrap();
+    let (_, scenario) = guide.split_once("```toml\n").unwrap();
+    let (scenario, _) = scenario.split_once("```").unwrap();
+    let profile = "[scheduler]\ndepth = 12\nslot_cost = [{ up_to = \"2MiB\", slots = 4 }]\n";
+    let scenario = Scenario::parse_with("guide", scenario, &|_| Ok(profile.into())).unwrap();
+    for policy in &scenario.policies {
+        assert!(Simulation::new(&scenario, policy).is_ok());
+    }
+}

@@ -9,11 +9,12 @@ use std::time::Duration;
 use serde_json::json;
 use vpfs_config::units::{Span, parse_duration};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
-use vpfs_sim::{PolicySpec, Progress, Results, Scenario, SimError, Simulation};
+use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulation};
 
 use super::workload::output;
 use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use report::Base;
 
 /// Simulate a cluster under each policy, and compare what applications get
 ///
@@ -36,6 +37,10 @@ pub(crate) struct Sim {
     /// The same, and show all of them relative to the first one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "policy")]
     compare: Vec<String>,
+
+    /// Run each application by itself too, and show all policies relative to that
+    #[arg(long)]
+    alone: bool,
 
     /// Another seed than the scenario's
     #[arg(long, value_name = "N")]
@@ -66,9 +71,11 @@ impl Sim {
         let scenario = self.scenario()?;
         let line = ProgressLine::start(self.quiet);
         let policies = self.policies(&scenario)?;
+        let alone = if self.alone { scenario.apps.as_slice() } else { &[] };
+        let alone: Result<Vec<_>, _> = alone.iter().map(|app| simulate_alone(&scenario, app, &line)).collect();
         let results: Result<Vec<_>, _> = policies.iter().map(|policy| simulate(&scenario, policy, &line)).collect();
         line.clear();
-        self.tell(&scenario, &results?)
+        self.tell(&scenario, &alone?, &results?)
     }
 
     fn scenario(&self) -> Result<Scenario, Exit> {
@@ -96,13 +103,17 @@ impl Sim {
         names.iter().map(|name| policy(scenario, name)).collect()
     }
 
-    fn tell(&self, scenario: &Scenario, results: &[Results]) -> Result<(), Exit> {
-        let report = report::of(scenario, results, !self.compare.is_empty());
+    fn tell(&self, scenario: &Scenario, alone: &[Results], results: &[Results]) -> Result<(), Exit> {
+        let alone_base = self.alone.then(|| Base::alone(alone, results));
+        let first = if self.compare.is_empty() { None } else { Base::first(results) };
+        let bases: Vec<Base<'_>> = alone_base.into_iter().chain(first).collect();
+        let report = report::of(scenario, results, &bases);
         if self.json.as_deref() != Some(Path::new("-")) {
             println!("{}", report.text());
         }
         if let Some(path) = &self.json {
-            output::write(path, &json!({ "scenario": scenario.name, "seed": scenario.seed, "results": results }))?;
+            let (name, seed) = (&scenario.name, scenario.seed);
+            output::write(path, &json!({ "scenario": name, "seed": seed, "alone": alone, "results": results }))?;
         }
         if let Some(path) = &self.html {
             fs::write(path, report.html())
@@ -133,6 +144,13 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
         names.dedup();
         Exit::Usage(format!("--policy: there is none called {name:?}; there are {}", names.join(", ")))
     })
+}
+
+/// One application as if there were no other: once through its workload, from the beginning, without a policy.
+fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result<Results, Exit> {
+    let app = App { background: false, start: Duration::ZERO, ..app.clone() };
+    let policy = PolicySpec { name: format!("{} alone", app.name), ..PolicySpec::fifo() };
+    simulate(&Scenario { apps: vec![app], ..scenario.clone() }, &policy, line)
 }
 
 fn simulate(scenario: &Scenario, policy: &PolicySpec, line: &ProgressLine) -> Result<Results, Exit> {

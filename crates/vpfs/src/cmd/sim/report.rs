@@ -6,8 +6,32 @@ use vpfs_config::units::{Rate, Span};
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 use vpfs_sim::{AppResults, Latency, Results, Scenario};
 
-/// Everything about a scenario's results; `relative` adds how each policy compares with the first.
-pub(super) fn of(scenario: &Scenario, results: &[Results], relative: bool) -> Report {
+/// What results are compared with.
+pub(super) struct Base<'a> {
+    title: String,
+    /// Each application, and how long its run was.
+    apps: Vec<(&'a AppResults, Duration)>,
+    /// What is compared.
+    results: &'a [Results],
+}
+
+impl<'a> Base<'a> {
+    /// All policies with the first of them.
+    pub(super) fn first(results: &'a [Results]) -> Option<Self> {
+        let (first, results) = results.split_first()?;
+        let apps = first.apps.iter().map(|app| (app, first.elapsed)).collect();
+        Some(Self { title: first.policy.clone(), apps, results })
+    }
+
+    /// All policies with each application by itself: `alone` has a run for each of them.
+    pub(super) fn alone(alone: &'a [Results], results: &'a [Results]) -> Self {
+        let apps = alone.iter().flat_map(|run| run.apps.iter().map(|app| (app, run.elapsed))).collect();
+        Self { title: "each application alone".into(), apps, results }
+    }
+}
+
+/// Everything about a scenario's results, and how they compare with `bases`.
+pub(super) fn of(scenario: &Scenario, results: &[Results], bases: &[Base<'_>]) -> Report {
     let servers: u32 = scenario.servers.iter().map(|group| group.count).sum();
     let introduction = format!(
         "{servers} servers, {} applications, seed {}. Shares are of the time in which all applications are there.",
@@ -15,7 +39,7 @@ pub(super) fn of(scenario: &Scenario, results: &[Results], relative: bool) -> Re
         scenario.seed
     );
     let report = Report::new(scenario.name.clone()).introduction(introduction).section(totals(results));
-    let report = if relative { report.section(comparison(results)) } else { report };
+    let report = bases.iter().fold(report, |report, base| report.section(comparison(base)));
     let report = report.section(run_times(results));
     results.iter().fold(report, |report, results| report.section(policy(results)))
 }
@@ -51,23 +75,22 @@ fn totals(results: &[Results]) -> Section {
     Section::new("Policies").table(results.iter().fold(table, |table, results| table.row(row(results))))
 }
 
-/// What every policy does to every application, relative to the first policy.
-fn comparison(results: &[Results]) -> Section {
-    let Some((base, others)) = results.split_first() else { return Section::new("Comparison") };
+/// What every policy does to every application, relative to the base.
+fn comparison(base: &Base<'_>) -> Section {
     let mut table = Table::new(["application", "policy", "throughput", "run time", "99th percentile of latency"]);
-    for results in others {
-        for (app, base) in results.apps.iter().zip(&base.apps) {
+    for results in base.results {
+        for (app, &(base, elapsed)) in results.apps.iter().zip(&base.apps) {
             let run_time = |app: &AppResults| app.run_time().map_or(0.0, |time| time.as_secs_f64());
             table = table.row([
                 app.name.clone(),
                 results.policy.clone(),
-                factor(throughput(app, results.elapsed), throughput(base, results.elapsed)),
+                factor(throughput(app, results.elapsed), throughput(base, elapsed)),
                 factor(run_time(app), run_time(base)),
                 factor(tail(app).as_secs_f64(), tail(base).as_secs_f64()),
             ]);
         }
     }
-    Section::new(format!("Relative to {}", base.policy)).table(table)
+    Section::new(format!("Relative to {}", base.title)).table(table)
 }
 
 /// Run times and tails of all applications under all policies.
