@@ -66,6 +66,26 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
 }
 
+/// Every policy and option of the scheduler, with data verified through it.
+#[test]
+fn every_policy_serves() {
+    let settings = [
+        "policy = \"sfq-d\"\nsharing = \"threshold\"\nbroadcast_threshold = \"64KiB\"",
+        "policy = \"sfq-d-plus\"\nsharing = \"layout\"\nmetadata_depth = 2",
+        "policy = \"sfq-d-plus\"\nadaptive = \"on\"",
+        "policy = \"two-level\"",
+        "policy = \"ioco\"\nwindow = \"250ms\"",
+    ];
+    for settings in settings {
+        let app = "[[app]]\nname = \"a\"\nclients = \"127.0.0.1\"\ntarget_rate = \"40MB/s\"\ndeadline = \"100ms\"\n";
+        let mut cluster = Cluster::start(&format!("{app}[scheduler]\n{settings}\n"));
+        cluster.workload(&["ior", "--processes", "4", "--transfer", "256KiB", "--block", "1MiB"]);
+        cluster.workload(&["md", "--processes", "2", "--items", "20"]);
+        cluster.proxy.signal("TERM");
+        assert!(cluster.proxy.wait().success(), "{settings}: {}", cluster.proxy.log());
+    }
+}
+
 #[test]
 fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
     let mut cluster = Cluster::start("[scheduler]\npolicy = \"fifo\"\n");
