@@ -15,7 +15,10 @@
 //! next request becomes the flow's oldest, up to [`PENDING_MAX`]: more is forgiven, so that no application is in debt for
 //! ever. A flow that had nothing queued and lies behind virtual time is not limited in what only brings it up to there.
 //!
-//! Refunds at other servers first pay what is pending, and then move tags back, never below v, as all refunds do.
+//! Refunds for service elsewhere first pay what is pending, and then move tags back, never below v, as all refunds do, and
+//! by no more than such service had moved them. Not all of it did: what is forgiven or brings a flow up to virtual time
+//! is not charged. If that were refunded, an application could ask for much somewhere, take it back, and so go before
+//! all others everywhere else. Like this it is never better off than with local shares.
 
 pub mod by_layout;
 mod guard;
@@ -35,17 +38,26 @@ pub const PENDING_MAX: Bytes = Bytes::mib(1024);
 
 /// What one scheduler knows of service at other servers, and what these must hear.
 ///
-/// All calls are O(1) and do nothing while shares are local.
+/// All calls but [`Ledger::set_sharing`] are O(1), and do nothing while shares are local.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     sharing: Sharing,
     guard: Guard,
     /// By request; none for those that arrived while shares were local.
     charges: Vec<Charge>,
-    /// By application: service elsewhere that did not move its tags yet, at most [`PENDING_MAX`].
-    pending: Vec<Bytes>,
+    /// By application.
+    debts: Vec<Debt>,
     data: Accumulation,
     metadata: Accumulation,
+}
+
+/// An application's service elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+struct Debt {
+    /// What did not move its tags yet, at most [`PENDING_MAX`].
+    pending: Bytes,
+    /// What moved them and was not refunded, since its flow last lay behind virtual time.
+    charged: Bytes,
 }
 
 /// How a request in use was charged beyond its cost.
@@ -92,7 +104,7 @@ impl Ledger {
             guard: Guard::new(&sharing),
             sharing,
             charges: Vec::new(),
-            pending: Vec::new(),
+            debts: Vec::new(),
             data: Accumulation::new(ServiceClass::Data),
             metadata: Accumulation::new(ServiceClass::Metadata),
         }
@@ -106,7 +118,9 @@ impl Ledger {
     /// before keep the charges they have.
     pub(crate) fn set_sharing(&mut self, sharing: Sharing) {
         if sharing.mode == SharingMode::Local {
-            *self = Self { charges: core::mem::take(&mut self.charges), ..Self::new(sharing) };
+            let (charges, mut debts) = (core::mem::take(&mut self.charges), core::mem::take(&mut self.debts));
+            debts.iter_mut().for_each(|debt| debt.pending = Bytes::ZERO);
+            *self = Self { charges, debts, ..Self::new(sharing) };
         }
         self.guard = Guard::new(&sharing);
         self.sharing = sharing;
@@ -130,12 +144,20 @@ impl Ledger {
             self.accumulation(op.into()).add(app, i128::from(cost.0), 1);
         }
         let elsewhere = told.unwrap_or(Bytes::ZERO);
-        let pending = if behind.is_some() { core::mem::take(self.pending_mut(app)) } else { Bytes::ZERO };
+        let room = self.guard.room(cost);
+        let debt = self.debt_mut(app);
+        let pending = if behind.is_some() { core::mem::take(&mut debt.pending) } else { Bytes::ZERO };
+        if behind > Some(Bytes::ZERO) {
+            debt.charged = Bytes::ZERO;
+        }
         let due = pending + elsewhere;
         let unnoticed = due.min(behind.unwrap_or(Bytes::ZERO));
-        let delay = (due - unnoticed).min(self.guard.room(cost));
+        let delay = (due - unnoticed).min(room);
+        debt.charged += delay;
         let forgiven = self.owe(app, due - unnoticed - delay);
-        *self.charge_mut(id) = Charge { counted: told.is_none(), cost, elsewhere: elsewhere - forgiven, delay };
+        // What is pending goes up to virtual time first.
+        let elsewhere = elsewhere - (unnoticed - pending) - forgiven;
+        *self.charge_mut(id) = Charge { counted: told.is_none(), cost, elsewhere, delay };
         unnoticed + delay
     }
 
@@ -146,14 +168,15 @@ impl Ledger {
         let room = room - charge.delay;
         let delay = self.pending(app).min(room);
         self.charge_mut(oldest).delay += delay;
-        let pending = self.pending_mut(app);
-        *pending = *pending - delay;
+        let debt = self.debt_mut(app);
+        debt.pending = debt.pending - delay;
+        debt.charged += delay;
         delay
     }
 
     /// Service elsewhere that did not move the tags of `app` yet.
     pub(crate) fn pending(&self, app: AppId) -> Bytes {
-        self.pending.get(app.index()).copied().unwrap_or(Bytes::ZERO)
+        self.debts.get(app.index()).map_or(Bytes::ZERO, |debt| debt.pending)
     }
 
     /// The cost of a request changes; by how much more the flow is to be charged, for all parts that are charged here.
@@ -162,7 +185,8 @@ impl Ledger {
         if charge.counted {
             self.count(change, 0);
         }
-        change.own() + charge.elsewhere_at(change.to) - charge.elsewhere_at(change.from)
+        change.own()
+            + self.charge_elsewhere(change.app, charge.elsewhere_at(change.to) - charge.elsewhere_at(change.from))
     }
 
     /// A request is taken back; by how much its flow is to be charged, below zero.
@@ -171,7 +195,7 @@ impl Ledger {
         if charge.counted {
             self.count(change, -1);
         }
-        change.own() - charge.elsewhere_at(change.from)
+        change.own() + self.charge_elsewhere(change.app, -charge.elsewhere_at(change.from))
     }
 
     /// A request is complete: its id may be used again.
@@ -179,12 +203,24 @@ impl Ledger {
         self.forget(id);
     }
 
-    /// Other servers gave `app` so much; how far its tags go back because more was refunded than is pending.
+    /// Other servers gave `app` so much, or took so much back; how far its tags go back for that.
     pub(crate) fn hear(&mut self, app: AppId, bytes: i64) -> i128 {
         if bytes > 0 {
             self.owe(app, Bytes(bytes.unsigned_abs()));
         }
-        self.pay(app, i128::from(bytes.min(0)))
+        self.charge_elsewhere(app, i128::from(bytes.min(0)))
+    }
+
+    /// Service elsewhere costs `delta` bytes more (or less); how far the tags of `app` are to move for that.
+    fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
+        if delta == 0 {
+            return 0;
+        }
+        let delta = self.pay(app, delta);
+        let charged = &mut self.debt_mut(app).charged;
+        let moved = delta.max(-i128::from(charged.0));
+        *charged = Bytes(u64::try_from(i128::from(charged.0) + moved).unwrap_or(u64::MAX));
+        moved
     }
 
     /// Uses a refund, `delta` below zero, for what is pending; what is left of it.
@@ -194,7 +230,7 @@ impl Ledger {
             return delta;
         }
         let paid = delta.unsigned_abs().min(pending.0.into());
-        *self.pending_mut(app) = pending - Bytes(u64::try_from(paid).unwrap_or(u64::MAX));
+        self.debt_mut(app).pending = pending - Bytes(u64::try_from(paid).unwrap_or(u64::MAX));
         delta + i128::try_from(paid).unwrap_or(i128::MAX)
     }
 
@@ -213,15 +249,15 @@ impl Ledger {
 
     #[cfg(test)]
     pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.charges.capacity(), self.pending.capacity()];
+        let own = [self.charges.capacity(), self.debts.capacity()];
         own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
     }
 
     /// Notes that `bytes` of service elsewhere are not charged yet; what of it is forgiven.
     fn owe(&mut self, app: AppId, bytes: Bytes) -> Bytes {
-        let pending = self.pending_mut(app);
-        let kept = bytes.min(PENDING_MAX - *pending);
-        *pending += kept;
+        let debt = self.debt_mut(app);
+        let kept = bytes.min(PENDING_MAX - debt.pending);
+        debt.pending += kept;
         bytes - kept
     }
 
@@ -250,10 +286,10 @@ impl Ledger {
         &mut self.charges[id.index()]
     }
 
-    fn pending_mut(&mut self, app: AppId) -> &mut Bytes {
-        if app.index() >= self.pending.len() {
-            self.pending.resize(app.index() + 1, Bytes::ZERO);
+    fn debt_mut(&mut self, app: AppId) -> &mut Debt {
+        if app.index() >= self.debts.len() {
+            self.debts.resize(app.index() + 1, Debt::default());
         }
-        &mut self.pending[app.index()]
+        &mut self.debts[app.index()]
     }
 }

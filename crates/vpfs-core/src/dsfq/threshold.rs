@@ -17,7 +17,7 @@ pub(super) struct Accumulation {
     /// The applications that have an amount.
     changed: Vec<AppId>,
     /// The sum of the sizes of all amounts.
-    unreported: u64,
+    unreported: u128,
     /// The threshold was reached, and not all amounts are drained yet.
     due: bool,
 }
@@ -54,7 +54,7 @@ impl Accumulation {
         let before = amount.size(self.class);
         amount.bytes = saturate(i128::from(amount.bytes) + bytes);
         amount.operations += operations;
-        self.unreported = (self.unreported - before).saturating_add(amount.size(self.class));
+        self.unreported = self.unreported - u128::from(before) + u128::from(amount.size(self.class));
         if !core::mem::replace(&mut amount.listed, true) {
             self.changed.push(app);
         }
@@ -63,14 +63,14 @@ impl Accumulation {
     /// The next amount to report if all together have reached `threshold`; call until `None`. O(1) for each flow that
     /// changed.
     pub(super) fn poll(&mut self, threshold: u64) -> Option<(AppId, i64)> {
-        self.due |= self.unreported >= threshold;
+        self.due |= self.unreported >= u128::from(threshold);
         while self.due {
             let Some(app) = self.changed.pop() else {
                 self.due = false;
                 break;
             };
             let amount = core::mem::take(&mut self.amounts[app.index()]);
-            self.unreported -= amount.size(self.class);
+            self.unreported -= u128::from(amount.size(self.class));
             if amount.bytes != 0 {
                 return Some((app, amount.bytes));
             }
@@ -122,6 +122,15 @@ mod tests {
         counted.add(AppId(0), -99, -1);
         counted.add(AppId(1), 100, 1);
         assert_eq!(drain(&mut counted, 100), [(1, 100)]);
+    }
+
+    /// Symptom: an overflow panics. Cause: the sum of all sizes stopped at 64 bits, but was then reduced by each of them.
+    #[test]
+    fn sums_beyond_64_bits_drain() {
+        let mut counted = Accumulation::new(ServiceClass::Data);
+        (0..4).for_each(|app| counted.add(AppId(app), u64::MAX.into(), 1));
+        assert_eq!(drain(&mut counted, 1).len(), 4);
+        assert_eq!(drain(&mut counted, 1), []);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Sfq {
         }
     }
 
-    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(1).
+    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
         if self.ledger.sharing() != sharing {
             self.ledger.set_sharing(sharing);

@@ -43,6 +43,8 @@ struct Flow {
     corrections: Vec<(u64, i128)>,
     /// Service elsewhere that did not move the flow's tags yet.
     pending: i128,
+    /// What moved them, since the flow last lay behind virtual time.
+    charged: i128,
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +111,8 @@ impl Oracle {
     }
 
     fn flow(&mut self, app: AppId) -> &mut Flow {
-        self.flows.entry(app).or_insert(Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new(), pending: 0 })
+        let new = Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new(), pending: 0, charged: 0 };
+        self.flows.entry(app).or_insert(new)
     }
 
     /// Where in the queue the smallest request that fits `slots` is.
@@ -180,13 +183,25 @@ impl Oracle {
         let room = self.room(oldest.request.cost) - oldest.delay;
         let delay = self.flow(app).pending.min(room.max(0));
         self.flow(app).pending -= delay;
+        self.flow(app).charged += delay;
         self.shift(app, delay);
         if let Some(oldest) = self.queue.iter_mut().find(|entry| entry.request.app == app) {
             oldest.delay += delay;
         }
     }
 
-    /// What a request costs elsewhere, how far the flow goes to v unnoticed, and the delay after that.
+    /// `delta` more (or less) service elsewhere: pays what is pending, then gives back what was charged; what tags move by.
+    fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
+        let flow = self.flow(app);
+        let paid = flow.pending.min(-delta).max(0);
+        flow.pending -= paid;
+        let moved = (delta + paid).max(-flow.charged);
+        flow.charged += moved;
+        moved
+    }
+
+    /// What a request costs elsewhere as far as that is charged, how far the flow goes to v unnoticed, and the delay after
+    /// that.
     fn charge(&mut self, request: &Request) -> [i128; 3] {
         let Request { app, cost, .. } = *request;
         let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
@@ -196,14 +211,20 @@ impl Oracle {
         let (mut due, mut unnoticed) = (told, 0);
         if alone {
             let behind = (virtual_time - flow.finish).max(0) * i128::from(flow.weight.get());
+            let behind = behind >> VirtualTime::FRACTION_BITS;
+            if behind > 0 {
+                flow.charged = 0;
+            }
             due += core::mem::take(&mut flow.pending);
-            unnoticed = due.min(behind >> VirtualTime::FRACTION_BITS);
+            unnoticed = due.min(behind);
         }
+        let told_unnoticed = (told + unnoticed - due).max(0);
         let delay = (due - unnoticed).min(room);
+        flow.charged += delay;
         let beyond = due - unnoticed - delay;
         let kept = beyond.min(i128::from(PENDING_MAX.0) - flow.pending);
         flow.pending += kept;
-        [told - (beyond - kept), unnoticed, delay]
+        [told - told_unnoticed - (beyond - kept), unnoticed, delay]
     }
 
     fn count(&mut self, app: AppId, class: ServiceClass, bytes: i128, operations: i128) {
@@ -322,7 +343,8 @@ impl Scheduler for Oracle {
         if counted {
             self.count(app, op.into(), -i128::from(cost.0), -1);
         }
-        self.correct(app, arrival, -i128::from(cost.0) - entry.elsewhere_at(cost));
+        let elsewhere = self.charge_elsewhere(app, -entry.elsewhere_at(cost));
+        self.correct(app, arrival, elsewhere - i128::from(cost.0));
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
@@ -335,10 +357,11 @@ impl Scheduler for Oracle {
         entry.request.cost = real;
         let (arrival, counted) = (entry.arrival, entry.counted);
         let own = i128::from(real.0) - i128::from(estimated.0);
-        let delta = own + entry.elsewhere_at(real) - entry.elsewhere_at(estimated);
+        let elsewhere = entry.elsewhere_at(real) - entry.elsewhere_at(estimated);
         if counted {
             self.count(app, op.into(), own, 0);
         }
+        let delta = own + self.charge_elsewhere(app, elsewhere);
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
@@ -367,13 +390,13 @@ impl Scheduler for Oracle {
         let virtual_time = self.virtual_time;
         let queued = self.oldest(app).is_some();
         let flow = self.flow(app);
-        let left = flow.pending + i128::from(bytes);
-        flow.pending = left.clamp(0, PENDING_MAX.0.into());
+        flow.pending = (flow.pending + i128::from(bytes.max(0))).min(PENDING_MAX.0.into());
         // Less than a byte counts as no distance to v.
         let behind = (virtual_time - flow.finish) * i128::from(flow.weight.get());
         let behind = behind >> VirtualTime::FRACTION_BITS;
-        if left < 0 && (queued || behind <= 0) {
-            self.shift(app, left);
+        let refund = self.charge_elsewhere(app, bytes.min(0).into());
+        if queued || behind <= 0 {
+            self.shift(app, refund);
         }
         self.delay_oldest(app);
         let pending = Bytes(u64::try_from(self.flow(app).pending).unwrap_or(0));
