@@ -30,8 +30,8 @@ pub struct Oracle {
     sharing: Sharing,
     /// Bytes and operations by flow and class that are not reported, those that changed first at the front.
     unreported: Vec<(AppId, ServiceClass, i128, i128)>,
-    /// The class of which all that is unreported is being drained.
-    reporting: Option<ServiceClass>,
+    /// The classes of which all that is unreported is being drained.
+    reporting: Vec<ServiceClass>,
     events: EventQueue,
 }
 
@@ -77,7 +77,7 @@ impl Oracle {
             outstanding: Vec::new(),
             sharing: Sharing::default(),
             unreported: Vec::new(),
-            reporting: None,
+            reporting: Vec::new(),
             events: EventQueue::with_capacity(event_capacity),
         }
     }
@@ -414,8 +414,8 @@ impl Scheduler for Oracle {
                 ServiceClass::Metadata => amount.3.unsigned_abs(),
             };
             let sum: u128 = self.unreported.iter().filter(of_class).map(size).sum();
-            if sum >= threshold || self.reporting == Some(class) {
-                self.reporting = Some(class);
+            if sum >= threshold || self.reporting.contains(&class) {
+                self.reporting.push(class);
                 while let Some(last) = self.unreported.iter().rposition(|amount| amount.1 == class) {
                     let (app, class, bytes, _) = self.unreported.remove(last);
                     if let Some(bytes) = i64::try_from(bytes).ok().filter(|&bytes| bytes != 0) {
@@ -423,7 +423,7 @@ impl Scheduler for Oracle {
                         return Some(ServiceReport { app, class, bytes });
                     }
                 }
-                self.reporting = None;
+                self.reporting.retain(|reporting| *reporting != class);
             }
         }
         None
