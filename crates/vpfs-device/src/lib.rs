@@ -21,6 +21,8 @@ mod ssd;
 mod units;
 mod write_back;
 
+use std::time::Duration;
+
 use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
@@ -86,4 +88,8 @@ pub trait Device: Send {
 
     /// Accesses submitted and not yet yielded by `poll_completed`.
     fn outstanding(&self) -> usize;
+
+    /// The server's processor is busy for so long with what is no access. Accesses submitted later wait for it if the
+    /// model is one of the server's own work; disks and flash do not.
+    fn occupy(&mut self, _now: Time, _work: Duration) {}
 }

@@ -61,4 +61,8 @@ impl Device for NullAio {
     fn outstanding(&self) -> usize {
         self.finishing.len()
     }
+
+    fn occupy(&mut self, now: Time, work: Duration) {
+        self.free_from = self.free_from.max(now) + work;
+    }
 }

@@ -70,7 +70,8 @@
 //! operation is complete on the server's side of the wire, its slots are free. A metadata call is a number of requests one after
 //! the other.
 //!
-//! Not modelled: time spent in clients, proxies and processors; caches of clients; packets, their loss and collisions.
+//! Not modelled: time spent in clients, proxies and processors, but for what a server's messages to others cost it
+//! ([`PeerNetwork::message_work`]); caches of clients; packets, their loss and collisions.
 //!
 //! # The event loop
 //!

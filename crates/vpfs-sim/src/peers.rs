@@ -7,7 +7,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use vpfs_coord::{Coordinator, FlowKey, Message, Settings};
-use vpfs_core::{AppId, ServerId, ServiceReport, Time};
+use vpfs_core::{AppId, Bytes, ServerId, ServiceReport, Time};
 
 use crate::calendar::{Calendar, Event};
 use crate::measure::Series;
@@ -17,6 +17,11 @@ use crate::measure::Series;
 pub struct PeerNetwork {
     /// From one server to another.
     pub latency: Duration,
+    /// Work of a server's processor for each message that it sends or receives; its storage waits if its model is one of
+    /// that processor's work.
+    pub message_work: Duration,
+    /// Bytes that carry a message, on both servers' links.
+    pub message_overhead: Bytes,
     /// Timers and bounds of the coordination.
     pub settings: Settings,
     /// Messages that do not arrive, in parts of a million.
@@ -32,10 +37,12 @@ pub struct PeerNetwork {
 }
 
 impl Default for PeerNetwork {
-    /// 100 µs, and everything arrives once.
+    /// 100 µs, no work, and everything arrives once.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(100),
+            message_work: Duration::ZERO,
+            message_overhead: Bytes::ZERO,
             settings: Settings::default(),
             loss_ppm: 0,
             duplicate_ppm: 0,
@@ -72,6 +79,14 @@ struct Underway {
     from: u32,
     to: u32,
     message: Message,
+}
+
+/// What messages cost the server that sends or receives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    pub(crate) work: Duration,
+    /// On its link.
+    pub(crate) bytes: u64,
 }
 
 /// The coordinators of all servers and what is between them.
@@ -140,12 +155,13 @@ impl Peers {
         self.coordinators[server as usize].flow_left(now, self.keys[app.index()]);
     }
 
-    /// Takes a message out of the network and gives it to its receiver, which is returned.
-    pub(crate) fn deliver(&mut self, now: Time, message: u32) -> u32 {
+    /// Takes a message out of the network and gives it to its receiver, which is returned with what that costs it.
+    pub(crate) fn deliver(&mut self, now: Time, message: u32) -> (u32, Exchange) {
         let Underway { from, to, message } = self.underway.remove(message as usize);
+        let cost = self.network.cost(1, message.encoded_len() as u64);
         let handled = self.coordinators[to as usize].handle_message(now, ServerId(from), &message);
         debug_assert!(handled.is_ok(), "{handled:?}");
-        to
+        (to, cost)
     }
 
     /// The time a coordinator asked for has come, or it begins; `false` if it has asked for another time since.
@@ -166,14 +182,16 @@ impl Peers {
         self.wakes[server as usize] = None;
     }
 
-    /// Sends what a coordinator has to say; what its scheduler must hear is passed to `hear`. After every input.
+    /// Sends what a coordinator has to say, and returns what that costs its server; what its scheduler must hear is passed
+    /// to `hear`. After every input.
     pub(crate) fn drain(
         &mut self,
         now: Time,
         server: u32,
         calendar: &mut Calendar,
         mut hear: impl FnMut(ServiceReport),
-    ) {
+    ) -> Exchange {
+        let before = (self.traffic.messages, self.traffic.bytes);
         while let Some((to, message)) = self.coordinators[server as usize].poll_transmit(now) {
             self.transmit(now, server, to.0, message, calendar);
         }
@@ -192,6 +210,7 @@ impl Peers {
             self.wakes[server as usize] = wake;
             calendar.push(at, Event::CoordinatorWake { server });
         }
+        self.network.cost(self.traffic.messages - before.0, self.traffic.bytes - before.1)
     }
 
     /// Gives a message to the network, which may lose or repeat it.
@@ -244,6 +263,12 @@ impl Peers {
 }
 
 impl PeerNetwork {
+    /// What so many messages of so many bytes together cost one of their ends.
+    fn cost(&self, messages: u64, bytes: u64) -> Exchange {
+        let count = u32::try_from(messages).unwrap_or(u32::MAX);
+        Exchange { work: self.message_work * count, bytes: bytes + self.message_overhead.0 * messages }
+    }
+
     fn separates(&self, now: Time, from: u32, to: u32) -> bool {
         let now = now.since(Time::ZERO);
         let holds = |partition: &&Partition| (partition.from..partition.to).contains(&now);

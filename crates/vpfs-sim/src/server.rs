@@ -12,6 +12,7 @@ use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
+use crate::peers::Exchange;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device begins with a write when the first one is there, and a read's reply
@@ -241,6 +242,18 @@ impl Server {
         self.in_device.insert(id, part);
         self.usage.device_busy_since.get_or_insert(now);
         self.collect(now, nodes, calendar);
+    }
+
+    /// The proxy sent messages to other servers. They are small: they go between the packets of data.
+    pub(crate) fn on_messages_sent(&mut self, now: Time, cost: Exchange) {
+        self.outward.reserve(now, cost.bytes);
+        self.device.occupy(now, cost.work);
+    }
+
+    /// A message of another server came in.
+    pub(crate) fn on_message_received(&mut self, now: Time, cost: Exchange) {
+        self.inward.reserve(now, cost.bytes);
+        self.device.occupy(now, cost.work);
     }
 
     /// The device has something done, unless it changed its mind since.

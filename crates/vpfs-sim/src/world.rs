@@ -14,7 +14,7 @@ use crate::error::{SimError, Violation};
 use crate::layout::Share;
 use crate::measure::AppMeasures;
 use crate::messages::{self, Recipient};
-use crate::peers::Peers;
+use crate::peers::{Exchange, Peers};
 use crate::policy::{self, Promise};
 use crate::process::{AfterPhase, AppState, Next, Process, State};
 use crate::scenario::PolicySpec;
@@ -151,8 +151,10 @@ impl World {
             Event::Complete { server, part } => self.complete(server, part),
             Event::Reply { call } => self.reply(call),
             Event::Deliver { message } => {
-                let to = self.peers.as_mut().map(|peers| peers.deliver(self.now, message));
-                to.map_or(Ok(()), |server| self.drain(server))
+                let Some(peers) = &mut self.peers else { return Ok(()) };
+                let (server, cost) = peers.deliver(self.now, message);
+                self.servers[server as usize].on_message_received(self.now, cost);
+                self.drain(server)
             }
             Event::Nudge { server } => self.drain(server),
             Event::CoordinatorWake { server } => self.coordinator_wake(server),
@@ -371,11 +373,8 @@ impl World {
 
     /// Lets a server's scheduler release what may go, and tells its peers what they must hear.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
+        self.exchange(server);
         let entry = &mut self.servers[server as usize];
-        if let Some(peers) = &mut self.peers {
-            let scheduler = &mut entry.scheduler;
-            peers.drain(self.now, server, &mut self.calendar, |report| scheduler.handle_peer(self.now, report));
-        }
         let measures = &mut self.measures;
         let count = |part: &Part| {
             measures[part.app.index()].queue.record(part.dispatched.since(part.arrived));
@@ -396,7 +395,18 @@ impl World {
             reported = true;
         }
         if reported {
-            peers.drain(self.now, server, &mut self.calendar, |report| scheduler.handle_peer(self.now, report));
+            self.exchange(server);
+        }
+    }
+
+    /// Sends what a server has to tell its peers, and lets its scheduler hear what they told.
+    fn exchange(&mut self, server: u32) {
+        let Some(peers) = &mut self.peers else { return };
+        let entry = &mut self.servers[server as usize];
+        let hear = |report| entry.scheduler.handle_peer(self.now, report);
+        let sent = peers.drain(self.now, server, &mut self.calendar, hear);
+        if sent != Exchange::default() {
+            entry.on_messages_sent(self.now, sent);
         }
     }
 

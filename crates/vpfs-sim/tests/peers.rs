@@ -43,6 +43,26 @@ fn total_service_is_shared_where_local_service_is_not() {
     }
 }
 
+/// What part of its time a server spends on messages, its storage loses.
+#[test]
+fn messages_cost_a_server_without_storage_its_work() {
+    let servers = vec![ServerGroup::new(8, DeviceProfile::by_name("null-aio").unwrap())];
+    let scenario = Scenario { servers, apps: vec![app("all", 1)], ..skewed() };
+    let work = Duration::from_millis(1);
+    let with = |message_work, mode| {
+        let peers = PeerNetwork { message_work, ..PeerNetwork::default() };
+        run(&Scenario { peers, ..scenario.clone() }, &dsfq(mode))
+    };
+    let (free, paid) = (with(Duration::ZERO, SharingMode::Threshold), with(work, SharingMode::Threshold));
+    // Each message costs its sender and its receiver.
+    let messages = 2.0 * paid.coordination.as_ref().unwrap().messages as f64 / 8.0;
+    let spent = messages * work.as_secs_f64() / paid.elapsed.as_secs_f64();
+    assert!(spent > 0.05, "{spent}");
+    assert!((paid.throughput() / free.throughput() - (1.0 - spent)).abs() < 0.02, "{spent} spent");
+    let silent = with(work, SharingMode::Layout).throughput();
+    assert!(silent > 0.99 * free.throughput(), "{silent}");
+}
+
 #[test]
 fn totals_converge_in_spite_of_faults() {
     let servers = vec![0, 1, 2];

@@ -77,7 +77,7 @@ fn read_target(table: &Table<'_>) -> Option<Target> {
 }
 
 /// Every phase a workload may have; a new one must be added here to be named in files.
-const PHASES: [Phase; 13] = [
+const PHASES: [Phase; 14] = [
     Phase::Setup,
     Phase::MakeDir,
     Phase::Create,
@@ -85,6 +85,7 @@ const PHASES: [Phase; 13] = [
     Phase::Write,
     Phase::Sync,
     Phase::Read,
+    Phase::Mixed,
     Phase::Stat,
     Phase::SetTimes,
     Phase::ListDir,

@@ -100,6 +100,14 @@ pub(super) const PEERS: Section = Section {
     doc: "Coordination between servers, and its faults.",
     keys: &[
         key("latency", TIME, "From one server to another.").default("100us").range("0s", "1h"),
+        key(
+            "message_work",
+            TIME,
+            "Work of a server for each message that it sends or receives; `null-aio` waits for it.",
+        )
+        .default("0s")
+        .range("0s", "1s"),
+        key("message_overhead", SIZE, "Bytes that carry a message.").default("0B").range("0B", "1MiB"),
         key("extra_delay", TIME, "Each message takes longer by a random time up to this.")
             .default("0s")
             .range("0s", "1h"),
@@ -206,6 +214,8 @@ pub(super) const IOR: Section = Section {
         key("order", Kind::Choice(&["sequential", "random"]), "The order of offsets.").default("sequential"),
         key("write", SWITCH, "Whether to write.").default("on"),
         key("read", SWITCH, "Whether to read.").default("off"),
+        key("mixed", SWITCH, "Whether to end with a phase in which each call draws its offset, and whether it reads.")
+            .default("off"),
         key("fsync", SWITCH, "Whether to make data durable after writing.").default("off"),
         key("time_limit", TIME, "Goes on for so long, starting over when all is done.")
             .absent_means("moves each byte once")

@@ -29,6 +29,8 @@ pub(super) fn read_group(table: &Table<'_>) -> ServerGroup {
 pub(super) fn read_peers(table: &Table<'_>) -> PeerNetwork {
     PeerNetwork {
         latency: table.duration("latency").unwrap_or_default(),
+        message_work: table.duration("message_work").unwrap_or_default(),
+        message_overhead: table.size("message_overhead").unwrap_or_default(),
         loss_ppm: table.count("loss_ppm").unwrap_or(0),
         duplicate_ppm: table.count("duplicate_ppm").unwrap_or(0),
         extra_delay: table.duration("extra_delay").unwrap_or_default(),

@@ -50,7 +50,7 @@ fn read_ior(table: &Table<'_>) -> Ior {
         order: if table.choice("order") == Some(1) { Order::Random } else { Order::Sequential },
         write: is_on(table, "write"),
         read: is_on(table, "read"),
-        mixed: false,
+        mixed: is_on(table, "mixed"),
         start_offset_bytes: 0,
         barrier: false,
         read_shift: 0,
