@@ -15,6 +15,7 @@
 
 mod ioco;
 mod parallel;
+mod scenario;
 pub mod testbed;
 mod two_level;
 mod vpfs;

@@ -1,0 +1,240 @@
+//! [vPFS Fig. 5]: the ratio of the total service of two applications, one on four servers and one on eight, with
+//! threshold-driven DSFQ.
+//!
+//! As in the paper: 128 processes each, D = 8, thresholds of 10 MB and 512 KB, sequential writes of the first application
+//! beside three patterns of the second one, ratios of 2, 8 and 32 in favour of the second one, repeated runs. Assumed, see the
+//! scenario file: the size of calls, the time, and the placement of processes. Keep-alives between servers are switched
+//! off, so that messages are those of synchronisation only.
+
+use std::time::Duration;
+
+use vpfs_core::Weight;
+use vpfs_plan::Phase;
+use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};
+use vpfs_sim::{CoordinationResults, Results, Scenario, SimError};
+
+use crate::{parallel, scenario};
+
+const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-5.toml");
+/// Part of the figure, what the second application does, and as which phase.
+const PATTERNS: [(&str, &str, Phase); 3] = [
+    ("Fig. 5a", "writes", Phase::Write),
+    ("Fig. 5b", "reads", Phase::Read),
+    ("Fig. 5c", "random reads and writes", Phase::Mixed),
+];
+const RATIOS: [u32; 3] = [2, 8, 32];
+/// The paper repeats each run, too.
+const SEEDS: [u64; 3] = [1, 2, 3];
+/// The threshold of the figure, and the one that it is compared with.
+const POLICIES: [&str; 2] = ["10 MB", "512 KB"];
+const WARM_UP: Duration = Duration::from_secs(120);
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    policy: &'static str,
+    pattern: Phase,
+    weights: [u32; 2],
+    seed: u64,
+}
+
+/// What came out of it.
+struct Outcome {
+    point: Point,
+    /// Service of the second application divided by that of the first one.
+    ratio: f64,
+    /// Bytes per second of both together.
+    throughput: f64,
+    coordination: Option<CoordinationResults>,
+}
+
+impl Point {
+    fn run(&self, base: &Scenario) -> Result<Outcome, SimError> {
+        let mut scenario = Scenario { seed: self.seed, ..base.clone() };
+        scenario.peers.settings.keep_alive = None;
+        scenario.apps[1].phases = vec![self.pattern];
+        for (app, weight) in scenario.apps.iter_mut().zip(self.weights) {
+            app.weight = Weight::new(weight).expect("no weight is zero");
+        }
+        let results = scenario::run(&scenario, self.policy)?;
+        let (ratio, throughput) = measured(&results);
+        Ok(Outcome { point: *self, ratio, throughput, coordination: results.coordination })
+    }
+}
+
+/// Ratio and throughput after the begin.
+fn measured(results: &Results) -> (f64, f64) {
+    let bytes = results.bytes_between(WARM_UP, results.elapsed);
+    let time = (results.elapsed - WARM_UP).as_secs_f64();
+    (bytes[1] as f64 / bytes[0] as f64, (bytes[0] + bytes[1]) as f64 / time)
+}
+
+/// All runs of the figure: three with the figure's threshold, one with the other.
+fn points() -> Vec<Point> {
+    let runs = [(POLICIES[0], &SEEDS[..]), (POLICIES[1], &SEEDS[..1])];
+    let of = |policy, seeds: &'static [u64]| {
+        let with =
+            move |pattern, ratio| seeds.iter().map(move |&seed| Point { policy, pattern, weights: [1, ratio], seed });
+        PATTERNS
+            .into_iter()
+            .flat_map(move |(_, _, pattern)| RATIOS.into_iter().flat_map(move |ratio| with(pattern, ratio)))
+    };
+    runs.into_iter().flat_map(|(policy, seeds)| of(policy, seeds)).chain(ASIDE).collect()
+}
+
+/// Without management, and with more for the application on four servers.
+const ASIDE: [Point; 2] = [
+    Point { policy: "native", pattern: Phase::Write, weights: [1, 2], seed: 1 },
+    Point { policy: "10 MB", pattern: Phase::Write, weights: [2, 1], seed: 1 },
+];
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let base = scenario::parse("vpfs-5.toml", BASE)?;
+    let outcomes = parallel::map(&points(), |point| point.run(&base));
+    Ok(section(&Outcomes(outcomes.into_iter().collect::<Result<_, _>>()?)))
+}
+
+struct Outcomes(Vec<Outcome>);
+
+impl Outcomes {
+    fn of(&self, policy: &'static str, pattern: Phase, ratio: u32) -> impl Iterator<Item = &Outcome> {
+        self.0.iter().filter(move |Outcome { point, .. }| {
+            point.policy == policy && point.pattern == pattern && point.weights == [1, ratio]
+        })
+    }
+
+    /// The one that differs most from the target.
+    fn worst(&self, policy: &'static str, pattern: Phase, ratio: u32) -> f64 {
+        let off = |ours: &f64| (ours - f64::from(ratio)).abs();
+        let ratios = self.of(policy, pattern, ratio).map(|outcome| outcome.ratio);
+        ratios.max_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or(f64::NAN)
+    }
+
+    /// Mean, smallest and largest.
+    fn bar(&self, policy: &'static str, pattern: Phase, ratio: u32) -> Bar {
+        let ratios: Vec<f64> = self.of(policy, pattern, ratio).map(|outcome| outcome.ratio).collect();
+        let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        Bar::new(mean).with_error(least, ratios.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// What coordination sent in all runs with seed 1, and how much of it the figure's threshold saves, in %.
+    fn saved(&self, amount: fn(&CoordinationResults) -> u64) -> f64 {
+        let sum = |policy| {
+            let with = |outcome: &&Outcome| outcome.point.policy == policy && outcome.point.seed == SEEDS[0];
+            let runs = self.0.iter().filter(with).filter(|outcome| outcome.point.weights[0] == 1);
+            runs.filter_map(|outcome| outcome.coordination.as_ref().map(amount)).sum::<u64>() as f64
+        };
+        (1.0 - sum(POLICIES[0]) / sum(POLICIES[1])) * 100.0
+    }
+
+    /// The largest difference between both thresholds' ratios, in % of the target.
+    fn difference(&self) -> f64 {
+        let off = |pattern, ratio| {
+            let [few, many] =
+                POLICIES.map(|policy| self.of(policy, pattern, ratio).next().map_or(f64::NAN, |o| o.ratio));
+            (few - many).abs() / f64::from(ratio) * 100.0
+        };
+        let all = PATTERNS.into_iter().flat_map(|(_, _, pattern)| RATIOS.map(|ratio| off(pattern, ratio)));
+        all.fold(0.0, f64::max)
+    }
+
+    fn aside(&self, point: &Point) -> &Outcome {
+        let is_it = |outcome: &&Outcome| (outcome.point.policy, outcome.point.weights) == (point.policy, point.weights);
+        self.0.iter().find(is_it).expect("all points were run")
+    }
+}
+
+fn section(outcomes: &Outcomes) -> Section {
+    let section = Section::new("vPFS Fig. 5: shares over servers that not all applications use").text(
+        "One application has files on four of eight servers, the other one on all. Each server's scheduler alone would give \
+         both the same at the four that they share, and so twice as much in total to the second one. With threshold-driven \
+         DSFQ the servers tell each other what they gave, and the totals over all servers have the ratio that was asked \
+         for, whatever the second application does. A threshold of 10 MB is as fair as a message for each request.",
+    );
+    let section = PATTERNS.iter().fold(section, |section, &(part, what, pattern)| {
+        section.figure(chart(outcomes, part, what, pattern), "Mean of the runs, with the smallest and the largest.")
+    });
+    let section = section.table(table(outcomes)).text(aside(outcomes));
+    checks(outcomes).into_iter().fold(section, Section::check)
+}
+
+fn chart(outcomes: &Outcomes, part: &str, what: &str, pattern: Phase) -> Bars {
+    let title = format!("{part}: writes beside {what}");
+    let bars = Bars::new(title, Axis::log2("service of App2 / App1", ""), RATIOS.map(|ratio| format!("{ratio}:1")));
+    let bars = bars.series("target", RATIOS.map(|ratio| Bar::new(ratio.into())));
+    POLICIES.into_iter().fold(bars, |bars, policy| {
+        bars.series(format!("threshold {policy}"), RATIOS.map(|ratio| outcomes.bar(policy, pattern, ratio)))
+    })
+}
+
+fn table(outcomes: &Outcomes) -> Table {
+    let heading = Table::new(["App2", "target", "threshold", "ratio", "MB/s", "messages", "their bytes [MB]"]);
+    let first = outcomes.0.iter().filter(|outcome| outcome.point.seed == SEEDS[0]);
+    first.fold(heading, |table, Outcome { point, ratio, throughput, coordination }| {
+        let [one, two] = point.weights;
+        let (messages, bytes) = coordination.as_ref().map_or((0, 0), |sent| (sent.messages, sent.bytes));
+        let measured = [*ratio, throughput / 1e6, messages as f64, bytes as f64 / 1e6].map(number);
+        let what = PATTERNS.iter().find(|(_, _, pattern)| *pattern == point.pattern).map_or("", |(_, what, _)| what);
+        let target = if one == 1 { format!("{two}:1") } else { format!("{two}:{one}") };
+        table.row([vec![what.into(), target, point.policy.into()], measured.to_vec()].concat())
+    })
+}
+
+fn aside(outcomes: &Outcomes) -> String {
+    let ours = outcomes.aside(&ASIDE[1]);
+    format!(
+        "The ratios are in favour of App2, as it has twice as many servers. App1 has four, of which it must have all before it \
+         gets as much as App2 gets at the other four alone. It can have more only at the cost of these: a call of App2 needs \
+         all eight servers, so what holds it back at four keeps the others idle. At 1:2 both together get {} MB/s (ratio {}), \
+         {} MB/s at 2:1.",
+        number(ours.throughput / 1e6),
+        number(ours.ratio),
+        number(outcomes.of(POLICIES[0], Phase::Write, 2).next().map_or(f64::NAN, |at_two| at_two.throughput / 1e6)),
+    )
+}
+
+fn checks(outcomes: &Outcomes) -> Vec<Check> {
+    let ratio = |part, what, pattern, ratio: u32| {
+        let percent = if ratio == 32 { 3.0 } else { 1.0 };
+        let ours = outcomes.worst(POLICIES[0], pattern, ratio);
+        Check::of(part, format!("ratio beside {what}, worst of {} runs", SEEDS.len())).within(
+            ratio.into(),
+            ours,
+            percent,
+        )
+    };
+    let ratios =
+        PATTERNS.iter().flat_map(|&(part, what, pattern)| RATIOS.map(|target| ratio(part, what, pattern, target)));
+    let saved = "each message is acknowledged. With one for each request the acknowledgement goes with the next one, with 10 MB \
+                 it is a message of its own; the reports themselves are 95 % fewer";
+    let more = [
+        Check::of("Fig. 5", "ratio without management").within(2.0, outcomes.aside(&ASIDE[0]).ratio, 3.0),
+        Check::of("§IV-C1", "messages saved by 10 MB instead of 512 KB")
+            .within(95.0, outcomes.saved(|sent| sent.messages), 10.0)
+            .unit("%")
+            .because(saved),
+        Check::of("§IV-C1", "bytes saved").within(95.0, outcomes.saved(|sent| sent.bytes), 10.0).unit("%"),
+        Check::of("§IV-C1", "largest difference of ratios between both thresholds")
+            .at_most(outcomes.difference(), 3.0)
+            .unit("% of the target"),
+    ];
+    ratios.chain(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One run of the figure's three ratios; all runs take too long in a debug build.
+    #[test]
+    fn total_service_has_the_ratio_asked_for() {
+        let base = scenario::parse("vpfs-5.toml", BASE).unwrap();
+        for (ratio, percent) in [(2, 1.0), (8, 1.0), (32, 3.0)] {
+            let point = Point { policy: POLICIES[0], pattern: Phase::Write, weights: [1, ratio], seed: 1 };
+            let ours = point.run(&base).unwrap().ratio;
+            let check = Check::of("Fig. 5a", "ratio").within(ratio.into(), ours, percent);
+            assert_eq!(check.verdict(), vpfs_report::Verdict::Passes, "{ours} instead of {ratio}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What must hold of the figures of [vPFS].
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use vpfs_report::{Check, Verdict};
+
+/// The checks of a figure that do not hold.
+fn differing(id: &str) -> Vec<Check> {
+    let section = vpfs_figures::find(id).unwrap().run().unwrap();
+    assert!(!section.checks().is_empty());
+    section.checks().iter().filter(|check| check.verdict() == Verdict::Differs).cloned().collect()
+}
+
+/// Fig. 6: unfairness over 60 s below 9 % always and below 4 % after the last arrival, and its spikes over 5 s.
+#[test]
+fn arrivals_disturb_nobody_for_long() {
+    assert_eq!(differing("vpfs-6"), []);
+}
+
+/// Fig. 5: all ratios, with both thresholds, in three runs. Half a minute in a release build.
+#[test]
+#[ignore = "minutes in a debug build; `cargo test --release -- --ignored` runs it"]
+fn ratios_hold_in_every_run() {
+    assert_eq!(differing("vpfs-5"), []);
+}
