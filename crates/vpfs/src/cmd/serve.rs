@@ -4,7 +4,6 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
@@ -34,9 +33,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 6334)))]
     listen: SocketAddr,
 
-    /// What every server's storage behaves like
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = DeviceKind::None)]
-    device: DeviceKind,
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = device, help = device_help())]
+    device: DeviceProfile,
 
     /// Keep files in this directory, which is made if it does not exist [default: in memory, lost at the end]
     #[arg(long, value_name = "DIR")]
@@ -60,14 +58,13 @@ fn log_level(text: &str) -> Result<LogLevel, String> {
     found.ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum DeviceKind {
-    /// As fast as memory
-    None,
-    /// A 7200 rpm disk: one head, seeks, rotation, 72 MB/s
-    Hdd,
-    /// Flash: parallel channels, writes slower than reads
-    Ssd,
+fn device(name: &str) -> Result<DeviceProfile, String> {
+    DeviceProfile::by_name(name).map_err(|error| error.to_string())
+}
+
+fn device_help() -> String {
+    let names: Vec<&str> = DeviceProfile::NAMED.iter().map(|(name, _)| *name).collect();
+    format!("What every server's storage behaves like: {}", names.join(", "))
 }
 
 impl Serve {
@@ -98,11 +95,7 @@ impl Serve {
         config.listen = (0..self.servers).map(|server| SocketAddr::new(self.listen.ip(), port(server))).collect();
         config.fs_name.clone_from(&self.name);
         config.capacity_bytes = self.capacity.0;
-        config.devices = vec![match self.device {
-            DeviceKind::None => DeviceProfile::None,
-            DeviceKind::Hdd => DeviceProfile::hdd(),
-            DeviceKind::Ssd => DeviceProfile::ssd(),
-        }];
+        config.devices = vec![self.device.clone()];
         if let Some(directory) = &self.storage {
             config.storage = StorageKind::Directory(directory.clone());
         }
