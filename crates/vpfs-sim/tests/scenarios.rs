@@ -15,14 +15,16 @@ fn problems(text: &str) -> String {
 fn every_scenario_parses() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut files = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# "), "{} does not say what it shows", path.display());
-        if let Err(problems) = Scenario::parse(&path.display().to_string(), &text) {
-            panic!("{problems}");
+    for folder in [folder.clone(), folder.join("figures")] {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| path.is_file()) {
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("# "), "{} does not say what it shows", path.display());
+            if let Err(problems) = Scenario::parse(&path.display().to_string(), &text) {
+                panic!("{problems}");
+            }
+            files += 1;
         }
-        files += 1;
     }
     assert!(files >= 4, "{files}");
 }
