@@ -17,7 +17,9 @@
 //! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
 //! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay
 //! outstanding, occupy slots of the new policy and are charged to their flows; queued ones follow in order of arrival;
-//! weights, targets and orders are kept. What the flows had received before is forgotten, as at the start.
+//! weights, targets and orders are kept. What the flows had received before is forgotten, as at the start. The fair
+//! policies do not keep when a request was issued, nor what it costs elsewhere once it is charged: after them, its time
+//! of arrival counts, and its layout is not known.
 //!
 //! Metadata can be given a queue of its own and be brought back; requests stay in the queue they are in.
 

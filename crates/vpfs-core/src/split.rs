@@ -19,14 +19,24 @@ pub(crate) struct Split<S> {
     metadata: Option<S>,
     /// New metadata requests go to the metadata scheduler.
     open: bool,
-    /// By id: the request is in the metadata scheduler.
-    apart: Vec<bool>,
+    /// By id: where the request is.
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The id is not in use.
+    Nowhere,
+    /// In the scheduler of everything or of data.
+    Data,
+    /// In that of metadata.
+    Metadata,
 }
 
 impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
     /// One queue, that of `data`.
     pub(crate) const fn new(data: S) -> Self {
-        Self { data, metadata: None, open: false, apart: Vec::new() }
+        Self { data, metadata: None, open: false, places: Vec::new() }
     }
 
     /// From now on metadata has a queue of its own, `new` unless there was one before.
@@ -72,17 +82,23 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
     }
 
     fn queue_of(&mut self, id: RequestId) -> &mut dyn Scheduler {
-        let apart = self.apart.get(id.index()).copied().unwrap_or(false);
+        let apart = self.places.get(id.index()) == Some(&Place::Metadata);
         self.queue(apart)
     }
 
-    fn note(&mut self, id: RequestId, apart: bool) {
-        if apart && id.index() >= self.apart.len() {
-            self.apart.resize(id.index() + 1, false);
+    /// Notes where a new request goes. Panics if `id` is in use, in whatever queue.
+    fn settle(&mut self, id: RequestId, place: Place) {
+        if id.index() >= self.places.len() {
+            self.places.resize(id.index() + 1, Place::Nowhere);
         }
-        if let Some(noted) = self.apart.get_mut(id.index()) {
-            *noted = apart;
-        }
+        let before = core::mem::replace(&mut self.places[id.index()], place);
+        assert!(before == Place::Nowhere, "request id {id} is in use");
+    }
+
+    /// The queue of a request whose id is free afterwards; that queue panics if it is not in use.
+    fn leave(&mut self, id: RequestId) -> &mut dyn Scheduler {
+        let place = self.places.get_mut(id.index()).map(|place| core::mem::replace(place, Place::Nowhere));
+        self.queue(place == Some(Place::Metadata))
     }
 
     fn poll_metadata_event(&mut self) -> Option<(Time, Event)> {
@@ -100,9 +116,8 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
         let apart = self.open && request.op == OpKind::Metadata;
-        // First, as it panics if the id is in use.
+        self.settle(request.id, if apart { Place::Metadata } else { Place::Data });
         self.queue(apart).enqueue_held(now, arrived, request);
-        self.note(request.id, apart);
     }
 
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
@@ -110,13 +125,11 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        self.queue_of(id).complete(now, id);
-        self.note(id, false);
+        self.leave(id).complete(now, id);
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        self.queue_of(id).cancel(now, id);
-        self.note(id, false);
+        self.leave(id).cancel(now, id);
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {

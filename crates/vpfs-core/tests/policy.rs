@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{DISPATCH, EVENTS, depth, dispatched, ops, weight, write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use common::{DISPATCH, EVENTS, check_timer, depth, dispatched, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
@@ -28,27 +31,30 @@ const MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, Sha
 
 fn any_settings() -> impl Strategy<Value = Settings> {
     let metadata_depth = prop::option::of((1..5_u32).prop_map(depth));
-    (prop::sample::select(&KINDS), 1..20_u32, prop::sample::select(&MODES), metadata_depth).prop_map(
-        |(kind, slots, mode, metadata_depth)| {
+    (prop::sample::select(&KINDS), 1..20_u32, prop::sample::select(&MODES), metadata_depth, any::<bool>()).prop_map(
+        |(kind, slots, mode, metadata_depth, adaptive)| {
             let sharing = Sharing { mode, broadcast_threshold: Bytes::mib(2), ..Sharing::default() };
-            Settings { sharing, metadata_depth, ..settings(kind, slots) }
+            Settings { sharing, metadata_depth, adaptive, ..settings(kind, slots) }
         },
     )
 }
 
 proptest! {
-    /// Whatever changes when, every request is dispatched once and completed once.
+    /// Whatever changes when, every request is dispatched once and completed once, and no timer spins.
     #[test]
     fn a_reload_drops_nothing(
         ops in ops(300),
-        changes in prop::collection::vec(any_settings(), 0..30),
+        changes in prop::collection::vec((any_settings(), 0..2000_u64), 0..30),
     ) {
         let mut runner = runner(PolicyKind::Fifo, 1);
+        runner.elsewhere = |cost| cost.0.is_multiple_of(2).then_some(cost);
         let mut changes = changes.into_iter();
         for chunk in ops.chunks(10) {
             dispatched(&mut runner, chunk);
-            if let Some(settings) = changes.next() {
+            if let Some((settings, pause_ms)) = changes.next() {
+                runner.now = runner.now + Duration::from_millis(pause_ms);
                 runner.scheduler.reconfigure(runner.now, &settings);
+                check_timer(&mut runner);
             }
             prop_assert_eq!(runner.scheduler.queued(), runner.queued.len());
             prop_assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
@@ -158,6 +164,20 @@ fn metadata_has_a_queue_of_its_own() {
     };
     assert_eq!(order(&apart), [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]]);
     assert_eq!(order(&settings(PolicyKind::SfqD, 1)).concat(), [0, 5, 7, 1, 2, 3, 4, 6]);
+}
+
+/// Symptom: one id for a data and a metadata request at once; when one of the two completes, the slot of the other is
+/// freed. Cause: each queue knew its own ids only. Proof: it panics, as the contract says.
+#[test]
+fn an_id_is_in_use_in_both_queues() {
+    for (first, second) in [(OpKind::Write, OpKind::Metadata), (OpKind::Metadata, OpKind::Write)] {
+        let apart = Settings { metadata_depth: Some(depth(1)), ..settings(PolicyKind::SfqD, 1) };
+        let mut policy = Policy::new(&apart, EVENTS);
+        enqueue(&mut policy, 3, 0, first);
+        let again = AssertUnwindSafe(|| enqueue(&mut policy, 3, 0, second));
+        let panic = catch_unwind(again).expect_err("the id is in use");
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some("request id 3 is in use"));
+    }
 }
 
 #[test]

@@ -4,14 +4,14 @@
 //! The start tag of a request becomes S = max(v, F of the flow's request before it + delay/φ), where the delay is what
 //! the flow asked for elsewhere and was not charged here yet. There are two ways to know it:
 //!
-//! - **By threshold** ([`SharingMode::Threshold`], [`threshold`]): schedulers count what arrives and report it. A report of
+//! - **By threshold** ([`SharingMode::Threshold`], `threshold`): schedulers count what arrives and report it. A report of
 //!   another server waits for the flow's next request here. When the flow has requests queued, it moves them back at
 //!   once. That lowers unfairness whenever there is a queue: only its head competes with other flows, so a delay behind
 //!   the queue would not count until all of that queue was served, and so long the flow would be ahead by delay/φ.
 //! - **By layout** ([`SharingMode::Layout`], [`by_layout`]): a request tells by itself what its other parts cost
 //!   ([`Request::elsewhere`]), so nothing is counted for it. Requests that tell nothing are counted and reported as above.
 //!
-//! The starvation guard ([`guard`]) limits the delay between two requests of a flow. What is beyond stays pending until the
+//! The starvation guard (`guard`) limits the delay between two requests of a flow. What is beyond stays pending until the
 //! next request becomes the flow's oldest, up to [`PENDING_MAX`]: more is forgiven, so that no application is in debt for
 //! ever. A flow that had nothing queued and lies behind virtual time is not limited in what only brings it up to there.
 //!

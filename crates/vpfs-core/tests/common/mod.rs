@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner, Tunable};
-use vpfs_core::{AppId, Bytes, Depth, OpKind, Weight};
+use vpfs_core::{AppId, Bytes, Depth, OpKind, Scheduler, Weight};
 
 pub(crate) const EVENTS: usize = 4096;
 
@@ -29,4 +29,13 @@ pub(crate) const DISPATCH: Op = Op::Dispatch { at_most: u32::MAX };
 /// Carries all `ops` out; what was dispatched, in order.
 pub(crate) fn dispatched<S: Tunable>(runner: &mut Runner<S>, ops: &[Op]) -> Vec<vpfs_core::Dispatch> {
     ops.iter().flat_map(|&op| runner.apply(op)).collect()
+}
+
+/// A driver waits for the time that a scheduler tells. When that has come and all that may go has gone, the scheduler tells a
+/// later one or none: else the driver would spin.
+pub(crate) fn check_timer<S: Tunable>(runner: &mut Runner<S>) {
+    runner.now = runner.scheduler.poll_timeout().map_or(runner.now, |due| due.max(runner.now));
+    runner.apply(DISPATCH);
+    let (due, now) = (runner.scheduler.poll_timeout(), runner.now);
+    assert!(due.is_none_or(|due| due > now), "{due:?} was not served at {now:?}");
 }
