@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner, Tunable};
-use vpfs_core::{AppId, Bytes, Depth, OpKind, Scheduler, Weight};
+use vpfs_core::{AppId, Bytes, Depth, OpKind, Weight};
 
 pub(crate) const EVENTS: usize = 4096;
 
