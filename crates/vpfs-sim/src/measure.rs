@@ -37,6 +37,10 @@ pub(crate) struct AtServer {
     pub(crate) bytes: u64,
     pub(crate) last: Time,
     pub(crate) bytes_series: Series,
+    pub(crate) metadata_series: Series,
+    /// Requests sent to it and not complete.
+    underway: u32,
+    pub(crate) underway_series: Vec<u32>,
 }
 
 impl AppMeasures {
@@ -70,6 +74,13 @@ impl AppMeasures {
         }
     }
 
+    /// One request is on its way.
+    pub(crate) fn send(&mut self, server: u32) {
+        if let Some(at) = self.by_server.get_mut(server as usize) {
+            at.underway += 1;
+        }
+    }
+
     /// One request is complete.
     pub(crate) fn complete(&mut self, now: Time, server: u32, op: OpKind, bytes: u64) {
         match op {
@@ -81,9 +92,11 @@ impl AppMeasures {
         self.metadata_series.add(u64::from(op == OpKind::Metadata));
         if let Some(at) = self.by_server.get_mut(server as usize) {
             at.requests += 1;
+            at.underway -= 1;
             at.bytes += bytes;
             at.last = now;
             at.bytes_series.add(bytes);
+            at.metadata_series.add(u64::from(op == OpKind::Metadata));
         }
     }
 
@@ -91,7 +104,11 @@ impl AppMeasures {
     pub(crate) fn sample(&mut self) {
         self.bytes_series.close();
         self.metadata_series.close();
-        self.by_server.iter_mut().for_each(|at| at.bytes_series.close());
+        for at in &mut self.by_server {
+            at.bytes_series.close();
+            at.metadata_series.close();
+            at.underway_series.push(at.underway);
+        }
     }
 
     pub(crate) fn served_bytes(&self) -> u64 {

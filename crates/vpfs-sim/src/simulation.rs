@@ -130,6 +130,8 @@ fn app_at_server(at: &AtServer) -> AppAtServer {
         bytes: at.bytes,
         last: at.last.since(Time::ZERO),
         bytes_series: at.bytes_series.values.clone(),
+        metadata_series: at.metadata_series.values.clone(),
+        underway_series: at.underway_series.clone(),
     }
 }
 

@@ -354,6 +354,7 @@ impl World {
             incarnation: 0,
             data_here: self.now,
         };
+        self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
         let at = self.now + target.link.latency + self.settings.jitter(self.sent);
         self.sent += 1;

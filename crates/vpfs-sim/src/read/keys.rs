@@ -232,6 +232,7 @@ pub(super) const BTIO: Section = Section {
         key("processes", COUNT, "Number of processes.").default("64").range("1", "65536"),
         key("iterations", COUNT, "Bursts in each phase.").default("40").range("1", "1000000"),
         key("total", SIZE, "Bytes of all bursts together.").absent_means("that of the class").range("1B", "1PiB"),
+        key("transfer", SIZE, "Bytes of one call.").absent_means("those of the class").range("1B", "4294967295B"),
         key("think_write", TIME, "Computation after each burst of writes.").default("6s").range("0s", "1d"),
         key("think_read", TIME, "Verification after each burst of reads.").default("1s").range("0s", "1d"),
         key("read", SWITCH, "Whether to read back.").default("on"),
@@ -247,6 +248,10 @@ pub(super) const MD: Section = Section {
         some("items", "100", "Directories, and files, of each process."),
         key("listings", COUNT, "How often each process lists its directory.").default("10").range("0", "1000000"),
         key("shared_directory", SWITCH, "All processes work in one directory.").default("off"),
+        key("data", SIZE, "Bytes that each process writes and reads between making and removing its files.")
+            .absent_means("it looks at files and sets their times instead")
+            .range("1B", "1PiB"),
+        key("transfer", SIZE, "Bytes of one call, with `data`.").default("512KiB").range("1B", "4294967295B"),
     ],
 };
 

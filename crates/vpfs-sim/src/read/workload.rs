@@ -1,7 +1,9 @@
 //! `[app.ior]` and the other workloads.
 
 use vpfs_config::Table;
-use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Md, MpiTileIo, Noncontig, Order, Pattern, PioBench, PlanError, Wrf};
+use vpfs_plan::{
+    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, PioBench, PlanError, Wrf,
+};
 
 use super::{is_on, keys};
 use crate::scenario::Workload;
@@ -43,7 +45,7 @@ fn read_ior(table: &Table<'_>) -> Ior {
     let number = |key| table.number(key).unwrap_or(1);
     Ior {
         processes: table.count("processes").unwrap_or(1),
-        transfer_bytes: u32::try_from(number("transfer")).unwrap_or(u32::MAX),
+        transfer_bytes: call_bytes(number("transfer")),
         block_bytes: number("block"),
         segments: number("segments"),
         file_mode: if table.choice("file") == Some(1) { FileMode::PerProcess } else { FileMode::Shared },
@@ -63,11 +65,14 @@ fn read_ior(table: &Table<'_>) -> Ior {
 
 fn read_btio(table: &Table<'_>, nodes: u32) -> Btio {
     let class = Btio::class(if table.choice("class") == Some(1) { BtioClass::C } else { BtioClass::A });
+    let transfer = table.number("transfer").map(call_bytes);
     Btio {
         processes: table.count("processes").unwrap_or(class.processes),
         nodes,
         iterations: table.count("iterations").unwrap_or(class.iterations),
         total_bytes: table.number("total").unwrap_or(class.total_bytes),
+        transfer_min_bytes: transfer.unwrap_or(class.transfer_min_bytes),
+        transfer_max_bytes: transfer.unwrap_or(class.transfer_max_bytes),
         think_write: table.duration("think_write").unwrap_or(class.think_write),
         think_read: table.duration("think_read").unwrap_or(class.think_read),
         read: is_on(table, "read"),
@@ -75,13 +80,19 @@ fn read_btio(table: &Table<'_>, nodes: u32) -> Btio {
     }
 }
 
+/// The bytes of a call, whose range the table has checked.
+fn call_bytes(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 fn read_md(table: &Table<'_>) -> Md {
+    let transfer_bytes = call_bytes(table.number("transfer").unwrap_or(u64::MAX));
     Md {
         processes: table.count("processes").unwrap_or(1),
         items: table.count("items").unwrap_or(1),
         listings: table.count("listings").unwrap_or(0),
         shared_directory: is_on(table, "shared_directory"),
-        data: None,
+        data: table.number("data").map(|bytes| MdData { bytes, transfer_bytes }),
     }
 }
 
@@ -98,7 +109,7 @@ fn read_wrf(table: &Table<'_>) -> Wrf {
 fn read_pio(table: &Table<'_>) -> PioBench {
     let paper = PioBench::paper(table.count("processes").unwrap_or(1));
     PioBench {
-        request_bytes: table.number("request").and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX),
+        request_bytes: call_bytes(table.number("request").unwrap_or(u64::MAX)),
         requests: table.number("requests").unwrap_or(paper.requests),
         pattern: if table.choice("pattern") == Some(0) { Pattern::Segmented } else { Pattern::Strided },
         write: is_on(table, "write"),
