@@ -1,8 +1,12 @@
 //! Figures of [vPFS+].
 
+mod contention;
+mod isolation;
 mod profile;
 
 use crate::Figure;
 
-pub(crate) const FIGURES: &[Figure] =
-    &[Figure::new("vpfs-plus-2", "vPFS+ Fig. 2 and 3: depth and slot costs of a data server", profile::run)];
+pub(crate) const FIGURES: &[Figure] = &[
+    Figure::new("vpfs-plus-2", "vPFS+ Fig. 2 and 3: depth and slot costs of a data server", profile::run),
+    Figure::new("vpfs-plus-5", "vPFS+ Fig. 5 and 6: BTIO beside IOR", isolation::run),
+];
