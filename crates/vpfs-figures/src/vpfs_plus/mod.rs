@@ -2,11 +2,15 @@
 
 mod contention;
 mod isolation;
+mod large_slots;
 mod profile;
+mod wrf;
 
 use crate::Figure;
 
 pub(crate) const FIGURES: &[Figure] = &[
     Figure::new("vpfs-plus-2", "vPFS+ Fig. 2 and 3: depth and slot costs of a data server", profile::run),
     Figure::new("vpfs-plus-5", "vPFS+ Fig. 5 and 6: BTIO beside IOR", isolation::run),
+    Figure::new("vpfs-plus-7", "vPFS+ Fig. 7: WRF beside IOR", wrf::run),
+    Figure::new("vpfs-plus-8", "vPFS+ Fig. 8: how many slots a large request should occupy", large_slots::run),
 ];
