@@ -3,6 +3,7 @@
 mod contention;
 mod isolation;
 mod large_slots;
+mod metadata;
 mod profile;
 mod wrf;
 
@@ -13,4 +14,5 @@ pub(crate) const FIGURES: &[Figure] = &[
     Figure::new("vpfs-plus-5", "vPFS+ Fig. 5 and 6: BTIO beside IOR", isolation::run),
     Figure::new("vpfs-plus-7", "vPFS+ Fig. 7: WRF beside IOR", wrf::run),
     Figure::new("vpfs-plus-8", "vPFS+ Fig. 8: how many slots a large request should occupy", large_slots::run),
+    Figure::new("vpfs-plus-9", "vPFS+ Fig. 9: metadata of two applications at 2:1", metadata::run),
 ];

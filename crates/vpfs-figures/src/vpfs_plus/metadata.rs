@@ -1,0 +1,217 @@
+//! [vPFS+ Fig. 9]: metadata throughput of two multi-md-test with weights 2 to 1 at one server, and Jain's index over time.
+//! The scenario file says what the text leaves open.
+
+use vpfs_core::fairness::jain_index;
+use vpfs_core::{Bytes, Weight};
+use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
+use vpfs_sim::{AppResults, Results, Scenario, SimError};
+
+use crate::{parallel, scenario};
+
+const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-9.toml");
+
+/// The server that is shown, as in the paper one of eight.
+const SERVER: usize = 0;
+/// An application asks a server for metadata if that has so many of its requests: a quarter of what 64 processes would have
+/// at each of eight servers. With fewer most of its processes wait for others at the end of a phase.
+const ACTIVE: f64 = 2.0;
+/// Intervals of a second in one value of the series.
+const WINDOW: usize = 10;
+
+/// Seeds: each places directories on servers in its own way.
+const PLACEMENTS: [u64; 4] = [1, 2, 3, 4];
+
+/// The same placement with one queue for data and metadata, and with a queue for each.
+struct Placement {
+    seed: u64,
+    one: Results,
+    two: Results,
+}
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let placements = placements(&scenario::parse("vpfs-plus-9.toml", BASE)?, &PLACEMENTS)?;
+    let shown = &placements[0].one;
+    let section = Section::new("vPFS+ Fig. 9: metadata of two applications at 2:1")
+        .text(
+            "Two applications make directories and files, write, list, read and remove, each as fast as it can. Metadata \
+             requests go through the same scheduler as data, at 10 KiB each. While both are busy with metadata, the first one \
+             gets two thirds of the operations: exactly if metadata has a queue and a depth of its own, roughly in one queue with \
+             data. While one moves data it asks for little or no metadata, so the other gets all \
+             there is and the index falls towards 0.5: sharing is work-conserving. Where both move data, data is \
+             shared 2:1 as well.",
+        )
+        .figure(operations(shown), "Metadata operations of both applications at one server, and Jain's index.")
+        .figure(data(shown), "Data of both applications at all servers.")
+        .text(
+            "Dips of the index while both do metadata are ends of phases: an application waits for the process whose \
+             directory lies on its busiest server, and asks the others for less than its share. Times at which it asks for \
+             less than a quarter of what all its processes could ask for do not count as active. How long they last depends on where \
+             directories happen to lie, so four placements were run.",
+        )
+        .table(table(&placements));
+    Ok(checks(&placements).into_iter().fold(section, Section::check))
+}
+
+fn placements(base: &Scenario, seeds: &[u64]) -> Result<Vec<Placement>, SimError> {
+    let runs: Vec<_> =
+        seeds.iter().flat_map(|&seed| ["one queue", "two queues"].map(|queues| (seed, queues))).collect();
+    let run = |&(seed, queues): &(u64, &str)| {
+        let scenario = Scenario { seed, ..base.clone() };
+        scenario::run(&scenario, queues)
+    };
+    let mut results = parallel::map(&runs, run).into_iter();
+    let mut next = || results.next().expect("a result for each run");
+    seeds.iter().map(|&seed| Ok(Placement { seed, one: next()?, two: next()? })).collect()
+}
+
+/// What both applications did in one window.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Seconds from the begin to its middle.
+    at: f64,
+    /// Metadata operations at the server.
+    operations: [u64; 2],
+    /// The same at all servers.
+    total: [u64; 2],
+    /// Data at all servers.
+    bytes: [u64; 2],
+    /// Requests that the server had of each, mean.
+    underway: [f64; 2],
+    jain: f64,
+}
+
+impl Window {
+    /// Both do metadata only, and ask the server for it.
+    fn is_metadata(&self) -> bool {
+        self.bytes == [0, 0] && self.underway.iter().all(|&requests| requests >= ACTIVE)
+    }
+
+    /// One moves data and asks for hardly any metadata, the other does metadata only.
+    fn is_lopsided(&self) -> bool {
+        let one = |writer: usize, other: usize| {
+            self.bytes[writer] > 0 && self.bytes[other] == 0 && self.operations[writer] * 20 < self.operations[other]
+        };
+        one(0, 1) || one(1, 0)
+    }
+}
+
+fn windows(results: &Results) -> Vec<Window> {
+    let count = results.apps[0].metadata_series.len() / WINDOW;
+    (0..count).map(|number| window(results, number)).collect()
+}
+
+fn window(results: &Results, number: usize) -> Window {
+    let range = number * WINDOW..(number + 1) * WINDOW;
+    let sum = |series: &[u64]| series[range.clone()].iter().sum::<u64>();
+    let apps: [&AppResults; 2] = [&results.apps[0], &results.apps[1]];
+    let operations = apps.map(|app| sum(&app.by_server[SERVER].metadata_series));
+    let weighted = [0, 1].map(|app| {
+        let weight = Weight::new(apps[app].weight).unwrap_or(Weight::ONE);
+        (Bytes(operations[app]), weight)
+    });
+    let at = (range.start as f64 + WINDOW as f64 / 2.0) * results.interval.as_secs_f64();
+    let (total, bytes) = (apps.map(|app| sum(&app.metadata_series)), apps.map(|app| sum(&app.bytes_series)));
+    let underway = apps.map(|app| mean(app.by_server[SERVER].underway_series[range.clone()].iter().map(|&n| n.into())));
+    Window { at, operations, total, bytes, underway, jain: jain_index(&weighted) }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+/// Mean of Jain's index while both do metadata.
+fn jain(windows: &[Window]) -> f64 {
+    mean(windows.iter().filter(|window| window.is_metadata()).map(|window| window.jain))
+}
+
+/// Operations of the first application at all servers for each of the second while both do metadata.
+fn ratio(windows: &[Window]) -> f64 {
+    let sum = |app: usize| -> u64 { windows.iter().filter(|one| one.is_metadata()).map(|one| one.total[app]).sum() };
+    sum(0) as f64 / sum(1) as f64
+}
+
+/// Mean of Jain's index while only one of them does metadata.
+fn lopsided(windows: &[Window]) -> f64 {
+    mean(windows.iter().filter(|window| window.is_lopsided()).map(|window| window.jain))
+}
+
+/// Bytes of the first application for each of the second while both move data.
+fn data_ratio(windows: &[Window]) -> f64 {
+    let both = || windows.iter().filter(|window| window.bytes.iter().all(|&bytes| bytes > 0));
+    let sum = |app: usize| -> u64 { both().map(|window| window.bytes[app]).sum() };
+    sum(0) as f64 / sum(1) as f64
+}
+
+fn operations(results: &Results) -> Plot {
+    let windows = windows(results);
+    let rate = |app: usize| windows.iter().map(move |one| (one.at, one.operations[app] as f64 / WINDOW as f64));
+    let busy = windows.iter().filter(|one| one.operations != [0, 0]);
+    let plot = Plot::new("Metadata at one server", Axis::linear("time", "s"), Axis::linear("metadata", "operations/s"));
+    plot.series(Series::line("app 1 (weight 2)", rate(0))).series(Series::line("app 2 (weight 1)", rate(1))).right(
+        Axis::linear("Jain's index", "").include(0.0),
+        [Series::scatter("index", busy.map(|one| (one.at, one.jain)))],
+    )
+}
+
+fn data(results: &Results) -> Plot {
+    let windows = windows(results);
+    let rate = |app: usize| windows.iter().map(move |one| (one.at, one.bytes[app] as f64 / 1e6 / WINDOW as f64));
+    Plot::new("Data at all servers", Axis::linear("time", "s"), Axis::linear("throughput", "MB/s"))
+        .series(Series::line("app 1 (weight 2)", rate(0)))
+        .series(Series::line("app 2 (weight 1)", rate(1)))
+}
+
+fn table(placements: &[Placement]) -> Table {
+    let heading = Table::new(["seed", "queues", "ratio of operations", "Jain's index, mean", "app 1 [s]", "app 2 [s]"]);
+    let runs = placements.iter().flat_map(|run| [(run.seed, "one", &run.one), (run.seed, "two", &run.two)]);
+    runs.fold(heading, |table, (seed, queues, results)| {
+        let windows = windows(results);
+        let seconds = [0, 1].map(|app| results.apps[app].run_time().unwrap_or_default().as_secs_f64());
+        let numbers = [ratio(&windows), jain(&windows), seconds[0], seconds[1]].map(number);
+        table.row([vec![seed.to_string(), queues.to_owned()], numbers.to_vec()].concat())
+    })
+}
+
+/// The results with one queue or with two.
+type Queues = fn(&Placement) -> &Results;
+
+fn checks(placements: &[Placement]) -> Vec<Check> {
+    let over = |of: fn(&[Window]) -> f64, queues: Queues| {
+        mean(placements.iter().map(|placement| of(&windows(queues(placement)))))
+    };
+    let (one, two): (Queues, Queues) = (|run| &run.one, |run| &run.two);
+    vec![
+        Check::of("Fig. 9", "Jain's index while both do metadata, mean").at_least(over(jain, one), 0.95).paper(0.95),
+        Check::of("Fig. 9", "ratio of operations while both do metadata").within(2.0, over(ratio, one), 15.0).because(
+            "at all servers. Each server has 16 requests of 128 processes, of which 14 have a \
+             slot, so that little is left to choose from. With a queue and a depth of its own metadata comes nearer",
+        ),
+        Check::of("§IV", "ratio of operations with a queue for metadata alone").within(2.0, over(ratio, two), 15.0),
+        Check::of("Fig. 9", "Jain's index while only one does metadata").within(0.5, over(lopsided, one), 20.0),
+        Check::of("§IV", "Jain's index with a queue for metadata alone, mean").at_least(over(jain, two), 0.95),
+        Check::of("§IV", "ratio of data while both move data").within(2.0, over(data_ratio, one), 10.0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_plan::Phase;
+    use vpfs_report::Verdict;
+
+    use super::*;
+
+    /// One placement, until all files are there: Jain's index as in the figure.
+    #[test]
+    fn metadata_is_shared_by_weight() {
+        let mut base = scenario::parse("vpfs-plus-9.toml", BASE).unwrap();
+        for app in &mut base.apps {
+            app.phases = vec![Phase::Setup, Phase::MakeDir, Phase::Create];
+        }
+        let checks = checks(&placements(&base, &PLACEMENTS[..1]).unwrap());
+        let while_both = |check: &&Check| check.what.starts_with("Jain") && !check.what.contains("only one");
+        let checks: Vec<_> = checks.iter().filter(while_both).collect();
+        assert_eq!(checks.len(), 2);
+        assert!(checks.iter().all(|check| check.verdict() == Verdict::Passes), "{checks:#?}");
+    }
+}
