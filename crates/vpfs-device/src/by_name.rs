@@ -1,6 +1,6 @@
 //! Names for the hardware of the papers.
 
-use super::{DeviceProfile, HddProfile, NullAioProfile, SsdProfile, WriteBackProfile};
+use super::{DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, WriteBackProfile};
 
 /// No device has this name; the message lists those there are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +16,7 @@ fn names() -> Vec<&'static str> {
 
 impl DeviceProfile {
     /// All names and what they stand for: one set of parameters for each description of hardware.
-    pub const NAMED: [(&str, &str); 8] = [
+    pub const NAMED: [(&str, &str); 10] = [
         ("none", "as fast as memory"),
         ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
         ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
@@ -27,6 +27,8 @@ impl DeviceProfile {
         ),
         ("ioco-hdd", "disk of the IOCO and HARL nodes: 7200 rpm SATA II, 250 GB [IOCO §2.2], [HARL §IV-A]"),
         ("ioco-ssd", "another name for `ssd`"),
+        ("ioco-hdd-server", "`ioco-hdd` behind a PVFS2 server that reads ahead [IOCO §4.1]"),
+        ("ioco-ssd-server", "`ioco-ssd` behind a PVFS2 server [IOCO §4.1]"),
         ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
     ];
 
@@ -41,6 +43,10 @@ impl DeviceProfile {
             "ssd" | "ioco-ssd" => Self::Ssd(SsdProfile::PCIE_X4),
             "vpfs-server" => Self::WriteBack(WriteBackProfile::LINUX_24_GB, Box::new(Self::hdd())),
             "ioco-hdd" => Self::Hdd(HddProfile::SATA_7200),
+            "ioco-hdd-server" => {
+                Self::FileServer(FileServerProfile::PVFS2_HDD, Box::new(Self::Hdd(HddProfile::SATA_7200)))
+            }
+            "ioco-ssd-server" => Self::FileServer(FileServerProfile::PVFS2_SSD, Box::new(Self::ssd())),
             "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),
             _ => return Err(UnknownDevice { name: name.to_owned() }),
         })

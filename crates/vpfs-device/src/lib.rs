@@ -10,6 +10,7 @@
 
 mod by_name;
 mod dirty;
+mod file_server;
 mod finishing;
 mod hdd;
 mod measure;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
+pub use file_server::{FileServer, FileServerProfile};
 pub use hdd::Hdd;
 pub use measure::measure;
 pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Device, Hdd, NoDevice, NullAio, NullAioProfile, Ssd, WriteBack, WriteBackProfile};
+use super::{
+    Device, FileServer, FileServerProfile, Hdd, NoDevice, NullAio, NullAioProfile, Ssd, WriteBack, WriteBackProfile,
+};
 
 /// Which model stands behind a server.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -16,6 +18,8 @@ pub enum DeviceProfile {
     Ssd(SsdProfile),
     /// No storage, but a server that has work.
     NullAio(NullAioProfile),
+    /// A file server in front of a device.
+    FileServer(FileServerProfile, Box<DeviceProfile>),
     /// A write-back cache in front of a device.
     WriteBack(WriteBackProfile, Box<DeviceProfile>),
 }
@@ -38,6 +42,7 @@ impl DeviceProfile {
             Self::Hdd(profile) => Box::new(Hdd::new(profile.clone())),
             Self::Ssd(profile) => Box::new(Ssd::new(profile.clone())),
             Self::NullAio(profile) => Box::new(NullAio::new(profile.clone())),
+            Self::FileServer(profile, device) => Box::new(FileServer::new(profile.clone(), device.build())),
             Self::WriteBack(profile, device) => Box::new(WriteBack::new(profile.clone(), device.build())),
         }
     }
