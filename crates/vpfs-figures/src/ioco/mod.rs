@@ -1,5 +1,18 @@
 //! Figures of [IOCO].
 
+mod apps;
+mod cluster;
+mod finish;
+mod formulas;
+mod servers;
+mod windows;
+
 use crate::Figure;
 
-pub(crate) const FIGURES: &[Figure] = &[];
+pub(crate) const FIGURES: &[Figure] = &[
+    Figure::new("ioco-3", "IOCO Fig. 3 and 5: when servers are done with each application", finish::run),
+    Figure::new("ioco-6", "IOCO Fig. 6: completion time by number of applications", apps::run),
+    Figure::new("ioco-7", "IOCO Fig. 7: completion time by number of servers", servers::run),
+    Figure::new("ioco-8", "IOCO Fig. 8: completion time and bandwidth by window", windows::run),
+    Figure::new("ioco-formulas", "IOCO §3.2: formulas against simulation", formulas::run),
+];

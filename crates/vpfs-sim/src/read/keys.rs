@@ -216,6 +216,7 @@ pub(super) const IOR: Section = Section {
         key("read", SWITCH, "Whether to read.").default("off"),
         key("mixed", SWITCH, "Whether to end with a phase in which each call draws its offset, and whether it reads.")
             .default("off"),
+        BARRIER,
         key("fsync", SWITCH, "Whether to make data durable after writing.").default("off"),
         key("time_limit", TIME, "Goes on for so long, starting over when all is done.")
             .absent_means("moves each byte once")

@@ -54,7 +54,7 @@ fn read_ior(table: &Table<'_>) -> Ior {
         read: is_on(table, "read"),
         mixed: is_on(table, "mixed"),
         start_offset_bytes: 0,
-        barrier: false,
+        barrier: is_on(table, "barrier"),
         read_shift: 0,
         fsync: is_on(table, "fsync"),
         keep: false,

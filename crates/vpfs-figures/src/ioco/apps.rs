@@ -1,0 +1,127 @@
+//! [IOCO Fig. 6]: mean completion time with 2 to 16 IOR instances of 8, 16 and 32 processes on 16 servers.
+//!
+//! As in the paper: requests of 128 KiB, strips of 4 KiB, windows of 1 s. The paper has a barrier between requests and
+//! does not say how many there are. Here each process makes one, all applications at the same time, in eight repeated runs
+//! instead of many rounds: so it is in the paper's analysis, with which it compares its results. See also
+//! [`super::servers`]. IOR instances read one shared file each, in which the processes' requests lie side by side.
+
+use vpfs_plan::Ior;
+use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
+use vpfs_sim::{App, Scenario, SimError, Workload};
+
+use super::cluster::{Medium, Pair};
+use crate::{parallel, scenario};
+
+const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-6.toml");
+const APPS: [u32; 8] = [2, 4, 6, 8, 10, 12, 14, 16];
+pub(super) const PROCESSES: [u32; 3] = [8, 16, 32];
+const SEEDS: u64 = 8;
+
+struct Point {
+    medium: Medium,
+    processes: u32,
+    apps: u32,
+    pair: Pair,
+}
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let points = sweep(&scenario::parse("ioco-6.toml", TEXT)?)?;
+    let section = Section::new("IOCO Fig. 6: completion time by number of applications").text(
+        "Every process reads 128 KiB, a part from each of 16 servers, and all applications begin together. With the original \
+         order each application waits for the server that takes it last; coordinated, the first ones are done early and \
+         the last one is not later than before. The more applications share the servers, the more of them gain. With two \
+         of them on disks there is next to nothing to order: each server has two places to read from and begins with \
+         whatever comes first.",
+    );
+    let section = Medium::ALL.into_iter().fold(section, |section, medium| {
+        let caption = format!("Fig. 6, {}: 8C, 16C, 32C are processes of each application.", medium.name());
+        section.figure(chart(medium, &points), caption).table(table(medium, &points))
+    });
+    Ok(checks(&points).into_iter().fold(section, Section::check))
+}
+
+fn sweep(base: &Scenario) -> Result<Vec<Point>, SimError> {
+    let of = |medium| PROCESSES.into_iter().flat_map(move |processes| APPS.map(move |apps| (medium, processes, apps)));
+    let places: Vec<_> = Medium::ALL.into_iter().flat_map(of).collect();
+    let point = |&(medium, processes, apps): &(Medium, u32, u32)| {
+        let mut scenario = medium.on(base, 16);
+        let first = scenario.apps[0].clone();
+        scenario.apps = (1..=apps).map(|number| app(&first, number, processes)).collect();
+        Ok(Point { medium, processes, apps, pair: Pair::of(&scenario, SEEDS)? })
+    };
+    parallel::map(&places, point).into_iter().collect()
+}
+
+/// An application of the scenario, again with so many processes.
+fn app(base: &App, number: u32, processes: u32) -> App {
+    let workload = match &base.workload {
+        Workload::Ior(ior) => Ior { processes, ..ior.clone() }.into(),
+        other => other.clone(),
+    };
+    App { name: format!("app-{number}"), workload, nodes: processes, ..base.clone() }
+}
+
+fn of(points: &[Point], medium: Medium, processes: u32) -> impl Iterator<Item = &Point> {
+    points.iter().filter(move |point| point.medium == medium && point.processes == processes)
+}
+
+fn chart(medium: Medium, points: &[Point]) -> Plot {
+    let y = Axis::linear("mean completion time", "ms").include(0.0);
+    let plot = Plot::new(medium.name(), Axis::linear("applications", "").include(0.0), y);
+    PROCESSES.into_iter().fold(plot, |plot, processes| {
+        let line = |suffix, value: fn(&Pair) -> f64| {
+            let points = of(points, medium, processes).map(|point| (f64::from(point.apps), value(&point.pair) * 1e3));
+            Series::line(format!("{processes}C-{suffix}"), points).with_markers()
+        };
+        plot.series(line("ori", |pair| pair.original.completion))
+            .series(line("cio", |pair| pair.coordinated.completion))
+    })
+}
+
+fn table(medium: Medium, points: &[Point]) -> Table {
+    let heading =
+        [format!("{}: lower by [%]", medium.name())].into_iter().chain(APPS.map(|apps| format!("{apps} apps")));
+    PROCESSES.into_iter().fold(Table::new(heading), |table, processes| {
+        let cells = of(points, medium, processes).map(|point| number(point.pair.reduction().round()));
+        table.row([format!("{processes} processes")].into_iter().chain(cells))
+    })
+}
+
+/// Mean reduction over the numbers of processes.
+fn reduction(points: &[Point], medium: Medium, apps: u32) -> f64 {
+    let all = points.iter().filter(|point| point.medium == medium && point.apps == apps);
+    all.map(|point| point.pair.reduction()).sum::<f64>() / PROCESSES.len() as f64
+}
+
+fn checks(points: &[Point]) -> Vec<Check> {
+    Medium::ALL.into_iter().flat_map(|medium| checks_of(points, medium)).collect()
+}
+
+fn checks_of(points: &[Point], medium: Medium) -> [Check; 4] {
+    let (figure, two) = if medium == Medium::Hdd { ("Fig. 6a", 8.0) } else { ("Fig. 6b", 11.0) };
+    let largest = if medium == Medium::Hdd { 42.0 } else { 43.0 };
+    let name = |what: &str| format!("{}: {what}", medium.name());
+    let reductions = || {
+        let contended = points.iter().filter(|point| point.medium == medium && point.apps >= 4);
+        contended.map(|point| point.pair.reduction())
+    };
+    // What falls is the part that is left.
+    let left = APPS.map(|apps| (format!("{apps} apps"), 100.0 - reduction(points, medium, apps)));
+    let few = "each server has one place of the disk to read for each application and begins with what comes first, so two of \
+               them leave nothing to order; the paper does not say what happens between the barriers of its runs";
+    let two = Check::of(figure, name("reduction with 2 applications"))
+        .at_least(reduction(points, medium, 2), 8.0)
+        .paper(two)
+        .unit("%");
+    [
+        if medium == Medium::Hdd { two.because(few) } else { two },
+        Check::of(figure, name("least reduction with 4 to 16 applications"))
+            .between(reductions().fold(f64::INFINITY, f64::min), 8.0, 46.0)
+            .unit("%"),
+        Check::of(figure, name("largest reduction with 4 to 16 applications"))
+            .between(reductions().fold(0.0, f64::max), 8.0, 46.0)
+            .paper(largest)
+            .unit("%"),
+        Check::of(figure, name("completion time left by coordination, more applications")).falling(left, 1.0).unit("%"),
+    ]
+}

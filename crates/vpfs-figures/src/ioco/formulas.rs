@@ -1,0 +1,121 @@
+//! [IOCO §3.2]: formulas (1) and (2) against simulated servers that need one unit of time for each request.
+//!
+//! The analysis has all applications wait before the first one is served; so a first application keeps all servers
+//! busy until the requests of the others are there.
+
+use std::time::Duration;
+
+use vpfs_core::window::analysis::{coordinated_completion, independent_completion, relative_reduction};
+use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
+use vpfs_device::{DeviceProfile, NullAioProfile};
+use vpfs_plan::{Pattern, Phase, PioBench};
+use vpfs_report::{Axis, Check, Plot, Section, Series};
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation};
+
+use crate::parallel;
+
+const APPS: [u32; 4] = [2, 4, 8, 16];
+const SERVERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const SEEDS: u64 = 60;
+/// The unit of time t, and when the applications come: in the middle of what keeps the servers busy.
+const UNIT: Duration = Duration::from_secs(1);
+const ARRIVAL: Duration = Duration::from_millis(500);
+const STRIP: u32 = 4 << 10;
+
+/// Mean completion times of one number of applications and servers, in units.
+struct Point {
+    apps: u32,
+    servers: u32,
+    independent: f64,
+    coordinated: f64,
+}
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let places: Vec<_> = APPS.iter().flat_map(|&apps| SERVERS.map(|servers| (apps, servers))).collect();
+    let points = parallel::map(&places, |&(apps, servers)| Point::new(apps, servers));
+    let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let section = Section::new("IOCO §3.2: formulas against simulation")
+        .text(
+            "If every server takes the applications in a random order of its own, nearly all of them wait for some server that \
+             has them last: the more servers, the nearer is the completion time to the number of applications. In the same \
+             order everywhere, the first one is done after one unit of time and the mean is half of that, whatever the number \
+             of servers. That is what coordination can gain at most: half the completion time.",
+        )
+        .figure(chart(&points), "Lines: formulas (1) and (2). Points: simulated, means over 60 seeds.");
+    Ok(checks(&points).into_iter().fold(section, Section::check))
+}
+
+impl Point {
+    fn new(apps: u32, servers: u32) -> Result<Self, SimError> {
+        let mean = |kind| {
+            let sum: Result<f64, SimError> = (1..=SEEDS).map(|seed| completion(apps, servers, kind, seed)).sum();
+            sum.map(|sum| sum / SEEDS as f64)
+        };
+        Ok(Self { apps, servers, independent: mean(PolicyKind::Fifo)?, coordinated: mean(PolicyKind::Ioco)? })
+    }
+}
+
+/// The mean completion time of one run, counted from when the servers are free.
+fn completion(apps: u32, servers: u32, kind: PolicyKind, seed: u64) -> Result<f64, SimError> {
+    let settings = Settings::new(kind, Depth::new(1).expect("not zero"), SlotCostTable::uniform());
+    let results = Simulation::new(&scenario(apps, servers, seed), &PolicySpec::new("policy", settings))?.run()?;
+    let sum: f64 = results.apps[1..].iter().map(|app| app.read.mean_seconds).sum();
+    Ok((sum / f64::from(apps) - ARRIVAL.as_secs_f64()) / UNIT.as_secs_f64())
+}
+
+fn scenario(apps: u32, servers: u32, seed: u64) -> Scenario {
+    let plan = PioBench {
+        request_bytes: STRIP * servers,
+        requests: 1,
+        pattern: Pattern::Segmented,
+        barrier: false,
+        ..PioBench::paper(1)
+    };
+    let app = |number, start| App {
+        start,
+        phases: vec![Phase::Read],
+        layout: Layout::striped(STRIP.into()),
+        ..App::new(format!("app-{number}"), plan.clone())
+    };
+    let device = DeviceProfile::NullAio(NullAioProfile { per_access: UNIT, bytes_per_second: u64::MAX });
+    Scenario {
+        seed,
+        jitter: Duration::from_millis(10),
+        servers: vec![ServerGroup { link: LinkProfile::IDEAL, ..ServerGroup::new(servers, device) }],
+        apps: [app(0, Duration::ZERO)].into_iter().chain((1..=apps).map(|number| app(number, ARRIVAL))).collect(),
+        ..Scenario::default()
+    }
+}
+
+fn chart(points: &[Point]) -> Plot {
+    let y = Axis::linear("mean completion time", "t").include(0.0);
+    let plot = Plot::new("Completion time by number of servers", Axis::log2("servers", ""), y);
+    APPS.into_iter().fold(plot, |plot, apps| {
+        let of = |value: fn(&Point) -> f64| {
+            let points = points.iter().filter(move |point| point.apps == apps);
+            points.map(move |point| (f64::from(point.servers), value(point))).collect::<Vec<_>>()
+        };
+        plot.series(Series::line(
+            format!("(1), {apps} apps"),
+            of(|point| independent_completion(point.apps, point.servers)),
+        ))
+        .series(Series::scatter(format!("original, {apps} apps"), of(|point| point.independent)))
+        .series(Series::line(format!("(2), {apps} apps"), of(|point| coordinated_completion(point.apps))))
+        .series(Series::scatter(format!("coordinated, {apps} apps"), of(|point| point.coordinated)))
+    })
+}
+
+fn checks(points: &[Point]) -> Vec<Check> {
+    let largest = |error: fn(&Point) -> f64| points.iter().map(error).map(f64::abs).fold(0.0, f64::max);
+    let first = largest(|point| point.independent / independent_completion(point.apps, point.servers) - 1.0);
+    let second = largest(|point| point.coordinated / coordinated_completion(point.apps) - 1.0);
+    let reduction = |point: &Point| 1.0 - point.coordinated / point.independent;
+    let third = points.iter().map(|point| (reduction(point) - relative_reduction(point.apps, point.servers)).abs());
+    vec![
+        Check::of("formula (1)", "largest difference of any point").at_most(first * 100.0, 4.0).unit("%"),
+        Check::of("formula (2)", "largest difference of any point").at_most(second * 100.0, 1.5).unit("%"),
+        Check::of("formula (3)", "largest difference of the reduction")
+            .at_most(third.fold(0.0, f64::max) * 100.0, 3.0)
+            .unit("percentage points"),
+    ]
+}
