@@ -34,7 +34,7 @@ pub(super) fn run() -> Result<Section, SimError> {
              saturate the disk and latency grows fast with each more: its slope, in units of the smallest size's, is L, the \
              number of slots that such an access occupies. `vpfs profile` does the same on your own storage.",
         )
-        .figure(throughput(&reads), "Fig. 2: the knee moves from 10 to 15 outstanding accesses to very few.")
+        .figure(throughput(&reads), "Fig. 2: small accesses need 10 to 15 outstanding, large ones few.")
         .figure(latency(&reads), "Fig. 3a: latency of small accesses is alike, that of large ones is not.")
         .figure(slopes(models), "Fig. 3b: below 128 KiB the slope hardly changes, above it grows with size.")
         .table(table(models, &reads));
@@ -55,7 +55,7 @@ fn name(kib: u64) -> String {
 }
 
 /// One line for each size.
-fn lines(plot: Plot, measured: &[Measurement], y: fn(&Measurement) -> f64) -> Plot {
+fn lines(plot: Plot, measured: &[Measurement], y: impl Fn(&Measurement) -> f64) -> Plot {
     SIZES_KIB.into_iter().fold(plot, |plot, kib| {
         let points = of_size(measured, kib).map(|one| (f64::from(one.outstanding), y(one)));
         plot.series(Series::line(name(kib), points).with_markers())
@@ -63,8 +63,9 @@ fn lines(plot: Plot, measured: &[Measurement], y: fn(&Measurement) -> f64) -> Pl
 }
 
 fn throughput(measured: &[Measurement]) -> Plot {
-    let (x, y) = (Axis::log2("outstanding accesses", ""), Axis::log("throughput", "MB/s"));
-    lines(Plot::new("Throughput model", x, y), measured, |one| one.throughput.0 as f64 / 1e6)
+    let (x, y) = (Axis::log2("outstanding accesses", ""), Axis::linear("throughput", "% of the size's largest"));
+    let part = |one: &Measurement| 100.0 * reached(measured, one.size.0 >> 10, one.outstanding);
+    lines(Plot::new("Throughput model", x, y).reference_at(95.0, "saturated"), measured, part)
 }
 
 fn latency(measured: &[Measurement]) -> Plot {
@@ -74,27 +75,32 @@ fn latency(measured: &[Measurement]) -> Plot {
 
 fn slopes(models: &OpFit) -> Plot {
     let points = models.sizes.iter().map(|fit| (fit.size.0 as f64 / 1024.0, fit.slope_ns / 1e6));
-    let y = Axis::linear("slope of latency", "ms for each outstanding access");
+    let y = Axis::linear("slope of latency", "ms/access");
     Plot::new("Slopes of the latency models", Axis::log2("size", "KiB"), y)
         .series(Series::line("slope", points).with_markers())
         .reference_when(128.0, "small up to here (paper)")
 }
 
 fn table(models: &OpFit, reads: &[Measurement]) -> Table {
-    let heading = Table::new(["size", "knee", "slope [ms]", "in units of 4 KiB's", "L"]);
+    let heading = Table::new(["size", "largest throughput [MB/s]", "knee", "slope [ms]", "in units of 4 KiB's", "L"]);
     let unit = models.sizes[0].slope_ns;
     models.sizes.iter().fold(heading, |table, fit| {
         let kib = fit.size.0 >> 10;
-        let numbers = [knee(reads, kib), fit.slope_ns / 1e6, fit.slope_ns / unit].map(number);
+        let largest = largest(reads, kib) / 1e6;
+        let numbers = [largest, knee(reads, kib), fit.slope_ns / 1e6, fit.slope_ns / unit].map(number);
         table.row([vec![name(kib)], numbers.to_vec(), vec![fit.slot_cost.get().to_string()]].concat())
     })
 }
 
+/// The largest throughput of a size, in bytes per second.
+fn largest(measured: &[Measurement], kib: u64) -> f64 {
+    of_size(measured, kib).map(|one| one.throughput.0).max().unwrap_or(0) as f64
+}
+
 /// The part of its largest throughput that a size reaches with so many outstanding.
 fn reached(measured: &[Measurement], kib: u64, outstanding: u32) -> f64 {
-    let largest = of_size(measured, kib).map(|one| one.throughput.0).max().unwrap_or(0) as f64;
     let there = of_size(measured, kib).find(|one| one.outstanding == outstanding);
-    there.map_or(f64::NAN, |one| one.throughput.0 as f64 / largest)
+    there.map_or(f64::NAN, |one| one.throughput.0 as f64 / largest(measured, kib))
 }
 
 /// The smallest number outstanding that reaches 95 % of the largest throughput.
