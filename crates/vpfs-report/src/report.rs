@@ -136,7 +136,7 @@ impl Report {
         html::page(self)
     }
 
-    /// All verdict rows in one table, for a terminal of at least 120 columns.
+    /// All verdict rows without their reasons, section by section, for a terminal of at least 120 columns.
     pub fn summary(&self) -> String {
         text::summary(self)
     }

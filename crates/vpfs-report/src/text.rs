@@ -25,10 +25,15 @@ pub(crate) fn page(report: &Report) -> String {
     page
 }
 
-/// Every verdict, and how many pass.
+/// Every verdict under the heading of its section, without the reasons, and how many pass.
 pub(crate) fn summary(report: &Report) -> String {
-    let rows = report.sections.iter().flat_map(Section::checks).map(Check::cells);
-    format!("{}\n{}\n", grid(&HEADINGS.map(str::to_owned), rows), count(report))
+    let mut text = String::new();
+    let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
+    for section in &report.sections {
+        let rows = section.checks.iter().map(|check| check.cells().into_iter().take(headings.len()));
+        let _ = write!(text, "{}\n{}\n\n", section.heading, grid(&headings, rows));
+    }
+    text + &count(report)
 }
 
 fn count(report: &Report) -> String {
