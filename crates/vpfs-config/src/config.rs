@@ -7,15 +7,13 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 use vpfs_core::ServerId;
 
 use crate::apps::{self, App, AppIndex, Auto};
 use crate::clients::{self, Identify};
 use crate::limits::{self, Limits, Log};
 use crate::network::{self, Address, Addresses, Listener, Server};
-use crate::problem::{Context, Problems, Setting, did_you_mean};
+use crate::problem::{self, Problems, Setting, did_you_mean};
 use crate::profile::Files;
 use crate::reader::Reader;
 use crate::scheduler::{self, SchedulerConfig};
@@ -77,17 +75,7 @@ impl Config {
         if text.len() > FILE_LIMIT {
             return Self::too_large(file);
         }
-        let cx = Context::of(text);
-        let (table, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
-        }
-        if !errors.is_empty() {
-            // What follows from half a file would be noise.
-            return Err(cx.finish(file).expect_err("there are errors"));
-        }
-        let span = table.span();
-        let table = Spanned::new(span, DeValue::Table(table.into_inner()));
+        let (cx, table) = problem::parse(file, text)?;
         let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })

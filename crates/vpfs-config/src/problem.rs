@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// Problems kept; a file with more is usually not a configuration at all.
 const PROBLEMS_KEPT: usize = 50;
@@ -84,8 +85,23 @@ pub(crate) struct Context {
     settings: RefCell<BTreeMap<String, Setting>>,
 }
 
+/// The table that the text of a file is, and where its problems go. If it is not TOML, that is all that is told: what
+/// follows from half a file would be noise.
+pub(crate) fn parse<'text>(file: &str, text: &'text str) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
+    let cx = Context::of(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
+    }
+    if !errors.is_empty() {
+        return Err(cx.finish(file).expect_err("there are errors"));
+    }
+    let span = table.span();
+    Ok((cx, Spanned::new(span, DeValue::Table(table.into_inner()))))
+}
+
 impl Context {
-    pub(crate) fn of(text: &str) -> Self {
+    fn of(text: &str) -> Self {
         Self {
             line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
             problems: RefCell::default(),

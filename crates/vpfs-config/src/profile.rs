@@ -2,11 +2,9 @@
 
 use std::io;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 use vpfs_core::{Depth, SlotCostTable};
 
-use crate::problem::{Context, Problems};
+use crate::problem::{self, Problems};
 use crate::reader::Reader;
 use crate::scheduler::{self, Shown};
 use crate::tunables::{PROFILE, PROFILE_ROOT};
@@ -38,13 +36,7 @@ pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<Profile> 
 }
 
 fn parse(file: &str, text: &str) -> Result<Profile, Problems> {
-    let cx = Context::of(text);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
-    }
-    let span = table.span();
-    let table = Spanned::new(span, DeValue::Table(table.into_inner()));
+    let (cx, table) = problem::parse(file, text)?;
     let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
     let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
     let depth = scheduler::depth(&reader);

@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 use vpfs_core::Bytes;
 
-use crate::problem::{Context, Problems};
+use crate::problem::{self, Problems};
 use crate::reader::Reader;
 use crate::scheduler::{self, SchedulerConfig};
 use crate::tunables::Section;
@@ -30,16 +30,7 @@ pub fn read_file<T>(
     root: &'static Section,
     read: impl FnOnce(&Table<'_>) -> T,
 ) -> Result<T, Problems> {
-    let cx = Context::of(text);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
-    }
-    if !errors.is_empty() {
-        // What follows from half a file would be noise.
-        return Err(cx.finish(file).expect_err("there are errors"));
-    }
-    let table = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+    let (cx, table) = problem::parse(file, text)?;
     let value = read(&Table(Reader::open(&cx, root, "", Some(&table))));
     cx.finish(file).map(|_| value)
 }

@@ -1,5 +1,7 @@
 //! What `[scheduler]` and `[[app]]` say to each policy.
 
+#![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
+
 use std::io;
 use std::time::Duration;
 

@@ -65,9 +65,8 @@ impl Peers {
         if alone || config.scheduler.policy.sharing.mode == SharingMode::Local {
             return None;
         }
-        // Two totals for each application there can be.
-        let max_flows = Settings::default().max_flows.max(2 * (config.apps.len() + config.auto.limit));
-        let settings = Settings { max_flows, ..Settings::default() };
+        // The daemon's table of applications bounds the flows of all its gates, and may grow when it is reloaded.
+        let settings = Settings { max_flows: usize::MAX, ..Settings::default() };
         let coordinator = Coordinator::new(now, me, now.as_nanos(), post.servers(), settings);
         Some(Self { coordinator, keys: Vec::new(), apps: HashMap::new() })
     }
@@ -118,5 +117,51 @@ impl Peers {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.coordinator.handle_timeout(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_core::{Bytes, OpKind, Request, RequestId, ServiceClass};
+
+    use super::*;
+
+    const CONFIG: &str = r#"
+        [[server]]
+        name = "s1"
+        address = "tcp://10.0.0.1:3334"
+        [[server]]
+        name = "s2"
+        address = "tcp://10.0.0.2:3334"
+        [[listener]]
+        port = 5334
+        [scheduler]
+        policy = "sfq-d"
+        sharing = "threshold"
+        broadcast_threshold = "4KiB"
+        [apps]
+        auto_limit = 10
+    "#;
+
+    /// Symptom: after a reload that allows more automatic applications, what the new ones get is told to no other server.
+    /// Cause: the coordinator's bound on flows was that of the configuration at its start. Proof: all are told.
+    #[test]
+    fn applications_that_a_reload_allows_are_told_to_other_servers() {
+        const APPS: u32 = 5000;
+        let config = Config::parse("test", CONFIG).unwrap();
+        let (post, _letters) = Post::between(&[ServerId(0), ServerId(1)]);
+        let now = Time::from_millis(1);
+        let mut peers = Peers::new(now, ServerId(0), &post, &config).expect("there is another server");
+        let mut scheduler = crate::policy::scheduler(&config);
+        for app in 0..APPS {
+            peers.name(AppId(app), &format!("host:{app}"));
+            scheduler.enqueue(now, Request::new(RequestId(app), AppId(app), OpKind::Write, Bytes::kib(4)));
+            peers.exchange(now, &mut scheduler);
+        }
+        let told = |app: u32| {
+            let key = FlowKey::of(&format!("host:{app}"));
+            peers.coordinator.own_service(key, ServiceClass::Data)
+        };
+        assert!((0..APPS).all(|app| told(app) == Some(4096)));
     }
 }
