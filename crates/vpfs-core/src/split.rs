@@ -121,7 +121,9 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<
     }
 
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        self.each_mut().find_map(|scheduler| scheduler.poll_dispatch(now))
+        // Written out, as this is what each request waits for.
+        let dispatch = self.data.as_mut().poll_dispatch(now);
+        dispatch.or_else(|| self.metadata.as_mut()?.as_mut().poll_dispatch(now))
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
