@@ -164,7 +164,7 @@ impl<S: Scheduler> Capped<S> {
             account.held.remove(&mut self.requests, id);
             self.requests[id.index()].state = State::Charged;
             self.held -= 1;
-            self.inner.enqueue_held(now, arrived, request);
+            self.inner.enqueue_held(now, arrived, &request);
         }
         self.due.remove(app.index());
     }
@@ -202,13 +202,13 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         Capabilities { work_conserving: inner.work_conserving && self.caps == 0, ..inner }
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, .. } = request;
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { id, app, .. } = *request;
         let capped = self.accounts.get(app.index()).is_some_and(|account| account.bucket.is_some());
         if !capped {
             return self.inner.enqueue_held(now, arrived, request);
         }
-        self.hold(arrived, &request);
+        self.hold(arrived, request);
         self.release(now, app);
         if self.entry(id).state == State::Held {
             self.events.push(now, Event::CapHeld { id, app });

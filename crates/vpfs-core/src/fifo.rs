@@ -88,9 +88,9 @@ impl Scheduler for Fifo {
         }
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, cost, .. } = request;
-        self.requests.insert(request.id, Entry { request, enqueued_at: arrived, outstanding: false });
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { id, app, cost, .. } = *request;
+        self.requests.insert(id, Entry { request: *request, enqueued_at: arrived, outstanding: false });
         self.queue.push_back(id);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }

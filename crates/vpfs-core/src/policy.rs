@@ -262,7 +262,7 @@ impl Scheduler for Policy {
         self.queues.capabilities()
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.queues.enqueue_held(now, arrived, request);
     }
 

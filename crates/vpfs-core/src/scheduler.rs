@@ -34,12 +34,12 @@ pub trait Scheduler: Send {
     /// Adds a request to its flow's queue. O(log n) in the number of flows, no allocation once the tables
     /// have grown to the ids in use.
     fn enqueue(&mut self, now: Time, request: Request) {
-        self.enqueue_held(now, now, request);
+        self.enqueue_held(now, now, &request);
     }
 
     /// [`Scheduler::enqueue`] for a request that a layer above held back since `arrived`; its [`Dispatch`] reports
     /// that time, so that waits are measured whole.
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request);
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request);
 
     /// The next request that may go now. Call until `None`, after every input.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch>;

@@ -114,7 +114,7 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<
         self.data.as_ref().capabilities()
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let apart = self.open && request.op == OpKind::Metadata;
         self.settle(request.id, if apart { Place::Metadata } else { Place::Data });
         self.queue(apart).enqueue_held(now, arrived, request);

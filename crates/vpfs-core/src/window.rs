@@ -209,9 +209,9 @@ impl Scheduler for Ioco {
 
     /// The window is that of [`Request::issued_at`], which is cut to the time of arrival give or take
     /// [`IocoSettings::max_clock_skew`], or that of arrival [IOCO §3.1].
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, cost, .. } = request;
-        self.admit(arrived, request);
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { id, app, cost, .. } = *request;
+        self.admit(arrived, *request);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 

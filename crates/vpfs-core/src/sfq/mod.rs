@@ -263,9 +263,9 @@ impl Scheduler for Sfq {
     }
 
     /// S = max(v, F of the flow's request before it + delay/φ), F = S + c/φ [vPFS+ §III-A, vPFS §III-B].
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        self.admit(arrived, &request);
-        let Request { id, app, cost, .. } = request;
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        self.admit(arrived, request);
+        let Request { id, app, cost, .. } = *request;
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 

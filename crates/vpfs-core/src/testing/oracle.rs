@@ -278,8 +278,8 @@ impl Scheduler for Oracle {
         }
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, op, cost, .. } = request;
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { id, app, op, cost, .. } = *request;
         let virtual_time = self.virtual_time;
         let counted = match self.sharing.mode {
             SharingMode::Local => false,
@@ -289,12 +289,12 @@ impl Scheduler for Oracle {
         if counted {
             self.count(app, op.into(), cost.0.into(), 1);
         }
-        let [elsewhere, unnoticed, delay] = self.charge(&request);
+        let [elsewhere, unnoticed, delay] = self.charge(request);
         let flow = self.flow(app);
         let start = (flow.finish + tag(unnoticed + delay, flow.weight)).max(virtual_time);
         flow.finish = start + tag(i128::from(cost.0), flow.weight);
         self.queue.push(Entry {
-            request,
+            request: *request,
             enqueued_at: arrived,
             arrival: self.arrivals,
             start,

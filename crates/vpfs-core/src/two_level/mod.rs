@@ -292,10 +292,10 @@ impl Scheduler for TwoLevel {
         }
     }
 
-    fn enqueue_held(&mut self, now: Time, arrived: Time, request: Request) {
-        let Request { id, app, cost, .. } = request;
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        let Request { id, app, cost, .. } = *request;
         self.start_if_idle(now);
-        self.admit(now, arrived, request);
+        self.admit(now, arrived, *request);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
