@@ -5,6 +5,10 @@
 //!
 //! Servers outside the layout hear nothing of such accesses. As the paper says, an application is expected to use one
 //! layout for its data; where it keeps different files on different servers, let it be shared by threshold.
+//!
+//! A layout is the client's word. Who invents one in which the other parts are tiny is not charged for what it gets
+//! elsewhere, so it has the shares of each server for itself, but no more. Where clients are not trusted, share by
+//! threshold.
 
 use core::ops::Range;
 
