@@ -219,8 +219,8 @@ fn reports_are_routed_by_class() {
     let sharing = Sharing { mode: SharingMode::Threshold, metadata_threshold: 3, ..Sharing::default() };
     let order = |metadata_depth, class| {
         let mut policy = Policy::new(&Settings { sharing, metadata_depth, ..settings(PolicyKind::SfqD, 1) }, 0);
-        (0..2).for_each(|id| enqueue(&mut policy, id, id, OpKind::Metadata));
         policy.handle_peer(Time::ZERO, ServiceReport { app: AppId(0), class, bytes: 5000 });
+        (0..2).for_each(|id| enqueue(&mut policy, id, id, OpKind::Metadata));
         dispatched_ids(&mut policy)
     };
     assert_eq!(order(Some(depth(1)), ServiceClass::Data), [0]);

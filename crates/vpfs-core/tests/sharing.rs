@@ -244,10 +244,11 @@ proptest! {
     }
 }
 
-/// An application that is very busy elsewhere still gets its minimum share here, and no more than that.
+/// An application that is very busy elsewhere still gets its minimum share here, and no more than that; without the guard
+/// what is beyond [`PENDING_MAX`] is forgiven.
 #[test]
 fn the_guard_leaves_a_minimum_local_share() {
-    for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.0)] {
+    for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.002)] {
         let mut cluster =
             Cluster::new(1, Sharing { min_local_share_ppm: ppm, ..sharing(SharingMode::Threshold) }, Duration::ZERO);
         cluster.start(32, 1, 0..1, false);
@@ -259,8 +260,8 @@ fn the_guard_leaves_a_minimum_local_share() {
             cluster.run(Duration::from_millis(20));
         }
         let share = cluster.total(1) / cluster.total(2);
-        // Nothing but what went before the first report.
-        let at_first = 9.0 * PART.0 as f64 / cluster.total(2);
+        // Nothing but what was queued or outstanding before the first report.
+        let at_first = 41.0 * PART.0 as f64 / cluster.total(2);
         assert!(share >= least && share <= most + at_first, "{ppm}: {share}");
     }
 }

@@ -123,10 +123,6 @@ impl Sfq {
         self.queue.charge(&mut entry, delay, &self.clock);
         self.requests.insert(request.id, entry);
         self.queue.push(&mut self.requests, request.id);
-        // Asking here keeps local shares as fast as without the ledger.
-        if !self.ledger.is_local() {
-            self.delay_oldest(request.app);
-        }
     }
 
     /// Counts a request that left the queue as outstanding; when it was enqueued.
@@ -180,7 +176,6 @@ impl Sfq {
             let delta = delta + self.corrections.take_due(app, oldest);
             self.shift(app, delta);
         }
-        self.delay_oldest(app);
     }
 
     /// When the oldest queued request of `app` arrived; later than all if there is none.
@@ -188,14 +183,11 @@ impl Sfq {
         self.queue.oldest(app).map_or(u64::MAX, |first| first.arrival)
     }
 
-    /// The queue of `app` has moved on: applies the corrections and the delay that waited for that.
+    /// The queue of `app` has moved on: applies the corrections that waited for that.
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
             self.shift(app, due);
-        }
-        if !self.ledger.is_local() {
-            self.delay_oldest(app);
         }
     }
 
@@ -203,16 +195,6 @@ impl Sfq {
     fn shift(&mut self, app: AppId, delta: i128) {
         let delta = self.ledger.pay(app, delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
-    }
-
-    /// Delays what `app` has queued by its pending service elsewhere, as far as the oldest of it allows.
-    fn delay_oldest(&mut self, app: AppId) {
-        if self.ledger.pending(app) > Bytes::ZERO
-            && let Some(First { id, .. }) = self.queue.oldest(app)
-        {
-            let delay = self.ledger.delay_oldest(app, id, self.requests.get(id).cost);
-            self.queue.shift(&self.requests, &mut self.clock, app, delay.0.into());
-        }
     }
 
     #[cfg(test)]
@@ -319,8 +301,7 @@ impl Scheduler for Sfq {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Delays what the flow has queued, or what it sends next [vPFS §III-B1]. Give all reports of one message before
-    /// the next dispatch is polled, or what one flow got elsewhere counts earlier than what another did.
+    /// Delays what the flow sends next [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.ledger.is_local() {
             return;
@@ -332,7 +313,6 @@ impl Scheduler for Sfq {
         if refund < 0 && behind.is_none_or(|behind| behind == Bytes::ZERO) {
             self.queue.shift(&self.requests, &mut self.clock, app, refund);
         }
-        self.delay_oldest(app);
         self.events.push(now, Event::PeerService { app, class, bytes, pending: self.ledger.pending(app) });
     }
 

@@ -55,9 +55,8 @@ struct Entry {
     start: i128,
     /// Told to other servers, so that they must hear of corrections.
     counted: bool,
-    /// Cost here and elsewhere as charged at arrival, and the delay before the request.
+    /// Cost here and elsewhere as charged at arrival.
     charged: (i128, i128),
-    delay: i128,
     slot_cost: SlotCost,
     passed_by: u32,
     blocked: bool,
@@ -130,7 +129,6 @@ impl Oracle {
         let Entry { request: Request { id, app, .. }, enqueued_at, slot_cost, .. } = entry;
         self.outstanding.push(entry);
         self.apply_corrections(app);
-        self.delay_oldest(app);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled }
     }
@@ -138,7 +136,6 @@ impl Oracle {
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         self.flow(app).corrections.push((arrival, delta));
         self.apply_corrections(app);
-        self.delay_oldest(app);
     }
 
     /// Moves a flow's tags by the corrections that no older request waits before, together, never below v.
@@ -177,19 +174,6 @@ impl Oracle {
         if share == 0 { i128::MAX } else { i128::from(cost.0) * (whole - share) / share }
     }
 
-    /// Delays a flow's queue by what is pending, as far as its oldest request allows.
-    fn delay_oldest(&mut self, app: AppId) {
-        let Some(oldest) = self.oldest(app) else { return };
-        let room = self.room(oldest.request.cost) - oldest.delay;
-        let delay = self.flow(app).pending.min(room.max(0));
-        self.flow(app).pending -= delay;
-        self.flow(app).charged += delay;
-        self.shift(app, delay);
-        if let Some(oldest) = self.queue.iter_mut().find(|entry| entry.request.app == app) {
-            oldest.delay += delay;
-        }
-    }
-
     /// `delta` more (or less) service elsewhere: pays what is pending, then gives back what was charged; what tags move by.
     fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
         let flow = self.flow(app);
@@ -208,14 +192,13 @@ impl Oracle {
         let told = told.map_or(0, |told| i128::from(told.0));
         let (alone, room, virtual_time) = (self.oldest(app).is_none(), self.room(cost), self.virtual_time);
         let flow = self.flow(app);
-        let (mut due, mut unnoticed) = (told, 0);
+        let (due, mut unnoticed) = (told + core::mem::take(&mut flow.pending), 0);
         if alone {
             let behind = (virtual_time - flow.finish).max(0) * i128::from(flow.weight.get());
             let behind = behind >> VirtualTime::FRACTION_BITS;
             if behind > 0 {
                 flow.charged = 0;
             }
-            due += core::mem::take(&mut flow.pending);
             unnoticed = due.min(behind);
         }
         let told_unnoticed = (told + unnoticed - due).max(0);
@@ -300,13 +283,11 @@ impl Scheduler for Oracle {
             start,
             counted,
             charged: (cost.0.into(), elsewhere),
-            delay,
             slot_cost: self.slot_costs.slot_cost(op, cost),
             passed_by: 0,
             blocked: false,
         });
         self.arrivals += 1;
-        self.delay_oldest(app);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
@@ -398,7 +379,6 @@ impl Scheduler for Oracle {
         if queued || behind <= 0 {
             self.shift(app, refund);
         }
-        self.delay_oldest(app);
         let pending = Bytes(u64::try_from(self.flow(app).pending).unwrap_or(0));
         self.events.push(now, Event::PeerService { app, class, bytes, pending });
     }
