@@ -128,6 +128,8 @@ pub enum Step {
     Call(Call),
     /// Computation: the process does nothing for this long.
     Think(Duration),
+    /// The process does nothing until so long after it began the phase; not at all if that is over.
+    Until(Duration),
     /// Waits until all processes are here. Not allowed in a phase with a time limit.
     Barrier,
 }

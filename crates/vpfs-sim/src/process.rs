@@ -123,6 +123,7 @@ impl Process {
                 Next::Nothing
             }
             Some(Step::Think(time)) => Next::Think(time),
+            Some(Step::Until(at)) => Next::Think((self.phase_began + at).since(now)),
             Some(Step::Barrier) => Next::Barrier,
             None if app.ends.is_some_and(|ends| ends <= now) => Next::Leave,
             None => Next::PhaseEnd,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, sleep};
@@ -49,13 +50,13 @@ impl Process {
             if limit.is_some_and(|limit| begin.elapsed() >= limit.time && done >= limit.at_least_steps) {
                 break;
             }
-            self.step(phase, step).await?;
+            self.step(phase, begin, step).await?;
         }
         shared.recorder.end_phase(phase, Instant::now());
         Ok(())
     }
 
-    async fn step(&mut self, phase: Phase, step: Step) -> Result<(), RunError> {
+    async fn step(&mut self, phase: Phase, phase_began: Instant, step: Step) -> Result<(), RunError> {
         match step {
             Step::Call(call) => self.call(phase, call).await.map_err(|source| self.error(call, source)),
             Step::Barrier => {
@@ -63,12 +64,20 @@ impl Process {
                 Ok(())
             }
             Step::Think(time) => {
-                let begin = Instant::now();
-                sleep(time).await;
-                self.shared.recorder.think(begin.elapsed());
+                self.think(time).await;
+                Ok(())
+            }
+            Step::Until(at) => {
+                self.think(at.saturating_sub(phase_began.elapsed())).await;
                 Ok(())
             }
         }
+    }
+
+    async fn think(&self, time: Duration) {
+        let begin = Instant::now();
+        sleep(time).await;
+        self.shared.recorder.think(begin.elapsed());
     }
 
     async fn wait_for_others(&self) {

@@ -1,0 +1,93 @@
+//! [Two-level], issue rates and adaptation of queue length.
+
+use vpfs_report::{Axis, Check, Plot, Section, Series, number};
+use vpfs_sim::{Results, SimError};
+
+use super::run::{HALF_SECONDS, RATES, Runs, SECONDS};
+
+/// The same in intervals of the series.
+const HALF: usize = HALF_SECONDS as usize;
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let runs = Runs::new()?;
+    let section = Section::new("Two-level: issue rates and the outstanding limit")
+        .text(
+            "The scheduler sets Lo, the most requests the storage may have, anew each second, from what the storage did \
+             in the last one. While deadlines are met, Lo rises with the demand; when a class is about to miss its \
+             deadline, Lo falls; when it would miss it whatever Lo is, there is no limit until the storage keeps up. What \
+             \"no limit\" means is the operator's to say: 10 requests of this storage take half of the shortest deadline, 100 \
+             of them five times of it.",
+        )
+        .figure(rates(), "What the applications ask for.")
+        .figure(throughput(&runs.two_level), "What they get with the two-level scheduler.")
+        .figure(depth(&runs), "Lo, and the requests that the storage has.");
+    Ok(checks(&runs).into_iter().fold(section, Section::check))
+}
+
+fn seconds(values: &[u32]) -> impl Iterator<Item = (f64, f64)> {
+    (1..).zip(values).map(|(second, &value)| (f64::from(second), f64::from(value)))
+}
+
+fn rates() -> Plot {
+    let (x, y) = (Axis::linear("time", "s"), Axis::linear("issue rate", "MB/s").include(0.0));
+    let points = |app: usize| (0..SECONDS).map(f64::from).map(move |second| (second, RATES[app].at(second) / 1e6));
+    let plot = Plot::new("Issue rates", x, y);
+    plot.series(Series::line("App1", points(0))).series(Series::line("App2", points(1)))
+}
+
+fn throughput(results: &Results) -> Plot {
+    let (x, y) = (Axis::linear("time", "s"), Axis::linear("throughput", "MB/s").include(0.0));
+    results.apps.iter().fold(Plot::new("Throughput", x, y), |plot, app| {
+        let points = (1..).zip(&app.bytes_series).map(|(second, &bytes)| (f64::from(second), bytes as f64 / 1e6));
+        plot.series(Series::line(&app.name, points))
+    })
+}
+
+fn depth(runs: &Runs) -> Plot {
+    let plot = Plot::new("Outstanding limit", Axis::linear("time", "s"), Axis::linear("requests", "").include(0.0));
+    [(&runs.two_level, 10), (&runs.unlimited, 100)].into_iter().fold(plot, |plot, (results, most)| {
+        let server = &results.servers[0];
+        plot.series(Series::line(format!("Lo, at most {most}"), seconds(&server.depth_series)))
+            .series(Series::line(format!("outstanding, at most {most}"), seconds(&server.outstanding_series)))
+    })
+}
+
+/// The largest of the values of some seconds.
+fn largest(values: &[u32], from: usize, to: usize) -> f64 {
+    values.iter().take(to).skip(from).copied().max().map_or(f64::NAN, f64::from)
+}
+
+/// The least of the values of some seconds.
+fn least(values: &[u32], from: usize, to: usize) -> f64 {
+    values.iter().take(to).skip(from).copied().min().map_or(f64::NAN, f64::from)
+}
+
+fn checks(runs: &Runs) -> Vec<Check> {
+    let limit = &runs.unlimited.servers[0].depth_series;
+    let outstanding = &runs.two_level.servers[0].outstanding_series;
+    let on = |values: &[u32], period: usize| largest(values, 2 * period * HALF, (2 * period + 1) * HALF);
+    // The last of the requests that waited are served in the first seconds.
+    let alone = |period: usize| largest(outstanding, (2 * period + 1) * HALF + 8, (2 * period + 2) * HALF);
+    let drop = |period: usize| {
+        let off = (2 * period + 1) * HALF;
+        (largest(limit, off - 5, off), least(limit, off, off + HALF))
+    };
+    let drops = [0, 1, 2].map(drop);
+    let share = drops.iter().map(|(before, after)| after / before).fold(0.0, f64::max);
+    let named = drops.map(|(before, after)| format!("{} to {}", number(before), number(after))).join(", ");
+    let up = |what: &str, first: f64, last: f64| {
+        Check::of("queue length", what).falling([("last", last), ("first", first)], 0.0)
+    };
+    let throughput = runs.two_level.throughput() / runs.fifo.throughput() * 100.0;
+    vec![
+        up("largest Lo while both are on, last and first period, at most 100", on(limit, 0), on(limit, 2)),
+        Check::of("queue length", "Lo at its least while App1 is off, of that before, at most 100")
+            .at_most(share * 100.0, 99.0)
+            .unit("%")
+            .because(format!(
+                "{named}; while deadlines are met nothing asks for a small Lo: it is a limit and no target"
+            )),
+        up("largest number outstanding with both and with App2 alone, at most 10", alone(1), on(outstanding, 2)),
+        Check::of("throughput", "of that with FIFO, at most 10").at_least(throughput, 97.0).unit("%"),
+    ]
+}

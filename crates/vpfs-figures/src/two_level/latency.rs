@@ -1,0 +1,72 @@
+//! [Two-level], latency differentiation.
+
+use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
+use vpfs_sim::{Results, SimError};
+
+use super::run::{Runs, SECONDS, calls, deadline_ms, latency_ms, missed_percent};
+
+/// Seconds for each point of the chart.
+const STEP: u32 = 2;
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let runs = Runs::new()?;
+    let section = Section::new("Two-level: latency of two classes").text(
+        "App1 stays within its rate and is promised 100 ms; App2 asks in the end for more than twice its rate and is promised \
+         300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short deadline suffers. With \
+         the two-level scheduler the one that keeps its rate keeps its deadline, and what exceeds a rate waits. A limit of 100 \
+         requests is none for this storage: then the queue is in the disk, where no scheduler can reach it.",
+    );
+    let section = runs.all().into_iter().fold(section, |section, results| {
+        section.figure(chart(results), format!("{}: 95th percentile of the calls of two seconds.", results.policy))
+    });
+    Ok(checks(&runs).into_iter().fold(section.table(table(&runs)), Section::check))
+}
+
+/// 95 of a hundred are at most this; not a number if there are none.
+fn p95(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() * 95).div_ceil(100);
+    index.checked_sub(1).map_or(f64::NAN, |index| values[index])
+}
+
+fn chart(results: &Results) -> Plot {
+    let (x, y) = (Axis::linear("time", "s"), Axis::log("latency", "ms"));
+    let plot = Plot::new(&results.policy, x, y)
+        .reference_at(deadline_ms(0), "App1's deadline")
+        .reference_at(deadline_ms(1), "App2's deadline");
+    (0..results.apps.len()).fold(plot, |plot, app| {
+        let of = |step: u32| {
+            let here = |seconds: u64| seconds / u64::from(STEP) == u64::from(step);
+            let calls = calls(results, app).filter(|call| here(call.finished.as_secs()));
+            (f64::from(step * STEP), p95(calls.map(latency_ms).collect()))
+        };
+        let points = (0..SECONDS / STEP).map(of).filter(|(_, latency)| latency.is_finite());
+        plot.series(Series::scatter(&results.apps[app].name, points))
+    })
+}
+
+fn whole_p95(results: &Results, app: usize) -> f64 {
+    p95(calls(results, app).map(latency_ms).collect())
+}
+
+fn table(runs: &Runs) -> Table {
+    let heading = ["policy", "App1 missed [%]", "App2 missed [%]", "App1 p95 [ms]", "App2 p95 [ms]", "MB/s"];
+    runs.all().into_iter().fold(Table::new(heading), |table, results| {
+        let missed = [0, 1].map(|app| missed_percent(results, app));
+        let p95 = [0, 1].map(|app| whole_p95(results, app));
+        let values = missed.into_iter().chain(p95).chain([results.throughput() / 1e6]);
+        table.row([results.policy.clone()].into_iter().chain(values.map(number)))
+    })
+}
+
+fn checks(runs: &Runs) -> Vec<Check> {
+    let [tight, loose] = [0, 1].map(|app| missed_percent(&runs.two_level, app));
+    let by_class = [("App2", 1), ("App1", 0)].map(|(name, app)| (name, whole_p95(&runs.two_level, app)));
+    vec![
+        Check::of("latency", "part of missed deadlines, App2's of App1's").at_least(loose / tight, 10.0).paper(10.0),
+        Check::of("latency", "95th percentile").falling(by_class, 0.0).unit("ms"),
+        Check::of("latency", "deadlines that App1 misses").at_most(tight, 1.0).unit("%"),
+        Check::of("latency", "part of missed deadlines of App1, FIFO's of two-level's")
+            .at_least(missed_percent(&runs.fifo, 0) / tight, 10.0),
+    ]
+}

@@ -1,0 +1,97 @@
+//! The experiment of both plots of [Two-level]: two IOR instances on one server, one on and off, one that asks for more and
+//! more.
+//!
+//! From the slides: one server with gigabit Ethernet, one client with 64 processes, storage of about 50 MB/s, (40 MB/s,
+//! 100 ms) for the first application and (20 MB/s, 300 ms) for the second one. Chosen once for both plots, for the slides print
+//! no numbers:
+//! - Calls of 256 KiB, IOR's default transfer, to one shared file each. With both applications the disk then serves 60 MB/s.
+//! - 35 MB/s for 20 s in turn with nothing: within its rate. 5 to 45 MB/s in two minutes: from far below its rate to far
+//!   above it, and more than there is when both are on, as in the slides.
+//! - "No limit" is 10 requests: what storage of 50 MB/s serves in half of the shortest deadline. (With 8 to 12 the result is
+//!   the same.) The scheduler's own 100 is shown beside it.
+//!
+//! Applications at a pace cannot be written into scenario files, so this scenario has none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SlotCostTable, Target};
+use vpfs_sim::{App, CallTrace, PolicySpec, Results, Scenario, SimError, Simulation, Workload};
+
+use super::load::{Paced, Rate};
+use crate::{parallel, testbed};
+
+pub(super) const SECONDS: u32 = 120;
+/// The first application is on, and off, for so many seconds.
+pub(super) const HALF_SECONDS: u32 = 20;
+/// What the two applications ask for.
+pub(super) const RATES: [Rate; 2] = [
+    Rate::OnOff { rate: 35e6, seconds: HALF_SECONDS as f64 },
+    Rate::Growing { first: 5e6, growth: 40e6 / SECONDS as f64 },
+];
+const TARGETS: [Target; 2] = [
+    Target { rate: Bytes(40_000_000), deadline: Duration::from_millis(100) },
+    Target { rate: Bytes(20_000_000), deadline: Duration::from_millis(300) },
+];
+
+/// The runs: FIFO, the scheduler as an operator of this storage sets it, and with what it has by itself.
+pub(super) struct Runs {
+    pub(super) fifo: Results,
+    pub(super) two_level: Results,
+    pub(super) unlimited: Results,
+}
+
+impl Runs {
+    pub(super) fn new() -> Result<Self, SimError> {
+        let policies = [PolicySpec::fifo(), policy("two-level", 10), policy("two-level, at most 100", 100)];
+        let scenario = scenario();
+        let mut runs = parallel::map(&policies, |policy| Simulation::new(&scenario, policy)?.run()).into_iter();
+        let mut next = || runs.next().expect("one for each policy");
+        Ok(Self { fifo: next()?, two_level: next()?, unlimited: next()? })
+    }
+
+    pub(super) fn all(&self) -> [&Results; 3] {
+        [&self.fifo, &self.two_level, &self.unlimited]
+    }
+}
+
+fn policy(name: &str, outstanding_max: u32) -> PolicySpec {
+    let mut settings = Settings::new(PolicyKind::TwoLevel, Depth::new(8).expect("not zero"), SlotCostTable::uniform());
+    settings.two_level.outstanding_max = outstanding_max;
+    PolicySpec::new(name, settings)
+}
+
+fn scenario() -> Scenario {
+    let app = |number: usize| App {
+        target: Some(TARGETS[number]),
+        ..App::new(format!("App{}", number + 1), Workload::Plan(Arc::new(Paced { rate: RATES[number] })))
+    };
+    Scenario {
+        name: "two-level".into(),
+        duration: Some(Duration::from_secs(SECONDS.into())),
+        trace: true,
+        servers: vec![testbed::two_level_server()],
+        apps: vec![app(0), app(1)],
+        ..Scenario::default()
+    }
+}
+
+pub(super) fn deadline_ms(app: usize) -> f64 {
+    TARGETS[app].deadline.as_secs_f64() * 1e3
+}
+
+/// How long a call took, in ms.
+pub(super) fn latency_ms(call: &CallTrace) -> f64 {
+    (call.finished - call.issued).as_secs_f64() * 1e3
+}
+
+/// The calls of an application.
+pub(super) fn calls(results: &Results, app: usize) -> impl Iterator<Item = &CallTrace> {
+    results.trace.iter().filter(move |call| call.app as usize == app)
+}
+
+/// % of an application's calls that took longer than its deadline.
+pub(super) fn missed_percent(results: &Results, app: usize) -> f64 {
+    let missed = calls(results, app).filter(|call| latency_ms(call) > deadline_ms(app)).count();
+    missed as f64 * 100.0 / calls(results, app).count().max(1) as f64
+}

@@ -1,0 +1,15 @@
+//! What must hold of the figures of [Two-level].
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use vpfs_report::Verdict;
+
+/// The limit follows load up and down; the tight class misses its deadline ten times more rarely than the loose one.
+#[test]
+fn all_checks_hold() {
+    for id in ["two-level-depth", "two-level-latency"] {
+        let section = vpfs_figures::find(id).unwrap().run().unwrap();
+        assert!(!section.checks().is_empty());
+        let differing: Vec<_> = section.checks().iter().filter(|check| check.verdict() == Verdict::Differs).collect();
+        assert!(differing.is_empty(), "{differing:?}");
+    }
+}
