@@ -207,7 +207,7 @@ fn checks(outcomes: &Outcomes) -> Vec<Check> {
     let ratios =
         PATTERNS.iter().flat_map(|&(part, what, pattern)| RATIOS.map(|target| ratio(part, what, pattern, target)));
     let saved = "each message is acknowledged. With one for each request the acknowledgement goes with the next one, with 10 MB \
-                 it is a message of its own; the reports themselves are 95 % fewer";
+                 it is a message of its own. One report for twenty requests is 95 % fewer";
     let more = [
         Check::of("Fig. 5", "ratio without management").within(2.0, outcomes.aside(&ASIDE[0]).ratio, 3.0),
         Check::of("§IV-C1", "messages saved by 10 MB instead of 512 KB")

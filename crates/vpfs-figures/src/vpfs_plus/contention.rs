@@ -11,25 +11,25 @@ const LARGE_ALONE: Duration = Duration::from_secs(120);
 
 /// What the small application got, and the large one meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Seconds from the small application's begin to its end.
-    pub(super) run: f64,
+    pub(crate) run: f64,
     /// Of these, computation.
-    pub(super) think: f64,
+    pub(crate) think: f64,
     /// MB/s of the small application over its whole run.
-    pub(super) small: f64,
+    pub(crate) small: f64,
     /// MB/s of the large application during that time.
-    pub(super) large: f64,
+    pub(crate) large: f64,
 }
 
 impl Outcome {
     /// Seconds of I/O, barriers among processes included.
-    pub(super) fn io(&self) -> f64 {
+    pub(crate) fn io(&self) -> f64 {
         self.run - self.think
     }
 
     /// MB/s of both together.
-    pub(super) fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         self.small + self.large
     }
 }
@@ -38,19 +38,19 @@ impl Outcome {
 const NATIVE: &str = "native";
 
 /// One point of a sweep: a scenario and the name of its policy.
-pub(super) struct Trial {
-    pub(super) scenario: Scenario,
-    pub(super) policy: &'static str,
+pub(crate) struct Trial {
+    pub(crate) scenario: Scenario,
+    pub(crate) policy: &'static str,
 }
 
 /// The scenario with only its small application, the first one, without management.
-pub(super) fn small_alone(scenario: &Scenario) -> Trial {
+pub(crate) fn small_alone(scenario: &Scenario) -> Trial {
     let apps = scenario.apps.iter().take(1).cloned().collect();
     Trial { scenario: Scenario { apps, ..scenario.clone() }, policy: NATIVE }
 }
 
 /// Runs all trials and says what each gave.
-pub(super) fn outcomes(trials: &[Trial]) -> Result<Vec<Outcome>, SimError> {
+pub(crate) fn outcomes(trials: &[Trial]) -> Result<Vec<Outcome>, SimError> {
     let run = |trial: &Trial| scenario::run(&trial.scenario, trial.policy).map(|results| outcome(&results));
     parallel::map(trials, run).into_iter().collect()
 }
@@ -68,7 +68,7 @@ fn outcome(results: &Results) -> Outcome {
 }
 
 /// MB/s of the large application, the second one, without management and without the small one.
-pub(super) fn large_alone(scenario: &Scenario) -> Result<f64, SimError> {
+pub(crate) fn large_alone(scenario: &Scenario) -> Result<f64, SimError> {
     let start = scenario.apps[0].start;
     let apps = scenario.apps.iter().skip(1).map(|app| App { background: false, ..app.clone() }).collect();
     let duration = Some(start + LARGE_ALONE);

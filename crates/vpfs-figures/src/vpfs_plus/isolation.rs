@@ -14,7 +14,8 @@ use vpfs_sim::{Scenario, SimError, Workload};
 use super::contention::{self, Outcome, Trial};
 use crate::scenario;
 
-const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-5.toml");
+/// Also that of [vPFS Fig. 7].
+pub(crate) const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-5.toml");
 
 /// All that IOR got in the paper's run that was not work-conserving, over eight servers [vPFS+ §V-B].
 const CAP_ALL_SERVERS: u64 = 690_000;
@@ -119,7 +120,7 @@ fn with_btio(base: &Scenario, change: impl Fn(&Btio) -> Btio) -> Scenario {
     scenario
 }
 
-fn class_c(base: &Scenario) -> Scenario {
+pub(crate) fn class_c(base: &Scenario) -> Scenario {
     with_btio(base, |btio| Btio { iterations: btio.iterations, ..Btio::class(BtioClass::C) })
 }
 

@@ -1,7 +1,7 @@
 //! Figures of [vPFS+].
 
-mod contention;
-mod isolation;
+pub(crate) mod contention;
+pub(crate) mod isolation;
 mod large_slots;
 mod metadata;
 mod profile;
