@@ -87,6 +87,7 @@
 //! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer that was
 //! set anew leaves its old event in the heap, which is ignored when it comes.
 
+mod bounds;
 mod calendar;
 mod error;
 mod layout;

@@ -61,9 +61,10 @@ impl Link {
         Span { begin, end }
     }
 
-    /// How much of `elapsed` the link was in use.
-    pub(crate) fn busy(&self) -> Duration {
-        self.profile.transfer_time(self.bytes)
+    /// How long the link was in use until `now`; what is promised for later does not count.
+    pub(crate) fn busy(&self, now: Time) -> Duration {
+        let promised = self.free_from.since(now);
+        self.profile.transfer_time(self.bytes).saturating_sub(promised).min(now.since(Time::ZERO))
     }
 }
 
@@ -91,8 +92,9 @@ mod tests {
         let mut link = Link::new(MEGABYTE);
         assert_eq!(link.reserve(Time::ZERO, 2_000), span(0, 2));
         assert_eq!(link.reserve(Time::from_millis(1), 3_000), span(2, 5));
+        assert_eq!(link.busy(Time::from_millis(3)), Duration::from_millis(3), "the rest is to come");
         assert_eq!(link.reserve(Time::from_millis(9), 1_000), span(9, 10));
-        assert_eq!(link.busy(), Duration::from_millis(6));
+        assert_eq!(link.busy(Time::from_millis(10)), Duration::from_millis(6));
     }
 
     #[test]

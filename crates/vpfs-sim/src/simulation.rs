@@ -7,6 +7,7 @@ use vpfs_core::Time;
 use vpfs_core::hash::{mix, stable_hash};
 use vpfs_plan::node;
 
+use crate::bounds;
 use crate::calendar::{Calendar, Event};
 use crate::error::SimError;
 use crate::layout::Placement;
@@ -157,8 +158,8 @@ fn server_results(server: &Server, samples: &ServerSamples, now: Time) -> Server
         backfilled: server.usage.backfilled,
         device_utilisation: server.device_busy(now).as_secs_f64() / elapsed,
         metadata_utilisation: server.metadata_busy(now).as_secs_f64() / elapsed,
-        inward_utilisation: server.inward.busy().as_secs_f64() / elapsed,
-        outward_utilisation: server.outward.busy().as_secs_f64() / elapsed,
+        inward_utilisation: server.inward.busy(now).as_secs_f64() / elapsed,
+        outward_utilisation: server.outward.busy(now).as_secs_f64() / elapsed,
         queued_series: samples.queued.clone(),
         outstanding_series: samples.outstanding.clone(),
         depth_series: samples.depth.clone(),
@@ -181,6 +182,7 @@ impl<'a> Builder<'a> {
 
     fn build(mut self, policy: &PolicySpec) -> Result<World, SimError> {
         let scenario = self.scenario;
+        bounds::check(scenario, policy)?;
         let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
         let promises: Vec<Promise> = scenario.apps.iter().map(Promise::of).collect();
         let servers = self.servers(policy, &promises)?;
@@ -199,6 +201,7 @@ impl<'a> Builder<'a> {
             interval,
             jitter: scenario.jitter,
             wait_limit: scenario.wait_limit,
+            most_intervals: bounds::most_intervals(scenario),
             metadata_cost: policy.metadata_cost,
         };
         Ok(World {
@@ -219,6 +222,7 @@ impl<'a> Builder<'a> {
             policy: policy.clone(),
             trace: Trace::new(scenario.trace),
             sent: 0,
+            completed: 0,
             promises,
             events: 0,
             sampled: Time::ZERO,
@@ -266,7 +270,7 @@ impl<'a> Builder<'a> {
     fn app(&mut self, spec: &App, data: &[u32]) -> Result<(), SimError> {
         let refuse = |problem: String| SimError::Scenario(format!("{}: {problem}", spec.name));
         spec.workload.validate().map_err(|error| refuse(error.to_string()))?;
-        if let Some(server) = spec.layout.servers.iter().find(|server| !data.contains(server)) {
+        if let Some(server) = spec.layout.servers.iter().find(|server| data.binary_search(server).is_err()) {
             return Err(refuse(format!("there is no server {server} that holds data")));
         }
         let placement = Placement::new(&spec.layout, data).map_err(|error| refuse(error.to_string()))?;
@@ -279,6 +283,7 @@ impl<'a> Builder<'a> {
             return Err(refuse("its workload has none of these phases".into()));
         }
         let (number, processes) = (count(self.apps.len()), plan.processes());
+        bounds::check_processes(self.processes.len() as u64 + u64::from(processes))?;
         let first_process = self.processes(number, processes, spec);
         self.calendar.push(Time::ZERO + spec.start, Event::Start { app: number });
         self.apps.push(AppState {

@@ -9,6 +9,7 @@ use vpfs_core::{AppId, Bytes, OpKind, Scheduler, Time};
 use vpfs_device::MetadataOp;
 use vpfs_plan::Call as PlanCall;
 
+use crate::bounds;
 use crate::calendar::{Calendar, Event};
 use crate::error::{SimError, Violation};
 use crate::layout::Share;
@@ -64,6 +65,8 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// Requests sent: each one's number is its lot.
     pub(crate) sent: u64,
+    /// Of these, complete.
+    pub(crate) completed: u64,
     pub(crate) samples: Vec<ServerSamples>,
     /// Applications in the foreground that are not finished.
     pub(crate) unfinished: usize,
@@ -82,6 +85,8 @@ pub(crate) struct WorldSettings {
     pub(crate) interval: Duration,
     pub(crate) jitter: Duration,
     pub(crate) wait_limit: Duration,
+    /// Most intervals of the time series.
+    pub(crate) most_intervals: u64,
     pub(crate) metadata_cost: Bytes,
 }
 
@@ -185,7 +190,10 @@ impl World {
             let app = entry.app;
             match entry.next(self.now, &self.apps[app as usize]) {
                 Next::Nothing => return Ok(()),
-                Next::Call(call) => self.issue(process, call),
+                Next::Call(call) => {
+                    self.issue(process, call);
+                    bounds::check_underway(self.sent - self.completed)?;
+                }
                 Next::Think(time) => {
                     entry.state = State::Thinking;
                     entry.times.think += time;
@@ -432,6 +440,7 @@ impl World {
         let entry = &mut self.servers[server as usize];
         let latency = entry.link.latency;
         let part = entry.complete(self.now, part);
+        self.completed += 1;
         let measures = &mut self.measures[part.app.index()];
         measures.service.record(self.now.since(part.dispatched));
         measures.complete(self.now, server, part.op, part.bytes);
@@ -459,6 +468,8 @@ impl World {
     /// An interval of the time series ends, and the next one begins.
     fn sample(&mut self) -> Result<(), SimError> {
         self.close_interval();
+        let intervals = self.samples.first().map_or(0, |samples| samples.depth.len());
+        bounds::check_intervals(intervals as u64, self.settings.most_intervals)?;
         self.check_waits()?;
         self.calendar.push(self.now + self.settings.interval, Event::Sample);
         Ok(())

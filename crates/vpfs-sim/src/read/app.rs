@@ -9,6 +9,7 @@ use vpfs_core::{Bytes, Cap, Target, Weight};
 use vpfs_plan::Phase;
 
 use super::{is_on, keys, read_numbers, workload};
+use crate::bounds::APPS;
 use crate::layout::{Layout, Start};
 use crate::scenario::App;
 
@@ -16,7 +17,12 @@ use crate::scenario::App;
 pub(super) fn read(root: &Table<'_>) -> Vec<App> {
     let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
     for table in root.tables("app", &keys::APP) {
-        for app in read_copies(&table) {
+        let copies = read_copies(&table);
+        if (apps.len() + copies.len()) as u64 > APPS {
+            table.refuse("copies", format!("makes more than {APPS} applications"));
+            break;
+        }
+        for app in copies {
             if !names.insert(app.name.clone()) {
                 table.refuse("name", format!("there is another application called {:?}", app.name));
             }

@@ -18,8 +18,14 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
             group.refuse("ssd", "there is [servers.hdd] too; remove one");
             named
         }
-        (true, false) => DeviceProfile::Hdd(read_hdd(&group.table("hdd", &keys::HDD), &named)),
-        (false, true) => DeviceProfile::Ssd(read_ssd(&group.table("ssd", &keys::SSD), &named)),
+        (true, false) => {
+            check_kind(group, "hdd", matches!(named, DeviceProfile::Hdd(_)));
+            DeviceProfile::Hdd(read_hdd(&group.table("hdd", &keys::HDD), &named))
+        }
+        (false, true) => {
+            check_kind(group, "ssd", matches!(named, DeviceProfile::Ssd(_)));
+            DeviceProfile::Ssd(read_ssd(&group.table("ssd", &keys::SSD), &named))
+        }
         (false, false) => named,
     };
     if !group.has("cache") {
@@ -27,6 +33,14 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     }
     let cache = read_cache(&group.table("cache", &keys::CACHE));
     DeviceProfile::WriteBack(cache, Box::new(device))
+}
+
+/// Parameters of one kind of device have no place in a model of another kind.
+fn check_kind(group: &Table<'_>, parameters: &str, fits: bool) {
+    if group.has("device") && !fits {
+        let device = group.text("device").unwrap_or_default();
+        group.refuse(parameters, format!("does not belong to device = {device:?}; remove one of them"));
+    }
 }
 
 fn read_hdd(table: &Table<'_>, named: &DeviceProfile) -> HddProfile {
@@ -60,11 +74,15 @@ fn read_cache(table: &Table<'_>) -> WriteBackProfile {
     let base = WriteBackProfile::LINUX_24_GB;
     let limit_bytes = table.number("limit").unwrap_or(base.limit_bytes);
     let flushed = table.number("stall").unwrap_or(0);
+    let background = table.number("background").unwrap_or(limit_bytes / 2);
+    if background > limit_bytes {
+        table.refuse("background", "is more than limit, at which writers wait already");
+    }
     if flushed > limit_bytes {
-        table.refuse("stall", "is more than limit, all that is there to be flushed");
+        table.refuse("stall", "is more than limit, all that is there to be flushed; give a smaller one");
     }
     WriteBackProfile {
-        background_bytes: table.number("background").unwrap_or(limit_bytes / 2).min(limit_bytes),
+        background_bytes: background,
         limit_bytes,
         resume_bytes: limit_bytes.saturating_sub(flushed),
         commit_interval: table.duration("commit_interval").unwrap_or(Duration::from_secs(5)),

@@ -75,7 +75,7 @@ pub(super) const SERVER_GROUP: Section = Section {
     header: "[[servers]]",
     doc: "Servers that are alike, numbered in the order of the file.",
     keys: &[
-        some("count", "1", "How many."),
+        key("count", COUNT, "How many.").default("1").range("1", "100000"),
         key("device", Kind::Text("a device model such as \"hdd\""), "What holds the data.").default("hdd"),
         key("hdd", Kind::Table("[servers.hdd]"), "A disk with parameters of its own.").absent_means("that of `device`"),
         key("ssd", Kind::Table("[servers.ssd]"), "Flash with parameters of its own.").absent_means("that of `device`"),
@@ -157,7 +157,7 @@ pub(super) const APP: Section = Section {
     doc: "An application: what it does and what it is to get.",
     keys: &[
         key("name", NAME, "For tables."),
-        some("copies", "1", "So many equal applications; their names get a number."),
+        key("copies", COUNT, "So many equal applications; their names get a number.").default("1").range("1", "10000"),
         key("weight", COUNT, "Its share.").default("1").range("1", "1000000"),
         key("cap", RATE, "The most it gets at each server.").absent_means("no cap").range("1B/s", "1PB/s"),
         key("burst", SIZE, "What it may do at once after it was idle, with `cap`.")

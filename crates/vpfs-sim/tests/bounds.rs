@@ -1,0 +1,83 @@
+//! A number too many in a scenario is an error, not a run without end or out of memory.
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use vpfs_sim::{Results, Scenario, SimError, Simulation};
+
+/// A small run, with something put before its tables, into its servers, and into its application.
+fn scenario(root: &str, servers: &str, app: &str) -> String {
+    format!(
+        "{root}\n[[servers]]\n{servers}\n[[policy]]\nname = \"shared\"\n\
+         scheduler = {{ policy = \"sfq-d\", sharing = \"threshold\" }}\n\
+         [[app]]\nname = \"a\"\n{app}\n"
+    )
+}
+
+fn run(text: &str) -> Result<Results, SimError> {
+    let scenario = Scenario::parse("my.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
+    Simulation::new(&scenario, &scenario.policies[0])?.run()
+}
+
+fn refusal(root: &str, servers: &str, app: &str) -> String {
+    run(&scenario(root, servers, app)).expect_err("it is too large").to_string()
+}
+
+const SMALL: &str = "ior = { processes = 2, block = \"1MiB\" }";
+
+#[test]
+fn what_takes_all_memory_is_refused_before_it_does() {
+    let cases = [
+        ("", "count = 100000", SMALL, "pairs of servers that tell each other"),
+        ("", "count = 2000", "copies = 10000\nior = {}", "applications times servers"),
+        ("", "", "copies = 10000\nior = { processes = 65536 }", "processes; a simulation holds 1000000"),
+        ("interval = \"1ms\"\nduration = \"365d\"", "", SMALL, "time series have 31536000000 intervals"),
+    ];
+    for (root, servers, app, expected) in cases {
+        let refusal = refusal(root, servers, app);
+        assert!(refusal.contains(expected), "{refusal}");
+    }
+    let three = scenario("", "", "copies = 9000\nior = {}") + "[[app]]\nname = \"b\"\ncopies = 9000\nior = {}\n";
+    let problems = Scenario::parse("my.toml", &three).unwrap_err().to_string();
+    assert!(problems.contains("app.copies: makes more than 10000 applications"), "{problems}");
+}
+
+#[test]
+fn a_run_whose_series_grow_without_end_is_stopped() {
+    let idle = "btio = { class = \"a\", processes = 1, iterations = 40, total = \"16KB\", think_write = \"1d\" }";
+    let refusal = refusal("interval = \"1ms\"\nby_server = \"on\"", "count = 90", idle);
+    assert!(refusal.contains("time series") && refusal.contains("make interval longer"), "{refusal}");
+}
+
+#[test]
+fn a_run_that_nothing_ends_is_refused() {
+    let background = format!("background = \"on\"\n{SMALL}");
+    assert!(refusal("", "", &background).contains("add duration"));
+    assert!(run(&scenario("duration = \"1s\"", "", &background)).is_ok());
+}
+
+/// Data that is promised to a link when the run ends has not used it.
+#[test]
+fn nothing_is_in_use_for_longer_than_the_run() {
+    let load = "nodes = 4\nior = { processes = 64, transfer = \"8MiB\", block = \"64MiB\", read = \"on\" }";
+    for root in ["duration = \"1s\"", "duration = \"1s\"\nnode_link = {}"] {
+        let text = scenario(root, "count = 2\ndevice = \"none\"", load)
+            .replace("policy = \"sfq-d\", sharing = \"threshold\"", "policy = \"fifo\"");
+        let results = run(&text).unwrap();
+        for server in &results.servers {
+            let links = [server.inward_utilisation, server.outward_utilisation];
+            assert!(
+                links.iter().chain([&server.device_utilisation]).all(|used| (0.0..=1.0).contains(used)),
+                "{server:?}"
+            );
+            assert!(links[0] > 0.9 || root.contains("node_link"), "{links:?}");
+        }
+    }
+}
+
+#[test]
+fn contradicting_devices_are_refused() {
+    let problems = |servers: &str| Scenario::parse("my.toml", &scenario("", servers, SMALL)).unwrap_err().to_string();
+    let both = problems("device = \"ssd\"\nhdd = { rate = \"10MB/s\" }");
+    assert!(both.contains("servers.hdd: does not belong to device = \"ssd\""), "{both}");
+    let cache = problems("cache = { limit = \"1GiB\", background = \"2GiB\" }");
+    assert!(cache.contains("servers.cache.background: is more than limit"), "{cache}");
+}
