@@ -4,6 +4,7 @@
 mod cmd;
 mod exit;
 mod log;
+mod print;
 mod signals;
 
 use clap::{Parser, Subcommand};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use vpfs_config::units::{Size, parse_duration, parse_size};
 use vpfs_core::profile::{OpFit, StorageFit};
-use vpfs_core::{Bytes, OpKind};
+use vpfs_core::{Bytes, Depth, OpKind};
 use vpfs_device::DeviceProfile;
 use vpfs_profile::{
     Measurements, ModelStorage, Options, Progress, RealStorage, Storage, Sweep, records, report, to_toml,
@@ -16,6 +16,7 @@ use vpfs_profile::{
 use super::workload::output;
 use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::print::print;
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
 ///
@@ -94,7 +95,7 @@ impl Profile {
             write(page, &report(&measurements, &fit, &self.subject()).html())?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
-            println!("{}written to {}", summary(&fit), self.output.display());
+            print(format_args!("{}written to {}", summary(&fit), self.output.display()))?;
         }
         Ok(())
     }
@@ -161,6 +162,7 @@ fn summary(fit: &StorageFit) -> String {
         let small = Size(model.small_threshold);
         text += &format!("{name}: small up to {small}; slots: {}\n", slots.collect::<Vec<_>>().join(", "));
         text += &warning(name, model);
+        text += &noise(name, model, fit.depth);
     }
     text
 }
@@ -174,6 +176,19 @@ fn warning(name: &str, model: &OpFit) -> String {
         "  {name} are not saturated with {} outstanding, so depth may be more than was found\n",
         model.deepest.get()
     )
+}
+
+/// The smallest accesses cannot take most of the slots that were found with them.
+fn noise(name: &str, model: &OpFit, depth: Depth) -> String {
+    match model.sizes.first() {
+        Some(smallest) if smallest.slot_cost.get() > 1 && smallest.slot_cost.get() * 2 > depth.get() => format!(
+            "  even the smallest {name} take {} of {depth} slots: either latency hardly depends on load here, or there was too \
+             little time; try a longer --time\n",
+            smallest.slot_cost.get(),
+            depth = depth.get(),
+        ),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use vpfs_proxy::Daemon;
 use super::runtime;
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
+use crate::print::print;
 use crate::signals::Stop;
 
 /// Stand in front of storage servers and schedule what clients ask of them
@@ -101,7 +102,7 @@ fn check(config: &Config) -> Result<(), Exit> {
         .resolve(|host| Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect()))
         .map_err(|problems| Exit::Usage(format!("the configuration is wrong\n{problems}")))?;
     for (key, value) in config.settings() {
-        println!("{key} = {value}");
+        print(format_args!("{key} = {value}"))?;
     }
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);

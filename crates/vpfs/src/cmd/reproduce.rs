@@ -9,6 +9,7 @@ use vpfs_report::Section;
 
 use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::print::print;
 
 /// Repeat the papers' experiments in the simulator and compare with what the papers say
 ///
@@ -39,8 +40,7 @@ pub(crate) struct Reproduce {
 impl Reproduce {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         if self.list {
-            vpfs_figures::all().for_each(|figure| println!("{:16} {}", figure.id, figure.title));
-            return Ok(());
+            return vpfs_figures::all().try_for_each(|figure| print(format_args!("{:16} {}", figure.id, figure.title)));
         }
         let figures = self.selected()?;
         fs::create_dir_all(&self.out).map_err(|error| cannot_write(&self.out, &error))?;
@@ -56,8 +56,7 @@ impl Reproduce {
         line.clear();
         self.write("report.txt", &report.text())?;
         let page = self.write("report.html", &report.html())?;
-        println!("{}\n{} ({:.0} s)", report.summary(), page.display(), begin.elapsed().as_secs_f64());
-        Ok(())
+        print(format_args!("{}\n{} ({:.0} s)", report.summary(), page.display(), begin.elapsed().as_secs_f64()))
     }
 
     /// In the order of the papers, each once.

@@ -16,6 +16,7 @@ use vpfs_workload::table;
 use super::workload::output;
 use super::workload::progress::{ProgressLine, describe};
 use crate::exit::Exit;
+use crate::print::print;
 use bed::Bed;
 use scale::Scale;
 
@@ -66,7 +67,7 @@ impl Demo {
     fn report(&self, scale: &Scale, runs: &Runs, wall_seconds: f64) -> Result<(), Exit> {
         let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
         if self.json.as_deref() != Some(Path::new("-")) {
-            println!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), table::isolation(&comparison));
+            print(format_args!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), table::isolation(&comparison)))?;
         }
         if let Some(path) = &self.json {
             output::write(path, &document(scale, runs, &comparison, wall_seconds))?;

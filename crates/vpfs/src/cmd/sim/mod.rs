@@ -14,6 +14,7 @@ use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulatio
 use super::workload::output;
 use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::print::print;
 use report::Base;
 
 /// Simulate a cluster under each policy, and compare what applications get
@@ -97,10 +98,13 @@ impl Sim {
     /// Those that were asked for.
     fn policies(&self, scenario: &Scenario) -> Result<Vec<PolicySpec>, Exit> {
         let names = if self.compare.is_empty() { &self.policy } else { &self.compare };
-        if names.is_empty() {
-            return Ok(scenario.policies.clone());
+        match names.as_slice() {
+            [] => Ok(scenario.policies.clone()),
+            [name] if !self.compare.is_empty() => Err(Exit::Usage(format!(
+                "--compare: name another policy to compare {name:?} with, such as {name},fifo"
+            ))),
+            names => names.iter().map(|name| policy(scenario, name)).collect(),
         }
-        names.iter().map(|name| policy(scenario, name)).collect()
     }
 
     fn tell(&self, scenario: &Scenario, alone: &[Results], results: &[Results]) -> Result<(), Exit> {
@@ -109,7 +113,7 @@ impl Sim {
         let bases: Vec<Base<'_>> = alone_base.into_iter().chain(first).collect();
         let report = report::of(scenario, results, &bases);
         if self.json.as_deref() != Some(Path::new("-")) {
-            println!("{}", report.text());
+            print(report.text())?;
         }
         if let Some(path) = &self.json {
             let (name, seed) = (&scenario.name, scenario.seed);
@@ -142,13 +146,14 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
         let mut names: Vec<&str> = given.chain(KINDS.map(|(name, _)| name)).collect();
         names.sort_unstable();
         names.dedup();
-        Exit::Usage(format!("--policy: there is none called {name:?}; there are {}", names.join(", ")))
+        Exit::Usage(format!("there is no policy called {name:?}; there are {}", names.join(", ")))
     })
 }
 
 /// One application as if there were no other: once through its workload, from the beginning, without a policy.
 fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result<Results, Exit> {
-    let app = App { background: false, start: Duration::ZERO, ..app.clone() };
+    let end = app.end.map(|end| end.saturating_sub(app.start));
+    let app = App { background: false, start: Duration::ZERO, end, ..app.clone() };
     let policy = PolicySpec { name: format!("{} alone", app.name), ..PolicySpec::fifo() };
     simulate(&Scenario { apps: vec![app], ..scenario.clone() }, &policy, line)
 }

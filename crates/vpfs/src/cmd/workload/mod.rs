@@ -14,6 +14,7 @@ use vpfs_workload::measure::Report;
 use vpfs_workload::run::{Run, RunError, RunOptions};
 
 use crate::exit::Exit;
+use crate::print::print;
 use progress::ProgressLine;
 use target::Target;
 
@@ -66,7 +67,7 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
             reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
         }
         if !self.target.json_on_stdout() {
-            println!("{}", output::table(&table(&reports), &reports));
+            print(output::table(&table(&reports), &reports))?;
         }
         output::write_json(self, &reports)?;
         output::verdict(&reports)

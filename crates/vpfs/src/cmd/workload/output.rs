@@ -10,6 +10,7 @@ use vpfs_workload::table;
 
 use super::Job;
 use crate::exit::Exit;
+use crate::print::print;
 
 /// The field's table, then latencies of the last repetition.
 pub(super) fn table(table: &str, reports: &[Report]) -> String {
@@ -35,8 +36,7 @@ pub(super) fn write_json<P: Plan + serde::Serialize>(job: &Job<'_, P>, reports: 
 /// Writes a document to a file, or to standard output if the path is "-".
 pub(crate) fn write(path: &Path, document: &Value) -> Result<(), Exit> {
     if path == Path::new("-") {
-        println!("{document:#}");
-        return Ok(());
+        return print(format_args!("{document:#}"));
     }
     fs::write(path, format!("{document:#}\n"))
         .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
