@@ -68,7 +68,7 @@
 //! access of the device, whose data flows to the client while the device works; for a write the client is told to send,
 //! and the device begins when the first 256 KiB are there. Links carry data in the order in which it was promised. When the
 //! operation is complete on the server's side of the wire, its slots are free. A metadata call is a number of requests one after
-//! the other.
+//! the other. A link counts data as carried when its turn there comes, also if a slower link holds it up.
 //!
 //! Not modelled: time spent in clients, proxies and processors, but for what a server's messages to others cost it
 //! ([`PeerNetwork::message_work`]); caches of clients; packets, their loss and collisions.

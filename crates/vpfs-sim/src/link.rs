@@ -70,11 +70,14 @@ impl Link {
 
 /// Sends `bytes` over one link and at once on over the next: the slower one decides, and each is occupied only as long as
 /// it takes itself.
+///
+/// Data that waits for one of the links does not keep others from the other link, so each carries what it was promised in
+/// the order of the promises, and the transfer is over when both have.
 pub(crate) fn reserve_both(first: Option<&mut Link>, second: &mut Link, earliest: Time, bytes: u64) -> Span {
-    let Some(first) = first else { return second.reserve(earliest, bytes) };
+    let received = second.reserve(earliest, bytes);
+    let Some(first) = first else { return received };
     let sent = first.reserve(earliest, bytes);
-    let received = second.reserve(sent.begin, bytes);
-    Span { begin: received.begin, end: received.end.max(sent.end) }
+    Span { begin: received.begin.max(sent.begin), end: received.end.max(sent.end) }
 }
 
 #[cfg(test)]
@@ -103,5 +106,14 @@ mod tests {
         let (mut slow, mut fast) = (Link::new(MEGABYTE), Link::new(double));
         assert_eq!(reserve_both(Some(&mut slow), &mut fast, Time::ZERO, 4_000), span(0, 4));
         assert_eq!(fast.reserve(Time::ZERO, 2_000), span(2, 3));
+    }
+
+    /// Once, a link waited for data that another one was to send much later, and everybody else behind it.
+    #[test]
+    fn who_waits_for_one_link_does_not_keep_others_from_the_next() {
+        let (mut busy, mut idle, mut server) = (Link::new(MEGABYTE), Link::new(MEGABYTE), Link::new(MEGABYTE));
+        busy.reserve(Time::ZERO, 90_000);
+        assert_eq!(reserve_both(Some(&mut busy), &mut server, Time::ZERO, 1_000), span(90, 91));
+        assert_eq!(reserve_both(Some(&mut idle), &mut server, Time::ZERO, 1_000), span(1, 2));
     }
 }

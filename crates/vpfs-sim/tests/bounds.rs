@@ -73,6 +73,19 @@ fn nothing_is_in_use_for_longer_than_the_run() {
     }
 }
 
+/// Once, a server's link waited for what a client's link would send much later, and everybody else waited behind that.
+#[test]
+fn a_client_with_a_full_link_does_not_keep_others_from_servers() {
+    let app = "nodes = 1\nphases = [\"write\"]\nior = { processes = 64, transfer = \"8MiB\", block = \"1GiB\" }\n\
+               [[app]]\nname = \"others\"\nnodes = 7\nphases = [\"write\"]\n\
+               ior = { processes = 56, transfer = \"1MiB\", block = \"1GiB\" }";
+    let text = scenario("duration = \"20s\"\nnode_link = {}", "count = 8\ndevice = \"none\"", app);
+    let results = run(&text.replace("policy = \"sfq-d\", sharing = \"threshold\"", "policy = \"fifo\"")).unwrap();
+    // Eight nodes, and eight servers, with 117 MB/s each.
+    assert!(results.throughput() > 0.9 * 8.0 * 117e6, "{}", results.throughput());
+    assert!(results.apps[0].bytes() < 20 * 117_000_000, "the one node has no more than its link");
+}
+
 #[test]
 fn contradicting_devices_are_refused() {
     let problems = |servers: &str| Scenario::parse("my.toml", &scenario("", servers, SMALL)).unwrap_err().to_string();
