@@ -1,6 +1,6 @@
 //! The write-back cache, NULL-AIO and the metadata server in their own time.
 
-#![allow(clippy::unwrap_used, reason = "test helpers panic to report")]
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::time::Duration;
 

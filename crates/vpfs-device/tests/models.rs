@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
-    reason = "test helpers panic to report; sizes are small"
+    reason = "a test fails with a panic; sizes are small"
 )]
 
 use std::collections::BTreeMap;

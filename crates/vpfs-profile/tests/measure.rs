@@ -1,6 +1,6 @@
 //! Sweeps of a directory, of device models and of scripted storage; what is refused.
 
-#![allow(clippy::unwrap_used, reason = "test helpers panic to report")]
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::fs;
 use std::path::PathBuf;

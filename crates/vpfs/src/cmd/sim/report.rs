@@ -55,25 +55,34 @@ fn totals(results: &[Results]) -> Section {
         "Jain",
         "unfairness",
         "device in use",
-        "messages between servers",
+        "busiest link",
+        "sync messages",
     ]);
     let row = |results: &Results| {
         let (from, to) = results.common_time();
         let elapsed = results.elapsed.as_secs_f64().max(1e-9);
         let metadata: u64 = results.apps.iter().map(|app| app.metadata_requests).sum();
+        let links = results.servers.iter().flat_map(|server| [server.inward_utilisation, server.outward_utilisation]);
         let busy: f64 = results.servers.iter().map(|server| server.device_utilisation).sum();
         [
             results.policy.clone(),
             span(results.elapsed),
             rate(results.throughput()),
             format!("{:.0}", metadata as f64 / elapsed),
-            format!("{:.3}", results.jain_between(from, to)),
-            percent(results.unfairness_between(from, to)),
+            if has_moved(results) { format!("{:.3}", results.jain_between(from, to)) } else { "-".into() },
+            if has_moved(results) { percent(results.unfairness_between(from, to)) } else { "-".into() },
             percent(busy / results.servers.len().max(1) as f64),
+            percent(links.fold(0.0, f64::max)),
             results.coordination.as_ref().map_or("none".into(), |traffic| traffic.messages.to_string()),
         ]
     };
     Section::new("Policies").table(results.iter().fold(table, |table, results| table.row(row(results))))
+}
+
+/// Whether anybody moved data, of which there are shares.
+fn has_moved(results: &Results) -> bool {
+    let (from, to) = results.common_time();
+    results.bytes_between(from, to).iter().any(|&bytes| bytes > 0)
 }
 
 /// What every policy does to every application, relative to the base.
@@ -122,7 +131,7 @@ fn policy(results: &Results) -> Section {
         table = table.row([
             app.name.clone(),
             app.weight.to_string(),
-            percent(share),
+            if has_moved(results) { percent(share) } else { "-".into() },
             rate(throughput(app, results.elapsed)),
             format!("{metadata:.0}"),
             app.run_time().map_or("not finished".into(), span),
