@@ -1,10 +1,6 @@
 //! The device models in their own time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::cast_possible_truncation,
-    reason = "a test fails with a panic; sizes are small"
-)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test fails with a panic; sizes are small")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

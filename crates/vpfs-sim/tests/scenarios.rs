@@ -60,6 +60,8 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert!(text.contains("my.toml:8: app.servers: \"3-1\" is not a number or a range"), "{text}");
     assert!(text.contains("my.toml:9: app.phases: \"wirte\" is no phase; they are setup, mkdir"), "{text}");
     assert!(text.contains("my.toml:12: app.name: there is another application called \"a\""), "{text}");
+    let text = problems(&format!("{}ior = {{}}", REST.replace("\"fifo\"\n", "\" \"\n")));
+    assert_eq!(text, "my.toml:4: policy.name: is empty; tables and charts need one");
     let text = problems("seed = 1");
     assert!(text.contains("policy: there is none") && text.contains("app: there is none"), "{text}");
 }

@@ -45,7 +45,7 @@ fn read_copies(table: &Table<'_>) -> Vec<App> {
 
 /// `None` after a problem that leaves nothing to go on with.
 fn read_app(table: &Table<'_>) -> Option<App> {
-    let name = table.text("name").unwrap_or_default();
+    let name = super::read_name(table);
     let nodes = table.count("nodes").unwrap_or(1);
     let (phases, layout) = (read_phases(table), read_layout(table));
     let workload = workload::read(table, nodes)?;
@@ -83,7 +83,7 @@ fn read_target(table: &Table<'_>) -> Option<Target> {
 }
 
 /// Every phase a workload may have; a new one must be added here to be named in files.
-const PHASES: [Phase; 14] = [
+pub(super) const PHASES: [Phase; 14] = [
     Phase::Setup,
     Phase::MakeDir,
     Phase::Create,

@@ -1,6 +1,8 @@
 //! Prints `docs/scenarios.md` from the table of keys.
 
-use super::keys;
+use vpfs_device::DeviceProfile;
+
+use super::{app, keys};
 
 const INTRODUCTION: &str = r#"# Scenario files
 
@@ -16,5 +18,11 @@ parameters in a table.
 
 /// The text of `docs/scenarios.md`.
 pub fn scenario_manual() -> String {
-    vpfs_config::manual(INTRODUCTION, keys::SECTIONS)
+    let phases = app::PHASES.map(|phase| format!("`{phase}`")).join(", ");
+    let models: String = DeviceProfile::NAMED.iter().map(|(name, what)| format!("| `{name}` | {what} |\n")).collect();
+    let keys = vpfs_config::manual(INTRODUCTION, keys::SECTIONS);
+    format!(
+        "{keys}\n## Device models\n\nFor `device`; each stands for the hardware of a paper.\n\n| name | what it is |\n|---|---|\n{models}\n\
+         ## Phases\n\nFor `phases`: {phases}. A workload has some of them.\n"
+    )
 }

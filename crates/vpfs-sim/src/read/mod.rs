@@ -71,7 +71,7 @@ fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
     let mut policies: Vec<PolicySpec> = Vec::new();
     for table in root.tables("policy", &keys::POLICY) {
         let scheduler = table.scheduler(files);
-        let name = table.text("name").unwrap_or_default();
+        let name = read_name(&table);
         if policies.iter().any(|policy| policy.name == name) {
             table.refuse("name", format!("there is another policy called {name:?}"));
         }
@@ -81,6 +81,15 @@ fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
         root.refuse("policy", "there is none; add [[policy]] with a name and [policy.scheduler]");
     }
     policies
+}
+
+/// The name of a policy or application.
+fn read_name<'a>(table: &'a Table<'_>) -> &'a str {
+    let name = table.text("name").unwrap_or_default();
+    if name.trim().is_empty() && table.has("name") {
+        table.refuse("name", "is empty; tables and charts need one");
+    }
+    name
 }
 
 fn is_on(table: &Table<'_>, key: &str) -> bool {
