@@ -42,7 +42,6 @@ const WHOLE_RUN: &str = "HDD: least change of bytes by the time of the whole run
 
 /// Fig. 8: 8 to 46 % less, and bandwidth within 1.2 % or better, with the paper's best windows.
 #[test]
-#[ignore = "minutes in a debug build; `cargo test --release -- --ignored` runs it"]
 fn bandwidth_is_kept() {
     assert_holds("ioco-8", &["best window", "HDD: least reduction, any window", WHOLE_RUN]);
 }

@@ -16,9 +16,8 @@ fn arrivals_disturb_nobody_for_long() {
     assert_eq!(differing("vpfs-6"), []);
 }
 
-/// Fig. 5: all ratios, with both thresholds, in three runs. Half a minute in a release build.
+/// Fig. 5: all ratios, with both thresholds, in three runs.
 #[test]
-#[ignore = "minutes in a debug build; `cargo test --release -- --ignored` runs it"]
 fn ratios_hold_in_every_run() {
     assert_eq!(differing("vpfs-5"), []);
 }
@@ -34,9 +33,8 @@ fn a_cap_shields_and_shares_help() {
 }
 
 /// Table 2: a message for each request costs about as much throughput as in the paper, and both schemes are fair. Only the
-/// deviations differ. Half a minute in a release build.
+/// deviations differ.
 #[test]
-#[ignore = "minutes in a debug build; `cargo test --release -- --ignored` runs it"]
 fn synchronisation_costs_what_the_paper_says() {
     let differing = differing("vpfs-table-2");
     assert!(differing.iter().all(|check| check.what.contains("deviation")), "{differing:?}");
