@@ -96,7 +96,8 @@ async fn a_server_is_never_overloaded_by_many_clients() {
         most = most.max(outstanding);
     }
     assert_eq!((outstanding, requests), (0, CLIENTS as usize * OPS as usize));
-    assert_eq!(most, DEPTH as isize, "all slots were used and no more");
+    // Whether all slots are ever in use at once is up to the machine; the tests above fill them one by one.
+    assert!((2..=DEPTH as isize).contains(&most), "{most} at once, with {DEPTH} slots");
     assert_eq!(daemon.totals().iter().map(|(_, totals)| totals.failed).sum::<u64>(), 0);
 }
 
