@@ -152,7 +152,7 @@ fn checks(outcomes: &[Outcome]) -> Vec<Check> {
         table("less deviation by layout")
             .within(93.0, calmer, 10.0)
             .unit("%")
-            .because("both are alike here, as no message re-sorts a queue, see below"),
+            .because("no message re-sorts a queue here, so synchronisation adds no swings, see below"),
         fair(SCHEMES[0], threshold),
         fair(SCHEMES[1], layout),
         Check::of("Fig. 10", "synchronisation by layout after the begin, of that by threshold")
