@@ -34,8 +34,3 @@ pub const ETHERNET_JITTER: Duration = Duration::from_millis(1);
 
 /// The same on InfiniBand, **assumed**: client processes only.
 pub const INFINIBAND_JITTER: Duration = Duration::from_micros(100);
-
-/// The server of [Two-level], on gigabit Ethernet: the data server of [vPFS+], a disk with about 50 MB/s for IOR.
-pub fn two_level_server() -> ServerGroup {
-    ServerGroup { count: 1, ..vpfs_servers() }
-}

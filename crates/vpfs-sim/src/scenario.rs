@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
 use vpfs_device::{DeviceProfile, MetadataProfile};
-use vpfs_plan::{Btio, Ior, Md, MpiTileIo, Noncontig, Phase, PioBench, Plan, Wrf};
+use vpfs_plan::{Btio, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
@@ -198,6 +198,8 @@ pub enum Workload {
     Tile(MpiTileIo),
     /// Columns of an array.
     Noncontig(Noncontig),
+    /// Calls at a rate.
+    Paced(Paced),
     /// Any other plan; its own seed decides.
     Plan(Arc<dyn Plan>),
 }
@@ -213,6 +215,7 @@ impl Workload {
             Self::Pio(pio) => Arc::new(pio.clone()),
             Self::Tile(tile) => Arc::new(tile.clone()),
             Self::Noncontig(noncontig) => Arc::new(noncontig.clone()),
+            Self::Paced(paced) => Arc::new(paced.clone()),
             Self::Plan(plan) => Arc::clone(plan),
         }
     }
@@ -227,6 +230,7 @@ impl Workload {
             Self::Pio(pio) => pio.validate(),
             Self::Tile(tile) => tile.validate(),
             Self::Noncontig(noncontig) => noncontig.validate(),
+            Self::Paced(paced) => paced.validate(),
             Self::Plan(_) => Ok(()),
         }
     }
@@ -242,6 +246,7 @@ impl fmt::Debug for Workload {
             Self::Pio(pio) => pio.fmt(f),
             Self::Tile(tile) => tile.fmt(f),
             Self::Noncontig(noncontig) => noncontig.fmt(f),
+            Self::Paced(paced) => paced.fmt(f),
             Self::Plan(plan) => write!(f, "Plan({} processes)", plan.processes()),
         }
     }
@@ -258,4 +263,4 @@ macro_rules! from {
     )*};
 }
 
-from!(Ior(Ior), Btio(Btio), Md(Md), Wrf(Wrf), Pio(PioBench), Tile(MpiTileIo), Noncontig(Noncontig));
+from!(Ior(Ior), Btio(Btio), Md(Md), Wrf(Wrf), Pio(PioBench), Tile(MpiTileIo), Noncontig(Noncontig), Paced(Paced));

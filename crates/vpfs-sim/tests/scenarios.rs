@@ -50,7 +50,7 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert_eq!(
         problems(REST),
         "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md], [app.wrf], [app.pio], [app.tile], \
-         [app.noncontig]"
+         [app.noncontig], [app.paced]"
     );
     let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
     assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));

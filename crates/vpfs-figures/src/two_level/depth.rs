@@ -1,9 +1,9 @@
 //! [Two-level], issue rates and adaptation of queue length.
 
 use vpfs_report::{Axis, Check, Plot, Section, Series, number};
-use vpfs_sim::{Results, SimError};
+use vpfs_sim::{Results, Scenario, SimError};
 
-use super::run::{HALF_SECONDS, RATES, Runs, SECONDS};
+use super::run::{self, HALF_SECONDS, Runs, SECONDS};
 
 /// The same in intervals of the series.
 const HALF: usize = HALF_SECONDS as usize;
@@ -18,7 +18,7 @@ pub(super) fn run() -> Result<Section, SimError> {
              \"no limit\" means is the operator's to say: 10 requests of this storage take half of the shortest deadline, 100 \
              of them five times of it.",
         )
-        .figure(rates(), "What the applications ask for.")
+        .figure(rates(&run::scenario()?), "What the applications ask for.")
         .figure(throughput(&runs.two_level), "What they get with the two-level scheduler.")
         .figure(depth(&runs), "Lo, and the requests that the storage has.");
     Ok(checks(&runs).into_iter().fold(section, Section::check))
@@ -28,11 +28,12 @@ fn seconds(values: &[u32]) -> impl Iterator<Item = (f64, f64)> {
     (1..).zip(values).map(|(second, &value)| (f64::from(second), f64::from(value)))
 }
 
-fn rates() -> Plot {
+fn rates(scenario: &Scenario) -> Plot {
     let (x, y) = (Axis::linear("time", "s"), Axis::linear("issue rate", "MB/s").include(0.0));
-    let points = |app: usize| (0..SECONDS).map(f64::from).map(move |second| (second, RATES[app].at(second) / 1e6));
-    let plot = Plot::new("Issue rates", x, y);
-    plot.series(Series::line("App1", points(0))).series(Series::line("App2", points(1)))
+    scenario.apps.iter().fold(Plot::new("Issue rates", x, y), |plot, app| {
+        let points = (0..SECONDS).map(f64::from).map(|second| (second, run::asked(&app.workload, second) / 1e6));
+        plot.series(Series::line(&app.name, points))
+    })
 }
 
 fn throughput(results: &Results) -> Plot {

@@ -2,7 +2,6 @@
 
 mod depth;
 mod latency;
-mod load;
 mod run;
 
 use crate::Figure;

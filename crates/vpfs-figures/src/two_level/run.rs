@@ -10,29 +10,29 @@
 //! - "No limit" is 10 requests: what storage of 50 MB/s serves in half of the shortest deadline. (With 8 to 12 the result is
 //!   the same.) The scheduler's own 100 is shown beside it.
 //!
-//! Applications at a pace cannot be written into scenario files, so this scenario has none.
+//! All of this is `scenarios/figures/two-level.toml`.
 
-use std::sync::Arc;
-use std::time::Duration;
+use vpfs_sim::{CallTrace, Results, Scenario, SimError, Simulation, Workload};
 
-use vpfs_core::{Bytes, Depth, PolicyKind, Settings, SlotCostTable, Target};
-use vpfs_sim::{App, CallTrace, PolicySpec, Results, Scenario, SimError, Simulation, Workload};
-
-use super::load::{Paced, Rate};
-use crate::{parallel, testbed};
+use crate::{parallel, scenario};
 
 pub(super) const SECONDS: u32 = 120;
 /// The first application is on, and off, for so many seconds.
 pub(super) const HALF_SECONDS: u32 = 20;
-/// What the two applications ask for.
-pub(super) const RATES: [Rate; 2] = [
-    Rate::OnOff { rate: 35e6, seconds: HALF_SECONDS as f64 },
-    Rate::Growing { first: 5e6, growth: 40e6 / SECONDS as f64 },
-];
-const TARGETS: [Target; 2] = [
-    Target { rate: Bytes(40_000_000), deadline: Duration::from_millis(100) },
-    Target { rate: Bytes(20_000_000), deadline: Duration::from_millis(300) },
-];
+/// What the applications are promised.
+const DEADLINES_MS: [f64; 2] = [100.0, 300.0];
+
+pub(super) fn scenario() -> Result<Scenario, SimError> {
+    scenario::parse("two-level.toml", include_str!("../../../../scenarios/figures/two-level.toml"))
+}
+
+/// What an application asks for so many seconds after the begin, in bytes per second.
+pub(super) fn asked(workload: &Workload, seconds: f64) -> f64 {
+    match workload {
+        Workload::Paced(paced) => paced.pace.at(seconds, paced.time),
+        _ => 0.0,
+    }
+}
 
 /// The runs: FIFO, the scheduler as an operator of this storage sets it, and with what it has by itself.
 pub(super) struct Runs {
@@ -43,9 +43,9 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn new() -> Result<Self, SimError> {
-        let policies = [PolicySpec::fifo(), policy("two-level", 10), policy("two-level, at most 100", 100)];
-        let scenario = scenario();
-        let mut runs = parallel::map(&policies, |policy| Simulation::new(&scenario, policy)?.run()).into_iter();
+        let scenario = scenario()?;
+        let mut runs =
+            parallel::map(&scenario.policies, |policy| Simulation::new(&scenario, policy)?.run()).into_iter();
         let mut next = || runs.next().expect("one for each policy");
         Ok(Self { fifo: next()?, two_level: next()?, unlimited: next()? })
     }
@@ -55,29 +55,8 @@ impl Runs {
     }
 }
 
-fn policy(name: &str, outstanding_max: u32) -> PolicySpec {
-    let mut settings = Settings::new(PolicyKind::TwoLevel, Depth::new(8).expect("not zero"), SlotCostTable::uniform());
-    settings.two_level.outstanding_max = outstanding_max;
-    PolicySpec::new(name, settings)
-}
-
-fn scenario() -> Scenario {
-    let app = |number: usize| App {
-        target: Some(TARGETS[number]),
-        ..App::new(format!("App{}", number + 1), Workload::Plan(Arc::new(Paced { rate: RATES[number] })))
-    };
-    Scenario {
-        name: "two-level".into(),
-        duration: Some(Duration::from_secs(SECONDS.into())),
-        trace: true,
-        servers: vec![testbed::two_level_server()],
-        apps: vec![app(0), app(1)],
-        ..Scenario::default()
-    }
-}
-
 pub(super) fn deadline_ms(app: usize) -> f64 {
-    TARGETS[app].deadline.as_secs_f64() * 1e3
+    DEADLINES_MS[app]
 }
 
 /// How long a call took, in ms.

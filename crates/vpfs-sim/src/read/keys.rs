@@ -40,6 +40,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &PIO,
     &TILE,
     &NONCONTIG,
+    &PACED,
 ];
 
 pub(super) const ROOT: Section = Section {
@@ -198,6 +199,7 @@ pub(super) const APP: Section = Section {
         key("pio", Kind::Table("[app.pio]"), "What it does.").absent_means("another workload is given"),
         key("tile", Kind::Table("[app.tile]"), "What it does.").absent_means("another workload is given"),
         key("noncontig", Kind::Table("[app.noncontig]"), "What it does.").absent_means("another workload is given"),
+        key("paced", Kind::Table("[app.paced]"), "What it does.").absent_means("another workload is given"),
     ],
 };
 
@@ -307,6 +309,26 @@ pub(super) const NONCONTIG: Section = Section {
     header: "[app.noncontig]",
     doc: "Noncontig: each process moves a column of an array with strided calls [IOCO §5.2].",
     keys: &[key("processes", COUNT, "Number of processes.").default("8").range("1", "65536"), WRITE, READ, BARRIER],
+};
+
+pub(super) const PACED: Section = Section {
+    name: "app.paced",
+    header: "[app.paced]",
+    doc: "Calls at a rate, whether the storage keeps up or not: a service, an instrument, the load of [Two-level].",
+    keys: &[
+        key("processes", COUNT, "Number of processes, which take turns.").default("32").range("1", "65536"),
+        key("transfer", SIZE, "Bytes of a call.").default("256KiB").range("1B", "1GiB"),
+        key("rate", RATE, "What all processes together ask for; with `to`, at the begin.").range("1B/s", "1PB/s"),
+        key("to", RATE, "The rate grows or falls evenly to this one at the end.")
+            .absent_means("the rate stays")
+            .range("1B/s", "1PB/s"),
+        key("on", TIME, "The rate holds for so long at a time.").absent_means("always").range("1ms", "365d"),
+        key("off", TIME, "Nothing is asked for so long in between, with `on`.")
+            .absent_means("as long as `on`")
+            .range("0s", "365d"),
+        key("time", TIME, "How long it goes on.").range("1ms", "365d"),
+        key("read", SWITCH, "Whether to read, else to write.").default("off"),
+    ],
 };
 
 /// A size of a device that stays as it is if it is absent.

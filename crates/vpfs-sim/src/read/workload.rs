@@ -2,7 +2,8 @@
 
 use vpfs_config::Table;
 use vpfs_plan::{
-    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, PioBench, PlanError, Wrf,
+    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, Pattern, PioBench, PlanError,
+    Wrf,
 };
 
 use super::{is_on, keys};
@@ -10,7 +11,7 @@ use crate::scenario::Workload;
 
 /// The workload of an application; `None` if there is not exactly one.
 pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
-    const KINDS: [&str; 7] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig"];
+    const KINDS: [&str; 8] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced"];
     let given: Vec<&str> = KINDS.into_iter().filter(|kind| app.has(kind)).collect();
     let [kind] = given[..] else {
         app.refuse("name", format!("needs one workload: [app.{}]", KINDS.join("], [app.")));
@@ -23,7 +24,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "wrf" => &keys::WRF,
         "pio" => &keys::PIO,
         "tile" => &keys::TILE,
-        _ => &keys::NONCONTIG,
+        "noncontig" => &keys::NONCONTIG,
+        _ => &keys::PACED,
     };
     let table = app.table(kind, section);
     let workload: Workload = match kind {
@@ -33,7 +35,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "wrf" => read_wrf(&table).into(),
         "pio" => read_pio(&table).into(),
         "tile" => read_tile(&table, nodes).into(),
-        _ => read_noncontig(&table).into(),
+        "noncontig" => read_noncontig(&table).into(),
+        _ => read_paced(&table).into(),
     };
     if let Err(PlanError { option, problem }) = workload.validate() {
         table.refuse(option, problem);
@@ -128,6 +131,28 @@ fn read_tile(table: &Table<'_>, nodes: u32) -> MpiTileIo {
         read: is_on(table, "read"),
         barrier: is_on(table, "barrier"),
         ..MpiTileIo::paper(tiles("tiles_x"), tiles("tiles_y"))
+    }
+}
+
+fn read_paced(table: &Table<'_>) -> Paced {
+    let rate = table.number("rate").unwrap_or(0);
+    let on = table.duration("on");
+    if on.is_some() && table.has("to") {
+        table.refuse("to", "has no effect with on; remove one of them");
+    }
+    if on.is_none() && table.has("off") {
+        table.refuse("off", "has no effect without on; add it or remove this");
+    }
+    let pace = match on {
+        Some(on) => Pace::OnOff { rate, on, off: table.duration("off").unwrap_or(on) },
+        None => Pace::Ramp { from: rate, to: table.number("to").unwrap_or(rate) },
+    };
+    Paced {
+        processes: table.count("processes").unwrap_or(1),
+        transfer_bytes: call_bytes(table.number("transfer").unwrap_or(1)),
+        pace,
+        time: table.duration("time").unwrap_or_default(),
+        read: is_on(table, "read"),
     }
 }
 
