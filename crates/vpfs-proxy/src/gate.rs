@@ -117,11 +117,13 @@ impl Gate {
 
     /// A message of another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &Message) {
-        self.with(|state, now| {
-            if let Some(peers) = &mut state.peers {
-                peers.receive(now, from, message);
-            }
+        let received = self.with(|state, now| match &mut state.peers {
+            Some(peers) => peers.receive(now, from, message),
+            None => Ok(()),
         });
+        if let Err(error) = received {
+            tracing::warn!(server = from.0, %error, "a peer's message makes no sense");
+        }
     }
 
     /// Takes over policy and costs; nothing that is queued or outstanding is lost.
@@ -181,6 +183,7 @@ impl Gate {
         let messages = state.exchange(now);
         let granted = state.grant(now);
         let events = state.take_events();
+        let coordination = state.take_coordination();
         let timer = state.poll_timeout();
         let timer_changed = std::mem::replace(&mut state.timer, timer) != timer;
         drop(state);
@@ -191,6 +194,9 @@ impl Gate {
         self.post.send(self.server, messages);
         for (at, event) in events {
             tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
+        }
+        for (at, event) in coordination {
+            tracing::debug!(at_ns = at.as_nanos(), ?event, "coordination");
         }
         result
     }
@@ -224,6 +230,13 @@ impl State {
                 Vec::new()
             }
         }
+    }
+
+    /// As [`State::take_events`], of what happened between servers.
+    fn take_coordination(&mut self) -> Vec<(Time, vpfs_coord::Event)> {
+        let wanted = tracing::enabled!(tracing::Level::DEBUG);
+        let peers = self.peers.iter_mut();
+        peers.flat_map(|peers| std::iter::from_fn(|| peers.poll_event())).filter(|_| wanted).collect()
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use vpfs_config::{AppTable, Config};
-use vpfs_coord::{Coordinator, FlowKey, Message, Settings};
+use vpfs_coord::{Coordinator, Event, FlowKey, Message, MessageError, Settings};
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, SharingMode, Time};
 
 use crate::gate::Gate;
@@ -87,28 +87,28 @@ impl Peers {
         }
     }
 
-    pub(crate) fn receive(&mut self, now: Time, from: ServerId, message: &Message) {
-        if let Err(error) = self.coordinator.handle_message(now, from, message) {
-            tracing::warn!(server = from.0, %error, "a peer's message makes no sense");
-        }
+    /// Takes a message in; what is wrong with it if it makes no sense.
+    pub(crate) fn receive(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
+        self.coordinator.handle_message(now, from, message)
     }
 
     /// Tells the coordinator what the scheduler reports, and the scheduler what peers did. What is to be sent.
     pub(crate) fn exchange(&mut self, now: Time, scheduler: &mut ServerScheduler) -> Vec<(ServerId, Message)> {
         while let Some(ServiceReport { app, class, bytes }) = scheduler.poll_report(now) {
-            if let Err(error) = self.coordinator.report(self.keys[app.index()], class, bytes) {
-                tracing::debug!(%error, "service is not shared");
-            }
+            let told = self.coordinator.report(self.keys[app.index()], class, bytes);
+            told.expect("flows are bounded by the applications, not by the coordinator");
         }
         while let Some((key, class, bytes)) = self.coordinator.poll_service() {
             if let Some(&app) = self.apps.get(&key) {
                 scheduler.handle_peer(now, ServiceReport { app, class, bytes });
             }
         }
-        while let Some((_, event)) = self.coordinator.poll_event() {
-            tracing::debug!(?event, "coordination");
-        }
         std::iter::from_fn(|| self.coordinator.poll_transmit(now)).collect()
+    }
+
+    /// The next thing that happened between servers.
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.coordinator.poll_event()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
