@@ -26,22 +26,6 @@ pub fn elsewhere(stripe: &Stripe, server: u32, range: &Range<u64>) -> Option<Byt
     (local > 0 && local < total && stripe.reaches_all(range)).then(|| Bytes(total - local))
 }
 
-/// The same when nothing but the local part's cost is known, as if the access were whole rounds of the distribution.
-///
-/// The paper's rules are cases of this one, (round − own)/own · local with the server's own bytes in a round: for a simple
-/// stripe over n servers (n − 1) · local; for a two-dimensional one the same, as the group factor gives each server of each
-/// group equal parts of a round; for variable strips the ratio of the strips. `None` if the server has no part of a round,
-/// or all of it.
-pub fn elsewhere_of_local(stripe: &Stripe, server: u32, local: Bytes) -> Option<Bytes> {
-    let round = stripe.round()?;
-    let own = stripe.bytes_before(server, round);
-    if own == round {
-        return None;
-    }
-    let elsewhere = (u128::from(local.0) * u128::from(round - own)).checked_div(own.into())?;
-    Some(Bytes(u64::try_from(elsewhere).unwrap_or(u64::MAX)))
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
@@ -50,6 +34,22 @@ mod tests {
 
     use super::*;
     use crate::stripe::{Distribution, VarStrip};
+
+    /// [`elsewhere`] as the paper estimates it from the local part's cost alone, as if the access were whole rounds.
+    ///
+    /// The paper's rules are cases of this one, (round − own)/own · local with the server's own bytes in a round: for a simple
+    /// stripe over n servers (n − 1) · local; for a two-dimensional one the same, as the group factor gives each server of each
+    /// group equal parts of a round; for variable strips the ratio of the strips. `None` if the server has no part of a round,
+    /// or all of it.
+    fn elsewhere_of_local(stripe: &Stripe, server: u32, local: Bytes) -> Option<Bytes> {
+        let round = stripe.round()?;
+        let own = stripe.bytes_before(server, round);
+        if own == round {
+            return None;
+        }
+        let elsewhere = (u128::from(local.0) * u128::from(round - own)).checked_div(own.into())?;
+        Some(Bytes(u64::try_from(elsewhere).unwrap_or(u64::MAX)))
+    }
 
     fn stripe() -> impl Strategy<Value = Stripe> {
         prop_oneof![
