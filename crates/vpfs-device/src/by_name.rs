@@ -1,6 +1,8 @@
-//! Names for the hardware of the papers.
+//! Names for the hardware of the papers, and for storage that is not theirs.
 
-use super::{DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, WriteBackProfile};
+use super::{
+    DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, VolumeProfile, WriteBackProfile,
+};
 
 /// No device has this name; the message lists those there are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +18,7 @@ fn names() -> Vec<&'static str> {
 
 impl DeviceProfile {
     /// All names and what they stand for: one set of parameters for each description of hardware.
-    pub const NAMED: [(&str, &str); 10] = [
+    pub const NAMED: [(&str, &str); 12] = [
         ("none", "as fast as memory"),
         ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
         ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
@@ -30,6 +32,11 @@ impl DeviceProfile {
         ("ioco-hdd-server", "`ioco-hdd` behind a PVFS2 server that reads ahead [IOCO §4.1]"),
         ("ioco-ssd-server", "`ioco-ssd` behind a PVFS2 server [IOCO §4.1]"),
         ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
+        ("volume", "a general purpose volume of a cloud: 125 MiB and 3,000 I/Os a second"),
+        (
+            "throttled-disk",
+            "a disk that the kernel limits to 15 MB and 300 I/Os a second, for trials with real servers",
+        ),
     ];
 
     /// The device model of that name, see [`DeviceProfile::NAMED`].
@@ -48,6 +55,8 @@ impl DeviceProfile {
             }
             "ioco-ssd-server" => Self::FileServer(FileServerProfile::PVFS2_SSD, Box::new(Self::ssd())),
             "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),
+            "volume" => Self::Volume(VolumeProfile::CLOUD),
+            "throttled-disk" => Self::Volume(VolumeProfile::THROTTLED_DISK),
             _ => return Err(UnknownDevice { name: name.to_owned() }),
         })
     }

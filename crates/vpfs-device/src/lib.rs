@@ -5,7 +5,7 @@
 //! equal outputs, so a simulator drives one as well as the embedded servers do in real time.
 //!
 //! A model decides *when* an access is done; it never sees the bytes themselves. [`DeviceProfile`] says which model with which
-//! parameters; [`DeviceProfile::NAMED`] has the hardware of the papers. [`MetadataServer`] is the same for metadata
+//! parameters; [`DeviceProfile::NAMED`] has the hardware of the papers and some besides. [`MetadataServer`] is the same for metadata
 //! operations, which have no bytes.
 
 mod by_name;
@@ -20,6 +20,7 @@ mod null_aio;
 mod profile;
 mod ssd;
 mod units;
+mod volume;
 mod write_back;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub use none::NoDevice;
 pub use null_aio::{NullAio, NullAioProfile};
 pub use profile::{DeviceProfile, HddProfile, SsdProfile};
 pub use ssd::Ssd;
+pub use volume::{Volume, VolumeProfile};
 pub use write_back::{WriteBack, WriteBackProfile};
 
 /// Whether an access takes bytes from the device or puts them there.

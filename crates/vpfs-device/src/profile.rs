@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Device, FileServer, FileServerProfile, Hdd, NoDevice, NullAio, NullAioProfile, Ssd, WriteBack, WriteBackProfile,
+    Device, FileServer, FileServerProfile, Hdd, NoDevice, NullAio, NullAioProfile, Ssd, Volume, VolumeProfile,
+    WriteBack, WriteBackProfile,
 };
 
 /// Which model stands behind a server.
@@ -16,6 +17,8 @@ pub enum DeviceProfile {
     Hdd(HddProfile),
     /// Flash with parallel channels.
     Ssd(SsdProfile),
+    /// Limits for bytes and I/Os a second.
+    Volume(VolumeProfile),
     /// No storage, but a server that has work.
     NullAio(NullAioProfile),
     /// A file server in front of a device.
@@ -41,6 +44,7 @@ impl DeviceProfile {
             Self::None => Box::new(NoDevice::default()),
             Self::Hdd(profile) => Box::new(Hdd::new(profile.clone())),
             Self::Ssd(profile) => Box::new(Ssd::new(profile.clone())),
+            Self::Volume(profile) => Box::new(Volume::new(profile.clone())),
             Self::NullAio(profile) => Box::new(NullAio::new(profile.clone())),
             Self::FileServer(profile, device) => Box::new(FileServer::new(profile.clone(), device.build())),
             Self::WriteBack(profile, device) => Box::new(WriteBack::new(profile.clone(), device.build())),
