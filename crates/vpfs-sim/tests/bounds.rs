@@ -91,6 +91,8 @@ fn contradicting_devices_are_refused() {
     let problems = |servers: &str| Scenario::parse("my.toml", &scenario("", servers, SMALL)).unwrap_err().to_string();
     let both = problems("device = \"ssd\"\nhdd = { rate = \"10MB/s\" }");
     assert!(both.contains("servers.hdd: does not belong to device = \"ssd\""), "{both}");
+    let both = problems("volume = {}\nssd = {}");
+    assert!(both.contains("servers.volume: there is [servers.ssd] too"), "{both}");
     let cache = problems("cache = { limit = \"1GiB\", background = \"2GiB\" }");
     assert!(cache.contains("servers.cache.background: is more than limit"), "{cache}");
 }

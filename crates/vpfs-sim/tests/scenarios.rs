@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use vpfs_device::{DeviceProfile, HddProfile};
+use vpfs_device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_sim::{Scenario, Simulation};
 
 fn problems(text: &str) -> String {
@@ -92,6 +93,17 @@ fn a_device_may_have_parameters_of_its_own() {
     let DeviceProfile::WriteBack(cache, disk) = &scenario.servers[0].device else { panic!("{:?}", scenario.servers) };
     assert_eq!((cache.limit_bytes, cache.resume_bytes), (1 << 30, 512 << 20));
     assert_eq!(**disk, DeviceProfile::Hdd(HddProfile { bytes_per_second: 10_000_000, ..HddProfile::SAS_7200 }));
+
+    let own = "[[servers]]\ndevice = \"throttled-disk\"\nvolume = { ios = 100, rate = \"5MB/s\", burst = \"0s\" }";
+    let text = format!("{}ior = {{}}", REST.replace("[[servers]]", own));
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let limits = VolumeProfile {
+        ios_per_second: 100,
+        bytes_per_second: 5_000_000,
+        burst: Duration::ZERO,
+        ..VolumeProfile::THROTTLED_DISK
+    };
+    assert_eq!(scenario.servers[0].device, DeviceProfile::Volume(limits));
 }
 
 /// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_device::{DeviceProfile, HddProfile, SsdProfile, WriteBackProfile};
+use vpfs_device::{DeviceProfile, HddProfile, SsdProfile, VolumeProfile, WriteBackProfile};
 
 use super::keys;
+
+/// Tables with parameters of a device; a group has one of them at most.
+const KINDS: [&str; 3] = ["hdd", "ssd", "volume"];
 
 /// The device of a group; the parameters that are not given are those of the model named by `device`.
 pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
@@ -13,20 +16,14 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
         group.refuse("device", error.to_string());
         DeviceProfile::None
     });
-    let device = match (group.has("hdd"), group.has("ssd")) {
-        (true, true) => {
-            group.refuse("ssd", "there is [servers.hdd] too; remove one");
+    let given: Vec<&str> = KINDS.into_iter().filter(|kind| group.has(kind)).collect();
+    let device = match given[..] {
+        [] => named,
+        [kind] => read_own(group, kind, &named),
+        [first, second, ..] => {
+            group.refuse(second, format!("there is [servers.{first}] too; remove one"));
             named
         }
-        (true, false) => {
-            check_kind(group, "hdd", matches!(named, DeviceProfile::Hdd(_)));
-            DeviceProfile::Hdd(read_hdd(&group.table("hdd", &keys::HDD), &named))
-        }
-        (false, true) => {
-            check_kind(group, "ssd", matches!(named, DeviceProfile::Ssd(_)));
-            DeviceProfile::Ssd(read_ssd(&group.table("ssd", &keys::SSD), &named))
-        }
-        (false, false) => named,
     };
     if !group.has("cache") {
         return device;
@@ -35,12 +32,27 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     DeviceProfile::WriteBack(cache, Box::new(device))
 }
 
-/// Parameters of one kind of device have no place in a model of another kind.
-fn check_kind(group: &Table<'_>, parameters: &str, fits: bool) {
+/// A device of one of [`KINDS`]. Parameters of one kind have no place in a model of another kind.
+fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfile {
+    let (own, fits) = match kind {
+        "hdd" => {
+            let own = read_hdd(&group.table(kind, &keys::HDD), named);
+            (DeviceProfile::Hdd(own), matches!(named, DeviceProfile::Hdd(_)))
+        }
+        "ssd" => {
+            let own = read_ssd(&group.table(kind, &keys::SSD), named);
+            (DeviceProfile::Ssd(own), matches!(named, DeviceProfile::Ssd(_)))
+        }
+        _ => {
+            let own = read_volume(&group.table(kind, &keys::VOLUME), named);
+            (DeviceProfile::Volume(own), matches!(named, DeviceProfile::Volume(_)))
+        }
+    };
     if group.has("device") && !fits {
         let device = group.text("device").unwrap_or_default();
-        group.refuse(parameters, format!("does not belong to device = {device:?}; remove one of them"));
+        group.refuse(kind, format!("does not belong to device = {device:?}; remove one of them"));
     }
+    own
 }
 
 fn read_hdd(table: &Table<'_>, named: &DeviceProfile) -> HddProfile {
@@ -67,6 +79,18 @@ fn read_ssd(table: &Table<'_>, named: &DeviceProfile) -> SsdProfile {
         write_base: table.duration("write_base").unwrap_or(base.write_base),
         read_bytes_per_second: table.number("read_rate").unwrap_or(base.read_bytes_per_second),
         write_bytes_per_second: table.number("write_rate").unwrap_or(base.write_bytes_per_second),
+    }
+}
+
+fn read_volume(table: &Table<'_>, named: &DeviceProfile) -> VolumeProfile {
+    let base = if let DeviceProfile::Volume(base) = named { base.clone() } else { VolumeProfile::CLOUD };
+    VolumeProfile {
+        bytes_per_second: table.number("rate").unwrap_or(base.bytes_per_second),
+        ios_per_second: table.number("ios").unwrap_or(base.ios_per_second),
+        burst: table.duration("burst").unwrap_or(base.burst),
+        io_bytes: table.number("io_size").unwrap_or(base.io_bytes),
+        latency: table.duration("latency").unwrap_or(base.latency),
+        backing_bytes_per_second: table.number("backing_rate").unwrap_or(base.backing_bytes_per_second),
     }
 }
 

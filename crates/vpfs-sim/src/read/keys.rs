@@ -26,6 +26,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &SERVER_GROUP,
     &HDD,
     &SSD,
+    &VOLUME,
     &CACHE,
     &NODE_LINK,
     &PEERS,
@@ -80,6 +81,8 @@ pub(super) const SERVER_GROUP: Section = Section {
         key("device", Kind::Text("a device model such as \"hdd\""), "What holds the data.").default("hdd"),
         key("hdd", Kind::Table("[servers.hdd]"), "A disk with parameters of its own.").absent_means("that of `device`"),
         key("ssd", Kind::Table("[servers.ssd]"), "Flash with parameters of its own.").absent_means("that of `device`"),
+        key("volume", Kind::Table("[servers.volume]"), "A volume with limits, with parameters of its own.")
+            .absent_means("that of `device`"),
         key("cache", Kind::Table("[servers.cache]"), "A write-back cache before it.").absent_means("that of `device`"),
         key("role", Kind::Choice(&["both", "data", "metadata"]), "What is kept on them.").default("both"),
         key("link_rate", RATE, "Payload of its link in each direction.").default("117MB/s").range("1KB/s", "1PB/s"),
@@ -375,6 +378,20 @@ pub(super) const SSD: Section = Section {
         own_time("write_base", "Fixed cost of writing a piece."),
         own_rate("read_rate", "Transfer of one channel when reading."),
         own_rate("write_rate", "Transfer of one channel when writing."),
+    ],
+};
+
+pub(super) const VOLUME: Section = Section {
+    name: "servers.volume",
+    header: "[servers.volume]",
+    doc: "A volume with limits for bytes and I/Os, as clouds and the kernel's throttle have them; `volume` if there is no `device`.",
+    keys: &[
+        own_rate("rate", "Bytes that may pass."),
+        key("ios", COUNT, "I/Os that may pass in a second.").absent_means("as `device`").range("1", "100000000"),
+        own_time("burst", "What both limits allow in so long may be saved up."),
+        own_size("io_size", "A larger access is several I/Os."),
+        own_time("latency", "Of an I/O that may pass, besides its transfer."),
+        own_rate("backing_rate", "Transfer of an I/O that may pass."),
     ],
 };
 
