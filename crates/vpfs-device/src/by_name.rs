@@ -18,7 +18,7 @@ fn names() -> Vec<&'static str> {
 
 impl DeviceProfile {
     /// All names and what they stand for: one set of parameters for each description of hardware.
-    pub const NAMED: [(&str, &str); 12] = [
+    pub const NAMED: [(&str, &str); 13] = [
         ("none", "as fast as memory"),
         ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
         ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
@@ -37,6 +37,7 @@ impl DeviceProfile {
             "throttled-disk",
             "a disk that the kernel limits to 15 MB and 300 I/Os a second, for trials with real servers",
         ),
+        ("one-head", "the plainest disk: one access at a time in arrival order, 5 ms to position, 60 MB/s"),
     ];
 
     /// The device model of that name, see [`DeviceProfile::NAMED`].
@@ -57,6 +58,7 @@ impl DeviceProfile {
             "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),
             "volume" => Self::Volume(VolumeProfile::CLOUD),
             "throttled-disk" => Self::Volume(VolumeProfile::THROTTLED_DISK),
+            "one-head" => Self::Hdd(HddProfile::ONE_HEAD),
             _ => return Err(UnknownDevice { name: name.to_owned() }),
         })
     }

@@ -122,6 +122,24 @@ impl HddProfile {
         command_queue: 31,
         ..Self::SAS_7200
     };
+
+    /// The plainest storage that has a cost: one access at a time in arrival order, 5 ms for each that does not continue the one
+    /// before, and 60 MB/s.
+    ///
+    /// It is no hardware of a paper. Its answers can be worked out by hand, wherever files lie and however much is
+    /// outstanding: the storage to state a requirement on, and to see what a policy does and not what the disk's own order does.
+    pub const ONE_HEAD: Self = Self {
+        seek_min: Duration::from_millis(5),
+        seek_span: Duration::ZERO,
+        rotation: Duration::ZERO,
+        bytes_per_second: 60_000_000,
+        command_queue: 1,
+        batch_bytes: 0,
+        // With one command to choose from, there is nothing that a deadline could change.
+        deadline: Duration::ZERO,
+        sweep_accesses: 0,
+        ..Self::SAS_7200
+    };
 }
 
 /// A flash device: channels in parallel, each serving one page group at a time in arrival order.

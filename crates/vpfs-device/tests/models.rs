@@ -244,6 +244,39 @@ fn no_access_is_passed_by_for_ever() {
     assert!(slowest <= bound, "{slowest:?} exceeds {bound:?}");
 }
 
+/// Two streams whose accesses all wait from the beginning, three in sequence at a time: in arrival order, so that 5 ms go with
+/// each change of streams.
+#[test]
+fn one_head_serves_in_arrival_order() {
+    let mut device = DeviceProfile::by_name("one-head").unwrap().build();
+    let (mut next, mut expected, mut at) = ([0; 2], Vec::new(), Time::ZERO);
+    for i in 0..60 {
+        let stream = i / 3 % 2;
+        device.submit(Time::ZERO, write(stream as u64, next[stream], 60_000));
+        next[stream] += 60_000;
+        at = at + Duration::from_millis(if i % 3 == 0 { 6 } else { 1 });
+        expected.push(Completion { id: IoId(i as u64), at });
+    }
+    let mut done = Vec::new();
+    while let Some(now) = device.poll_timeout() {
+        done.extend(std::iter::from_fn(|| device.poll_completed(now)));
+    }
+    assert_eq!(done, expected);
+}
+
+#[test]
+fn one_head_does_not_care_for_distance_and_depth() {
+    let one_head = || Hdd::new(HddProfile::ONE_HEAD);
+    for depth in [1, 16] {
+        let rate = random_rate(&mut one_head(), depth, IoKind::Read, 60_000) / 60_000.0;
+        assert!((rate - 1_000.0 / 6.0).abs() < 0.5, "{rate} accesses a second, {depth} outstanding");
+    }
+    // It waits for what is before it, each 5 ms and its transfer.
+    let behind = small_read_behind(10, one_head()).as_secs_f64();
+    let large = 0.005 + f64::from(2 << 20) / 60e6;
+    assert!((behind - 10.0 * large - 0.005).abs() < 0.001, "{behind} s");
+}
+
 #[test]
 fn equal_inputs_give_equal_completions() {
     let run = |device: &mut dyn Device| {
