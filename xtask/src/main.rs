@@ -1,6 +1,7 @@
-//! What people and CI type: `cargo xtask ci`, `cargo xtask tidy`.
+//! What people and CI type: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
+mod bench;
 mod ci;
 mod tidy;
 
@@ -10,6 +11,7 @@ const USAGE: &str = "usage: cargo xtask <command>
 
   ci      everything CI runs, in the same order: format, lints, tidy, docs, tests
   tidy    the rules no compiler knows: crate arrows as in ARCHITECTURE.md, file lengths, unfinished code
+  bench   measurements that need more than one program; `cargo xtask bench` lists them
 ";
 
 fn main() -> ExitCode {
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::run(),
         ["tidy"] => tidy::run(),
+        ["bench", ref rest @ ..] => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

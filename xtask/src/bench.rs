@@ -1,0 +1,16 @@
+//! Measurements that need more than one program: `cargo xtask bench <what>`.
+
+mod isolation;
+
+const USAGE: &str = "usage: cargo xtask bench <what>
+
+  isolation --orangefs DIR   a small application beside large writers, before a running OrangeFS cluster
+";
+
+/// Runs the measurement that the first argument names.
+pub(crate) fn run(args: &[&str]) -> Result<(), String> {
+    match args {
+        ["isolation", rest @ ..] => isolation::run(rest),
+        _ => Err(USAGE.to_owned()),
+    }
+}

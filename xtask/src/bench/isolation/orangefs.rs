@@ -1,0 +1,51 @@
+//! Isolation before a running OrangeFS cluster: stock clients, real servers, `vpfs proxy` between them.
+
+mod case;
+mod cluster;
+mod config;
+mod disks;
+mod fio;
+mod mounts;
+mod options;
+mod process;
+mod scratch;
+mod table;
+mod vpfs;
+mod writers;
+
+use std::path::PathBuf;
+
+use case::Bench;
+use cluster::Cluster;
+use options::Options;
+pub(super) use options::USAGE;
+use scratch::Scratch;
+
+/// Programs that are not ours.
+const PROGRAMS: [&str; 4] = ["pvfs2fuse", "pvfs2-cp", "fio", "fusermount"];
+
+/// Runs all cases that the arguments ask for, prints them as a table, and skips aloud where programs are missing.
+pub(super) fn run(args: &[&str]) -> Result<(), String> {
+    let options = Options::parse(args)?;
+    let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| on_path(program).is_none()).collect();
+    if !missing.is_empty() {
+        println!("SKIPPED: not on PATH: {}; install OrangeFS 2.10, fio and fuse to measure", missing.join(", "));
+        return Ok(());
+    }
+    let cluster = Cluster::read(&options.cluster)?;
+    let program = vpfs::program(options.vpfs.as_deref())?;
+    let scratch = Scratch::new()?;
+    let bench = Bench { options: &options, cluster: &cluster, program: &program, scratch: &scratch };
+    let outcomes = bench.run()?;
+    println!("{}", table::markdown(&outcomes));
+    match &options.json {
+        Some(file) => std::fs::write(file, table::json(&options, &outcomes))
+            .map_err(|error| format!("cannot write {}: {error}; give --json a writable file", file.display())),
+        None => Ok(()),
+    }
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}

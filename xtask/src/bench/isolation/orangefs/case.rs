@@ -1,0 +1,138 @@
+//! One way of sharing after another.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::cluster::Cluster;
+use super::disks::Disks;
+use super::fio::{self, Figures};
+use super::mounts::{Mounts, remove_files};
+use super::options::{Options, Small};
+use super::process::Running;
+use super::scratch::Scratch;
+use super::writers::Writers;
+use super::{config, vpfs};
+
+/// Mounts of the small application.
+const MOUNTS: usize = 4;
+/// What the writers get to fill the storage before anything is measured.
+const RAMP: Duration = Duration::from_secs(5);
+
+/// Everything a case needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bench<'a> {
+    pub(super) options: &'a Options,
+    pub(super) cluster: &'a Cluster,
+    pub(super) program: &'a Path,
+    pub(super) scratch: &'a Scratch,
+}
+
+/// What a case gave.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) case: String,
+    pub(super) small: Figures,
+    /// What the servers' disks wrote while the small application ran, its own writes included.
+    pub(super) writes_mb_per_second: Option<f64>,
+}
+
+#[derive(Debug)]
+enum Case<'a> {
+    Alone,
+    NoProxy,
+    Proxy { policy: &'a str, cap: Option<&'a str> },
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        match self {
+            Self::Alone => "alone".to_owned(),
+            Self::NoProxy => "no proxy".to_owned(),
+            Self::Proxy { policy, cap: None } => (*policy).to_owned(),
+            Self::Proxy { policy, cap: Some(cap) } => format!("{policy}, large capped at {cap}"),
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// Runs all cases; alone is the first. The files in the file system go even if one fails.
+    pub(super) fn run(self) -> Result<Vec<Outcome>, String> {
+        self.cases().iter().try_for_each(|case| self.check(case))?;
+        let outcomes = self.lay_out().and_then(|()| self.cases().iter().map(|case| self.measure(case)).collect());
+        let removed = self.remove("");
+        outcomes.and_then(|outcomes| removed.map(|()| outcomes))
+    }
+
+    fn cases(&self) -> Vec<Case<'_>> {
+        let policies = self.options.policies.iter().map(|policy| Case::Proxy { policy, cap: None });
+        let caps = self.options.caps.iter().map(|cap| Case::Proxy { policy: "sfq-d-plus", cap: Some(cap) });
+        [Case::Alone, Case::NoProxy].into_iter().chain(policies).chain(caps).collect()
+    }
+
+    fn check(&self, case: &Case<'_>) -> Result<(), String> {
+        let Case::Proxy { policy, cap } = case else { return Ok(()) };
+        let doors = vpfs::free_doors(self.cluster.addresses.len())?;
+        vpfs::check(self.scratch, self.program, &config::text(self.cluster, self.options, doors, policy, *cap))
+    }
+
+    fn lay_out(&self) -> Result<(), String> {
+        eprintln!("laying out files");
+        let mounts = Mounts::new(self.scratch, &self.direct(), MOUNTS, Small::Write)?;
+        fio::lay_out(self.scratch, &mounts.dirs())
+    }
+
+    /// What clients mount without a proxy.
+    fn direct(&self) -> String {
+        self.cluster.spec(&self.cluster.addresses[0])
+    }
+
+    fn remove(&self, kind: &str) -> Result<(), String> {
+        remove_files(self.scratch, &self.direct(), kind)
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<Outcome, String> {
+        let disks = Disks::of(self.cluster);
+        disks.await_quiet();
+        eprintln!("measuring {}", case.name());
+        let (proxy, small, large) = self.way(case)?;
+        let outcome = self.run_applications(case, &disks, &small, &large);
+        if let Some(proxy) = proxy {
+            proxy.terminate()?;
+        }
+        let outcome = outcome.map_err(|error| format!("{}: {error}", case.name()))?;
+        disks.await_quiet();
+        self.remove("large").map(|()| outcome)
+    }
+
+    /// What stands between clients and servers, and what the small and the large ones mount.
+    fn way(&self, case: &Case<'_>) -> Result<(Option<Running>, String, String), String> {
+        let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
+        let doors = vpfs::free_doors(self.cluster.addresses.len())?;
+        let config = config::text(self.cluster, self.options, doors, policy, *cap);
+        let proxy = vpfs::start_proxy(self.scratch, self.program, &config, doors)?;
+        let spec = |port| self.cluster.spec(&format!("tcp://127.0.0.1:{port}"));
+        Ok((Some(proxy), spec(doors.small), spec(doors.large)))
+    }
+
+    fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {
+        let mounts = Mounts::new(self.scratch, small, MOUNTS, self.options.small)?;
+        std::thread::scope(|scope| {
+            let writers = match case {
+                Case::Alone => None,
+                _ => Some(Writers::start(scope, self.scratch, large, self.options.call)?),
+            };
+            if writers.is_some() {
+                sleep(RAMP);
+            }
+            let (start, before) = (Instant::now(), disks.written());
+            let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.options.seconds)?;
+            let (seconds, after) = (start.elapsed().as_secs_f64(), disks.written());
+            writers.map_or(Ok(()), Writers::stop)?;
+            #[expect(clippy::cast_precision_loss, reason = "bytes of one run")]
+            let rate = |written: u64| written as f64 / 1e6 / seconds;
+            let written = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
+            Ok(Outcome { case: case.name(), small, writes_mb_per_second: written.map(rate) })
+        })
+    }
+}

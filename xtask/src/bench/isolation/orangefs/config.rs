@@ -1,0 +1,77 @@
+//! The vpfs.toml of a case.
+
+use std::fmt::Write as _;
+
+use super::cluster::Cluster;
+use super::options::Options;
+
+/// Where a proxy process listens: each application has a door of its own, so that nobody is taken for the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doors {
+    pub(super) small: u16,
+    pub(super) large: u16,
+}
+
+/// `policy` is a name, after which lines of [scheduler] may follow, each behind a ';'.
+pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &str, cap: Option<&str>) -> String {
+    let mut text = String::new();
+    for (i, address) in cluster.addresses.iter().enumerate() {
+        let _ = writeln!(text, "[[server]]\nname = \"s{i}\"\naddress = \"{address}\"\n");
+    }
+    for (app, port) in [("small", doors.small), ("large", doors.large)] {
+        let doors: Vec<String> = (port..)
+            .take(cluster.addresses.len())
+            .enumerate()
+            .map(|(i, port)| format!("s{i} = \"tcp://127.0.0.1:{port}\""))
+            .collect();
+        let _ = writeln!(text, "[[listener]]\napp = \"{app}\"\naddresses = {{ {} }}\n", doors.join(", "));
+    }
+    let mut scheduler = policy.split(';');
+    let name = scheduler.next().unwrap_or_default().trim();
+    let _ = writeln!(text, "[scheduler]\npolicy = \"{name}\"");
+    scheduler.for_each(|line| text += &format!("{}\n", line.trim()));
+    let [small, large] = options.weights;
+    let _ = writeln!(text, "\n[apps]\nauto = \"off\"\n\n[[app]]\nname = \"small\"\nweight = {small}");
+    if name == "two-level" {
+        // It keeps promises and knows no weights: one that the small application's demand just fits in.
+        text += "target_rate = \"4MB/s\"\ndeadline = \"20ms\"\n";
+    }
+    options.small_app.iter().for_each(|line| text += &format!("{line}\n"));
+    let _ = writeln!(text, "\n[[app]]\nname = \"large\"\nweight = {large}");
+    if let Some(cap) = cap {
+        let _ = writeln!(text, "cap = \"{cap}\"\nburst = \"4MiB\"");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(policy: &str, cap: Option<&str>) -> String {
+        let cluster = Cluster {
+            dir: "/c".into(),
+            addresses: vec!["tcp://127.0.0.1:1".into(), "tcp://127.0.0.1:2".into()],
+            data_dirs: Vec::new(),
+            name: "pfs".into(),
+        };
+        let options = Options::parse(&["--weights", "1:4", "--small-app", "uids = 7"]).unwrap();
+        text(&cluster, &options, Doors { small: 10, large: 20 }, policy, cap)
+    }
+
+    #[test]
+    fn each_application_has_a_door_before_every_server() {
+        let text = config("sfq-d; depth = 4", None);
+        assert!(
+            text.contains("app = \"large\"\naddresses = { s0 = \"tcp://127.0.0.1:20\", s1 = \"tcp://127.0.0.1:21\" }")
+        );
+        assert!(text.contains("policy = \"sfq-d\"\ndepth = 4\n"), "{text}");
+        assert!(text.contains("name = \"small\"\nweight = 1\nuids = 7\n"), "{text}");
+        assert!(text.ends_with("name = \"large\"\nweight = 4\n"), "{text}");
+    }
+
+    #[test]
+    fn a_cap_is_for_the_large_ones() {
+        assert!(config("sfq-d-plus", Some("10MB/s")).ends_with("weight = 4\ncap = \"10MB/s\"\nburst = \"4MiB\"\n"));
+    }
+}

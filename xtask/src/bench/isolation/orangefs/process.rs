@@ -1,0 +1,99 @@
+//! Programs in the background that never outlive their case.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::scratch::Scratch;
+
+/// How often a state is looked at that nothing tells of.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A started program; dropped, it is killed.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    name: String,
+    log: PathBuf,
+    mark: PathBuf,
+}
+
+impl Running {
+    /// Starts `command` with its output going to `name`.log.
+    pub(super) fn start(scratch: &Scratch, name: &str, command: &mut Command) -> Result<Self, String> {
+        let log = scratch.path(&format!("{name}.log"));
+        let out = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let err = out.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+        // A group of its own: Ctrl-C ends this program alone, and the scratch directory's keeper then all others in order.
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        let child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+        let mark = scratch.mark(child.id());
+        Ok(Self { child, name: name.to_owned(), log, mark })
+    }
+
+    /// Waits until `done`; an error if the program ends before, or after 30 s.
+    pub(super) fn await_that(&mut self, what: &str, done: impl Fn() -> bool) -> Result<(), String> {
+        let start = Instant::now();
+        while !done() {
+            if let Some(status) = self.ended()? {
+                return Err(format!("{} ended with {status} before it {what}:\n{}", self.name, self.output()));
+            }
+            if start.elapsed() > Duration::from_secs(30) {
+                return Err(format!(
+                    "after 30 s {} has not {what}; do the servers answer?\n{}",
+                    self.name,
+                    self.output()
+                ));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Waits for its end, or until `stop`, which kills it. True if it ended well, false if it was stopped.
+    pub(super) fn finish(mut self, stop: impl Fn() -> bool) -> Result<bool, String> {
+        loop {
+            match self.ended()? {
+                Some(status) if status.success() => return Ok(true),
+                Some(status) => return Err(format!("{} failed with {status}:\n{}", self.name, self.output())),
+                None if stop() => return Ok(false),
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// Asks it to end, and insists after 40 s: a proxy drains for 30 s.
+    pub(super) fn terminate(mut self) -> Result<(), String> {
+        let id = self.child.id().to_string();
+        let asked = Command::new("kill").arg(&id).stderr(Stdio::null()).status();
+        asked.map_err(|error| format!("cannot run kill: {error}"))?;
+        self.await_end(Duration::from_secs(40))
+    }
+
+    /// Waits for an end that something else has caused. At the limit the drop kills it.
+    pub(super) fn await_end(&mut self, limit: Duration) -> Result<(), String> {
+        let start = Instant::now();
+        while self.ended()?.is_none() && start.elapsed() < limit {
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; the mark goes only when its number can no longer be another program's.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.mark);
+    }
+}

@@ -1,0 +1,101 @@
+//! A directory for everything a run makes, and a keeper that cleans up behind it, however it ends.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// What all files begin with that the clients make in the file system.
+pub(super) const PREFIX: &str = "vpfs-bench-";
+
+/// The keeper's orders; $0 is the directory. It waits for the end of its input, which comes even if this program is killed.
+/// In this order: who writes, what was written while mounts still work, the mounts, everybody else, the directory.
+const KEEPER: &str = r#"
+trap '' INT TERM HUP
+echo ready
+read -r never
+marked() { for mark in "$0"/marks/*; do [ -e "$mark" ] && echo "${mark##*/}"; done; }
+for id in $(marked); do case "$(cat /proc/$id/comm 2>/dev/null)" in fio|pvfs2-cp) kill -s KILL -- -$id 2>/dev/null;; esac; done
+for mount in "$0"/mount-*; do
+  mountpoint -q "$mount" || continue
+  timeout 20 sh -c 'rm -f "$0"/PREFIX*' "$mount"
+  fusermount -u "$mount" 2>/dev/null || fusermount -uz "$mount"
+done
+for id in $(marked); do kill -s KILL -- -$id 2>/dev/null; done
+rm -rf --one-file-system "$0"
+"#;
+
+/// The directory; dropped, everything in it and every program marked in it is gone.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    dir: PathBuf,
+    keeper: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Scratch {
+    /// Makes the directory in memory if possible: reading what the writers copy must not burden a disk.
+    pub(super) fn new() -> Result<Self, String> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let dir = parent.join(format!("vpfs-bench-{}", std::process::id()));
+        let failed = |error: std::io::Error| format!("cannot make {}: {error}", dir.display());
+        std::fs::create_dir(&dir).map_err(failed)?;
+        std::fs::create_dir(dir.join("marks")).map_err(failed)?;
+        let mut keeper = Command::new("sh")
+            .args(["-c", &KEEPER.replace("PREFIX", PREFIX)])
+            .arg(&dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("cannot start sh: {error}"))?;
+        let input = keeper.stdin.take();
+        // Its first word: from now on no signal ends it.
+        let mut ready = [0; 6];
+        if let Some(mut out) = keeper.stdout.take() {
+            out.read_exact(&mut ready).map_err(|error| format!("no word from sh: {error}"))?;
+        }
+        Ok(Self { dir, keeper, input })
+    }
+
+    /// A file in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Notes that the program and its group are to be ended; the note itself.
+    pub(super) fn mark(&self, id: u32) -> PathBuf {
+        let mark = self.dir.join("marks").join(id.to_string());
+        // Without the note the program still ends with its owner, unless this one is killed.
+        let _ = std::fs::write(&mark, "");
+        mark
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.keeper.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::process::Running;
+    use super::*;
+
+    #[test]
+    fn nothing_is_left() {
+        let scratch = Scratch::new().unwrap();
+        let dir = scratch.dir.clone();
+        let sleeper = Running::start(&scratch, "sleeper", Command::new("sleep").arg("600")).unwrap();
+        drop(scratch);
+        assert!(!dir.exists());
+        let start = Instant::now();
+        let end = sleeper.finish(|| start.elapsed() > Duration::from_secs(20));
+        assert!(end.as_ref().is_err_and(|error| error.contains("signal: 9")), "{end:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Our own program: built, and started as a proxy.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::config::Doors;
+use super::process::Running;
+use super::scratch::Scratch;
+
+/// `given`, or the optimised one of the target directory that this program is in, built first so that it is never an old one.
+pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(given) = given {
+        let found = given.is_file().then(|| given.to_owned());
+        return found.ok_or_else(|| format!("--vpfs {}: no such file; leave it out to build one", given.display()));
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "vpfs"]).status();
+    if !build.map_err(|error| format!("cannot run cargo build: {error}"))?.success() {
+        return Err("vpfs does not build; see above".to_owned());
+    }
+    let this = std::env::current_exe().map_err(|error| format!("cannot find the target directory: {error}"))?;
+    // target/debug/xtask -> target/release/vpfs
+    let target = this.ancestors().nth(2).ok_or("this program is in no target directory; give --vpfs PROGRAM")?;
+    let vpfs = target.join("release/vpfs");
+    if vpfs.is_file() { Ok(vpfs) } else { Err(format!("{} is missing; give --vpfs PROGRAM", vpfs.display())) }
+}
+
+/// Free ports of 127.0.0.1 for both doors of `servers` servers.
+pub(super) fn free_doors(servers: usize) -> Result<Doors, String> {
+    let servers = u16::try_from(servers).map_err(|_| "too many servers")?;
+    let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let first = (20_000..60_000_u16.saturating_sub(2 * servers))
+        .step_by(100)
+        .find(|&first| (first..first + 2 * servers).all(free));
+    let small = first.ok_or("no free ports of 127.0.0.1 between 20000 and 60000")?;
+    Ok(Doors { small, large: small + servers })
+}
+
+/// Lets vpfs look at a configuration: a mistake is to be told before minutes of measuring.
+pub(super) fn check(scratch: &Scratch, program: &Path, config: &str) -> Result<(), String> {
+    let file = write(scratch, config)?;
+    let mut command = Command::new(program);
+    command.args(["proxy", "--check", "--config"]).arg(&file);
+    Running::start(scratch, "check", &mut command)?.finish(|| false).map(drop)
+}
+
+fn write(scratch: &Scratch, config: &str) -> Result<PathBuf, String> {
+    let file = scratch.path("vpfs.toml");
+    std::fs::write(&file, config).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(file)
+}
+
+/// Starts a proxy before all servers with this configuration.
+pub(super) fn start_proxy(scratch: &Scratch, program: &Path, config: &str, doors: Doors) -> Result<Running, String> {
+    let file = write(scratch, config)?;
+    let mut proxy = Running::start(scratch, "proxy", Command::new(program).args(["proxy", "--config"]).arg(&file))?;
+    for port in doors.small..doors.large + (doors.large - doors.small) {
+        proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+    }
+    Ok(proxy)
+}
