@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
-    Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
+    Backfill, Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
     TwoLevelSettings,
 };
 
@@ -16,6 +16,9 @@ use crate::units::{Rate, Size, decimal, quote};
 /// In the order of the table of tunables.
 const POLICIES: [PolicyKind; 5] =
     [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+
+/// In the order of the table of tunables.
+const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
 
 /// In the order of the table of tunables.
 const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
@@ -37,6 +40,7 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
     let policy = Settings {
+        backfill: reader.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
         sharing: Sharing { servers: servers(root), ..read_sharing(&reader) },
         metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
         two_level: TwoLevelSettings {

@@ -219,6 +219,15 @@ pub(crate) const SCHEDULER: Section = Section {
         )
         .default("off"),
         Tunable::new(
+            "backfill",
+            Kind::Choice(&["bounded", "paper"]),
+            "Which requests may pass a blocked large one (`sfq-d-plus`). `bounded`: those whose turn comes no later than that \
+             one's end, so that weights hold for large and small requests. `paper`: all that fit; then the flow of large \
+             requests falls short of a much larger weight.",
+        )
+        .default("bounded")
+        .paper("vPFS+ §III-C"),
+        Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),
             "Over what shares hold (`sfq-d`, `sfq-d-plus`). `local`: each server for itself. `threshold`: the sum over \

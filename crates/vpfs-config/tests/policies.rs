@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use vpfs_config::Config;
-use vpfs_core::{Bytes, PolicyKind, Settings, SharingMode, Target};
+use vpfs_core::{Backfill, Bytes, PolicyKind, Settings, SharingMode, Target};
 
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
@@ -55,11 +55,12 @@ fn every_policy_and_way_of_sharing_has_a_name() {
 #[test]
 fn all_parameters_are_taken() {
     let settings = settings(
-        "adaptive = \"on\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
+        "adaptive = \"on\"\nbackfill = \"paper\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
          min_local_share = \"2.5%\"\nmetadata_depth = 3\nreplenish_period = \"100ms\"\ncontrol_window = \"2s\"\n\
          outstanding_max = 50\nwindow = \"250ms\"",
     );
     assert!(settings.adaptive);
+    assert_eq!(settings.backfill, Backfill::Paper);
     assert_eq!(settings.sharing.broadcast_threshold, Bytes::kib(512));
     assert_eq!((settings.sharing.metadata_threshold, settings.sharing.min_local_share_ppm), (7, 25_000));
     assert_eq!(settings.metadata_depth.map(|depth| depth.get()), Some(3));

@@ -81,7 +81,7 @@ pub use fifo::Fifo;
 pub use policy::Policy;
 pub use request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
 pub use scheduler::{Capabilities, Scheduler};
-pub use settings::{IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
+pub use settings::{Backfill, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use two_level::TwoLevel;

@@ -178,6 +178,7 @@ impl Base {
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
                 let mut sfq = Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity);
                 sfq.set_sharing(settings.sharing);
+                sfq.set_backfill(settings.backfill);
                 settings.set_slots(Time::ZERO, &mut sfq);
                 Self::Sfq(sfq)
             }
@@ -202,6 +203,7 @@ impl Base {
                     settings.set_slots(now, sfq);
                 }
                 sfq.set_sharing(settings.sharing);
+                sfq.set_backfill(settings.backfill);
             }
             // With other windows every queued request gets another place.
             (Self::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {

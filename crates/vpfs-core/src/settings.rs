@@ -34,6 +34,8 @@ pub struct Settings {
     pub depth: Depth,
     /// Slots that requests occupy with SFQ(D)+; the others do not look at it.
     pub slot_costs: SlotCostTable,
+    /// How far backfill of SFQ(D)+ goes.
+    pub backfill: Backfill,
     /// Over which servers the shares of SFQ(D) and SFQ(D)+ hold.
     pub sharing: Sharing,
     /// Slots of a queue of its own for metadata; `None`: metadata and data share one queue [vPFS+ §IV].
@@ -53,6 +55,7 @@ impl Settings {
             kind,
             depth,
             slot_costs,
+            backfill: Backfill::default(),
             sharing: Sharing::default(),
             metadata_depth: None,
             two_level: TwoLevelSettings::default(),
@@ -60,6 +63,17 @@ impl Settings {
             adaptive: false,
         }
     }
+}
+
+/// Which requests may pass a blocked one, at most as many slots as that one needs [vPFS+ §III-C].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backfill {
+    /// Those whose start tag is not above the blocked one's finish tag. Beyond the paper: weights hold then, also where the
+    /// flow of large requests has the larger one.
+    #[default]
+    Bounded,
+    /// All that fit, as in the paper. Two backlogged flows of 1 MiB and 128 KiB at 8:1 come out at about 5:1.
+    Paper,
 }
 
 /// How servers know what an application got elsewhere.

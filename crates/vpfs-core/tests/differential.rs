@@ -5,17 +5,21 @@ mod common;
 use common::{DISPATCH, EVENTS, depth, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Oracle, Runner};
-use vpfs_core::{AppId, Bytes, Depth, Scheduler, Sfq, Sharing, SharingMode, SlotCostTable};
+use vpfs_core::{AppId, Backfill, Bytes, Depth, Scheduler, Sfq, Sharing, SharingMode, SlotCostTable};
 
 fn compare(depth: Depth, table: SlotCostTable, ops: &[Op]) {
-    compare_sharing(depth, table, Sharing::default(), ops);
+    for backfill in [Backfill::Bounded, Backfill::Paper] {
+        compare_sharing(depth, table.clone(), Sharing::default(), backfill, ops);
+    }
 }
 
-fn compare_sharing(depth: Depth, table: SlotCostTable, sharing: Sharing, ops: &[Op]) {
+fn compare_sharing(depth: Depth, table: SlotCostTable, sharing: Sharing, backfill: Backfill, ops: &[Op]) {
     let mut fast = Runner::new(Sfq::new(depth, table.clone(), EVENTS));
     let mut slow = Runner::new(Oracle::new(depth, table, EVENTS));
     fast.scheduler.set_sharing(sharing);
     slow.scheduler.set_sharing(sharing);
+    fast.scheduler.set_backfill(backfill);
+    slow.scheduler.set_backfill(backfill);
     // Two in three tell what they cost elsewhere: three times as much, exactly also after corrections.
     let elsewhere = |cost: Bytes| (!(cost.0 / Op::COST_UNIT).is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
     (fast.elsewhere, slow.elsewhere) = (elsewhere, elsewhere);
@@ -43,6 +47,7 @@ proptest! {
         mode in prop::sample::select(&[SharingMode::Threshold, SharingMode::Layout]),
         min_local_share_ppm in prop::sample::select(&[0, 10_000, 200_000, 1_000_000]),
         servers in 1..4_u32,
+        backfill in prop::sample::select(&[Backfill::Bounded, Backfill::Paper]),
         threshold_kib in 0..8192_u64,
         metadata_threshold in 0..9_u32,
         ops in ops(400),
@@ -55,7 +60,7 @@ proptest! {
         let ops: Vec<_> = ops.into_iter().map(exact).collect();
         let broadcast_threshold = Bytes::kib(threshold_kib);
         let sharing = Sharing { mode, broadcast_threshold, metadata_threshold, min_local_share_ppm, servers };
-        compare_sharing(depth(slots), Op::slot_cost_table(table), sharing, &ops);
+        compare_sharing(depth(slots), Op::slot_cost_table(table), sharing, backfill, &ops);
     }
 }
 

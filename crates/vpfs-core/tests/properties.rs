@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vpfs_core::fairness::{per_weight, service_gap_bound, unfairness};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::testing::{Client, Op, Runner, Storage, random_ops, run};
-use vpfs_core::{AppId, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight};
+use vpfs_core::{AppId, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight};
 
 proptest! {
     /// Σ L ≤ D after every dispatch.
@@ -137,18 +137,20 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// In the long run, SFQ(D) gives shares by weight, with large and small requests mixed.
+    /// In the long run, SFQ(D) and SFQ(D)+ give shares by weight, with large and small requests mixed.
     #[test]
-    fn shares_follow_weights(weights in prop::collection::vec(1..9_u32, 2..6)) {
-        let services = services(SlotCostTable::uniform(), &weights);
+    fn shares_follow_weights(plus in any::<bool>(), weights in prop::collection::vec(1..9_u32, 2..6)) {
+        let table = if plus { SlotCostTable::default() } else { SlotCostTable::uniform() };
+        let services = services(table, Backfill::Bounded, &weights);
         prop_assert!(unfairness(&services) < 0.02, "{services:?}");
     }
 
-    /// SFQ(D)+ gives shares by weight among applications with small requests and among those with large ones. Between
-    /// the two the small ones may get more: they also use the slots that are too few for a large one [vPFS+ §III-C].
+    /// With the paper's backfill, SFQ(D)+ gives shares by weight among applications with small requests and among those
+    /// with large ones. Between the two the small ones may get more: they also use the slots that are too few for a large
+    /// one [vPFS+ §III-C].
     #[test]
     fn backfill_keeps_shares_among_equals(weights in prop::collection::vec(1..9_u32, 4..7)) {
-        let services = services(SlotCostTable::default(), &weights);
+        let services = services(SlotCostTable::default(), Backfill::Paper, &weights);
         for group in [0, 1] {
             let equals: Vec<_> = services.iter().skip(group).step_by(2).copied().collect();
             prop_assert!(unfairness(&equals) < 0.02, "{equals:?} of {services:?}");
@@ -156,9 +158,40 @@ proptest! {
     }
 }
 
+/// What two backlogged applications get, one with 1 MiB and one with 128 KiB: the first one's service over the second one's.
+fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
+    let mut scheduler = Sfq::new(depth(14), SlotCostTable::default(), 0);
+    scheduler.set_backfill(backfill);
+    let clients = [(0, Bytes::mib(1)), (1, Bytes::kib(128))].map(|(app, size)| {
+        scheduler.set_weight(Time::ZERO, AppId(app), weight(weights[app as usize]));
+        Client { app: AppId(app), op: OpKind::Write, sizes: vec![size], concurrency: 60 }
+    });
+    let mut storage = Storage::new(vec![Duration::from_micros(700), Duration::from_micros(1300)]);
+    let mut bytes = [0_u64; 2];
+    for (_, app, cost) in run(&mut scheduler, &mut storage, &clients, Time::from_millis(10_000)) {
+        bytes[app.index()] += cost.0;
+    }
+    bytes[0] as f64 / bytes[1] as f64
+}
+
+/// Symptom: a flow of large requests got less than its weight, the less the larger the weight was. Cause: while each of its requests was
+/// blocked, as many slots as it needs went to small requests, however far ahead those were already. Proof: with the bound the
+/// shares are the weights' to 5 %; without, they are what the paper's backfill gives.
+#[test]
+fn weights_hold_between_large_and_small_requests() {
+    for (weights, paper) in [([8, 1], 4.8), ([32, 1], 16.0), ([1, 1], 1.0), ([1, 8], 0.125), ([1, 32], 1.0 / 32.0)] {
+        let wanted = f64::from(weights[0]) / f64::from(weights[1]);
+        let bounded = large_to_small(weights, Backfill::Bounded);
+        assert!((bounded / wanted - 1.0).abs() < 0.05, "{weights:?} gives {bounded}");
+        let unbounded = large_to_small(weights, Backfill::Paper);
+        assert!((unbounded / paper - 1.0).abs() < 0.05, "{weights:?} gives {unbounded} with the paper's backfill");
+    }
+}
+
 /// What applications with `weights` get in two seconds if they are always backlogged. Every other one has large requests.
-fn services(table: SlotCostTable, weights: &[u32]) -> Vec<(Bytes, Weight)> {
+fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(Bytes, Weight)> {
     let mut scheduler = Sfq::new(depth(14), table, 0);
+    scheduler.set_backfill(backfill);
     let mut clients = Vec::new();
     for (app, &share) in (0..).zip(weights) {
         scheduler.set_weight(Time::ZERO, AppId(app), weight(share));

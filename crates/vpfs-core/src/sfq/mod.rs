@@ -23,7 +23,7 @@ use crate::event::{Event, EventQueue};
 use crate::policy::Handover;
 use crate::request::{Dispatch, Request, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{Sharing, SharingMode};
+use crate::settings::{Backfill, Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -39,6 +39,7 @@ pub struct Sfq {
     ledger: Ledger,
     slots: Slots,
     clock: Clock,
+    backfill: Backfill,
     arrivals: u64,
     outstanding: usize,
     events: EventQueue,
@@ -57,6 +58,7 @@ impl Sfq {
             ledger: Ledger::new(Sharing::default()),
             slots: Slots::new(depth),
             clock: Clock::default(),
+            backfill: Backfill::default(),
             arrivals: 0,
             outstanding: 0,
             events: EventQueue::with_capacity(event_capacity),
@@ -70,6 +72,11 @@ impl Sfq {
         if self.slots.set_depth(depth) {
             self.events.push(now, Event::DepthChanged { depth });
         }
+    }
+
+    /// Changes which requests may pass a blocked one from now on. O(1).
+    pub fn set_backfill(&mut self, backfill: Backfill) {
+        self.backfill = backfill;
     }
 
     /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
@@ -154,6 +161,9 @@ impl Sfq {
     ///
     /// [vPFS+ §III-C] stops when the promoted requests' slots "equal or exceed" those of the head. Deviation: they never
     /// exceed them, so the head waits for no more than what was outstanding and its own number of slots.
+    ///
+    /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set. Else a flow of small
+    /// requests gets as many slots as each large request needs however small its weight is.
     fn backfill(&mut self, now: Time, head: First, head_cost: SlotCost) -> Option<Dispatch> {
         let slots_free = self.slots.free();
         let blocked = self.requests.get_mut(head.id);
@@ -163,6 +173,9 @@ impl Sfq {
             self.events.push(now, Event::HeadBlocked { id, app, slot_cost: head_cost, slots_free });
         }
         let (chosen, slot_cost) = self.queue.first(|cost| self.slots.clamp(cost).get() <= room)?;
+        if self.backfill == Backfill::Bounded && chosen.start > self.queue.finish(&self.requests, head) {
+            return None;
+        }
         self.requests.get_mut(head.id).passed_by += slot_cost.get();
         Some(self.dispatch(now, chosen, slot_cost, head))
     }

@@ -138,6 +138,11 @@ impl Queue {
         fitting.filter_map(|class| Some((*class.flows.first()?, class.slot_cost))).min_by_key(|(first, _)| *first)
     }
 
+    /// The finish tag of a queued request, F = S + c/φ.
+    pub(super) fn finish(&self, requests: &Requests, first: First) -> VirtualTime {
+        first.start + self.flows[first.app.index()].tags.span(requests.get(first.id).cost)
+    }
+
     /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` bytes of service.
     pub(super) fn shift(&mut self, requests: &Requests, clock: &mut Clock, app: AppId, delta: i128) {
         if delta == 0 {

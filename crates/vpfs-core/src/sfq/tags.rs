@@ -62,6 +62,11 @@ impl FlowTags {
         self.tag(self.end)
     }
 
+    /// c/φ: how far the tags of two requests are apart when the first one costs `cost`.
+    pub(super) fn span(&self, cost: Bytes) -> VirtualTime {
+        VirtualTime::of(cost, self.weight)
+    }
+
     /// Appends a request of `cost`; its position.
     pub(super) fn append(&mut self, cost: Bytes) -> u128 {
         let position = self.end;

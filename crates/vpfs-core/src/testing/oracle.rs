@@ -10,7 +10,7 @@ use crate::dsfq::PENDING_MAX;
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{Sharing, SharingMode};
+use crate::settings::{Backfill, Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, VirtualTime, Weight};
 
@@ -28,6 +28,7 @@ pub struct Oracle {
     queue: Vec<Entry>,
     outstanding: Vec<Entry>,
     sharing: Sharing,
+    backfill: Backfill,
     /// Bytes and operations by flow and class that are not reported, those that changed first at the front.
     unreported: Vec<(AppId, ServiceClass, i128, i128)>,
     /// The classes of which all that is unreported is being drained.
@@ -75,6 +76,7 @@ impl Oracle {
             queue: Vec::new(),
             outstanding: Vec::new(),
             sharing: Sharing::default(),
+            backfill: Backfill::default(),
             unreported: Vec::new(),
             reporting: Vec::new(),
             events: EventQueue::with_capacity(event_capacity),
@@ -92,6 +94,11 @@ impl Oracle {
     /// As [`crate::Sfq::set_sharing`], before the first request.
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
+    }
+
+    /// As [`crate::Sfq::set_backfill`].
+    pub fn set_backfill(&mut self, backfill: Backfill) {
+        self.backfill = backfill;
     }
 
     /// As [`crate::Sfq::set_slot_costs`].
@@ -308,6 +315,10 @@ impl Scheduler for Oracle {
         }
         let allowed = slot_cost.get().saturating_sub(self.queue[head].passed_by);
         let chosen = self.smallest(slots_free.min(allowed))?;
+        let head_finish = start + tag(self.queue[head].request.cost.0.into(), self.flow(app).weight);
+        if self.backfill == Backfill::Bounded && self.queue[chosen].start > head_finish {
+            return None;
+        }
         self.queue[head].passed_by += self.queue[chosen].slot_cost.clamp_to(self.depth).get();
         Some(self.dispatch(now, chosen, start, true))
     }

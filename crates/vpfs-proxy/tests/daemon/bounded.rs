@@ -60,8 +60,9 @@ async fn large_requests_take_the_slots_they_cost() {
     const LARGE: usize = 2 << 20;
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
-    // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap.
-    let _daemon = network.daemon(&scheduler("sfq-d-plus", 7)).await;
+    // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap, as the paper lets them.
+    let settings = format!("{}backfill = \"paper\"\n", scheduler("sfq-d-plus", 7));
+    let _daemon = network.daemon(&settings).await;
     let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
     for (tag, len) in [(1, LARGE), (2, LARGE), (3, 4096), (4, 4096), (5, 4096)] {
         client.send(raw::read(tag, 9, len)).await;
