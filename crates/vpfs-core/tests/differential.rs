@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Oracle, Runner};
 use vpfs_core::{AppId, Backfill, Bytes, Depth, Scheduler, Sfq, Sharing, SharingMode, SlotCostTable};
 
-fn compare(depth: Depth, table: SlotCostTable, ops: &[Op]) {
+fn compare(depth: Depth, table: &SlotCostTable, ops: &[Op]) {
     for backfill in [Backfill::Bounded, Backfill::Paper] {
         compare_sharing(depth, table.clone(), Sharing::default(), backfill, ops);
     }
@@ -37,7 +37,7 @@ fn compare_sharing(depth: Depth, table: SlotCostTable, sharing: Sharing, backfil
 proptest! {
     #[test]
     fn fast_equals_oracle(slots in 1..20_u32, table in 0..4_u32, ops in ops(400)) {
-        compare(depth(slots), Op::slot_cost_table(table), &ops);
+        compare(depth(slots), &Op::slot_cost_table(table), &ops);
     }
 
     #[test]
@@ -80,6 +80,6 @@ fn all_short_lists() {
     let length = 6;
     for list in 0..alphabet.len().pow(length) {
         let ops: Vec<Op> = (0..length).map(|at| alphabet[list / alphabet.len().pow(at) % alphabet.len()]).collect();
-        compare(depth(3), SlotCostTable::default(), &ops);
+        compare(depth(3), &SlotCostTable::default(), &ops);
     }
 }
