@@ -276,7 +276,11 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("1s")
         .range("10ms", "1min")
         .paper("Two-level"),
-        Tunable::new("outstanding_max", Kind::Count, "Outstanding requests while there is no limit (`two-level`).")
+        Tunable::new(
+            "outstanding_max",
+            Kind::Count,
+            "The most outstanding requests, however much the storage completes before the shortest deadline (`two-level`).",
+        )
             .default("100")
             .range("1", "65536")
             .paper("Two-level"),

@@ -34,7 +34,7 @@ pub enum Event {
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
     /// Applications got new credits while some of them waited for that: a period was over, or (early) the storage had
-    /// capacity to spare [Two-level].
+    /// capacity to spare for one request [Two-level].
     Replenished { early: bool },
     /// Other servers told that they gave `app` so much (below zero: refunded so much); of all they told, `pending` did
     /// not delay its requests here yet.

@@ -31,11 +31,6 @@ impl<T: Item> Heap<T> {
         self.items.first()
     }
 
-    /// All items, in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.items.iter()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }

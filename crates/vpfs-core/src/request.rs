@@ -77,7 +77,7 @@ pub struct ServiceReport {
 pub struct Target {
     /// T: bytes per second.
     pub rate: Bytes,
-    /// D: from when the request goes into the deadline queue until it is complete.
+    /// D: from when the request goes into the deadline queue, and is within the rate, until it is complete.
     pub deadline: Duration,
 }
 

@@ -124,8 +124,7 @@ pub struct TwoLevelSettings {
     pub replenish_period: Duration,
     /// W: the outstanding limit is computed anew after so long.
     pub control_window: Duration,
-    /// What "no limit" means for the storage, in requests. Where so many take longer than the shortest deadline, that
-    /// one is missed whenever the storage is overloaded: throughput comes first then.
+    /// The most requests that the storage may have at once; fewer if it completes fewer in half of the shortest deadline.
     pub outstanding_max: u32,
 }
 

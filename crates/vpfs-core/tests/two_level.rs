@@ -235,7 +235,8 @@ fn the_outstanding_limit_follows_the_load_up_and_down() {
     let within = |from, to| limits.iter().filter(move |(at, _)| (seconds(from)..seconds(to)).contains(at)).map(|x| x.1);
     assert!(within(0, 10).is_sorted() && within(0, 10).count() > 5, "utilisation is raised step by step: {limits:?}");
     // While both are on and ask for all there is, throughput comes first; when one goes, latency does again.
-    assert_eq!(within(40, 50).max(), Some(100));
+    // That is no more than the storage does in half of the shorter deadline, but for what promised requests need.
+    assert!((70..=100).contains(&within(40, 50).max().unwrap()), "{limits:?}");
     assert!(within(50, 55).min() < Some(80), "{limits:?}");
 }
 

@@ -1,8 +1,11 @@
 //! The high level: how much of each class goes on to the deadline queue [Two-level].
 //!
 //! A class may send on what its credits allow: T·P bytes in each replenish period P. Classes with credits take turns in
-//! SFQ order; a class without waits for the next replenishment, which comes early while the storage has nothing better
-//! to do.
+//! SFQ order; a class without waits for the next replenishment.
+//!
+//! Deviation: the slides replenish all credits at once when the storage has capacity to spare, and so let a class that asks for
+//! more than its rate put all of P in the way of those that keep theirs. Here spare capacity goes to one request at a time, in
+//! SFQ order over all flows, so that weights count; it costs no credits, for what nobody else wanted is not held against a class.
 //!
 //! Deviation: a class may overdraw its credits by one request, so that requests larger than T·P pass too, and credits
 //! are not simply set to T·P but debts are paid from them. Otherwise such requests would raise the rate above T.
@@ -117,8 +120,10 @@ pub(super) struct Credits {
     flows: Vec<Flow>,
     /// Flows with something queued: classes with credits,
     credited: Heap<Head>,
-    /// classes without,
+    /// classes without, by when they have some again
     indebted: Heap<Due>,
+    /// and by whose turn it is,
+    waiting: Heap<Head>,
     /// and those that are no class.
     best_effort: Heap<Head>,
     virtual_time: VirtualTime,
@@ -134,6 +139,7 @@ impl Credits {
             flows: Vec::new(),
             credited: Heap::new(),
             indebted: Heap::new(),
+            waiting: Heap::new(),
             best_effort: Heap::new(),
             virtual_time: VirtualTime::ZERO,
             latest_finish: VirtualTime::ZERO,
@@ -176,38 +182,31 @@ impl Credits {
         self.best_effort.first().map(|head| head.app)
     }
 
-    /// The flow to which spare capacity goes now, after credits were replenished for that if need be (then true):
-    /// a flow without a promise if it is behind the others or there is no other.
-    pub(super) fn first_spare(&mut self, requests: &Table<Entry>) -> (Option<AppId>, bool) {
-        let best_effort = self.best_effort.first().copied();
-        match (best_effort, self.indebted.first().copied()) {
-            (Some(head), Some(_)) if head.start <= self.virtual_time => (Some(head.app), false),
-            (_, Some(due)) => {
-                self.replenish(requests, due.replenishment - self.replenishment);
-                (self.first_credited(), true)
-            }
-            (head, None) => (head.map(|head| head.app), false),
-        }
+    /// The flow to which spare capacity goes now, while no class has credits: the first of all in SFQ order.
+    pub(super) fn first_spare(&self) -> Option<AppId> {
+        let heads = [self.waiting.first(), self.best_effort.first()];
+        heads.into_iter().flatten().min().map(|head| head.app)
     }
 
-    /// Takes the oldest request of `app`, which must have one, and charges it.
-    pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId) -> RequestId {
+    /// Takes the oldest request of `app`, which must have one, and charges it: its credits too unless it goes into `spare`
+    /// capacity.
+    pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
         self.queued -= 1;
         self.virtual_time = self.virtual_time.max(flow.start);
-        self.charge(app, requests.get(id).request.cost);
+        self.charge(app, requests.get(id).request.cost, spare);
         self.refresh(requests, app);
         id
     }
 
     /// Charges a request to its flow: F = S + c/φ.
-    pub(super) fn charge(&mut self, app: AppId, cost: Bytes) {
+    pub(super) fn charge(&mut self, app: AppId, cost: Bytes, spare: bool) {
         let (replenishment, period) = (self.replenishment, self.period);
         let flow = self.flow_mut(app);
         flow.start = flow.start + VirtualTime::of(cost, flow.weight);
-        if let Some(account) = &mut flow.account {
+        if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
             account.update(replenishment, period);
             account.credits -= credits_of(cost);
         }
@@ -215,9 +214,9 @@ impl Credits {
         self.latest_finish = self.latest_finish.max(finish);
     }
 
-    /// A charged request of `app` costs `real` instead of `charged`. Credits never exceed those of a period, and a start
+    /// A request of `app` that was charged, maybe as one that went into `spare` capacity, costs `real` instead of `charged`. Credits never exceed those of a period, and a start
     /// tag does not fall below virtual time.
-    pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, charged: Bytes, real: Bytes) {
+    pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, [charged, real]: [Bytes; 2], spare: bool) {
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);
         flow.start = if real >= charged {
@@ -226,7 +225,7 @@ impl Credits {
             let refunded = flow.start.saturating_sub(VirtualTime::of(charged - real, flow.weight));
             refunded.max(virtual_time.min(flow.start))
         };
-        if let Some(account) = &mut flow.account {
+        if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
             account.update(replenishment, period);
             let credits = account.credits + credits_of(charged) - credits_of(real);
             account.credits = credits.min(account.quota(period));
@@ -300,8 +299,14 @@ impl Credits {
             _ => self.credited.remove(app.index()),
         }
         match (head, due) {
-            (Some(_), Some(Some(replenishment))) => self.indebted.set(Due { replenishment, app }),
-            _ => self.indebted.remove(app.index()),
+            (Some(head), Some(Some(replenishment))) => {
+                self.indebted.set(Due { replenishment, app });
+                self.waiting.set(head);
+            }
+            _ => {
+                self.indebted.remove(app.index());
+                self.waiting.remove(app.index());
+            }
         }
         match (head, due) {
             (Some(head), None) => self.best_effort.set(head),

@@ -56,9 +56,4 @@ impl DeadlineQueue {
         self.heap.remove(id.index());
         Some(id)
     }
-
-    /// How many have their deadline before `end`. O(n).
-    pub(super) fn due_before(&self, end: Time) -> usize {
-        self.heap.iter().filter(|due| due.deadline < end).count()
-    }
 }

@@ -5,6 +5,9 @@
 //! the storage, earliest deadline first (`deadline`), and no more at once than lets all meet their deadlines, which it
 //! finds by feedback (`depth_control`).
 //!
+//! A promise does not depend on the others' manners: what a class asks for beyond T comes after what is within it (`profile`), goes
+//! to the storage only while nothing else waits, one request at a time (`credits`), and does not count in `depth_control`.
+//!
 //! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well as
 //! they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
 //! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
@@ -14,13 +17,15 @@ mod credits;
 mod deadline;
 mod depth_control;
 mod percentile;
+mod profile;
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use credits::Credits;
 use deadline::DeadlineQueue;
-use depth_control::{Backlog, DepthControl};
+use depth_control::{Backlog, DepthControl, Passed};
+use profile::Profile;
 
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
@@ -43,7 +48,7 @@ pub struct TwoLevel {
     settings: TwoLevelSettings,
     requests: Table<Entry>,
     /// By application.
-    targets: Vec<Option<Target>>,
+    profiles: Vec<Option<Profile>>,
     credits: Credits,
     deadlines: DeadlineQueue,
     control: DepthControl,
@@ -76,6 +81,8 @@ struct Entry {
     deadline: Time,
     /// and when it was dispatched.
     dispatched_at: Time,
+    /// On whose account it passed.
+    passed: Passed,
 }
 
 impl Node for Entry {
@@ -91,7 +98,7 @@ impl TwoLevel {
         Self {
             settings,
             requests: Table::new(),
-            targets: Vec::new(),
+            profiles: Vec::new(),
             credits: Credits::new(period_nanos(&settings)),
             deadlines: DeadlineQueue::new(),
             control: DepthControl::new(depth.get(), settings.outstanding_max),
@@ -137,8 +144,9 @@ impl TwoLevel {
         for (enqueued_at, request) in handover.outstanding {
             self.start_if_idle(now);
             self.insert(now, enqueued_at, request, State::Outstanding);
-            self.credits.charge(request.app, request.cost);
+            self.credits.charge(request.app, request.cost, false);
             self.outstanding += 1;
+            self.control.on_outstanding(now, self.outstanding);
         }
         for (enqueued_at, request) in handover.queued {
             self.start_if_idle(now);
@@ -152,7 +160,9 @@ impl TwoLevel {
         let arrival = self.arrivals;
         self.arrivals += 1;
         let links = Links::UNLINKED;
-        let entry = Entry { request, enqueued_at, arrival, state, links, due_since: now, deadline, dispatched_at: now };
+        let passed = Passed::Beyond;
+        let (due_since, dispatched_at) = (now, now);
+        let entry = Entry { request, enqueued_at, arrival, state, links, due_since, deadline, dispatched_at, passed };
         self.requests.insert(request.id, entry);
     }
 
@@ -163,7 +173,7 @@ impl TwoLevel {
 
     /// D of `app`, if it has one.
     fn deadline(&self, app: AppId) -> Option<Duration> {
-        self.targets.get(app.index()).copied().flatten().map(|target| target.deadline)
+        self.profiles.get(app.index())?.as_ref().map(|profile| profile.target.deadline)
     }
 
     fn is_idle(&self) -> bool {
@@ -197,23 +207,24 @@ impl TwoLevel {
         }
         // However busy the storage is, one request without a promise passes in each period.
         if let Some(app) = self.credits.first_best_effort() {
-            self.pass(now, app);
+            self.pass(now, app, true);
         }
     }
 
     fn end_window(&mut self, now: Time) {
         let next_end = now + self.settings.control_window.max(Duration::from_nanos(1));
-        let backlog = Backlog {
-            outstanding: self.outstanding,
-            queued: self.deadlines.len(),
-            queued_due: self.deadlines.due_before(next_end),
-        };
-        let outstanding = self.requests.iter().filter(|entry| entry.state == State::Outstanding);
+        let mut backlog = Backlog { outstanding: self.outstanding, queued: self.queued(), ..Backlog::default() };
+        for entry in self.requests.iter().filter(|entry| entry.passed != Passed::Beyond) {
+            backlog.outstanding_promised += usize::from(entry.state == State::Outstanding);
+            backlog.queued_due += usize::from(entry.state == State::Due && entry.deadline < next_end);
+        }
+        let of_promise = |entry: &&Entry| entry.state == State::Outstanding && entry.passed == Passed::Within;
+        let outstanding = self.requests.iter().filter(of_promise);
         let ages = outstanding.map(|entry| (entry.request.app, now.since(entry.dispatched_at)));
-        let targets = &self.targets;
-        let deadline = |app: AppId| targets.get(app.index()).copied().flatten().map(|target| target.deadline);
+        let profiles = &self.profiles;
+        let deadline = |app: AppId| profiles.get(app.index())?.as_ref().map(|profile| profile.target.deadline);
         let before = self.control.limit();
-        self.control.end_window(backlog, ages, deadline);
+        self.control.end_window(now, backlog, ages, deadline);
         self.window_end = next_end;
         self.note_limit(now, before);
     }
@@ -227,32 +238,38 @@ impl TwoLevel {
         }
     }
 
-    /// Moves the oldest request of `app` to the deadline queue.
-    fn pass(&mut self, now: Time, app: AppId) {
-        let deadline = now + self.deadline(app).unwrap_or(BEST_EFFORT_DEADLINE);
-        let id = self.credits.pop(&mut self.requests, app);
+    /// Moves the oldest request of `app` to the deadline queue, with credits or as capacity is to `spare`.
+    fn pass(&mut self, now: Time, app: AppId, spare: bool) {
+        let id = self.credits.pop(&mut self.requests, app, spare);
         let entry = self.requests.get_mut(id);
+        let profile = self.profiles.get_mut(app.index()).and_then(Option::as_mut);
+        let (deadline, is_pushed) = match profile {
+            Some(profile) if spare => profile.deadline(now, period_nanos(&self.settings)),
+            Some(profile) => profile.charge(now, entry.request.cost, period_nanos(&self.settings)),
+            None => (now + BEST_EFFORT_DEADLINE, true),
+        };
         entry.state = State::Due;
         entry.due_since = now;
         entry.deadline = deadline;
+        entry.passed = match (spare, is_pushed) {
+            (true, _) => Passed::Beyond,
+            (false, true) => Passed::Early,
+            (false, false) => Passed::Within,
+        };
         self.deadlines.push(id, deadline);
-        self.control.on_arrival(deadline < self.window_end);
+        self.control.on_arrival(entry.passed != Passed::Beyond && deadline < self.window_end);
     }
 
-    /// The storage has capacity to spare: lets one more request pass, or replenishes all credits early. False if there is
-    /// nothing to be done.
+    /// The storage has capacity to spare: lets one more request pass. False if there is nothing to be done.
     fn use_spare(&mut self, now: Time) -> bool {
         // Outstanding < 0.9 Lo.
         let spare = self.outstanding as u64 * 10 < u64::from(self.control.limit()) * 9;
-        if !spare {
-            return false;
-        }
-        let (app, replenished) = self.credits.first_spare(&self.requests);
-        if replenished {
-            self.events.push(now, Event::Replenished { early: true });
-        }
+        let app = if spare { self.credits.first_spare() } else { None };
         if let Some(app) = app {
-            self.pass(now, app);
+            if self.deadline(app).is_some() {
+                self.events.push(now, Event::Replenished { early: true });
+            }
+            self.pass(now, app, true);
         }
         app.is_some()
     }
@@ -262,11 +279,25 @@ impl TwoLevel {
         let entry = self.requests.get_mut(id);
         entry.state = State::Outstanding;
         entry.dispatched_at = now;
-        let Entry { request: Request { app, .. }, enqueued_at, due_since, .. } = *entry;
-        self.control.on_dispatch(app, now.since(due_since), self.outstanding);
+        let Entry { request: Request { app, .. }, enqueued_at, due_since, passed, .. } = *entry;
+        self.control.on_dispatch(app, passed, now.since(due_since));
+        self.control.on_outstanding(now, self.outstanding);
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+    }
+
+    /// A request costs `real` instead of `charged`, if it was charged.
+    fn recharge(&mut self, entry: &Entry, charged: Bytes, real: Bytes) {
+        let app = entry.request.app;
+        if entry.state == State::Held {
+            return;
+        }
+        let spare = entry.passed == Passed::Beyond;
+        self.credits.recharge(&self.requests, app, [charged, real], spare);
+        if let Some(Some(profile)) = self.profiles.get_mut(app.index()).filter(|_| !spare) {
+            profile.recharge(charged, real);
+        }
     }
 
     fn end_if_idle(&mut self, now: Time) {
@@ -307,7 +338,7 @@ impl Scheduler for TwoLevel {
         }
         loop {
             while let Some(app) = self.credits.first_credited() {
-                self.pass(now, app);
+                self.pass(now, app, false);
             }
             let room = self.outstanding < self.control.limit() as usize;
             if let Some(id) = self.deadlines.pop(now, room) {
@@ -321,9 +352,11 @@ impl Scheduler for TwoLevel {
 
     fn complete(&mut self, now: Time, id: RequestId) {
         assert!(self.requests.get(id).state == State::Outstanding, "only a dispatched request can be complete");
-        let Entry { request: Request { app, cost, .. }, deadline, dispatched_at, .. } = self.requests.remove(id);
+        let Entry { request, deadline, dispatched_at, passed, .. } = self.requests.remove(id);
+        let Request { app, cost, .. } = request;
         self.outstanding -= 1;
-        self.control.on_complete(app, now.since(dispatched_at));
+        self.control.on_complete(app, passed, now.since(dispatched_at));
+        self.control.on_outstanding(now, self.outstanding);
         self.events.push(now, Event::Completed { id, app, cost });
         if now > deadline && self.deadline(app).is_some() {
             self.events.push(now, Event::DeadlineMissed { id, app, late_by: now.since(deadline) });
@@ -336,22 +369,22 @@ impl Scheduler for TwoLevel {
         match state {
             State::Held => self.credits.remove(&mut self.requests, id),
             State::Due => self.deadlines.remove(id),
-            State::Outstanding => self.outstanding -= 1,
+            State::Outstanding => {
+                self.outstanding -= 1;
+                self.control.on_outstanding(now, self.outstanding);
+            }
         }
-        self.requests.remove(id);
-        if state != State::Held {
-            self.credits.recharge(&self.requests, app, cost, Bytes::ZERO);
-        }
+        let entry = self.requests.remove(id);
+        self.recharge(&entry, cost, Bytes::ZERO);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let Entry { request: Request { app, .. }, state, .. } = *self.requests.get(id);
-        let estimated = core::mem::replace(&mut self.requests.get_mut(id).request.cost, real);
-        if state != State::Held {
-            self.credits.recharge(&self.requests, app, estimated, real);
-        }
+        let entry = *self.requests.get(id);
+        let (app, estimated) = (entry.request.app, entry.request.cost);
+        self.requests.get_mut(id).request.cost = real;
+        self.recharge(&entry, estimated, real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
@@ -362,10 +395,11 @@ impl Scheduler for TwoLevel {
 
     /// Holds for all that is not in the deadline queue yet.
     fn set_target(&mut self, _now: Time, app: AppId, target: Option<Target>) {
-        if app.index() >= self.targets.len() {
-            self.targets.resize(app.index() + 1, None);
+        if app.index() >= self.profiles.len() {
+            self.profiles.resize(app.index() + 1, None);
         }
-        self.targets[app.index()] = target;
+        let before = self.profiles[app.index()];
+        self.profiles[app.index()] = target.map(|target| Profile::new(target, before));
         self.control.set_class(app, target.is_some());
         self.credits.set_rate(&self.requests, app, target.map(|target| target.rate));
     }
@@ -444,9 +478,10 @@ mod tests {
     #[test]
     fn requests_pass_while_there_are_credits_and_overdue_ones_go_at_once() {
         let mut two_level = busy();
-        assert_eq!(two_level.poll_timeout(), Some(ms(D)));
-        assert_eq!(drain(&mut two_level, ms(D - 1)), []);
-        assert_eq!(drain(&mut two_level, ms(D)), [1], "overdue");
+        // It comes before its time by the profile, which is after 100 ms; of that, D are slack.
+        assert_eq!(two_level.poll_timeout(), Some(ms(100)));
+        assert_eq!(drain(&mut two_level, ms(99)), []);
+        assert_eq!(drain(&mut two_level, ms(100)), [1], "overdue");
         assert_eq!(two_level.poll_timeout(), Some(ms(200)));
         assert_eq!(drain(&mut two_level, ms(200)), []);
         assert_eq!((two_level.credits.len(), two_level.deadlines.len()), (1, 2));

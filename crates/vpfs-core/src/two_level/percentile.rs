@@ -1,4 +1,4 @@
-//! The 95th percentile of times, in a fixed amount of memory.
+//! The 99th percentile of times, in a fixed amount of memory.
 //!
 //! A histogram whose classes grow with what they count (as those of the crate `hdrhistogram`, which needs `std` and
 //! floating point): sixteen for each power of two. A result is at most 1/16 (6.25 %) or 256 ns too large, and never too
@@ -40,9 +40,9 @@ impl Times {
         self.total = self.total.saturating_add(1);
     }
 
-    /// The least time, rounded up, that 95 of 100 do not exceed; `None` if there are none. O(1).
-    pub(super) fn percentile_95(&self) -> Option<u64> {
-        let wanted = (u64::from(self.total) * 95).div_ceil(100);
+    /// The least time, rounded up, that 99 of 100 do not exceed; `None` if there are none. O(1).
+    pub(super) fn percentile_99(&self) -> Option<u64> {
+        let wanted = (u64::from(self.total) * 99).div_ceil(100);
         let mut below = 0;
         let reached = |&count: &u32| {
             below += u64::from(count);
@@ -90,11 +90,11 @@ mod tests {
             let mut times = Times::new();
             all.iter().for_each(|&nanos| times.add(nanos));
             all.sort_unstable();
-            let exact = all[(all.len() * 95).div_ceil(100) - 1];
-            let ours = times.percentile_95().unwrap();
+            let exact = all[(all.len() * 99).div_ceil(100) - 1];
+            let ours = times.percentile_99().unwrap();
             assert!(exact <= ours && ours <= exact + (exact / 16).max(256), "{exact} {ours}");
             times.clear();
-            assert!(times.is_empty() && times.percentile_95().is_none());
+            assert!(times.is_empty() && times.percentile_99().is_none());
         }
     }
 }

@@ -1,0 +1,102 @@
+//! What a class is promised, and since when: its own clock says which of its requests are within the rate [Two-level].
+//!
+//! The slides give every request the deadline D from when it comes to the deadline queue. A class that asks for more than its
+//! rate T then puts its excess there as an equal of those who keep theirs. Deviation: the deadline counts from the class's
+//! profile clock, e = max(e, now) + c/T for each request, and a request that comes before e − slack counts as if it came then.
+//! What is within T keeps its deadline, and excess comes after it.
+//!
+//! The slack, which lets bursts be, is a period P, but no more than D: only then are promises kept together for all deadlines whenever
+//! their rates are no more than the storage has. (Up to a time t, class i may want T·(t − D + slack) ≤ T·t; with more slack, a
+//! class with a short deadline could want more at once than there is.)
+
+use core::time::Duration;
+
+use crate::request::Target;
+use crate::units::{Bytes, Time};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Profile {
+    pub(super) target: Target,
+    /// e: when all would be served that was charged, at T.
+    clock: Time,
+}
+
+impl Profile {
+    /// A class with a new target, which goes on where the one before was.
+    pub(super) fn new(target: Target, before: Option<Self>) -> Self {
+        Self { target, clock: before.map_or(Time::ZERO, |before| before.clock) }
+    }
+
+    /// The deadline of a request that comes now, and whether it is later than D from now, as the class asked for more than T.
+    pub(super) fn deadline(&self, now: Time, period_nanos: u64) -> (Time, bool) {
+        let slack = self.target.deadline.min(Duration::from_nanos(period_nanos));
+        let pushed = self.clock.since(now).saturating_sub(slack);
+        (now + pushed + self.target.deadline, pushed > Duration::ZERO)
+    }
+
+    /// The same for a request that is charged.
+    pub(super) fn charge(&mut self, now: Time, cost: Bytes, period_nanos: u64) -> (Time, bool) {
+        let deadline = self.deadline(now, period_nanos);
+        self.clock = self.clock.max(now) + self.span(cost);
+        deadline
+    }
+
+    /// A charged request costs `real` instead of `charged`.
+    pub(super) fn recharge(&mut self, charged: Bytes, real: Bytes) {
+        let [before, after] = [charged, real].map(|cost| self.span(cost));
+        let clock = (self.clock + after).since(Time::ZERO).saturating_sub(before);
+        self.clock = Time::ZERO + clock;
+    }
+
+    /// c/T
+    fn span(&self, cost: Bytes) -> Duration {
+        let nanos = u128::from(cost.0) * 1_000_000_000 / u128::from(self.target.rate.0.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: u64 = 200_000_000;
+
+    /// 1 MB/s, so that 1 kB takes a millisecond.
+    fn profile(deadline_ms: u64) -> Profile {
+        Profile::new(Target { rate: Bytes(1_000_000), deadline: Duration::from_millis(deadline_ms) }, None)
+    }
+
+    fn charge(profile: &mut Profile, now_ms: u64) -> u64 {
+        let (deadline, _) = profile.charge(Time::from_millis(now_ms), Bytes(50_000), PERIOD);
+        deadline.as_nanos() / 1_000_000
+    }
+
+    #[test]
+    fn what_comes_at_the_rate_keeps_its_deadline() {
+        let mut profile = profile(100);
+        for now in [0, 50, 100, 150, 200, 1000, 1000, 1000] {
+            assert_eq!(charge(&mut profile, now), now + 100);
+        }
+    }
+
+    #[test]
+    fn excess_comes_at_the_rate_after_a_burst_of_the_slack() {
+        // Of the deadline, and of the period where that is shorter.
+        for (deadline, expected) in
+            [(100, [100, 100, 100, 150, 200, 250, 300]), (300, [300, 300, 300, 300, 300, 350, 400])]
+        {
+            let mut profile = profile(deadline);
+            assert_eq!(expected.map(|_| charge(&mut profile, 0)), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_charged_is_given_back() {
+        let mut profile = profile(100);
+        assert_eq!([0; 3].map(|now| charge(&mut profile, now)), [100; 3]);
+        profile.recharge(Bytes(50_000), Bytes::ZERO);
+        assert_eq!(charge(&mut profile, 0), 100);
+        profile.recharge(Bytes(50_000), Bytes(60_000));
+        assert_eq!(charge(&mut profile, 0), 160);
+    }
+}
