@@ -13,8 +13,7 @@ pub(super) fn run() -> Result<Section, SimError> {
     let section = Section::new("Two-level: latency of two classes").text(
         "App1 stays within its rate and is promised 100 ms; App2 asks in the end for more than twice its rate and is promised \
          300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short deadline suffers. With \
-         the two-level scheduler the one that keeps its rate keeps its deadline, and what exceeds a rate waits. A limit of 100 \
-         requests is none for this storage: then the queue is in the disk, where no scheduler can reach it.",
+         the two-level scheduler the one that keeps its rate keeps its deadline, and what exceeds a rate waits.",
     );
     let section = runs.all().into_iter().fold(section, |section, results| {
         section.figure(chart(results), format!("{}: 95th percentile of the calls of two seconds.", results.policy))

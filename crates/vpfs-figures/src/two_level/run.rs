@@ -7,8 +7,6 @@
 //! - Calls of 256 KiB, IOR's default transfer, to one shared file each. With both applications the disk then serves 60 MB/s.
 //! - 35 MB/s for 20 s in turn with nothing: within its rate. 5 to 45 MB/s in two minutes: from far below its rate to far
 //!   above it, and more than there is when both are on, as in the slides.
-//! - "No limit" is 10 requests: what storage of 50 MB/s serves in half of the shortest deadline. (With 8 to 12 the result is
-//!   the same.) The scheduler's own 100 is shown beside it.
 //!
 //! All of this is `scenarios/figures/two-level.toml`.
 
@@ -34,11 +32,10 @@ pub(super) fn asked(workload: &Workload, seconds: f64) -> f64 {
     }
 }
 
-/// The runs: FIFO, the scheduler as an operator of this storage sets it, and with what it has by itself.
+/// The runs.
 pub(super) struct Runs {
     pub(super) fifo: Results,
     pub(super) two_level: Results,
-    pub(super) unlimited: Results,
 }
 
 impl Runs {
@@ -47,11 +44,11 @@ impl Runs {
         let mut runs =
             parallel::map(&scenario.policies, |policy| Simulation::new(&scenario, policy)?.run()).into_iter();
         let mut next = || runs.next().expect("one for each policy");
-        Ok(Self { fifo: next()?, two_level: next()?, unlimited: next()? })
+        Ok(Self { fifo: next()?, two_level: next()? })
     }
 
-    pub(super) fn all(&self) -> [&Results; 3] {
-        [&self.fifo, &self.two_level, &self.unlimited]
+    pub(super) fn all(&self) -> [&Results; 2] {
+        [&self.fifo, &self.two_level]
     }
 }
 
