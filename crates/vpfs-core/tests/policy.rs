@@ -9,8 +9,8 @@ use common::{DISPATCH, EVENTS, check_timer, depth, dispatched, ops, weight, writ
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceClass,
-    ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
+    AppId, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
+    ServiceClass, ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
 };
 
 const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
@@ -239,4 +239,17 @@ fn reports_are_routed_by_class() {
     let report = ServiceReport { app: AppId(0), class: ServiceClass::Metadata, bytes };
     assert_eq!(policy.poll_report(Time::ZERO), Some(report), "in operations, while data is far below its threshold");
     assert_eq!(policy.poll_report(Time::ZERO), None);
+}
+
+/// Of 14 slots, two large requests take 10; a third one waits, and of the small ones those far ahead pass it only without a bound.
+#[test]
+fn the_form_of_backfill_changes_at_once() {
+    let mut runner = runner(PolicyKind::SfqDPlus, 14);
+    runner.apply(Op::SetWeight { app: AppId(0), weight: weight(100) });
+    let small = |count| vec![write(1, 100); count];
+    dispatched(&mut runner, &[vec![write(0, 2496); 3], small(2), vec![DISPATCH]].concat());
+    assert_eq!((runner.outstanding.len(), runner.queued.len()), (3, 2), "two large and a small one");
+    let paper = Settings { backfill: Backfill::Paper, ..settings(PolicyKind::SfqDPlus, 14) };
+    runner.scheduler.reconfigure(runner.now, &paper);
+    assert_eq!(runner.apply(DISPATCH).len(), 1);
 }
