@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p vpfs-sim --test promises -- --nocapture` prints the table.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(clippy::print_stdout, reason = "the table is for people")]
 
 mod common;
 

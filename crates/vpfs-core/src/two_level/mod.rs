@@ -498,6 +498,24 @@ mod tests {
         assert_eq!(events.iter().filter(|event| **event == Event::Replenished { early: true }).count(), 1);
     }
 
+    /// What is to spare goes to one request at a time, so that weights count; all that came with one replenishment went before.
+    #[test]
+    fn spare_capacity_goes_by_weight() {
+        let mut two_level = two_level();
+        two_level.set_target(Time::ZERO, AppId(1), class(1_000_000, D));
+        two_level.set_weight(Time::ZERO, AppId(1), Weight::new(3).unwrap());
+        (0..40).for_each(|id| enqueue(&mut two_level, Time::ZERO, id, id / 20));
+        let mut served = [0; 2];
+        let mut next = drain(&mut two_level, Time::ZERO);
+        for _ in 0..24 {
+            let [id] = next[..] else { panic!("one slot") };
+            served[usize::from(id >= 20)] += 1;
+            two_level.complete(Time::from_nanos(1), RequestId(id));
+            next = drain(&mut two_level, Time::from_nanos(1));
+        }
+        assert_eq!(served, [6, 18]);
+    }
+
     #[test]
     fn what_was_charged_is_refunded_exactly() {
         let passed = |change: fn(&mut TwoLevel)| {
