@@ -4,6 +4,7 @@
 //! without a file system; `vpfs-workload` executes them and `vpfs-sim` simulates them.
 
 mod btio;
+mod interactive;
 mod ior;
 mod md;
 pub mod node;
@@ -21,6 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use btio::{Btio, BtioClass, Subtype};
+pub use interactive::Interactive;
 pub use ior::{FileMode, Ior, Order};
 pub use md::{Md, MdData};
 pub use noncontig::Noncontig;

@@ -1,8 +1,10 @@
 //! How large a run may be: a number too many in a scenario is an error, and does not take all memory.
 
+use std::time::Duration;
+
 use crate::error::SimError;
 use crate::policy;
-use crate::scenario::{PolicySpec, Scenario};
+use crate::scenario::{App, PolicySpec, Scenario, Workload};
 
 /// Of all groups.
 const SERVERS: u64 = 100_000;
@@ -36,8 +38,19 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     if scenario.duration.is_none() && scenario.apps.iter().all(|app| app.background) {
         return refuse("all applications are in the background, so nothing ends the run; add duration".into());
     }
+    if scenario.duration.is_none()
+        && let Some(app) = scenario.apps.iter().find(|app| keeps_up(app))
+    {
+        return refuse(format!("{} goes on until the run ends, and nothing ends the run; add duration", app.name));
+    }
     let intervals = scenario.duration.map_or(0, |duration| duration.as_nanos() / scenario.interval.as_nanos().max(1));
     check_intervals(u64::try_from(intervals).unwrap_or(u64::MAX), most_intervals(scenario))
+}
+
+/// Whether the run would wait for an application whose calls have no end.
+fn keeps_up(app: &App) -> bool {
+    let is_endless = matches!(&app.workload, Workload::Interactive(interactive) if interactive.time == Duration::MAX);
+    is_endless && app.end.is_none() && !app.background
 }
 
 /// Checks how many processes there are.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
 use vpfs_device::{DeviceProfile, MetadataProfile};
-use vpfs_plan::{Btio, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
+use vpfs_plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
@@ -200,6 +200,8 @@ pub enum Workload {
     Noncontig(Noncontig),
     /// Calls at a rate.
     Paced(Paced),
+    /// Small calls with time to think between them.
+    Interactive(Interactive),
     /// Any other plan; its own seed decides.
     Plan(Arc<dyn Plan>),
 }
@@ -216,6 +218,7 @@ impl Workload {
             Self::Tile(tile) => Arc::new(tile.clone()),
             Self::Noncontig(noncontig) => Arc::new(noncontig.clone()),
             Self::Paced(paced) => Arc::new(paced.clone()),
+            Self::Interactive(interactive) => Arc::new(Interactive { seed, ..interactive.clone() }),
             Self::Plan(plan) => Arc::clone(plan),
         }
     }
@@ -231,6 +234,7 @@ impl Workload {
             Self::Tile(tile) => tile.validate(),
             Self::Noncontig(noncontig) => noncontig.validate(),
             Self::Paced(paced) => paced.validate(),
+            Self::Interactive(interactive) => interactive.validate(),
             Self::Plan(_) => Ok(()),
         }
     }
@@ -247,6 +251,7 @@ impl fmt::Debug for Workload {
             Self::Tile(tile) => tile.fmt(f),
             Self::Noncontig(noncontig) => noncontig.fmt(f),
             Self::Paced(paced) => paced.fmt(f),
+            Self::Interactive(interactive) => interactive.fmt(f),
             Self::Plan(plan) => write!(f, "Plan({} processes)", plan.processes()),
         }
     }
@@ -263,4 +268,14 @@ macro_rules! from {
     )*};
 }
 
-from!(Ior(Ior), Btio(Btio), Md(Md), Wrf(Wrf), Pio(PioBench), Tile(MpiTileIo), Noncontig(Noncontig), Paced(Paced));
+from!(
+    Ior(Ior),
+    Btio(Btio),
+    Md(Md),
+    Wrf(Wrf),
+    Pio(PioBench),
+    Tile(MpiTileIo),
+    Noncontig(Noncontig),
+    Paced(Paced),
+    Interactive(Interactive)
+);

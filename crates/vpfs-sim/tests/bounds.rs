@@ -52,6 +52,13 @@ fn a_run_that_nothing_ends_is_refused() {
     let background = format!("background = \"on\"\n{SMALL}");
     assert!(refusal("", "", &background).contains("add duration"));
     assert!(run(&scenario("duration = \"1s\"", "", &background)).is_ok());
+
+    let endless = "interactive = { processes = 2, file = \"1MiB\" }";
+    assert!(refusal("", "", endless).contains("a goes on until the run ends, and nothing ends the run; add duration"));
+    let beside = format!("background = \"on\"\n{endless}\n[[app]]\nname = \"b\"\n{SMALL}");
+    for (root, app) in [("duration = \"1s\"", endless), ("", &format!("end = \"1s\"\n{endless}")), ("", &beside)] {
+        assert!(run(&scenario(root, "", app)).is_ok());
+    }
 }
 
 /// Data that is promised to a link when the run ends has not used it.

@@ -1,6 +1,6 @@
 //! Workload generators: what applications do to a parallel file system, run and measured.
 //!
-//! - [`vpfs_plan`]: pure, seeded generators of what each process does: IOR-like, BTIO-like, multi-md-test-like.
+//! - [`vpfs_plan`]: pure, seeded generators of what each process does: IOR-like, BTIO-like, multi-md-test-like, interactive.
 //! - [`pattern`]: file content that any reader can check.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.

@@ -42,6 +42,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &TILE,
     &NONCONTIG,
     &PACED,
+    &INTERACTIVE,
 ];
 
 pub(super) const ROOT: Section = Section {
@@ -203,6 +204,7 @@ pub(super) const APP: Section = Section {
         key("tile", Kind::Table("[app.tile]"), "What it does.").absent_means("another workload is given"),
         key("noncontig", Kind::Table("[app.noncontig]"), "What it does.").absent_means("another workload is given"),
         key("paced", Kind::Table("[app.paced]"), "What it does.").absent_means("another workload is given"),
+        key("interactive", Kind::Table("[app.interactive]"), "What it does.").absent_means("another workload is given"),
     ],
 };
 
@@ -330,6 +332,22 @@ pub(super) const PACED: Section = Section {
             .absent_means("as long as `on`")
             .range("0s", "365d"),
         key("time", TIME, "How long it goes on.").range("1ms", "365d"),
+        key("read", SWITCH, "Whether to read, else to write.").default("off"),
+    ],
+};
+
+pub(super) const INTERACTIVE: Section = Section {
+    name: "app.interactive",
+    header: "[app.interactive]",
+    doc: "Small calls at random offsets with time to think before each, as `vpfs workload interactive`: a database, people.",
+    keys: &[
+        key("processes", COUNT, "Number of processes, each with a file.").default("4").range("1", "65536"),
+        key("transfer", SIZE, "Bytes of a call.").default("4KiB").range("1B", "1GiB"),
+        key("file", SIZE, "Bytes of each file, which `setup` fills.").default("64MiB").range("1B", "1PiB"),
+        key("think", TIME, "Mean time before each call, drawn between half of it and one and a half.")
+            .default("10ms")
+            .range("0s", "1d"),
+        key("time", TIME, "How long it goes on.").absent_means("until the run ends").range("1ms", "365d"),
         key("read", SWITCH, "Whether to read, else to write.").default("off"),
     ],
 };

@@ -12,8 +12,8 @@ What `vpfs sim` simulates: servers, the network, policies to compare, and applic
 to begin with, and [Will it help my cluster?](guide/will-it-help.md) leads through one. Units are those of
 [vpfs.toml](config.md), and a policy's `scheduler` is its `[scheduler]`. An unknown key is an error.
 
-An application has one workload: one of `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig` and `paced`, each with its
-parameters in a table.
+An application has one workload: one of `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig`, `paced` and `interactive`, each
+with its parameters in a table.
 "#;
 
 /// The text of `docs/scenarios.md`.

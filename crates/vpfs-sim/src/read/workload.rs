@@ -1,9 +1,11 @@
 //! `[app.ior]` and the other workloads.
 
+use std::time::Duration;
+
 use vpfs_config::Table;
 use vpfs_plan::{
-    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, Pattern, PioBench, PlanError,
-    Wrf,
+    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, Pattern,
+    PioBench, PlanError, Wrf,
 };
 
 use super::{is_on, keys};
@@ -11,7 +13,7 @@ use crate::scenario::Workload;
 
 /// The workload of an application; `None` if there is not exactly one.
 pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
-    const KINDS: [&str; 8] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced"];
+    const KINDS: [&str; 9] = ["ior", "btio", "md", "wrf", "pio", "tile", "noncontig", "paced", "interactive"];
     let given: Vec<&str> = KINDS.into_iter().filter(|kind| app.has(kind)).collect();
     let [kind] = given[..] else {
         app.refuse("name", format!("needs one workload: [app.{}]", KINDS.join("], [app.")));
@@ -25,7 +27,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "pio" => &keys::PIO,
         "tile" => &keys::TILE,
         "noncontig" => &keys::NONCONTIG,
-        _ => &keys::PACED,
+        "paced" => &keys::PACED,
+        _ => &keys::INTERACTIVE,
     };
     let table = app.table(kind, section);
     let workload: Workload = match kind {
@@ -36,7 +39,8 @@ pub(super) fn read(app: &Table<'_>, nodes: u32) -> Option<Workload> {
         "pio" => read_pio(&table).into(),
         "tile" => read_tile(&table, nodes).into(),
         "noncontig" => read_noncontig(&table).into(),
-        _ => read_paced(&table).into(),
+        "paced" => read_paced(&table).into(),
+        _ => read_interactive(&table).into(),
     };
     if let Err(PlanError { option, problem }) = workload.validate() {
         table.refuse(option, problem);
@@ -153,6 +157,18 @@ fn read_paced(table: &Table<'_>) -> Paced {
         pace,
         time: table.duration("time").unwrap_or_default(),
         read: is_on(table, "read"),
+    }
+}
+
+fn read_interactive(table: &Table<'_>) -> Interactive {
+    Interactive {
+        processes: table.count("processes").unwrap_or(1),
+        transfer_bytes: call_bytes(table.number("transfer").unwrap_or(1)),
+        file_bytes: table.number("file").unwrap_or(u64::MAX),
+        think: table.duration("think").unwrap_or_default(),
+        time: table.duration("time").unwrap_or(Duration::MAX),
+        read: is_on(table, "read"),
+        seed: 0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod btio;
+mod interactive;
 mod ior;
 mod isolation;
 mod latency;
@@ -9,6 +10,7 @@ mod md;
 
 pub use access::{AccessSummary, summarize};
 pub use btio::btio;
+pub use interactive::interactive;
 pub use ior::ior;
 pub use isolation::isolation;
 pub use latency::latency;

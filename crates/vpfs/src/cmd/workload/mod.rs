@@ -1,6 +1,7 @@
 //! `vpfs workload`: what applications do to a parallel file system, run, verified and measured.
 
 mod btio;
+mod interactive;
 mod ior;
 mod md;
 pub(crate) mod output;
@@ -33,6 +34,7 @@ enum Kind {
     Ior(ior::IorArgs),
     Btio(btio::BtioArgs),
     Md(md::MdArgs),
+    Interactive(interactive::InteractiveArgs),
 }
 
 impl Workload {
@@ -43,6 +45,7 @@ impl Workload {
                 Kind::Ior(args) => args.run().await,
                 Kind::Btio(args) => args.run().await,
                 Kind::Md(args) => args.run().await,
+                Kind::Interactive(args) => args.run().await,
             }
         })
     }

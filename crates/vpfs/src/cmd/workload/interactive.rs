@@ -1,0 +1,70 @@
+//! `vpfs workload interactive`.
+
+use std::time::Duration;
+
+use vpfs_config::units::{parse_duration, parse_size};
+use vpfs_core::Bytes;
+use vpfs_plan::Interactive;
+use vpfs_workload::table;
+
+use super::target::Target;
+use super::{Job, usage};
+use crate::exit::Exit;
+
+/// Small calls at random offsets with time to think before each: a database, a solver that looks things up, people
+///
+/// Each process fills a file of its own first, which is not part of the result. Every read is verified.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs workload interactive --url tcp://127.0.0.1:5334/pfs --read\n  \
+    vpfs workload interactive --url tcp://127.0.0.1:5334/pfs -n 16 -t 64KiB --file 1GiB --think 100ms --time 5min")]
+pub(super) struct InteractiveArgs {
+    /// Number of processes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    processes: u32,
+
+    /// Bytes of one call
+    #[arg(short, long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_size)]
+    transfer: Bytes,
+
+    /// Bytes of each process's file
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    file: Bytes,
+
+    /// Mean time before each call, drawn between half of it and one and a half
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
+    think: Duration,
+
+    /// Go on for this long
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    time: Duration,
+
+    /// Read and verify instead of writing
+    #[arg(short, long)]
+    read: bool,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl InteractiveArgs {
+    pub(super) async fn run(&self) -> Result<(), Exit> {
+        let job = Job { name: "interactive", plan: self.plan()?, target: &self.target, keep: false };
+        job.run(table::interactive).await
+    }
+
+    fn plan(&self) -> Result<Interactive, Exit> {
+        let too_large = |_| Exit::Usage("--transfer: must be below 4GiB".to_owned());
+        let plan = Interactive {
+            processes: self.processes,
+            transfer_bytes: u32::try_from(self.transfer.0).map_err(too_large)?,
+            file_bytes: self.file.0,
+            think: self.think,
+            time: self.time,
+            read: self.read,
+            seed: self.target.seed,
+        };
+        plan.validate().map_err(|error| usage(&error))?;
+        Ok(plan)
+    }
+}
