@@ -90,6 +90,8 @@ struct Limits {
 pub(crate) struct Usage {
     pub(crate) data_slots: u32,
     pub(crate) metadata_slots: u32,
+    /// Of those under one depth, in use when that was checked last.
+    shared_slots: u32,
     pub(crate) depth: u32,
     pub(crate) device_busy: Duration,
     device_busy_since: Option<Time>,
@@ -353,14 +355,16 @@ impl Server {
         }
     }
 
-    fn check_slots(&self) -> Result<(), Check> {
+    /// A depth that was lowered takes nothing back: slots above it may only become fewer.
+    fn check_slots(&mut self) -> Result<(), Check> {
         let Usage { data_slots, metadata_slots, .. } = self.usage;
         let (shared, own) = match self.limits.metadata_depth {
             Some(depth) => (data_slots, metadata_slots.saturating_sub(depth)),
             None => (data_slots + metadata_slots, 0),
         };
+        let before = std::mem::replace(&mut self.usage.shared_slots, shared);
         match self.limits.depth {
-            Some(depth) if shared > depth => Err(Check::Depth { used: shared, depth }),
+            Some(depth) if shared > depth.max(before) => Err(Check::Depth { used: shared, depth }),
             _ if own > 0 => Err(Check::Depth { used: metadata_slots, depth: metadata_slots - own }),
             _ => Ok(()),
         }
