@@ -60,6 +60,12 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("valid JSON");
     assert!(report.is_object(), "{report}");
     cluster.workload(&["md", "--processes", "2", "--items", "50"]);
+    let calls = ["interactive", "-n", "2", "-t", "4KiB", "--file", "1MiB", "--think", "2ms", "--time", "500ms"];
+    for (access, read) in [("write", &[][..]), ("read", &["--read"])] {
+        let table = cluster.workload(&[&calls, read].concat());
+        let line = table.lines().find(|line| line.starts_with(access)).unwrap_or_default();
+        assert!(table.contains("calls/s") && table.contains("p99(ms)") && line.ends_with(" 0"), "{table}");
+    }
     cluster.proxy.signal("TERM");
     assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
     let log = cluster.proxy.log();

@@ -1,6 +1,7 @@
 //! Numbers applications for the schedulers: those of the file, then the automatic ones.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use vpfs_core::{AppId, Target, Weight};
 
@@ -19,6 +20,8 @@ pub struct AppEntry {
     pub cap: Option<Cap>,
     /// What it is promised on each server.
     pub target: Option<Target>,
+    /// What nine in ten of its requests are to keep on each server, by policies that isolate.
+    pub latency: Option<Duration>,
     auto: bool,
 }
 
@@ -77,8 +80,14 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let entry =
-            AppEntry { name: app.name.clone(), weight: app.weight, cap: app.cap, target: app.target, auto: false };
+        let entry = AppEntry {
+            name: app.name.clone(),
+            weight: app.weight,
+            cap: app.cap,
+            target: app.target,
+            latency: app.latency,
+            auto: false,
+        };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 if self.entries[id.index()] != entry {
@@ -107,7 +116,7 @@ impl AppTable {
                 None if self.auto.len() >= self.auto_limit => self.default,
                 None => {
                     let (name, weight) = (key.to_string(), self.auto_weight);
-                    let id = self.push(AppEntry { name, weight, cap: None, target: None, auto: true });
+                    let id = self.push(AppEntry { name, weight, cap: None, target: None, latency: None, auto: true });
                     self.auto.insert(key, id);
                     id
                 }

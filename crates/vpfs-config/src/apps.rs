@@ -29,6 +29,8 @@ pub struct App {
     pub cap: Option<Cap>,
     /// What it is promised on each server, by policies with deadlines.
     pub target: Option<Target>,
+    /// What nine in ten of its requests are to keep on each server, by policies that isolate.
+    pub latency: Option<Duration>,
     /// Which clients are this application.
     pub rule: Rule,
 }
@@ -142,6 +144,7 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
             weight: weight(&reader, "weight"),
             cap: read_cap(&reader, capacity),
             target: read_target(&reader),
+            latency: reader.number("latency").map(Duration::from_nanos),
             rule: clients::read_rule(&reader, &mut hosts_left),
         };
         // Positions of names and applications must agree; a problem has been reported for the one left out.
@@ -177,6 +180,7 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
             weight: Weight::ONE,
             cap: None,
             target: None,
+            latency: None,
             rule: Rule::default(),
         });
     }

@@ -195,13 +195,14 @@ pub(crate) const SCHEDULER: Section = Section {
     keys: &[
         Tunable::new(
             "policy",
-            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"]),
-            "`fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
+            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco", "isolation"]),
+            "`isolation` gives who asks for less than its share nearly what it gets alone and shares the storage's time \
+             among the others by weight, without any tuning; `fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
              load the storage more and fills gaps with small ones, `two-level` keeps each application's `deadline` \
              while it stays within its `target_rate`, `ioco` serves one application after another in each `window`, in \
              the same order on all servers.",
         )
-        .default("sfq-d-plus")
+        .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),
         Tunable::new(
             "profile",
@@ -400,6 +401,14 @@ pub(crate) const APP: Section = Section {
             .absent_means("no promise")
             .range("1ms", "1h")
             .paper("Two-level"),
+        Tunable::new(
+            "latency",
+            Kind::Duration,
+            "Nine in ten of its requests take no longer while it asks for less than its share; the log says why if that cannot be \
+             (`isolation`).",
+        )
+        .absent_means("as little as there is to have")
+        .range("100us", "1h"),
         Tunable::new("burst", Kind::Size, "What it may do at once after it was idle; only with `cap`.")
             .default("16MiB")
             .range("1B", "1TiB"),

@@ -39,15 +39,13 @@ fn depth_and_cost(scheduler: &str) -> (u32, u32) {
 #[test]
 fn without_a_word_the_defaults_are_the_cores() {
     let core = settings("");
-    assert_eq!(core, Settings::new(PolicyKind::SfqDPlus, core.depth, core.slot_costs.clone()));
+    assert_eq!(core, Settings::new(PolicyKind::Isolation, core.depth, core.slot_costs.clone()));
 }
 
 #[test]
 fn every_policy_and_way_of_sharing_has_a_name() {
-    let kinds =
-        ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"].map(|name| settings(&format!("policy = {name:?}")).kind);
-    let all = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
-    assert_eq!(kinds, all);
+    let names = ["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco", "isolation"];
+    assert_eq!(names.map(|name| settings(&format!("policy = {name:?}")).kind), PolicyKind::ALL);
     let modes = ["local", "threshold", "layout"].map(|name| settings(&format!("sharing = {name:?}")).sharing.mode);
     assert_eq!(modes, [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout]);
 }

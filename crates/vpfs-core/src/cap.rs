@@ -7,6 +7,7 @@
 mod bucket;
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bucket::Bucket;
 pub use bucket::Cap;
@@ -270,6 +271,10 @@ impl<S: Scheduler> Scheduler for Capped<S> {
 
     fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
         self.inner.set_target(now, app, target);
+    }
+
+    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
+        self.inner.set_latency(now, app, latency);
     }
 
     fn set_order(&mut self, now: Time, app: AppId, order: u16) {

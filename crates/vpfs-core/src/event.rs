@@ -31,6 +31,10 @@ pub enum Event {
     WeightChanged { app: AppId, weight: Weight },
     /// The number of slots was changed. While depth is looked for, also for each comparison with a larger one, and back.
     DepthChanged { depth: Depth },
+    /// The device time that may be inside the storage at once was changed.
+    WindowChanged { window: Duration },
+    /// More than one in ten requests of an application take longer than it was promised, and why; at most once in ten seconds.
+    LatencyMissed { app: AppId, latency: Duration, cause: MissCause },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
     /// Applications got new credits while some of them waited for that: a period was over, or (early) the storage had
@@ -45,6 +49,16 @@ pub enum Event {
     Idle,
     /// So many events were not kept because nobody polled them in time.
     Lost { events: u64 },
+}
+
+/// Why a promised latency cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissCause {
+    /// The application asks for more than its share.
+    MoreThanItsShare,
+    /// Bulk gets no more than its share already. A larger weight for the application, smaller calls of the others or faster
+    /// storage would help.
+    BulkAtItsShare,
 }
 
 /// A bounded queue of events with their times.

@@ -52,12 +52,14 @@ extern crate alloc;
 
 mod adapt;
 pub mod cap;
+mod corrections;
 pub mod dsfq;
 pub mod event;
 pub mod fairness;
 pub mod fifo;
 pub mod hash;
 mod heap;
+pub mod isolation;
 mod list;
 pub mod policy;
 pub mod profile;
@@ -69,6 +71,7 @@ pub mod slot_cost;
 mod split;
 pub mod stripe;
 mod table;
+mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod two_level;
@@ -76,8 +79,9 @@ pub mod units;
 pub mod window;
 
 pub use cap::{Cap, Capped};
-pub use event::{Event, EventQueue};
+pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
+pub use isolation::Isolation;
 pub use policy::Policy;
 pub use request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
 pub use scheduler::{Capabilities, Scheduler};

@@ -11,6 +11,9 @@
 //! | sfq-d-plus, layout | yes | yes | no | yes |
 //! | two-level | yes | no | yes | no |
 //! | ioco | yes | no | no | no |
+//! | isolation | no | no | no | no |
+//! | isolation, threshold | no | yes | no | no |
+//! | isolation, layout | no | yes | no | yes |
 //!
 //! With caps none of them conserves work.
 //!
@@ -23,10 +26,13 @@
 //!
 //! Metadata can be given a queue of its own and be brought back; requests stay in the queue they are in.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::event::{Event, EventQueue};
 use crate::fifo::Fifo;
+use crate::isolation::Isolation;
 use crate::request::{Dispatch, Request, ServiceReport, Target};
 use crate::scheduler::{Capabilities, Scheduler};
 use crate::settings::{PolicyKind, Settings};
@@ -52,6 +58,7 @@ pub struct Policy {
 struct AppSettings {
     weight: Option<Weight>,
     target: Option<Target>,
+    latency: Option<Duration>,
     order: Option<u16>,
 }
 
@@ -61,6 +68,8 @@ enum Base {
     Sfq(Sfq),
     Ioco(Ioco),
     TwoLevel(TwoLevel),
+    // It has the tables of what it learned in it.
+    Isolation(Box<Isolation>),
 }
 
 /// The requests that one policy gives to the next, each with the time at which it was enqueued.
@@ -137,6 +146,7 @@ fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Scheduler) {
             scheduler.set_order(now, app, order);
         }
         scheduler.set_target(now, app, settings.target);
+        scheduler.set_latency(now, app, settings.latency);
     }
 }
 
@@ -164,7 +174,9 @@ impl Settings {
     fn effective_slot_costs(&self) -> SlotCostTable {
         match self.kind {
             PolicyKind::SfqDPlus => self.slot_costs.clone(),
-            PolicyKind::Fifo | PolicyKind::SfqD | PolicyKind::TwoLevel | PolicyKind::Ioco => SlotCostTable::uniform(),
+            PolicyKind::Fifo | PolicyKind::SfqD | PolicyKind::TwoLevel | PolicyKind::Ioco | PolicyKind::Isolation => {
+                SlotCostTable::uniform()
+            }
         }
     }
 }
@@ -175,6 +187,11 @@ impl Base {
             PolicyKind::Fifo => Self::Fifo(Fifo::new(event_capacity)),
             PolicyKind::TwoLevel => Self::TwoLevel(TwoLevel::new(settings.two_level, settings.depth, event_capacity)),
             PolicyKind::Ioco => Self::Ioco(Ioco::new(settings.ioco, settings.depth, event_capacity)),
+            PolicyKind::Isolation => {
+                let mut isolation = Isolation::new(event_capacity);
+                isolation.set_sharing(settings.sharing);
+                Self::Isolation(Box::new(isolation))
+            }
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
                 let mut sfq = Sfq::new(settings.depth, settings.effective_slot_costs(), event_capacity);
                 sfq.set_sharing(settings.sharing);
@@ -189,7 +206,7 @@ impl Base {
     fn adaptive(&self) -> Option<&Sfq> {
         match self {
             Self::Sfq(sfq) => sfq.depth_found().map(|_| sfq),
-            Self::Fifo(_) | Self::Ioco(_) | Self::TwoLevel(_) => None,
+            Self::Fifo(_) | Self::Ioco(_) | Self::TwoLevel(_) | Self::Isolation(_) => None,
         }
     }
 
@@ -205,6 +222,7 @@ impl Base {
                 sfq.set_sharing(settings.sharing);
                 sfq.set_backfill(settings.backfill);
             }
+            (Self::Isolation(isolation), PolicyKind::Isolation) => isolation.set_sharing(settings.sharing),
             // With other windows every queued request gets another place.
             (Self::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
                 ioco.set_depth(now, settings.depth);
@@ -227,12 +245,14 @@ impl Base {
             Self::Sfq(sfq) => sfq.hand_over(),
             Self::Ioco(ioco) => ioco.hand_over(),
             Self::TwoLevel(two_level) => two_level.hand_over(),
+            Self::Isolation(isolation) => isolation.hand_over(),
         };
         match self {
             Self::Fifo(fifo) => fifo.take_over(handover),
             Self::Sfq(sfq) => sfq.take_over(handover),
             Self::Ioco(ioco) => ioco.take_over(handover),
             Self::TwoLevel(two_level) => two_level.take_over(now, handover),
+            Self::Isolation(isolation) => isolation.take_over(now, handover),
         }
     }
 }
@@ -244,6 +264,7 @@ impl AsRef<dyn Scheduler> for Base {
             Self::Sfq(sfq) => sfq,
             Self::Ioco(ioco) => ioco,
             Self::TwoLevel(two_level) => two_level,
+            Self::Isolation(isolation) => isolation.as_ref(),
         }
     }
 }
@@ -255,6 +276,7 @@ impl AsMut<dyn Scheduler> for Base {
             Self::Sfq(sfq) => sfq,
             Self::Ioco(ioco) => ioco,
             Self::TwoLevel(two_level) => two_level,
+            Self::Isolation(isolation) => isolation.as_mut(),
         }
     }
 }
@@ -292,6 +314,11 @@ impl Scheduler for Policy {
     fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
         self.app_mut(app).target = target;
         self.queues.set_target(now, app, target);
+    }
+
+    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
+        self.app_mut(app).latency = latency;
+        self.queues.set_latency(now, app, latency);
     }
 
     fn set_order(&mut self, now: Time, app: AppId, order: u16) {

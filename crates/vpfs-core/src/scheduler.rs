@@ -3,6 +3,7 @@
 use crate::event::Event;
 use crate::request::{Dispatch, Request, ServiceReport, Target};
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use core::time::Duration;
 
 /// What a policy needs from its surroundings and what it promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,10 @@ pub trait Scheduler: Send {
 
     /// Sets what a latency-controlled application gets; `None` for no promise. Policies without deadlines ignore it.
     fn set_target(&mut self, _now: Time, _app: AppId, _target: Option<Target>) {}
+
+    /// Sets the latency that nine in ten requests of an application are to keep while it asks for less than its share; `None`
+    /// for as little as there is to have. Policies that do not isolate ignore it.
+    fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
     /// Sets an application's place among those that are served one after another in a window: smaller first, the same
     /// at every server [IOCO §3]. Policies without windows ignore it.

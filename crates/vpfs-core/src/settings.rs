@@ -18,11 +18,13 @@ pub enum PolicyKind {
     TwoLevel,
     /// Application by application in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
     Ioco,
+    /// Shares of device time, and no delays for those who ask for less: [`Isolation`](crate::Isolation).
+    Isolation,
 }
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Fifo, Self::SfqD, Self::SfqDPlus, Self::TwoLevel, Self::Ioco];
+    pub const ALL: [Self; 6] = [Self::Fifo, Self::SfqD, Self::SfqDPlus, Self::TwoLevel, Self::Ioco, Self::Isolation];
 }
 
 /// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.

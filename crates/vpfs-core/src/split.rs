@@ -6,6 +6,7 @@
 //! queued, new ones follow the new rule.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::event::Event;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
@@ -144,6 +145,10 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<
 
     fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
         self.each_mut().for_each(|scheduler| scheduler.set_target(now, app, target));
+    }
+
+    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
+        self.each_mut().for_each(|scheduler| scheduler.set_latency(now, app, latency));
     }
 
     fn set_order(&mut self, now: Time, app: AppId, order: u16) {

@@ -13,7 +13,7 @@ use vpfs_core::{
     ServiceClass, ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
 };
 
-const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
+const KINDS: [PolicyKind; 6] = PolicyKind::ALL;
 
 fn settings(kind: PolicyKind, slots: u32) -> Settings {
     Settings::new(kind, depth(slots), SlotCostTable::default())
@@ -119,7 +119,7 @@ fn row(settings: &Settings, suffix: &str) -> String {
 #[test]
 fn the_capabilities_are_those_of_the_table() {
     let mut rows: Vec<String> = KINDS.iter().map(|&kind| row(&settings(kind, 14), "")).collect();
-    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus] {
+    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation] {
         for (mode, suffix) in [(SharingMode::Threshold, ", threshold"), (SharingMode::Layout, ", layout")] {
             let sharing = Sharing { mode, ..Sharing::default() };
             rows.push(row(&Settings { sharing, ..settings(kind, 14) }, suffix));

@@ -193,6 +193,15 @@ impl Gate {
         granted.iter().for_each(|mailbox| mailbox.wake());
         self.post.send(self.server, messages);
         for (at, event) in events {
+            if let Event::LatencyMissed { app, latency, cause } = event {
+                tracing::warn!(
+                    server = self.server.0,
+                    app = app.0,
+                    ?latency,
+                    ?cause,
+                    "a promised latency cannot be kept"
+                );
+            }
             tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler");
         }
         for (at, event) in coordination {
@@ -217,7 +226,9 @@ impl State {
     /// What the scheduler did, if the log wants to know; in any case it keeps nothing.
     fn take_events(&mut self) -> Vec<(Time, Event)> {
         let wanted = tracing::enabled!(tracing::Level::DEBUG);
-        std::iter::from_fn(|| self.scheduler.poll_event()).filter(|_| wanted).collect()
+        let important = |event: &Event| matches!(event, Event::LatencyMissed { .. });
+        let events = std::iter::from_fn(|| self.scheduler.poll_event());
+        events.filter(|(_, event)| wanted || important(event)).collect()
     }
 
     /// What the gates of other servers must hear.

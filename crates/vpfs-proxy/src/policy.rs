@@ -20,6 +20,7 @@ pub(crate) fn scheduler(config: &Config) -> ServerScheduler {
 pub(crate) fn set_app(scheduler: &mut ServerScheduler, now: Time, app: AppId, entry: &AppEntry) {
     scheduler.set_weight(now, app, entry.weight);
     scheduler.set_target(now, app, entry.target);
+    scheduler.set_latency(now, app, entry.latency);
     scheduler.set_order(now, app, vpfs_core::window::order_of(&entry.name));
     let cap = entry.cap.and_then(|cap| vpfs_core::Cap::new(cap.rate.0, cap.burst));
     scheduler.set_cap(now, app, cap);

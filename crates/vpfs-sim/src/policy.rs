@@ -1,5 +1,7 @@
 //! Schedulers as a scenario wants them.
 
+use std::time::Duration;
+
 use vpfs_core::window::order_of;
 use vpfs_core::{AppId, Cap, Capped, Policy, PolicyKind, Scheduler, SharingMode, Target, Time, Weight};
 
@@ -14,13 +16,14 @@ pub(crate) struct Promise {
     weight: Weight,
     cap: Option<Cap>,
     target: Option<Target>,
+    latency: Option<Duration>,
     order: u16,
 }
 
 impl Promise {
     pub(crate) fn of(app: &App) -> Self {
         let order = app.order.unwrap_or_else(|| order_of(&app.name));
-        Self { weight: app.weight, cap: app.cap, target: app.target, order }
+        Self { weight: app.weight, cap: app.cap, target: app.target, latency: app.latency, order }
     }
 }
 
@@ -30,6 +33,7 @@ pub(crate) fn build(now: Time, policy: &PolicySpec, promises: &[Promise]) -> Cap
     for (app, promise) in (0..).map(AppId).zip(promises) {
         scheduler.set_weight(now, app, promise.weight);
         scheduler.set_target(now, app, promise.target);
+        scheduler.set_latency(now, app, promise.latency);
         scheduler.set_order(now, app, promise.order);
         if promise.cap.is_some() {
             scheduler.set_cap(now, app, promise.cap);
@@ -40,7 +44,8 @@ pub(crate) fn build(now: Time, policy: &PolicySpec, promises: &[Promise]) -> Cap
 
 /// Whether servers must hear of each other.
 pub(crate) fn needs_peers(policy: &PolicySpec) -> bool {
-    let shares = matches!(policy.settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
+    use PolicyKind::{Isolation, SfqD, SfqDPlus};
+    let shares = matches!(policy.settings.kind, SfqD | SfqDPlus | Isolation);
     shares && policy.settings.sharing.mode != SharingMode::Local
 }
 

@@ -140,6 +140,8 @@ pub struct App {
     pub cap: Option<Cap>,
     /// For throughput and latency control.
     pub target: Option<Target>,
+    /// What nine in ten of its requests are to keep, by policies that isolate.
+    pub latency: Option<Duration>,
     /// Its place in a window of IOCO; `None`: from its name, as the daemon does it.
     pub order: Option<u16>,
     /// When its processes begin.
@@ -168,6 +170,7 @@ impl App {
             weight: Weight::ONE,
             cap: None,
             target: None,
+            latency: None,
             order: None,
             start: Duration::ZERO,
             end: None,

@@ -51,7 +51,7 @@ fn problems_name_the_line_the_key_and_the_remedy() {
     assert_eq!(
         problems(REST),
         "my.toml:7: app.name: needs one workload: [app.ior], [app.btio], [app.md], [app.wrf], [app.pio], [app.tile], \
-         [app.noncontig], [app.paced]"
+         [app.noncontig], [app.paced], [app.interactive]"
     );
     let text = REST.replace("[[servers]]", "[[servers]]\ndevice = \"floppy\"");
     assert!(problems(&format!("{text}ior = {{}}")).starts_with("my.toml:3: servers.device: there is no device model"));
@@ -77,12 +77,40 @@ fn every_workload_can_be_simulated() {
         "pio = { processes = 2, requests = 3 }",
         "tile = { tiles_x = 2, tiles_y = 1 }",
         "noncontig = { processes = 2 }",
+        "paced = { processes = 2, rate = \"10MB/s\", time = \"1s\" }",
+        "interactive = { processes = 2, file = \"1MiB\", time = \"1s\", read = \"on\" }",
     ];
     for workload in workloads {
         let scenario = Scenario::parse("my.toml", &format!("{REST}{workload}")).unwrap();
         let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
         assert!(results.apps[0].calls > 5 && results.apps[0].finish.is_some(), "{workload}: {}", results.to_json());
     }
+}
+
+/// A call for each process in the time that it thinks and the storage takes, and of these none after the end.
+#[test]
+fn who_thinks_between_calls_makes_as_many_as_fit() {
+    let app = "phases = [\"read\"]\ninteractive = { processes = 3, think = \"20ms\", read = \"on\" }";
+    let text = format!("duration = \"30s\"\n{REST}{app}").replace("[[servers]]", "[[servers]]\ndevice = \"ssd\"");
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let app = &results.apps[0];
+    let turn = 0.020 + app.read.mean_seconds;
+    let expected = 3.0 * 30.0 / turn;
+    assert!((app.calls as f64 / expected - 1.0).abs() < 0.02, "{} calls, {expected:.0} expected", app.calls);
+    assert_eq!((app.written_bytes, app.finish), (0, None));
+    let limited = text.replace("think =", "time = \"10s\", think =");
+    let scenario = Scenario::parse("my.toml", &limited).unwrap();
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    let finish = results.apps[0].finish.unwrap().as_secs_f64();
+    assert!((10.0..10.1).contains(&finish), "{finish}");
+
+    let problem = |keys: &str| problems(&format!("{REST}interactive = {{ {keys} }}"));
+    assert_eq!(
+        problem("transfer = \"8KiB\", file = \"4KiB\""),
+        "my.toml:8: app.interactive.file: must be at least one transfer"
+    );
+    assert!(problem("thnik = \"1s\"").contains("did you mean \"think\"?"));
 }
 
 #[test]

@@ -3,19 +3,17 @@
 //! One engine: SFQ(D) is SFQ(D)+ where every request occupies one slot.
 
 mod adapting;
-mod corrections;
 mod queue;
 mod requests;
 mod slots;
-mod tags;
 
 use alloc::boxed::Box;
 
-use corrections::Corrections;
+use crate::corrections::Corrections;
+use crate::tags::Clock;
 use queue::{First, Queue};
 use requests::{Entry, Requests, State};
 use slots::Slots;
-use tags::Clock;
 
 use crate::adapt::Controller;
 use crate::dsfq::{Change, Ledger};

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::requests::{Entry, Requests, State};
-use super::tags::{Clock, FlowTags};
 use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::slot_cost::SlotCostTable;
+use crate::tags::{Clock, FlowTags};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, VirtualTime, Weight};
 
 /// The first request of a lane. Ordered by start tag, then by arrival.

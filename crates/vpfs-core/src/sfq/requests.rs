@@ -17,7 +17,7 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {
-    /// Service its flow asked for before it, in bytes; see [`super::tags::FlowTags`].
+    /// Service its flow asked for before it, in bytes; see [`crate::tags::FlowTags`].
     pub(super) position: u128,
     /// Counts up over all flows; breaks ties and tells which of two is older.
     pub(super) arrival: u64,

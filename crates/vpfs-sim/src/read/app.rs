@@ -53,6 +53,7 @@ fn read_app(table: &Table<'_>) -> Option<App> {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
         cap: read_cap(table),
         target: read_target(table),
+        latency: table.duration("latency"),
         order: table.count("order").and_then(|order| u16::try_from(order).ok()),
         start: table.duration("start").unwrap_or(Duration::ZERO),
         end: table.duration("end"),

@@ -171,6 +171,9 @@ pub(super) const APP: Section = Section {
         key("target_rate", RATE, "Promised to it at each server, with `deadline`.")
             .absent_means("no promise")
             .range("1B/s", "1PB/s"),
+        key("latency", TIME, "Nine in ten of its requests at a server take no longer while it asks for less than its share (`isolation`).")
+            .absent_means("as little as there is to have")
+            .range("100us", "1h"),
         key("deadline", TIME, "Within `target_rate`, its requests take no longer.")
             .absent_means("no promise")
             .range("1ms", "1h"),

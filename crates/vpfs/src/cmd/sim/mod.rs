@@ -25,13 +25,13 @@ use report::Base;
 #[command(after_help = "Examples:\n  \
     vpfs sim\n  \
     vpfs sim scenarios/two-to-one.toml --html two-to-one.html\n  \
-    vpfs sim my-cluster.toml --compare fifo,sfq-d-plus --seed 7 --json results.json")]
+    vpfs sim my-cluster.toml --compare fifo,isolation --seed 7 --json results.json")]
 pub(crate) struct Sim {
     /// The scenario file; scenarios/ has some to begin with
     scenario: Option<PathBuf>,
 
-    /// Policies to run, by their names in the scenario, or fifo, sfq-d, sfq-d-plus, two-level or ioco with their defaults
-    /// [default: all of the scenario]
+    /// Policies to run, by their names in the scenario, or fifo, sfq-d, sfq-d-plus, two-level, ioco or isolation with
+    /// their defaults [default: all of the scenario]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policy: Vec<String>,
 
@@ -129,12 +129,13 @@ impl Sim {
 
 /// A policy of the scenario, or one with its defaults.
 fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
-    const KINDS: [(&str, PolicyKind); 5] = [
+    const KINDS: [(&str, PolicyKind); 6] = [
         ("fifo", PolicyKind::Fifo),
         ("sfq-d", PolicyKind::SfqD),
         ("sfq-d-plus", PolicyKind::SfqDPlus),
         ("two-level", PolicyKind::TwoLevel),
         ("ioco", PolicyKind::Ioco),
+        ("isolation", PolicyKind::Isolation),
     ];
     let given = scenario.policies.iter().find(|policy| policy.name == name).cloned();
     let known = KINDS.iter().find(|(known, _)| *known == name);

@@ -4,25 +4,25 @@ use crate::units::{Bytes, VirtualTime, Weight};
 
 /// The virtual clock that all flows of a scheduler share.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     now: VirtualTime,
     latest_finish: VirtualTime,
 }
 
 impl Clock {
     /// Virtual time v: no queued request has a start tag below it.
-    pub(super) fn now(&self) -> VirtualTime {
+    pub(crate) fn now(&self) -> VirtualTime {
         self.now
     }
 
     /// A request with start tag `start` is served: v = max(v, S).
-    pub(super) fn advance(&mut self, start: VirtualTime) {
+    pub(crate) fn advance(&mut self, start: VirtualTime) {
         debug_assert!(start >= self.now, "no queued request has a tag below v");
         self.now = self.now.max(start);
     }
 
     /// A flow has nothing queued any more, and its last finish tag is `finish`.
-    pub(super) fn note_finish(&mut self, finish: VirtualTime) {
+    pub(crate) fn note_finish(&mut self, finish: VirtualTime) {
         self.latest_finish = self.latest_finish.max(finish);
     }
 
@@ -31,7 +31,7 @@ impl Clock {
     /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's.
     /// Every flow starts at v now, wherever that is, so it makes no difference unless service elsewhere is pending: of
     /// that, more is forgiven then, for all flows alike.
-    pub(super) fn end_busy_period(&mut self) {
+    pub(crate) fn end_busy_period(&mut self) {
         self.now = self.now.max(self.latest_finish);
     }
 }
@@ -41,7 +41,7 @@ impl Clock {
 ///
 /// Requests keep their position, which never changes. So all tags of a flow move in O(1).
 #[derive(Clone, Debug)]
-pub(super) struct FlowTags {
+pub(crate) struct FlowTags {
     origin: VirtualTime,
     base: u128,
     /// The position after the flow's latest request.
@@ -50,15 +50,15 @@ pub(super) struct FlowTags {
 }
 
 impl FlowTags {
-    pub(super) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, weight: Weight::ONE };
+    pub(crate) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, weight: Weight::ONE };
 
     /// The start tag of the request at `position`, which must not lie before the last anchor.
-    pub(super) fn tag(&self, position: u128) -> VirtualTime {
+    pub(crate) fn tag(&self, position: u128) -> VirtualTime {
         self.origin + VirtualTime::of_total(position - self.base, self.weight)
     }
 
     /// The finish tag of the flow's latest request.
-    pub(super) fn finish(&self) -> VirtualTime {
+    pub(crate) fn finish(&self) -> VirtualTime {
         self.tag(self.end)
     }
 
@@ -68,42 +68,42 @@ impl FlowTags {
     }
 
     /// Appends a request of `cost`; its position.
-    pub(super) fn append(&mut self, cost: Bytes) -> u128 {
+    pub(crate) fn append(&mut self, cost: Bytes) -> u128 {
         let position = self.end;
         self.end += u128::from(cost.0);
         position
     }
 
     /// Moves the tag of the request that is appended next by `delay` of service.
-    pub(super) fn delay(&mut self, delay: Bytes) {
+    pub(crate) fn delay(&mut self, delay: Bytes) {
         self.end += u128::from(delay.0);
     }
 
     /// How much service brings the flow from its finish tag to `now`; zero if it is there.
-    pub(super) fn behind(&self, now: VirtualTime) -> Bytes {
+    pub(crate) fn behind(&self, now: VirtualTime) -> Bytes {
         now.saturating_sub(self.finish()).service(self.weight)
     }
 
     /// Makes `tag` the tag of `position`, the oldest in the queue, and moves those behind it alike.
-    pub(super) fn anchor(&mut self, position: u128, tag: VirtualTime) {
+    pub(crate) fn anchor(&mut self, position: u128, tag: VirtualTime) {
         self.origin = tag;
         self.base = position;
     }
 
     /// The position after the flow's latest request.
-    pub(super) fn end(&self) -> u128 {
+    pub(crate) fn end(&self) -> u128 {
         self.end
     }
 
     /// `tag` moved by `delta` bytes of service, but never below `floor`.
-    pub(super) fn moved(&self, tag: VirtualTime, delta: i128, floor: VirtualTime) -> VirtualTime {
+    pub(crate) fn moved(&self, tag: VirtualTime, delta: i128, floor: VirtualTime) -> VirtualTime {
         let by = VirtualTime::of_total(delta.unsigned_abs(), self.weight);
         let moved = if delta < 0 { tag.saturating_sub(by) } else { tag + by };
         moved.max(floor)
     }
 
     /// Call only right after an anchor, or tags move.
-    pub(super) fn set_weight(&mut self, weight: Weight) {
+    pub(crate) fn set_weight(&mut self, weight: Weight) {
         self.weight = weight;
     }
 }

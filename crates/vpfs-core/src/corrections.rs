@@ -14,19 +14,19 @@ use crate::units::AppId;
 
 /// By flow and arrival number of the corrected request: bytes that it costs more (or less) than was charged.
 #[derive(Debug, Default)]
-pub(super) struct Corrections(BTreeMap<(AppId, u64), i128>);
+pub(crate) struct Corrections(BTreeMap<(AppId, u64), i128>);
 
 impl Corrections {
-    pub(super) fn defer(&mut self, app: AppId, arrival: u64, delta: i128) {
+    pub(crate) fn defer(&mut self, app: AppId, arrival: u64, delta: i128) {
         *self.0.entry((app, arrival)).or_default() += delta;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Removes and sums up the corrections of `app` whose requests arrived before `oldest`, its oldest one queued.
-    pub(super) fn take_due(&mut self, app: AppId, oldest: u64) -> i128 {
+    pub(crate) fn take_due(&mut self, app: AppId, oldest: u64) -> i128 {
         let mut sum = 0;
         while let Some((&key, &delta)) = self.0.range((app, 0)..(app, oldest)).next() {
             self.0.remove(&key);

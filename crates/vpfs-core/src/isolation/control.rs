@@ -1,0 +1,210 @@
+//! Some times a second: who is bulk, and how much of it may go, and how fast.
+
+use core::time::Duration;
+
+use super::Isolation;
+use super::queue::Kind;
+use crate::event::{Event, MissCause};
+use crate::request::Request;
+use crate::units::{AppId, Time};
+
+/// A window of control lasts at least so long.
+const WINDOW_MIN: Duration = Duration::from_millis(100);
+/// As if latency were so many thousandths of what is tolerable above the best.
+const HUNGRY: u64 = 3000;
+/// A flow whose costs could not be learned while it was alone tries again after so long.
+const SOLO_EVERY: Duration = Duration::from_secs(10);
+/// Windows in a row in which bulk cannot have what it may have, until more of it may be in the storage at once.
+const OVERDUE_WINDOWS: u32 = 3;
+/// Windows in a row with less than its share until a flow is interactive again.
+const MODEST_WINDOWS: u32 = 3;
+
+/// All flows of a window of control.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    weights: u64,
+    /// Its length in nanoseconds.
+    whole: u64,
+    /// Device time of all that was completed.
+    used: u64,
+    /// The storage had little time to spare, as far as costs are right.
+    is_busy: bool,
+    /// The largest footprint.
+    largest: u64,
+    /// The largest usual request, in device time.
+    usual: u64,
+}
+
+impl Isolation {
+    /// Some times a second: who is bulk, and how fast bulk may go.
+    pub(super) fn control(&mut self, now: Time) {
+        let elapsed = now.since(self.window_since);
+        if elapsed < WINDOW_MIN {
+            return;
+        }
+        self.window_since = now;
+        let weights = self.active.iter().map(|app| u64::from(self.meters[app.index()].weight.get())).sum::<u64>();
+        let used: u64 = self.active.iter().map(|app| self.meters[app.index()].used_ns).sum();
+        let whole = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        for index in 0..self.active.len() {
+            self.meters[self.active[index].index()].end_window(now, elapsed);
+        }
+        let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
+        let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
+        // More than there was: costs are wrong, and nobody is judged by them.
+        let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
+        let crowd = Crowd { weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
+        for index in 0..self.active.len() {
+            let app = self.active[index];
+            let kind = self.judge(now, app, &crowd);
+            self.set_kind(app, kind);
+        }
+        self.tell_missed(now);
+        let excess = self.excess(now);
+        self.limit_window();
+        let bulk_weights = self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
+        let bulk_weights: u64 = bulk_weights.map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
+        self.pace.set_floor(now, (bulk_weights * 1_000_000).checked_div(weights).unwrap_or(1_000_000));
+        if bulk_weights > 0 && self.is_protecting(now) {
+            self.control_bulk_bound(now, excess);
+            if self.pace.control(now, excess) {
+                self.settle_latency(now);
+            }
+            let unknown = self.last_bulk.is_some_and(|(op, size)| {
+                !self.times.is_known(op, size) && self.times.cost_ns(op, size) * 2 >= self.pace.usual_ns()
+            });
+            self.calibration.consider(now, unknown, self.overdue >= 4 * OVERDUE_WINDOWS);
+        }
+        self.consider_solo(now);
+        self.forget_inactive(now);
+    }
+
+    /// Says why a promised latency cannot be kept. That it is not kept for a moment needs no word while there is a way to mend it.
+    fn tell_missed(&mut self, now: Time) {
+        let at_floor = self.pace.is_at_floor();
+        for index in 0..self.active.len() {
+            let app = self.active[index];
+            let cause = match self.queue.kind(app) {
+                Kind::Bulk => MissCause::MoreThanItsShare,
+                Kind::Interactive if at_floor => MissCause::BulkAtItsShare,
+                Kind::Interactive => continue,
+            };
+            if let Some(latency) = self.meters[app.index()].missed(now) {
+                self.events.push(now, Event::LatencyMissed { app, latency, cause });
+            }
+        }
+    }
+
+    /// Where several flows are bulk, only requests that wait can be ordered: no more than half of what the smallest one has
+    /// pending may be in the storage.
+    fn limit_window(&mut self) {
+        let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
+        let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
+        let smallest = deep.map(|meter| meter.footprint_ns / 2).min();
+        self.bound.set_limit(smallest.filter(|_| bulk().count() > 1).unwrap_or(u64::MAX));
+    }
+
+    /// Lets a bulk flow go alone for a moment if there are others and its costs are not known.
+    fn consider_solo(&mut self, now: Time) {
+        if self.is_expecting(now) {
+            return self.calibration.end_solo();
+        }
+        let is_queued = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
+        if self.active.iter().filter(is_queued).count() < 2 {
+            return self.calibration.end_solo();
+        }
+        let unknown = |app: &&AppId| {
+            let Some(head) = self.queue.oldest(**app) else { return false };
+            let Request { op, cost, .. } = self.requests.get(head.id).request;
+            now >= self.meters[app.index()].alone_again && !self.times.is_known(op, cost)
+        };
+        let next = self.active.iter().filter(is_queued).find(unknown).copied();
+        if let Some(app) = next
+            && !self.calibration.is_running()
+        {
+            self.meters[app.index()].alone_again = now + SOLO_EVERY;
+            self.calibration.begin_solo(now, app);
+        }
+    }
+
+    /// More than one bulk request at once is let in if bulk does not get its share otherwise, or if nobody minds.
+    /// Windows in a row in which bulk was held back by nothing but its bound.
+    fn control_bulk_bound(&mut self, now: Time, excess: Option<u64>) {
+        let held = core::mem::take(&mut self.bulk_bound_held);
+        let overdue = held && self.pace.is_overdue(now);
+        self.overdue = if overdue { self.overdue + 1 } else { 0 };
+        let hurts = excess.is_some_and(|excess| excess > 1000);
+        let at_floor = self.pace.rate_ppm() == self.pace.floor_ppm();
+        if self.overdue >= OVERDUE_WINDOWS && (at_floor || excess.is_some_and(|excess| excess < 700)) {
+            self.bound.adjust_bulk(true, self.pace.usual_ns());
+        } else if !overdue && (hurts || !held) {
+            self.bound.adjust_bulk(false, self.pace.usual_ns());
+        }
+    }
+
+    /// There is more bulk in the storage than usual: latency counts again when that has left it.
+    pub(super) fn settle_latency(&mut self, now: Time) {
+        self.measure_from = now + Duration::from_nanos(self.in_flight.ns);
+        self.active.iter().for_each(|app| self.meters[app.index()].restart_latency(self.measure_from));
+    }
+
+    /// What a flow is after a window.
+    ///
+    /// Storage that serves what it has in any order gives to each flow in proportion to the work it has there. So bulk is who has
+    /// most work pending, or nearly so much; who has so much that the storage is full of it; who always
+    /// has many requests pending; and who is seen to take more than its share in requests that are not small.
+    fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
+        let kind = self.queue.kind(app);
+        let window_ns = self.bound.window_ns();
+        let meter = &mut self.meters[app.index()];
+        let used = u128::from(core::mem::take(&mut meter.used_ns));
+        let backlogged = meter.take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
+        let share =
+            u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.weight.get()) / u128::from(crowd.weights.max(1));
+        let greedy = crowd.is_busy && used * 4 > share * 5 && meter.usual_ns * 4 >= crowd.usual;
+        let dominant = meter.footprint_ns * 2 >= crowd.largest;
+        let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
+        let deep = meter.is_deep();
+        let bulk = dominant || filling || greedy || deep;
+        meter.modest = if bulk { 0 } else { meter.modest + 1 };
+        match kind {
+            Kind::Interactive if bulk => Kind::Bulk,
+            Kind::Bulk if meter.modest >= MODEST_WINDOWS => Kind::Interactive,
+            _ => kind,
+        }
+    }
+
+    /// How far the latency of interactive flows is above what it could be; see [`Meter::excess`].
+    fn excess(&mut self, now: Time) -> Option<u64> {
+        let bulk = self.pace.take_issued();
+        let at_floor = self.pace.is_at_floor();
+        let mut worst = None;
+        for index in 0..self.active.len() {
+            let app = self.active[index];
+            if self.queue.kind(app) == Kind::Interactive {
+                let meter = &mut self.meters[app.index()];
+                let excess = meter.excess(now, bulk, at_floor);
+                // Who would have taken more has a right to its whole share, whatever its latency.
+                worst = worst.max(if meter.hungry { Some(HUNGRY) } else { excess });
+            } else {
+                self.meters[app.index()].restart_latency(now);
+            }
+        }
+        worst
+    }
+
+    /// Begins a window with the flows that have something pending, or are expected to have soon.
+    fn forget_inactive(&mut self, now: Time) {
+        let (meters, queue) = (&mut self.meters, &self.queue);
+        let mut protect_until = now;
+        self.active.retain(|&app| {
+            let meter = &mut meters[app.index()];
+            if queue.kind(app) == Kind::Interactive {
+                protect_until = protect_until.max(meter.expected_until());
+            }
+            meter.active = meter.queued + meter.outstanding > 0 || now < meter.expected_until();
+            meter.active
+        });
+        self.protect_until = protect_until;
+    }
+}

@@ -1,0 +1,377 @@
+//! What a request takes of the storage's time, learned from what the storage completes.
+//!
+//! cost(op, size) is the part of the storage's time that a request takes at saturation: where the storage serves many at once
+//! it is the time for which it could have served nobody else, not how long the request is under way. It is linear in size
+//! at first, [`Prior`], and corrected by a factor for each operation and size class, so sizes that were never seen are
+//! extrapolated from those that were.
+//!
+//! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time that
+//! passed, Σ n_k·cost_k = t. If all in the storage was of one class, the window tells its cost. If not, it tells how far all
+//! of them are off together: flows in a steady state are complete in a steady proportion, from which nothing else can be
+//! told. Over any other window the sum cannot exceed the time either. So costs that are too high are noticed without
+//! saturation; that is also how the costs of a mix that the storage serves better than its parts are found.
+
+use core::time::Duration;
+
+use crate::request::OpKind;
+use crate::units::Bytes;
+
+/// Sizes up to 4 KiB, 8 KiB, ... 16 MiB, and all that is larger.
+const SIZES: usize = 13;
+const SMALLEST_LOG2: u32 = 12;
+/// Reads, writes, and one class for metadata.
+const CLASSES: usize = 2 * SIZES + 1;
+/// One, in the fixed point of factors.
+const ONE: u64 = 1 << 20;
+/// Factors stay within a million times the guess, up and down.
+const FACTOR_MAX: u64 = ONE << 20;
+/// Nobody takes longer than a minute of the storage's time.
+const COST_MAX_NS: u64 = 60_000_000_000;
+
+/// A guess before anything is known: an access, and so much for each byte.
+#[derive(Clone, Copy, Debug)]
+struct Prior;
+
+impl Prior {
+    /// Between a disk's seek and what flash takes.
+    const ACCESS_NS: u64 = 1_000_000;
+    /// 100 MB/s.
+    const NS_PER_BYTE: u64 = 10;
+
+    fn cost_ns(op: OpKind, size: Bytes) -> u64 {
+        match op {
+            OpKind::Metadata => Self::ACCESS_NS,
+            OpKind::Read | OpKind::Write => {
+                Self::ACCESS_NS + size.0.min(COST_MAX_NS / Self::NS_PER_BYTE) * Self::NS_PER_BYTE
+            }
+        }
+    }
+}
+
+/// Requests of one operation whose sizes differ by less than a factor of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class(usize);
+
+impl Class {
+    fn of(op: OpKind, size: Bytes) -> Self {
+        let log2 = size.0.clamp(1, 1 << 62).next_power_of_two().ilog2();
+        let size = (log2.saturating_sub(SMALLEST_LOG2) as usize).min(SIZES - 1);
+        match op {
+            OpKind::Read => Self(size),
+            OpKind::Write => Self(SIZES + size),
+            OpKind::Metadata => Self(2 * SIZES),
+        }
+    }
+
+    /// The classes of the same operation, nearest first.
+    fn neighbours(self) -> impl Iterator<Item = usize> {
+        let first = if self.0 < 2 * SIZES { self.0 / SIZES * SIZES } else { self.0 };
+        let last = if self.0 < 2 * SIZES { first + SIZES - 1 } else { self.0 };
+        let pairs = (0..SIZES).map(move |distance| (self.0.checked_sub(distance), self.0 + distance));
+        pairs
+            .flat_map(|(below, above)| [below, Some(above)])
+            .flatten()
+            .filter(move |class| (first..=last).contains(class))
+    }
+}
+
+/// How much longer requests of a class take than the prior says.
+#[derive(Clone, Copy, Debug)]
+struct Factor {
+    value: u64,
+    /// It is its own, not that of the nearest class that has one.
+    is_set: bool,
+    /// Windows that told of this class alone; the first ones move it further.
+    windows: u32,
+}
+
+impl Factor {
+    const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0 };
+    /// So many windows, and it is known.
+    const ENOUGH: u32 = 4;
+}
+
+/// The part of an error that a window corrects, in 2⁻²⁰, after so many others: at least an eighth.
+fn step(windows: u32) -> i128 {
+    i128::from(ONE) / i128::from(windows.min(7) + 1)
+}
+
+/// Costs in force.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceTimes {
+    factors: [Factor; CLASSES],
+    /// Windows that told of several classes together.
+    mixed: u32,
+}
+
+/// A request that is complete.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub(super) op: OpKind,
+    pub(super) size: Bytes,
+    /// By the costs in force.
+    pub(super) cost_ns: u64,
+    /// Its flow takes all it can get.
+    pub(super) bulk: bool,
+}
+
+/// What was completed in a window, by class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Completed {
+    /// Of bulk flows.
+    bulk: [u64; CLASSES],
+    /// Of all others.
+    others: [u64; CLASSES],
+}
+
+impl Completed {
+    pub(super) fn add(&mut self, Done { op, size, cost_ns, bulk }: Done) {
+        let by_class = if bulk { &mut self.bulk } else { &mut self.others };
+        let of_class = &mut by_class[Class::of(op, size).0];
+        *of_class = of_class.saturating_add(cost_ns);
+    }
+}
+
+fn sum(parts: &[u64; CLASSES], chosen: impl Fn(usize) -> bool) -> u64 {
+    let chosen = parts.iter().enumerate().filter(|(class, _)| chosen(*class));
+    chosen.fold(0, |sum, (_, part)| sum.saturating_add(*part))
+}
+
+/// What a window of saturation told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lesson {
+    /// Costs were right within an eighth.
+    Confirmation,
+    /// They were not.
+    Surprise,
+}
+
+impl DeviceTimes {
+    pub(super) const fn new() -> Self {
+        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0 }
+    }
+
+    /// All costs are so many times the guess and thought to be known, for tests of wrong starts.
+    #[cfg(test)]
+    pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
+        let value = ONE * numerator / denominator;
+        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8 }
+    }
+
+    /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
+    pub(super) fn cost_ns(&self, op: OpKind, size: Bytes) -> u64 {
+        let class = Class::of(op, size);
+        let own = self.factors[class.0];
+        let factor = if own.is_set { own } else { self.nearest(class) };
+        let cost = u128::from(Prior::cost_ns(op, size)) * u128::from(factor.value) / u128::from(ONE);
+        u64::try_from(cost).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS)
+    }
+
+    fn nearest(&self, class: Class) -> Factor {
+        let known = class.neighbours().map(|class| self.factors[class]).find(|factor| factor.is_set);
+        known.unwrap_or(Factor::UNKNOWN)
+    }
+
+    /// Whether requests like this one were seen alone in saturation often enough.
+    pub(super) fn is_known(&self, op: OpKind, size: Bytes) -> bool {
+        self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
+    }
+
+    /// The storage was saturated for `elapsed` and completed this; `pure` if all bulk in it was of one class.
+    ///
+    /// Only costs of bulk are learned. A request that comes whenever another one is complete is complete as often as that
+    /// one, so nothing tells what it costs. `None` if there was nothing to learn from.
+    pub(super) fn learn(&mut self, completed: &Completed, elapsed: Duration, pure: bool) -> Option<Lesson> {
+        let expected = sum(&completed.bulk, |_| true);
+        if expected == 0 {
+            return None;
+        }
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let actual = elapsed.saturating_sub(sum(&completed.others, |_| true)).max(elapsed / 4);
+        let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
+        self.settle(&completed.bulk);
+        let windows = match pure {
+            true => completed.bulk.iter().zip(&self.factors).find(|(part, _)| **part > 0).map_or(0, |(_, f)| f.windows),
+            false => self.mixed,
+        };
+        for class in 0..CLASSES {
+            if completed.bulk[class] > 0 {
+                self.correct(class, expected, actual, step(windows));
+                self.factors[class].windows = (self.factors[class].windows + u32::from(pure)).min(8);
+            }
+        }
+        self.mixed = (self.mixed + u32::from(!pure)).min(8);
+        let off = actual.abs_diff(expected) > expected / 8;
+        Some(if off { Lesson::Surprise } else { Lesson::Confirmation })
+    }
+
+    /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those that
+    /// were only guessed are suspected first.
+    pub(super) fn limit(&mut self, completed: &Completed, elapsed: Duration) {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let mut parts = completed.bulk;
+        parts.iter_mut().zip(&completed.others).for_each(|(part, other)| *part = part.saturating_add(*other));
+        let expected = sum(&parts, |_| true);
+        if expected / 16 * 15 <= elapsed {
+            return;
+        }
+        self.settle(&parts);
+        let known = self.factors.map(|factor| factor.windows >= Factor::ENOUGH);
+        let known_ns = sum(&parts, |class| known[class]);
+        let guessed_only = expected > known_ns && known_ns < elapsed;
+        let (expected, actual) = match guessed_only {
+            true => (expected - known_ns, elapsed - known_ns),
+            false => (expected, elapsed),
+        };
+        for class in 0..CLASSES {
+            if parts[class] > 0 && !(guessed_only && known[class]) {
+                self.correct(class, expected, actual, i128::from(ONE));
+            }
+        }
+    }
+
+    /// Requests that are not bulk cannot have taken more than `elapsed`: those whose cost was only guessed take less then.
+    pub(super) fn limit_guesses(&mut self, completed: &Completed, elapsed: Duration) {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.settle(&completed.others);
+        let guessed = self.factors.map(|factor| factor.windows < Factor::ENOUGH);
+        let expected = sum(&completed.others, |class| guessed[class]);
+        for (class, guessed) in guessed.into_iter().enumerate() {
+            if expected > elapsed && guessed && completed.others[class] > 0 {
+                self.correct(class, expected, elapsed, i128::from(ONE));
+            }
+        }
+    }
+
+    /// Gives the classes that occur factors of their own, before any of them is moved.
+    fn settle(&mut self, parts: &[u64; CLASSES]) {
+        let nearest: [Factor; CLASSES] = core::array::from_fn(|class| self.nearest(Class(class)));
+        for (class, nearest) in nearest.into_iter().enumerate() {
+            let factor = &mut self.factors[class];
+            if parts[class] > 0 && !factor.is_set {
+                (factor.value, factor.is_set) = (nearest.value, true);
+            }
+        }
+    }
+
+    /// What was thought to take `expected` took `actual`: moves a factor towards that, by `step` of the way, and no further
+    /// than to a quarter or to four times itself.
+    fn correct(&mut self, class: usize, expected: u64, actual: u64, step: i128) {
+        let factor = &mut self.factors[class];
+        let one = i128::from(ONE);
+        let off = (i128::from(actual) - i128::from(expected)) * one / i128::from(expected.max(1));
+        let moved = (one + off.min(3 * one) * step / one).max(one / 4);
+        let value = i128::from(factor.value) * moved / one;
+        factor.value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Bytes = Bytes::kib(4);
+    const LARGE: Bytes = Bytes::mib(1);
+
+    fn done(times: &DeviceTimes, size: Bytes, bulk: bool) -> Done {
+        Done { op: OpKind::Write, size, cost_ns: times.cost_ns(OpKind::Write, size), bulk }
+    }
+
+    /// A window in which so many requests of each size took `nanos` in all.
+    fn window(times: &mut DeviceTimes, counts: &[(Bytes, u32)], nanos: u64) -> Option<Lesson> {
+        let mut completed = Completed::default();
+        for &(size, count) in counts {
+            (0..count).for_each(|_| completed.add(done(times, size, true)));
+        }
+        times.learn(&completed, Duration::from_nanos(nanos), counts.len() == 1)
+    }
+
+    fn percent_off(times: &DeviceTimes, size: Bytes, nanos: u64) -> u64 {
+        times.cost_ns(OpKind::Write, size).abs_diff(nanos) * 100 / nanos
+    }
+
+    #[test]
+    fn each_class_is_found_from_any_start() {
+        for (numerator, denominator) in [(1, 1), (10, 1), (1, 10), (1000, 1), (1, 1000)] {
+            let mut times = DeviceTimes::scaled(numerator, denominator);
+            for _ in 0..100 {
+                window(&mut times, &[(SMALL, 3)], 3 * 12_700_000);
+                window(&mut times, &[(LARGE, 1)], 27_000_000);
+            }
+            assert!(percent_off(&times, SMALL, 12_700_000) <= 1, "{}", times.cost_ns(OpKind::Write, SMALL));
+            assert!(percent_off(&times, LARGE, 27_000_000) <= 1, "{}", times.cost_ns(OpKind::Write, LARGE));
+        }
+    }
+
+    #[test]
+    fn a_mix_moves_all_costs_alike() {
+        let mut times = DeviceTimes::new();
+        let before = [SMALL, LARGE].map(|size| times.cost_ns(OpKind::Write, size));
+        let lesson = window(&mut times, &[(SMALL, 10), (LARGE, 1)], 2 * (10 * before[0] + before[1]));
+        assert_eq!(lesson, Some(Lesson::Surprise));
+        let after = [SMALL, LARGE].map(|size| times.cost_ns(OpKind::Write, size));
+        assert_eq!(after, before.map(|cost| 2 * cost));
+        let lesson = window(&mut times, &[(SMALL, 10), (LARGE, 1)], 2 * (10 * before[0] + before[1]));
+        assert_eq!(lesson, Some(Lesson::Confirmation));
+    }
+
+    #[test]
+    fn interactive_requests_take_their_time_but_teach_nothing() {
+        let mut times = DeviceTimes::new();
+        let cost_ns = times.cost_ns(OpKind::Write, SMALL);
+        let mut completed = Completed::default();
+        completed.add(done(&times, SMALL, false));
+        assert_eq!(times.learn(&completed, Duration::from_secs(1), true), None);
+        completed.add(done(&times, LARGE, true));
+        times.learn(&completed, Duration::from_nanos(20_000_000 + cost_ns), true);
+        assert_eq!(times.cost_ns(OpKind::Write, SMALL), cost_ns * 20_000_000 / 11_485_760, "as its neighbour");
+        assert!(percent_off(&times, LARGE, 20_000_000) <= 1);
+    }
+
+    #[test]
+    fn what_was_never_seen_is_extrapolated() {
+        let mut times = DeviceTimes::new();
+        assert_eq!(times.cost_ns(OpKind::Read, LARGE), 11_485_760);
+        for _ in 0..10 {
+            window(&mut times, &[(LARGE, 2)], 2 * 22_971_520);
+        }
+        let cost = |op, size| times.cost_ns(op, size) / 100_000;
+        assert_eq!(cost(OpKind::Write, Bytes::mib(16)), 3375, "as the prior, times two");
+        assert_eq!(cost(OpKind::Read, LARGE), 114, "reads are apart");
+        assert_eq!(cost(OpKind::Metadata, LARGE), 10);
+        assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Write, SMALL));
+    }
+
+    #[test]
+    fn more_work_than_time_lowers_guesses_first() {
+        let mut times = DeviceTimes::new();
+        for _ in 0..Factor::ENOUGH {
+            window(&mut times, &[(LARGE, 2)], 20_000_000);
+        }
+        let mut completed = Completed::default();
+        (0..50).for_each(|_| completed.add(done(&times, LARGE, true)));
+        (0..1000).for_each(|_| completed.add(done(&times, SMALL, false)));
+        let small_ns = times.cost_ns(OpKind::Write, SMALL);
+        times.limit(&completed, Duration::from_secs(10));
+        assert_eq!(times.cost_ns(OpKind::Write, SMALL), small_ns, "it is possible");
+        times.limit(&completed, Duration::from_secs(1));
+        assert!(percent_off(&times, LARGE, 10_000_000) <= 1);
+        assert!(percent_off(&times, SMALL, 500_000) <= 1, "{}", times.cost_ns(OpKind::Write, SMALL));
+        times.limit(&completed, Duration::from_millis(250));
+        assert!(times.cost_ns(OpKind::Write, LARGE) < 9_000_000, "even the known ones are too high");
+    }
+
+    #[test]
+    fn extremes_do_not_overflow() {
+        let mut times = DeviceTimes::new();
+        for (cost_ns, elapsed) in [(COST_MAX_NS, u64::MAX), (1, u64::MAX), (COST_MAX_NS, 0), (0, 0)] {
+            for size in [0, 1, u64::MAX].map(Bytes) {
+                let mut completed = Completed::default();
+                (0..1000).for_each(|_| completed.add(Done { op: OpKind::Read, size, cost_ns, bulk: elapsed > 0 }));
+                times.learn(&completed, Duration::from_nanos(elapsed), true);
+                times.limit(&completed, Duration::from_nanos(elapsed));
+                assert!((1..=COST_MAX_NS).contains(&times.cost_ns(OpKind::Read, size)));
+            }
+        }
+    }
+}

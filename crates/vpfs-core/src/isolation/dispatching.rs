@@ -1,0 +1,103 @@
+//! Which request goes next, and what holds the others back.
+
+use super::calibration::Calibration;
+use super::learning::Load;
+use super::queue::{Head, Kind};
+use super::{InFlight, Isolation};
+use crate::request::Dispatch;
+use crate::units::Time;
+
+/// Why a request that is next does not go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// The storage has enough to do.
+    Bound,
+    /// As much bulk as may be beside interactive requests is in the storage.
+    BulkBound,
+    /// Bulk goes at a limited rate, until then.
+    Pace(Time),
+}
+
+/// So much bulk may be in the storage meanwhile; one request in any case.
+const VIGILANT_NS: u64 = 20_000_000;
+
+impl Isolation {
+    /// The next request that may go, see [`Scheduler::poll_dispatch`].
+    pub(super) fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.held = None;
+        let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
+        let Some(bulk) = bulk.filter(|bulk| interactive.is_none_or(|interactive| *bulk < interactive)) else {
+            let head = interactive?;
+            if !self.has_room(head) {
+                self.held = Some(Hold::Bound);
+                return None;
+            }
+            return Some(self.dispatch(now, head, head));
+        };
+        let chosen = self.turn(bulk);
+        let Err(hold) = self.may_go(now, chosen) else { return Some(self.dispatch(now, chosen, bulk)) };
+        self.held = Some(hold);
+        // Interactive requests pass bulk that waits; but if the storage is full, only as far as shares allow.
+        let passing = interactive.filter(|interactive| {
+            hold != Hold::Bound || interactive.start <= self.queue.finish(&self.requests, bulk)
+        })?;
+        self.has_room(passing).then(|| self.dispatch(now, passing, bulk))
+    }
+
+    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment.
+    fn turn(&mut self, first: Head) -> Head {
+        let Some(app) = self.calibration.solo() else { return first };
+        self.queue.oldest(app).unwrap_or_else(|| {
+            self.calibration.end_solo();
+            first
+        })
+    }
+
+    /// May an interactive request go? Bulk that is in the storage does not keep it out.
+    fn has_room(&self, head: Head) -> bool {
+        let InFlight { ns, bulk_ns, bulk, requests, .. } = self.in_flight;
+        requests == bulk || ns - bulk_ns + self.requests.get(head.id).service.0 <= self.bound.window_ns()
+    }
+
+    /// May a bulk request go? One may always be in the storage, at the rate at which bulk goes.
+    fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
+        let protecting = self.is_protecting(now);
+        if self.in_flight.bulk > 0 {
+            let cost_ns = self.requests.get(head.id).service.0;
+            let window_ns = match self.calibration.is_running() {
+                true => self.bound.window_ns().min(Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns())),
+                false => self.bound.window_ns(),
+            };
+            let bulk_bound_ns = match protecting {
+                true => self.bound.bulk_ns(),
+                false if now < self.vigilant_until && !self.calibration.is_running() => VIGILANT_NS,
+                false => u64::MAX,
+            };
+            if self.in_flight.bulk_ns + cost_ns > bulk_bound_ns {
+                return Err(Hold::BulkBound);
+            }
+            if self.in_flight.ns + cost_ns > window_ns {
+                return Err(Hold::Bound);
+            }
+        }
+        if protecting {
+            if self.pace.on_protecting(now) {
+                self.settle_latency(now);
+                self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
+            }
+            self.pace.try_issue(now).map_err(Hold::Pace)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that may go has gone: tells those who learn from what held the others back.
+    pub(super) fn on_drained(&mut self, now: Time) {
+        let free = !self.is_protecting(now) && (now >= self.vigilant_until || self.calibration.is_running());
+        let full = self.held == Some(Hold::Bound);
+        // The storage has as much as may be in it, or all that bulk asks for.
+        let unlimited = free && self.bound.is_usual() && (full || self.queue.len() == 0);
+        self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });
+        self.bound.on_drained(now, free && full && self.in_flight.bulk > 0);
+        self.bulk_bound_held |= self.held == Some(Hold::BulkBound);
+    }
+}

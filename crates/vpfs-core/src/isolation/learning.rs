@@ -1,0 +1,130 @@
+//! When there is something to learn of costs: windows in which the storage is saturated, and longer ones of any load.
+
+use core::time::Duration;
+
+use super::device_time::{Completed, DeviceTimes, Done, Lesson};
+use crate::units::Time;
+
+/// The windows that are open.
+#[derive(Debug)]
+pub(super) struct Learning {
+    saturated: Option<Window>,
+    any: Window,
+    guesses: Window,
+    /// What was in the storage when `any` began may be complete in it without having been served in it.
+    carried_ns: u64,
+}
+
+#[derive(Debug)]
+struct Window {
+    since: Time,
+    completed: Completed,
+    /// All bulk in the storage was of one flow.
+    pure: bool,
+    /// Time without any bulk in the storage: who sends one request after the other leaves it for a moment.
+    idle: Duration,
+    idle_since: Option<Time>,
+}
+
+impl Window {
+    fn new(since: Time) -> Self {
+        Self { since, completed: Completed::default(), pure: true, idle: Duration::ZERO, idle_since: None }
+    }
+}
+
+impl Window {
+    fn set_idle(&mut self, now: Time, idle: bool) {
+        match (self.idle_since, idle) {
+            (None, true) => self.idle_since = Some(now),
+            (Some(since), false) => {
+                self.idle += now.since(since);
+                self.idle_since = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What there is in the storage after everything that may go has gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Bulk gets all it can.
+    pub(super) unlimited: bool,
+    /// How many flows the bulk in it belongs to.
+    pub(super) bulk_flows: usize,
+}
+
+impl Learning {
+    /// A window of saturation lasts at least so long, and ends with a completion.
+    const SATURATED_MIN: Duration = Duration::from_millis(10);
+    /// Costs that are seen to be too high without saturation are looked at over so long, ...
+    const ANY_MIN: Duration = Duration::from_secs(1);
+    /// ... and over so many times what was in the storage at the beginning.
+    const CARRIED: u64 = 4;
+    /// A volume may have saved up what it is allowed to do in so long.
+    const SAVED_UP: Duration = Duration::from_millis(100);
+    /// Guesses that are too high by far show sooner.
+    const GUESS_MIN: Duration = Duration::from_millis(20);
+
+    pub(super) fn new() -> Self {
+        Self { saturated: None, any: Window::new(Time::ZERO), guesses: Window::new(Time::ZERO), carried_ns: 0 }
+    }
+
+    /// Everything that may go has gone.
+    pub(super) fn on_drained(&mut self, now: Time, load: Load) {
+        if !load.unlimited {
+            self.saturated = None;
+            return;
+        }
+        let window = self.saturated.get_or_insert_with(|| Window::new(now));
+        window.pure &= load.bulk_flows < 2;
+        window.set_idle(now, load.bulk_flows == 0);
+    }
+
+    /// A request is complete, and `in_flight_ns` are still in the storage: improves `times` if a window is over. What
+    /// it told, if that was one of saturation.
+    pub(super) fn on_complete(
+        &mut self,
+        now: Time,
+        done: Done,
+        in_flight_ns: u64,
+        times: &mut DeviceTimes,
+    ) -> Option<Lesson> {
+        let mut lesson = None;
+        if let Some(window) = &mut self.saturated {
+            window.completed.add(done);
+            let elapsed = now.since(window.since);
+            // What was let in before the window began must not make up most of what was completed in it.
+            if elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(in_flight_ns / 2)) {
+                window.set_idle(now, false);
+                if window.idle < elapsed / 4 {
+                    lesson = times.learn(&window.completed, elapsed, window.pure);
+                }
+                *window = Window::new(now);
+            }
+        }
+        self.check_guesses(now, done, times);
+        self.any.completed.add(done);
+        let elapsed = now.since(self.any.since);
+        let possible = elapsed + Duration::from_nanos(self.carried_ns) + Self::SAVED_UP;
+        if elapsed >= Self::ANY_MIN.max(Duration::from_nanos(self.carried_ns.saturating_mul(Self::CARRIED))) {
+            times.limit(&self.any.completed, possible);
+            self.any = Window::new(now);
+            self.carried_ns = in_flight_ns;
+        }
+        lesson
+    }
+
+    /// Many small requests whose cost was only guessed may look like more than the storage can do.
+    fn check_guesses(&mut self, now: Time, done: Done, times: &mut DeviceTimes) {
+        if done.bulk {
+            return;
+        }
+        self.guesses.completed.add(done);
+        let elapsed = now.since(self.guesses.since);
+        if elapsed >= Self::GUESS_MIN {
+            times.limit_guesses(&self.guesses.completed, elapsed);
+            self.guesses = Window::new(now);
+        }
+    }
+}

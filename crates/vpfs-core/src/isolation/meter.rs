@@ -1,0 +1,370 @@
+//! What one flow does: how much of the storage's time it takes, whether it always has more to do, and how long its requests
+//! take compared with how long they took at best lately.
+
+use core::time::Duration;
+
+use crate::units::{Time, Weight};
+
+/// The latest window of control that a flow was looked at in, and what it showed.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    pub(super) weight: Weight,
+    /// In the list of flows that did something in this window.
+    pub(super) active: bool,
+    /// Device time of requests completed in this window.
+    pub(super) used_ns: u64,
+    /// Device time of what is queued or outstanding, ...
+    pending_ns: u64,
+    /// ... summed up over the time of this window, ...
+    pending_sum: u128,
+    pending_since: Time,
+    /// ... and its mean over the last windows.
+    pub(super) footprint_ns: u64,
+    /// Device time of its usual request.
+    pub(super) usual_ns: u64,
+    /// In the last window it always had something pending: it would have taken more.
+    pub(super) hungry: bool,
+    window_since: Time,
+    /// Requests queued and outstanding.
+    pub(super) queued: u32,
+    pub(super) outstanding: u32,
+    /// Of the outstanding ones, those that were let in as bulk.
+    pub(super) bulk_outstanding: u32,
+    /// When it may go alone again to show what its requests cost.
+    pub(super) alone_again: Time,
+    /// Time in this window in which requests were queued.
+    waiting: Duration,
+    waiting_since: Option<Time>,
+    /// Windows in a row in which nothing spoke for bulk.
+    pub(super) modest: u32,
+    arrivals: Arrivals,
+    latency: Latency,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrivals {
+    /// Since when nothing has been queued or outstanding.
+    idle_since: Option<Time>,
+    /// Mean time from there to the next request, once there was one.
+    idle: Option<Duration>,
+    expected_until: Time,
+    /// Time in this window in which nothing was pending.
+    idle_in_window: Duration,
+}
+
+/// How long requests take, from when they are here until they are complete.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latency {
+    samples: u32,
+    sum: Duration,
+    /// Most requests at once; decays.
+    processes: u32,
+    since: Time,
+    /// What is promised, and how many of the samples were later than that, or nearly.
+    target: Option<Duration>,
+    late: u32,
+    nearly_late: u32,
+    /// Bulk requests let in since then.
+    bulk: u32,
+    /// Mean while bulk went at the rate that it gets in any case: the best there is beside it.
+    best: Option<Duration>,
+    told: Option<Time>,
+}
+
+/// Many requests pending.
+const DEEP: u64 = 8;
+/// How long a flow is expected to ask again, after it did.
+const PRESENT_MAX: Duration = Duration::from_millis(500);
+const PRESENT_MIN: Duration = Duration::from_millis(250);
+/// A flow that asks more rarely is not waited for.
+const IDLE_MAX: Duration = Duration::from_millis(250);
+
+impl Meter {
+    pub(super) fn new() -> Self {
+        Self {
+            weight: Weight::ONE,
+            active: false,
+            used_ns: 0,
+            pending_ns: 0,
+            pending_sum: 0,
+            pending_since: Time::ZERO,
+            footprint_ns: 0,
+            usual_ns: 0,
+            hungry: false,
+            window_since: Time::ZERO,
+            queued: 0,
+            outstanding: 0,
+            bulk_outstanding: 0,
+            alone_again: Time::ZERO,
+            waiting: Duration::ZERO,
+            waiting_since: None,
+            modest: 0,
+            arrivals: Arrivals::default(),
+            latency: Latency::default(),
+        }
+    }
+
+    /// It has not asked for anything for long.
+    pub(super) fn was_away(&self, now: Time) -> bool {
+        self.arrivals.idle_since.is_some_and(|since| now.since(since) > PRESENT_MAX)
+    }
+
+    /// A request is queued.
+    pub(super) fn on_arrival(&mut self, now: Time, cost_ns: u64) {
+        self.change_pending(now, self.pending_ns + cost_ns);
+        self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
+        self.queued += 1;
+        self.waiting_since.get_or_insert(now);
+        if let Some(since) = self.arrivals.idle_since.take() {
+            let idle = now.since(since);
+            self.arrivals.idle_in_window += idle.min(now.since(self.window_since));
+            self.arrivals.idle = Some(self.arrivals.idle.map_or(idle, |mean| (mean * 7 + idle) / 8));
+        }
+    }
+
+    fn change_pending(&mut self, now: Time, pending_ns: u64) {
+        self.pending_sum += u128::from(self.pending_ns) * now.since(self.pending_since).as_nanos();
+        (self.pending_ns, self.pending_since) = (pending_ns, now);
+    }
+
+    /// What a queued request costs is known better.
+    pub(super) fn on_correction(&mut self, now: Time, from_ns: u64, to_ns: u64) {
+        self.change_pending(now, (self.pending_ns + to_ns).saturating_sub(from_ns));
+    }
+
+    /// A window of `elapsed` is over: brings the footprint up to date.
+    pub(super) fn end_window(&mut self, now: Time, elapsed: Duration) {
+        self.change_pending(now, self.pending_ns);
+        let mut idle = core::mem::take(&mut self.arrivals.idle_in_window);
+        if let Some(since) = self.arrivals.idle_since {
+            idle += now.since(since.max(self.window_since));
+        }
+        self.hungry = idle * 64 < elapsed;
+        self.window_since = now;
+        let mean = core::mem::take(&mut self.pending_sum) / elapsed.as_nanos().max(1);
+        let mean = u64::try_from(mean).unwrap_or(u64::MAX / 4);
+        self.footprint_ns = (self.footprint_ns + mean) / 2;
+    }
+
+    /// It always has many requests pending, so none of them is waited for in particular.
+    pub(super) fn is_deep(&self) -> bool {
+        self.hungry && self.footprint_ns >= self.usual_ns.saturating_mul(DEEP)
+    }
+
+    /// A request is over.
+    pub(super) fn on_over(&mut self, now: Time, cost_ns: u64) {
+        self.change_pending(now, self.pending_ns.saturating_sub(cost_ns));
+        if self.queued + self.outstanding == 0 {
+            self.arrivals.idle_since = Some(now);
+        }
+    }
+
+    /// A request left the queue: to the storage, or for good.
+    pub(super) fn on_dequeued(&mut self, now: Time) {
+        self.queued -= 1;
+        if self.queued == 0
+            && let Some(since) = self.waiting_since.take()
+        {
+            self.waiting += now.since(since);
+        }
+    }
+
+    pub(super) fn on_dispatch(&mut self, now: Time) {
+        self.on_dequeued(now);
+        self.outstanding += 1;
+        self.latency.processes = self.latency.processes.max(self.outstanding);
+    }
+
+    /// A request is complete after `took` in all, if that tells of its latency.
+    pub(super) fn on_complete(&mut self, took: Option<Duration>, cost_ns: u64) {
+        self.used_ns = self.used_ns.saturating_add(cost_ns);
+        if let Some(took) = took {
+            // A few very long ones, which there are without any bulk as well, must not decide.
+            let most = self.latency.best.map_or(Duration::from_secs(10), |best| best * 16);
+            self.latency.samples += 1;
+            self.latency.sum += took.min(most);
+            if let Some(target) = self.latency.target {
+                self.latency.late += u32::from(took > target);
+                self.latency.nearly_late += u32::from(took > target * 4 / 5);
+            }
+        }
+    }
+
+    /// It did something: until when it is expected to ask again; `now` if it cannot be told.
+    pub(super) fn expect(&mut self, now: Time) -> Time {
+        self.arrivals.expected_until = match self.arrivals.idle {
+            Some(idle) if idle <= IDLE_MAX => now + (idle * 4).clamp(PRESENT_MIN, PRESENT_MAX),
+            _ => now,
+        };
+        self.arrivals.expected_until
+    }
+
+    /// What [`Meter::expect`] said.
+    pub(super) fn expected_until(&self) -> Time {
+        self.arrivals.expected_until
+    }
+
+    /// Time in the window until now in which requests were queued; begins another window.
+    pub(super) fn take_waiting(&mut self, now: Time) -> Duration {
+        let since = self.waiting_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.waiting_since = self.waiting_since.map(|_| now);
+        core::mem::take(&mut self.waiting) + since
+    }
+
+    /// How much longer its requests take than at best, in thousandths of what is tolerable; `None` while too few are complete,
+    /// or too little `bulk` was let in for chance not to decide.
+    ///
+    /// The best is what they take while bulk goes at the rate that it gets in any case (`at_floor`), or less. Tolerable is what costs
+    /// a process that waits for each request a tenth of its speed.
+    pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool) -> Option<u64> {
+        let latency = &mut self.latency;
+        latency.bulk = latency.bulk.saturating_add(bulk);
+        let patient = now.since(latency.since) >= Latency::PATIENCE;
+        if latency.samples < Latency::ENOUGH || latency.bulk < Latency::ENOUGH && !patient {
+            return None;
+        }
+        let elapsed = now.since(latency.since);
+        let mean = latency.sum / latency.samples;
+        let best = latency.best.unwrap_or(mean);
+        let approach = |parts: u32| (best * (parts - 1) + mean) / parts;
+        latency.best = Some(match (at_floor, mean < best) {
+            (true, _) => approach(2),
+            (false, true) => approach(4),
+            (false, false) => best,
+        });
+        let late = latency.against_target();
+        // What a process needs for one request and until the next one.
+        let cycle = elapsed * latency.processes.max(1) / latency.samples;
+        let tolerable = (cycle / 10).min((best * 3 / 4).max(cycle / 100)).max(Latency::NOISE);
+        let excess = (mean.saturating_sub(best)).as_nanos() * 1000 / tolerable.as_nanos();
+        (latency.samples, latency.sum, latency.since, latency.bulk) = (0, Duration::ZERO, now, 0);
+        (latency.late, latency.nearly_late) = (0, 0);
+        latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
+        Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
+    }
+
+    /// What is promised to it, if it is late with more than one in ten of at least eight requests in this window, and was
+    /// not said to be for ten seconds.
+    pub(super) fn missed(&mut self, now: Time) -> Option<Duration> {
+        let target = self.latency.target?;
+        let late = self.latency.samples >= Latency::ENOUGH && self.latency.late * 10 > self.latency.samples;
+        if !late || self.latency.told.is_some_and(|told| now.since(told) < Latency::TELL_EVERY) {
+            return None;
+        }
+        self.latency.told = Some(now);
+        Some(target)
+    }
+
+    /// Sets what is promised to it.
+    pub(super) fn set_target(&mut self, target: Option<Duration>) {
+        self.latency.target = target;
+    }
+
+    /// Bulk has come: what was best without it is no measure any more.
+    pub(super) fn forget_best(&mut self) {
+        self.latency.best = None;
+    }
+
+    /// Forgets what was measured of latency, when there was nobody it could be compared for.
+    pub(super) fn restart_latency(&mut self, now: Time) {
+        let latency = &mut self.latency;
+        (latency.samples, latency.sum, latency.since, latency.bulk) = (0, Duration::ZERO, now, 0);
+        (latency.late, latency.nearly_late) = (0, 0);
+    }
+}
+
+impl Latency {
+    /// As an excess over what is tolerable: more than one in ten was late, or not even nearly so many.
+    fn against_target(&self) -> Option<u64> {
+        self.target?;
+        Some(match (self.late * 10 > self.samples, self.nearly_late * 10 > self.samples) {
+            (true, _) => 1000 + u64::from(self.late) * 4000 / u64::from(self.samples.max(1)),
+            (false, true) => 850,
+            (false, false) => 0,
+        })
+    }
+
+    const TELL_EVERY: Duration = Duration::from_secs(10);
+    /// Fewer samples tell nothing.
+    const ENOUGH: u32 = 8;
+    /// After so long, whatever there is must do.
+    const PATIENCE: Duration = Duration::from_millis(1500);
+    /// Differences below it are not worth anything.
+    const NOISE: Duration = Duration::from_micros(50);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// A request that comes `at`, goes at once and takes `took`.
+    fn serve(meter: &mut Meter, at: Time, took: Duration) {
+        meter.on_arrival(at, 1000);
+        meter.on_dispatch(at);
+        meter.outstanding -= 1;
+        meter.on_over(at + took, 1000);
+        meter.on_complete(Some(took), 1000);
+    }
+
+    /// The excess after twenty requests a few milliseconds apart, with as much bulk between them.
+    fn excess(meter: &mut Meter, begin: u64, took_us: u64, at_floor: bool) -> Option<u64> {
+        (0..20).for_each(|n| serve(meter, ms(begin + 10 * n), Duration::from_micros(took_us)));
+        meter.excess(ms(begin + 200), 20, at_floor)
+    }
+
+    #[test]
+    fn latency_is_compared_with_that_at_the_floor() {
+        let mut meter = Meter::new();
+        meter.restart_latency(ms(0));
+        assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
+        assert_eq!(excess(&mut meter, 200, 2500, false), Some(500), "half a millisecond of one, a tenth of ten");
+        assert_eq!(excess(&mut meter, 400, 4000, false), Some(2000));
+        assert_eq!(meter.excess(ms(700), 20, false), None, "nothing was complete");
+        assert_eq!(excess(&mut meter, 800, 1000, false), Some(0));
+    }
+
+    #[test]
+    fn a_target_counts_instead() {
+        let mut meter = Meter::new();
+        meter.set_target(Some(Duration::from_millis(5)));
+        meter.restart_latency(ms(0));
+        assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
+        assert_eq!(excess(&mut meter, 200, 4500, false), Some(850), "near to it");
+        assert_eq!(meter.missed(ms(400)), None);
+        (0..20).for_each(|n| serve(&mut meter, ms(400 + 10 * n), Duration::from_millis(6)));
+        assert_eq!(meter.missed(ms(600)), Some(Duration::from_millis(5)));
+        assert_eq!(meter.missed(ms(601)), None, "it was said already");
+        assert_eq!(meter.excess(ms(601), 20, false), Some(5000));
+    }
+
+    #[test]
+    fn who_asks_often_is_expected_and_who_does_not_is_not() {
+        let mut meter = Meter::new();
+        serve(&mut meter, ms(0), Duration::from_millis(1));
+        assert_eq!(meter.expect(ms(1)), ms(1), "nothing is known");
+        serve(&mut meter, ms(3), Duration::from_millis(1));
+        assert_eq!(meter.expect(ms(4)), ms(254));
+        let mut rare = Meter::new();
+        serve(&mut rare, ms(0), Duration::from_millis(1));
+        serve(&mut rare, ms(1000), Duration::from_millis(1));
+        assert_eq!(rare.expect(ms(1001)), ms(1001));
+        assert!(rare.was_away(ms(1600)) && !rare.was_away(ms(1400)));
+    }
+
+    #[test]
+    fn deep_is_who_always_has_many_pending() {
+        let mut meter = Meter::new();
+        (0..16).for_each(|_| meter.on_arrival(ms(0), 1000));
+        (1..=6).for_each(|window| meter.end_window(ms(100 * window), Duration::from_millis(100)));
+        assert!(meter.hungry && meter.is_deep());
+        let mut one = Meter::new();
+        one.on_arrival(ms(0), 1000);
+        (1..=6).for_each(|window| one.end_window(ms(100 * window), Duration::from_millis(100)));
+        assert!(one.hungry && !one.is_deep());
+    }
+}

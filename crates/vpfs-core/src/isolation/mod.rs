@@ -1,0 +1,534 @@
+//! Isolation: an application that asks for less than its share hardly notices the others, and those who ask for more share
+//! what is left by weight. Beyond the papers, whose policies decide who is *next* but not what is *in* the storage.
+//!
+//! - **Shares of device time** (`device_time`): SFQ tags grow by the part of the storage's time that a request takes, which
+//!   is learned from completions.
+//! - **A bound in time on what is in the storage** (`bound`), as small as throughput allows, and smaller for bulk
+//!   while somebody is to be protected. One bulk request may always be there.
+//! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* when it takes all it can
+//!   get. While an interactive flow is there or expected to ask again soon, bulk is let in at a limited rate. Latency of the
+//!   interactive flows decides how far it is limited, but never below the share that weights give to bulk. So the time in which
+//!   the storage waits for an interactive flow is bounded by that flow's share. Nobody is held back for flows that are gone.
+//!
+//! Where all requests share one head, interactive flows thus get what weights owe to them, and where storage serves in parallel
+//! or has limits of several kinds (volumes with bytes and I/Os a second), nearly what they would get alone.
+
+mod bound;
+mod calibration;
+mod control;
+mod device_time;
+mod dispatching;
+mod learning;
+mod meter;
+mod pace;
+mod queue;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bound::Bound;
+use calibration::Calibration;
+use device_time::{DeviceTimes, Done};
+use dispatching::Hold;
+use learning::Learning;
+use meter::Meter;
+use pace::Pace;
+use queue::{Head, Kind, Queue};
+
+use crate::corrections::Corrections;
+use crate::dsfq::{Change, Ledger};
+use crate::event::{Event, EventQueue};
+use crate::list::{Links, Node};
+use crate::policy::Handover;
+use crate::request::{Dispatch, OpKind, Request, ServiceReport};
+use crate::scheduler::{Capabilities, Scheduler};
+use crate::settings::{Sharing, SharingMode};
+use crate::table::Table;
+use crate::tags::Clock;
+use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
+
+/// A request in use.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    request: Request,
+    enqueued_at: Time,
+    arrival: u64,
+    /// Service its flow asked for before it.
+    position: u128,
+    /// What its flow is charged: a nanosecond of device time is one unit of service.
+    service: Bytes,
+    /// Outstanding, and let in as bulk or not.
+    state: State,
+    links: Links,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    Outstanding(Kind),
+}
+
+impl Node for Entry {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// What is in the storage, in device time.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    ns: u64,
+    bulk_ns: u64,
+    bulk: usize,
+    /// Flows that bulk in it belongs to.
+    bulk_flows: usize,
+    requests: usize,
+}
+
+/// The scheduler for one storage server; see the [module](self).
+///
+/// Operations are O(log n) in the number of flows; a window of control, some times a second, is O(n) in the flows that
+/// did something in it.
+#[derive(Debug)]
+pub struct Isolation {
+    requests: Table<Entry>,
+    queue: Queue,
+    corrections: Corrections,
+    ledger: Ledger,
+    clock: Clock,
+    arrivals: u64,
+    events: EventQueue,
+    in_flight: InFlight,
+    times: Box<DeviceTimes>,
+    learning: Box<Learning>,
+    bound: Box<Bound>,
+    pace: Pace,
+    /// By application.
+    meters: Vec<Meter>,
+    /// Those that did something in this window of control.
+    active: Vec<AppId>,
+    window_since: Time,
+    /// Somebody who asks for less than its share is there, or expected until then.
+    protect_until: Time,
+    /// Somebody who asks for less than its share was there lately, and may come back.
+    vigilant_until: Time,
+    /// Interactive requests queued or outstanding.
+    interactive_pending: usize,
+    /// Why the last drain ended.
+    held: Option<Hold>,
+    /// The latest bulk request let in.
+    last_bulk: Option<(OpKind, Bytes)>,
+    /// In this window of control, bulk was held back by its bound.
+    bulk_bound_held: bool,
+    /// Windows in a row in which nothing but that bound held bulk back.
+    overdue: u32,
+    /// Latency of requests that came before is not theirs: too much bulk was in the storage.
+    measure_from: Time,
+    calibration: Calibration,
+}
+
+impl Isolation {
+    /// An interactive flow may come back so long after it did something, and then must not find the storage full.
+    const VIGILANCE: Duration = Duration::from_secs(2);
+    /// Service of 10 ns stands for a byte where thresholds are configured in bytes.
+    const NS_PER_BYTE: u64 = 10;
+
+    /// A scheduler that keeps at most `event_capacity` events between polls.
+    pub fn new(event_capacity: usize) -> Self {
+        Self {
+            requests: Table::new(),
+            queue: Queue::new(),
+            corrections: Corrections::default(),
+            ledger: Ledger::new(Sharing::default()),
+            clock: Clock::default(),
+            arrivals: 0,
+            events: EventQueue::with_capacity(event_capacity),
+            in_flight: InFlight::default(),
+            times: Box::new(DeviceTimes::new()),
+            learning: Box::new(Learning::new()),
+            bound: Box::new(Bound::new()),
+            pace: Pace::new(),
+            meters: Vec::new(),
+            active: Vec::new(),
+            window_since: Time::ZERO,
+            protect_until: Time::ZERO,
+            vigilant_until: Time::ZERO,
+            interactive_pending: 0,
+            held: None,
+            last_bulk: None,
+            bulk_bound_held: false,
+            overdue: 0,
+            measure_from: Time::ZERO,
+            calibration: Calibration::default(),
+        }
+    }
+
+    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        let threshold = Bytes(sharing.broadcast_threshold.0.saturating_mul(Self::NS_PER_BYTE));
+        let sharing = Sharing { broadcast_threshold: threshold, ..sharing };
+        if self.ledger.sharing() != sharing {
+            self.ledger.set_sharing(sharing);
+        }
+    }
+
+    /// All requests, for another policy.
+    pub(crate) fn hand_over(self) -> Handover {
+        let mut all: Vec<&Entry> = self.requests.iter().collect();
+        all.sort_unstable_by_key(|entry| entry.arrival);
+        let of = |queued: bool| {
+            let chosen = all.iter().filter(|entry| (entry.state == State::Queued) == queued);
+            chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
+        };
+        Handover { outstanding: of(false), queued: of(true), events: self.events }
+    }
+
+    /// The requests of another policy; call while there are none here.
+    pub(crate) fn take_over(&mut self, now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            self.admit(now, enqueued_at, &request);
+            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
+            self.occupy(now, request.id);
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(now, enqueued_at, &request);
+        }
+        self.events = handover.events;
+    }
+
+    /// Charges a request to its flow and queues it.
+    fn admit(&mut self, now: Time, enqueued_at: Time, request: &Request) {
+        let Request { id, app, op, cost, .. } = *request;
+        let service = Bytes(self.times.cost_ns(op, cost));
+        let delay = self.delay(request, service);
+        let position = self.queue.charge(app, service, delay, &self.clock);
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        let entry = Entry {
+            request: *request,
+            enqueued_at,
+            arrival,
+            position,
+            service,
+            state: State::Queued,
+            links: Links::UNLINKED,
+        };
+        self.requests.insert(id, entry);
+        self.queue.push(&mut self.requests, id);
+        self.note_arrival(now, app, service);
+    }
+
+    /// The delay of a start tag by service elsewhere, in the currency of service [vPFS §III-B].
+    fn delay(&mut self, request: &Request, service: Bytes) -> Bytes {
+        if self.ledger.is_local() {
+            return Bytes::ZERO;
+        }
+        let behind = self.queue.behind(request.app, &self.clock);
+        let in_time = |bytes: Bytes| {
+            let scaled = u128::from(bytes.0) * u128::from(service.0) / u128::from(request.cost.0.max(1));
+            Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
+        };
+        let request = Request { cost: service, elsewhere: request.elsewhere.map(in_time), ..*request };
+        self.ledger.arrive(&request, behind)
+    }
+
+    fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
+        if self.meter_mut(app).was_away(now) {
+            // What it did before says nothing about what it does now.
+            self.set_kind(app, Kind::Interactive);
+        }
+        let meter = self.meter_mut(app);
+        meter.on_arrival(now, service.0);
+        let newly_active = !core::mem::replace(&mut meter.active, true);
+        if newly_active {
+            self.active.push(app);
+        }
+        if self.queue.kind(app) == Kind::Interactive {
+            self.interactive_pending += 1;
+            self.expect(now, app);
+        }
+    }
+
+    /// An interactive flow did something: it is expected to do so again.
+    fn expect(&mut self, now: Time, app: AppId) {
+        self.vigilant_until = now + Self::VIGILANCE;
+        self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now));
+    }
+
+    /// Somebody is to be protected from bulk.
+    fn is_protecting(&self, now: Time) -> bool {
+        (!self.calibration.is_running() || self.calibration.solo().is_some()) && self.is_expecting(now)
+    }
+
+    /// Somebody who asks for less than its share is there, or will be soon.
+    fn is_expecting(&self, now: Time) -> bool {
+        self.interactive_pending > 0 || now < self.protect_until
+    }
+
+    fn meter_mut(&mut self, app: AppId) -> &mut Meter {
+        if app.index() >= self.meters.len() {
+            self.meters.resize_with(app.index() + 1, Meter::new);
+        }
+        &mut self.meters[app.index()]
+    }
+
+    /// Takes a flow for something else; what it has pending counts so as well.
+    fn set_kind(&mut self, app: AppId, kind: Kind) {
+        if self.queue.kind(app) == kind {
+            return;
+        }
+        self.queue.set_kind(app, kind);
+        let meter = &self.meters[app.index()];
+        let pending = (meter.queued + meter.outstanding) as usize;
+        match kind {
+            Kind::Interactive => self.interactive_pending += pending,
+            Kind::Bulk => self.interactive_pending -= pending,
+        }
+    }
+
+    /// Counts a request that left the queue as outstanding; when it was enqueued.
+    fn occupy(&mut self, now: Time, id: RequestId) -> Time {
+        let protecting = self.is_protecting(now);
+        let entry = self.requests.get_mut(id);
+        let kind = self.queue.kind(entry.request.app);
+        entry.state = State::Outstanding(kind);
+        let (app, cost_ns, enqueued_at) = (entry.request.app, entry.service.0, entry.enqueued_at);
+        self.in_flight.ns += cost_ns;
+        self.in_flight.requests += 1;
+        if kind == Kind::Bulk {
+            self.in_flight.bulk_ns += cost_ns;
+            self.in_flight.bulk += 1;
+            let of_flow = &mut self.meters[app.index()].bulk_outstanding;
+            *of_flow += 1;
+            self.in_flight.bulk_flows += usize::from(*of_flow == 1);
+            self.pace.on_issue(now, cost_ns, protecting);
+            if entry.request.op != OpKind::Metadata {
+                self.last_bulk = Some((entry.request.op, entry.request.cost));
+            }
+        }
+        self.meters[app.index()].on_dispatch(now);
+        enqueued_at
+    }
+
+    /// Releases `chosen`, while `head` has the smallest tag.
+    fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
+        let Head { id, app, .. } = chosen;
+        self.queue.remove(&mut self.requests, &mut self.clock, id);
+        let enqueued_at = self.occupy(now, id);
+        self.clock.advance(head.start.max(self.clock.now()));
+        self.settle(app);
+        let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
+        self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+    }
+
+    /// Frees what an outstanding request occupied.
+    fn release(&mut self, now: Time, entry: &Entry) {
+        let State::Outstanding(kind) = entry.state else { panic!("only a dispatched request can be complete") };
+        let app = entry.request.app;
+        self.in_flight.ns -= entry.service.0;
+        self.in_flight.requests -= 1;
+        if kind == Kind::Bulk {
+            self.in_flight.bulk_ns -= entry.service.0;
+            self.in_flight.bulk -= 1;
+            let of_flow = &mut self.meters[app.index()].bulk_outstanding;
+            *of_flow -= 1;
+            self.in_flight.bulk_flows -= usize::from(*of_flow == 0);
+        }
+        self.meters[app.index()].outstanding -= 1;
+        self.forget_pending(now, app, entry);
+    }
+
+    /// A request is over, complete or taken back.
+    fn forget_pending(&mut self, now: Time, app: AppId, entry: &Entry) {
+        self.meters[app.index()].on_over(now, entry.service.0);
+        if self.queue.kind(app) == Kind::Interactive {
+            self.interactive_pending -= 1;
+        }
+    }
+
+    /// A request of `app` costs `delta` more (or less) service than was charged.
+    fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        let oldest = self.oldest_arrival(app);
+        if oldest <= arrival {
+            self.corrections.defer(app, arrival, delta);
+        } else {
+            let delta = delta + self.corrections.take_due(app, oldest);
+            self.shift(app, delta);
+        }
+    }
+
+    /// When the oldest queued request of `app` arrived; later than all if there is none.
+    fn oldest_arrival(&self, app: AppId) -> u64 {
+        self.queue.oldest(app).map_or(u64::MAX, |head| head.arrival)
+    }
+
+    /// The queue of `app` has moved on: applies the corrections that waited for that.
+    fn settle(&mut self, app: AppId) {
+        if !self.corrections.is_empty() {
+            let due = self.corrections.take_due(app, self.oldest_arrival(app));
+            self.shift(app, due);
+        }
+    }
+
+    fn shift(&mut self, app: AppId, delta: i128) {
+        let delta = self.ledger.pay(app, delta);
+        self.queue.shift(&self.requests, &mut self.clock, app, delta);
+    }
+
+    fn end_if_idle(&mut self, now: Time) {
+        if self.queue.len() == 0 && self.in_flight.requests == 0 {
+            self.clock.end_busy_period();
+            self.events.push(now, Event::Idle);
+        }
+    }
+}
+
+impl Scheduler for Isolation {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "isolation",
+            // Bulk may wait for an interactive flow.
+            work_conserving: false,
+            needs_peers: !self.ledger.is_local(),
+            needs_deadlines: false,
+            needs_layout: self.ledger.sharing().mode == SharingMode::Layout,
+        }
+    }
+
+    /// S = max(v, F of the flow's request before it + delay/φ), F = S + device time/φ.
+    fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
+        self.admit(now, arrived, request);
+        let Request { id, app, cost, .. } = *request;
+        self.events.push(now, Event::Enqueued { id, app, cost });
+    }
+
+    /// Dispatches the queued request with the smallest start tag, as far as the bounds and the rate of bulk allow; while
+    /// bulk waits, interactive requests pass it.
+    fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        let dispatch = self.next_dispatch(now);
+        if dispatch.is_none() {
+            self.on_drained(now);
+        }
+        dispatch
+    }
+
+    fn complete(&mut self, now: Time, id: RequestId) {
+        let entry = self.requests.remove(id);
+        self.release(now, &entry);
+        self.ledger.complete(id);
+        let Request { app, op, cost, .. } = entry.request;
+        self.events.push(now, Event::Completed { id, app, cost });
+        let took = (entry.enqueued_at >= self.measure_from).then(|| now.since(entry.enqueued_at));
+        self.meters[app.index()].on_complete(took, entry.service.0);
+        if self.queue.kind(app) == Kind::Interactive {
+            self.expect(now, app);
+        }
+        // By what is known now: what was charged may be known to be wrong already.
+        let done = Done {
+            op,
+            size: cost,
+            cost_ns: self.times.cost_ns(op, cost),
+            bulk: entry.state == State::Outstanding(Kind::Bulk),
+        };
+        let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
+        if self.calibration.on_window(now, learned) {
+            self.pace.look(now);
+            self.settle_latency(now);
+            self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
+        }
+        if let Some(window) = self.bound.on_complete(now, done, &self.times) {
+            self.events.push(now, Event::WindowChanged { window });
+        }
+        self.control(now);
+        self.end_if_idle(now);
+    }
+
+    fn cancel(&mut self, now: Time, id: RequestId) {
+        let entry = *self.requests.get(id);
+        let Request { app, op, cost, .. } = entry.request;
+        if entry.state == State::Queued {
+            self.queue.remove(&mut self.requests, &mut self.clock, id);
+            self.meters[app.index()].on_dequeued(now);
+            self.forget_pending(now, app, &entry);
+        } else {
+            self.release(now, &entry);
+        }
+        self.requests.remove(id);
+        let change = Change { id, app, class: op.into(), from: entry.service, to: Bytes::ZERO };
+        let refund = self.ledger.cancel(change);
+        self.correct(app, entry.arrival, refund);
+        self.events.push(now, Event::Cancelled { id, app, cost });
+        self.end_if_idle(now);
+    }
+
+    /// What is in the storage keeps the cost with which it was let in.
+    fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
+        let entry = self.requests.get_mut(id);
+        let estimated = core::mem::replace(&mut entry.request.cost, real);
+        let Entry { request: Request { app, op, .. }, arrival, service: from, state, .. } = *entry;
+        let to = Bytes(self.times.cost_ns(op, real));
+        if state == State::Queued {
+            entry.service = to;
+            self.meters[app.index()].on_correction(now, from.0, to.0);
+        }
+        let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
+        self.correct(app, arrival, delta);
+        self.events.push(now, Event::CostCorrected { id, app, estimated, real });
+    }
+
+    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+        self.meter_mut(app).weight = weight;
+        self.queue.set_weight(&self.requests, app, weight);
+        self.events.push(now, Event::WeightChanged { app, weight });
+    }
+
+    fn set_latency(&mut self, _now: Time, app: AppId, latency: Option<Duration>) {
+        self.meter_mut(app).set_target(latency);
+    }
+
+    /// Delays what the flow sends next [vPFS §III-B1]; see [`crate::dsfq`].
+    fn handle_peer(&mut self, now: Time, report: ServiceReport) {
+        if self.ledger.is_local() {
+            return;
+        }
+        let ServiceReport { app, class, bytes } = report;
+        let refund = self.ledger.hear(app, bytes);
+        // A flow without requests that lies behind v starts there anyway.
+        let behind = self.queue.behind(app, &self.clock);
+        if refund < 0 && behind.is_none_or(|behind| behind == Bytes::ZERO) {
+            self.queue.shift(&self.requests, &mut self.clock, app, refund);
+        }
+        self.events.push(now, Event::PeerService { app, class, bytes, pending: self.ledger.pending(app) });
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
+        let report = self.ledger.poll_report()?;
+        let ServiceReport { app, class, bytes } = report;
+        self.events.push(now, Event::Reported { app, class, bytes });
+        Some(report)
+    }
+
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.in_flight.requests
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    /// When bulk that waits may go.
+    fn poll_timeout(&self) -> Option<Time> {
+        match self.held? {
+            Hold::Pace(due) if self.interactive_pending == 0 => Some(due.min(self.protect_until)),
+            Hold::Pace(due) => Some(due),
+            // Something is in the storage then, and will be complete.
+            Hold::Bound | Hold::BulkBound => None,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The rate at which bulk is let into the storage while somebody who asks for less than its share is active, found by
+//! feedback from that one's latency.
+
+use core::time::Duration;
+
+use crate::units::Time;
+
+/// One, in parts of a million.
+const ONE_PPM: u64 = 1_000_000;
+
+/// A token bucket in device time, and the control of its rate.
+///
+/// The rate is never below what the weights give to bulk, the *floor*; between that and all there is, latency decides. It is
+/// high as long as nobody is hurt, and is lowered in steps that grow with how much somebody is. Near the rate at which it was
+/// last too high it is raised slowly. Every twenty seconds it is low for a moment to see whether latency is better then.
+#[derive(Debug)]
+pub(super) struct Pace {
+    rate_ppm: u64,
+    floor_ppm: u64,
+    /// Device time that may be let in; below zero: in debt.
+    credit_ns: i64,
+    filled_at: Time,
+    /// A usual bulk request.
+    usual_ns: u64,
+    /// Windows left in which latency at the floor is looked at.
+    look: u32,
+    /// Where it was too high lately.
+    ceiling: Option<(u64, Time)>,
+    next_look: Time,
+    last_active: Option<Time>,
+    /// In this window bulk was held back by the rate.
+    held: bool,
+    /// Bulk requests let in in this window.
+    issued: u32,
+    /// Somebody was hurt in the window before.
+    hurt: bool,
+    /// When latency was last known.
+    controlled_at: Time,
+}
+
+impl Pace {
+    /// The rate goes up slowly for so long after it was too high.
+    const CAREFUL: Duration = Duration::from_secs(5);
+    const NEARLY_FULL_PPM: u64 = 800_000;
+    const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
+    /// A look takes so many windows at most.
+    const LOOK_MAX: u32 = 20;
+    const LOOK_EVERY: Duration = Duration::from_secs(20);
+    /// Nobody was protected for so long.
+    const PAUSE: Duration = Duration::from_millis(100);
+    /// What was found is still good after so long without anybody to protect.
+    const MEMORY: Duration = Duration::from_secs(10);
+    /// A rate that was too high is thought to be so for so long.
+    const CEILING: Duration = Duration::from_secs(15);
+
+    pub(super) const fn new() -> Self {
+        Self {
+            rate_ppm: ONE_PPM / 2,
+            floor_ppm: ONE_PPM / 2,
+            credit_ns: 0,
+            filled_at: Time::ZERO,
+            usual_ns: 0,
+            look: 0,
+            ceiling: None,
+            next_look: Time::ZERO,
+            last_active: None,
+            held: false,
+            issued: 0,
+            hurt: false,
+            controlled_at: Time::ZERO,
+        }
+    }
+
+    /// Device time for each unit of time, in parts of a million.
+    pub(super) fn rate_ppm(&self) -> u64 {
+        if self.look > 0 { self.floor_ppm } else { self.rate_ppm.max(self.floor_ppm) }
+    }
+
+    /// What bulk gets in any case, in parts of a million.
+    pub(super) fn floor_ppm(&self) -> u64 {
+        self.floor_ppm
+    }
+
+    /// Bulk goes as slowly as it may be made to.
+    pub(super) fn is_at_floor(&self) -> bool {
+        self.rate_ppm() == self.floor_ppm
+    }
+
+    /// Device time of a usual bulk request.
+    pub(super) fn usual_ns(&self) -> u64 {
+        self.usual_ns
+    }
+
+    /// Bulk could have more than it took: one request, the most that it can save up.
+    pub(super) fn is_overdue(&mut self, now: Time) -> bool {
+        self.fill(now);
+        self.credit_ns > 0 && self.credit_ns.unsigned_abs() >= self.usual_ns / 2
+    }
+
+    /// May bulk be let in? If not, when.
+    pub(super) fn try_issue(&mut self, now: Time) -> Result<(), Time> {
+        self.fill(now);
+        if self.credit_ns >= 0 {
+            return Ok(());
+        }
+        self.held = true;
+        let nanos =
+            u128::from(self.credit_ns.unsigned_abs()) * u128::from(ONE_PPM) / u128::from(self.rate_ppm().max(1));
+        Err(now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)) + Duration::from_nanos(1))
+    }
+
+    /// Bulk was let in, and has to keep to the rate if it is `limited`.
+    pub(super) fn on_issue(&mut self, now: Time, cost_ns: u64, limited: bool) {
+        self.fill(now);
+        self.issued = self.issued.saturating_add(1);
+        if limited {
+            self.credit_ns = self.credit_ns.saturating_sub(i64::try_from(cost_ns).unwrap_or(i64::MAX / 4));
+        }
+        self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
+    }
+
+    /// How many were let in since the last call.
+    pub(super) fn take_issued(&mut self) -> u32 {
+        core::mem::take(&mut self.issued)
+    }
+
+    fn fill(&mut self, now: Time) {
+        let elapsed = u64::try_from(now.since(self.filled_at).as_nanos()).unwrap_or(u64::MAX);
+        let filled = u128::from(elapsed) * u128::from(self.rate_ppm()) / u128::from(ONE_PPM);
+        let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
+        // Bulk that comes late may catch up by half a request, or its share would be lost.
+        let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);
+        self.credit_ns = self.credit_ns.saturating_add(filled).min(most);
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    /// Somebody is to be protected now; whether nobody has been for long.
+    pub(super) fn on_protecting(&mut self, now: Time) -> bool {
+        let pause = self.last_active.map_or(Duration::MAX, |last| now.since(last));
+        let absent = pause > Self::MEMORY;
+        self.last_active = Some(now);
+        if pause > Self::PAUSE {
+            // Bulk went without limit meanwhile.
+            self.fill(now);
+            self.credit_ns = self.credit_ns.min(0);
+        }
+        if absent {
+            self.look(now);
+            self.rate_ppm = self.floor_ppm;
+            self.credit_ns = 0;
+        }
+        absent
+    }
+
+    /// Costs are others now: sees how low latency can be with them.
+    pub(super) fn look(&mut self, now: Time) {
+        self.fill(now);
+        self.look = Self::LOOK_MAX;
+        self.ceiling = None;
+        self.next_look = now + Self::LOOK_EVERY;
+    }
+
+    /// The part of the storage's time that bulk gets in any case.
+    pub(super) fn set_floor(&mut self, now: Time, floor_ppm: u64) {
+        self.fill(now);
+        self.floor_ppm = floor_ppm.clamp(1000, ONE_PPM);
+    }
+
+    /// A window of control is over in which latency was so many thousandths of what is tolerable above the best. Whether the
+    /// rate went down to the floor, for a look or for good: what is measured from now on is the best.
+    pub(super) fn control(&mut self, now: Time, excess: Option<u64>) -> bool {
+        let before = self.is_at_floor();
+        self.adjust(now, excess);
+        self.is_at_floor() && !before
+    }
+
+    fn adjust(&mut self, now: Time, excess: Option<u64>) {
+        self.fill(now);
+        if self.look > 0 {
+            self.look = if excess.is_some() { 0 } else { self.look - 1 };
+            return;
+        }
+        match excess {
+            Some(excess) if excess > 1000 => self.lower(now, excess),
+            Some(excess) if excess < 700 && self.held => self.raise(now, excess),
+            _ => {}
+        }
+        if excess.is_some() {
+            self.held = false;
+            self.controlled_at = now;
+        }
+        if now >= self.next_look {
+            self.next_look = now + Self::LOOK_EVERY;
+            if self.rate_ppm > self.floor_ppm + self.floor_ppm / 8 {
+                self.look = Self::LOOK_MAX;
+            }
+        }
+    }
+
+    /// The first window in which somebody is hurt a little may be chance; then it goes down in steps that grow with how much.
+    fn lower(&mut self, now: Time, excess: u64) {
+        let rate = self.rate_ppm.max(self.floor_ppm);
+        self.ceiling = Some((rate, now));
+        let percent = match (core::mem::replace(&mut self.hurt, true), excess) {
+            (false, ..5000) => 3,
+            _ => ((excess - 1000) / 200).clamp(3, 20),
+        };
+        self.rate_ppm = (rate - rate * percent / 100).max(self.floor_ppm);
+    }
+
+    /// Fast where nothing speaks against it, slowly near to where it was too high lately.
+    fn raise(&mut self, now: Time, excess: u64) {
+        self.hurt = false;
+        let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
+        // At one the storage is full, as far as costs are right.
+        let near = self.rate_ppm > Self::NEARLY_FULL_PPM
+            || ceiling.is_some_and(|(ceiling, _)| self.rate_ppm * 100 >= ceiling * 92);
+        let careful = ceiling.is_some_and(|(_, at)| now.since(at) < Self::CAREFUL);
+        let percent_per_second = match (near, careful, excess) {
+            (true, true, _) => 1,
+            (true, false, _) => 4,
+            (false, _, 300..) => 10,
+            (false, _, _) => 25,
+        };
+        let elapsed = now.since(self.controlled_at).min(Duration::from_secs(2)).as_millis();
+        let step = u128::from(self.rate_ppm) * percent_per_second * elapsed / 100_000;
+        self.rate_ppm = (self.rate_ppm.max(self.floor_ppm) + u64::try_from(step).unwrap_or(0)).min(Self::RATE_MAX_PPM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: u64 = 20_000_000;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// A pace with a floor of a half that somebody is protected with.
+    fn pace() -> Pace {
+        let mut pace = Pace::new();
+        pace.set_floor(ms(0), 500_000);
+        assert!(pace.on_protecting(ms(0)));
+        pace
+    }
+
+    #[test]
+    fn bulk_goes_at_the_rate() {
+        let mut pace = pace();
+        let mut now = ms(0);
+        for _ in 0..100 {
+            assert_eq!(pace.try_issue(now), Ok(()));
+            pace.on_issue(now, COST, true);
+            now = pace.try_issue(now).unwrap_err();
+        }
+        let took = now.since(ms(0)).as_millis();
+        assert!((3990..=4010).contains(&took), "100 requests of 20 ms at one half: {took}");
+    }
+
+    #[test]
+    fn a_late_request_catches_up_by_half_of_itself() {
+        let mut pace = pace();
+        pace.on_issue(ms(0), COST, true);
+        pace.on_issue(ms(1000), COST, true);
+        assert_eq!(pace.try_issue(ms(1000)), Err(ms(1020) + Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn the_rate_follows_latency_between_the_floor_and_all_there_is() {
+        let mut pace = pace();
+        assert!(pace.is_at_floor(), "at first it looks how low latency can be");
+        let mut now = ms(0);
+        let mut control = |pace: &mut Pace, excess, held| {
+            now = now + Duration::from_millis(500);
+            pace.on_protecting(now);
+            if held {
+                pace.on_issue(now, COST, true);
+                let _ = pace.try_issue(now);
+            }
+            pace.control(now, Some(excess));
+        };
+        control(&mut pace, 0, true);
+        for _ in 0..8 {
+            control(&mut pace, 0, true);
+        }
+        let raised = pace.rate_ppm();
+        assert!(raised > 800_000, "{raised}");
+        control(&mut pace, 0, false);
+        assert_eq!(pace.rate_ppm(), raised, "it did not hold bulk back, so more of it tells nothing");
+        control(&mut pace, 1500, true);
+        let lowered = pace.rate_ppm();
+        assert!(lowered < raised && lowered > raised / 10 * 9, "the first time may be chance: {lowered}");
+        for _ in 0..30 {
+            control(&mut pace, 30_000, true);
+        }
+        assert!(pace.is_at_floor());
+    }
+}

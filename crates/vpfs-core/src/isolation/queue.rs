@@ -1,0 +1,214 @@
+//! The queued requests: a list for each flow, and two heaps over the flows by the start tags of their heads, one for
+//! interactive flows and one for bulk.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::Entry;
+use crate::heap::{Heap, Item};
+use crate::list::List;
+use crate::table::Table;
+use crate::tags::{Clock, FlowTags};
+use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+
+/// The oldest queued request of a flow. Ordered by start tag, then by arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) start: VirtualTime,
+    pub(super) arrival: u64,
+    pub(super) app: AppId,
+    pub(super) id: RequestId,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.start, self.arrival).cmp(&(other.start, other.arrival))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Item for Head {
+    fn owner(&self) -> usize {
+        self.app.index()
+    }
+}
+
+/// What a flow is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Kind {
+    /// It asks for less than its share.
+    #[default]
+    Interactive,
+    /// It takes all it can get.
+    Bulk,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    tags: FlowTags,
+    list: List,
+    head: Option<Head>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// By application.
+    flows: Vec<Flow>,
+    interactive: Heap<Head>,
+    bulk: Heap<Head>,
+    len: usize,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { flows: Vec::new(), interactive: Heap::new(), bulk: Heap::new(), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The queued request with the smallest start tag of all flows of a kind.
+    pub(super) fn first(&self, kind: Kind) -> Option<Head> {
+        match kind {
+            Kind::Interactive => self.interactive.first(),
+            Kind::Bulk => self.bulk.first(),
+        }
+        .copied()
+    }
+
+    /// By how much service `app` lies behind virtual time; `None` if it has requests queued.
+    pub(super) fn behind(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+        let flow = self.flow_mut(app);
+        flow.head.is_none().then(|| flow.tags.behind(clock.now()))
+    }
+
+    /// The oldest queued request of `app`.
+    pub(super) fn oldest(&self, app: AppId) -> Option<Head> {
+        self.flows.get(app.index())?.head
+    }
+
+    /// Charges a request to its flow, S = max(v, F of the one before it + delay/φ); its position.
+    pub(super) fn charge(&mut self, app: AppId, service: Bytes, delay: Bytes, clock: &Clock) -> u128 {
+        let flow = self.flow_mut(app);
+        flow.tags.delay(delay);
+        if flow.head.is_none() {
+            let start = flow.tags.finish().max(clock.now());
+            flow.tags.anchor(flow.tags.end(), start);
+        }
+        flow.tags.append(service)
+    }
+
+    /// Adds a charged request to its flow.
+    pub(super) fn push(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+        let app = requests.get(id).request.app;
+        self.len += 1;
+        let flow = self.flow_mut(app);
+        flow.list.push_back(requests.nodes(), id);
+        if flow.head.is_none() {
+            self.refresh(requests, app);
+        }
+    }
+
+    /// Takes a queued request out of its flow.
+    pub(super) fn remove(&mut self, requests: &mut Table<Entry>, clock: &mut Clock, id: RequestId) {
+        let app = requests.get(id).request.app;
+        self.len -= 1;
+        let flow = self.flow_mut(app);
+        flow.list.remove(requests.nodes(), id);
+        if flow.list.first().is_none() {
+            clock.note_finish(flow.tags.finish());
+        }
+        if flow.head.is_some_and(|head| head.id == id) {
+            self.refresh(requests, app);
+        }
+    }
+
+    /// The finish tag of a queued request: S + c/φ.
+    pub(super) fn finish(&self, requests: &Table<Entry>, head: Head) -> VirtualTime {
+        let entry = requests.get(head.id);
+        self.flows[head.app.index()].tags.tag(entry.position + u128::from(entry.service.0))
+    }
+
+    /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` of service.
+    pub(super) fn shift(&mut self, requests: &Table<Entry>, clock: &mut Clock, app: AppId, delta: i128) {
+        if delta == 0 {
+            return;
+        }
+        let flow = self.flow_mut(app);
+        let tags = &mut flow.tags;
+        match flow.head {
+            Some(Head { start, id, .. }) => {
+                tags.anchor(requests.get(id).position, tags.moved(start, delta, clock.now()));
+                self.refresh(requests, app);
+            }
+            None => {
+                tags.anchor(tags.end(), tags.moved(tags.finish(), delta, clock.now()));
+                clock.note_finish(tags.finish());
+            }
+        }
+    }
+
+    /// Sets a weight, and computes the tags of the flow's queue anew from its head.
+    pub(super) fn set_weight(&mut self, requests: &Table<Entry>, app: AppId, weight: Weight) {
+        let flow = self.flow_mut(app);
+        match flow.head {
+            Some(Head { start, id, .. }) => flow.tags.anchor(requests.get(id).position, start),
+            None => flow.tags.anchor(flow.tags.end(), flow.tags.finish()),
+        }
+        flow.tags.set_weight(weight);
+        self.refresh(requests, app);
+    }
+
+    pub(super) fn kind(&self, app: AppId) -> Kind {
+        self.flows.get(app.index()).map_or(Kind::default(), |flow| flow.kind)
+    }
+
+    /// Takes `app` for something else from now on.
+    pub(super) fn set_kind(&mut self, app: AppId, kind: Kind) {
+        let flow = self.flow_mut(app);
+        if core::mem::replace(&mut flow.kind, kind) != kind
+            && let Some(head) = flow.head
+        {
+            self.place(app, Some(head));
+        }
+    }
+
+    fn flow_mut(&mut self, app: AppId) -> &mut Flow {
+        if app.index() >= self.flows.len() {
+            let new = Flow { tags: FlowTags::NEW, list: List::EMPTY, head: None, kind: Kind::default() };
+            self.flows.resize(app.index() + 1, new);
+        }
+        &mut self.flows[app.index()]
+    }
+
+    /// Computes the head of a flow anew.
+    fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
+        let flow = &mut self.flows[app.index()];
+        flow.head = flow.list.first().map(|id| {
+            let entry = requests.get(id);
+            Head { start: flow.tags.tag(entry.position), arrival: entry.arrival, app, id }
+        });
+        let head = flow.head;
+        self.place(app, head);
+    }
+
+    /// Puts a flow into the heap of its kind.
+    fn place(&mut self, app: AppId, head: Option<Head>) {
+        let (own, other) = match self.flows[app.index()].kind {
+            Kind::Interactive => (&mut self.interactive, &mut self.bulk),
+            Kind::Bulk => (&mut self.bulk, &mut self.interactive),
+        };
+        other.remove(app.index());
+        match head {
+            Some(head) => own.set(head),
+            None => own.remove(app.index()),
+        }
+    }
+}
