@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
 use vpfs_plan::{
-    Btio, BtioClass, FileMode, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, Phase, PioBench, Plan, Wrf,
+    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, Phase, PioBench,
+    Plan, Wrf,
 };
 use vpfs_workload::measure::{Report, WrongRead};
 use vpfs_workload::run::{Connections, Run, RunError, RunOptions};
@@ -216,6 +217,30 @@ async fn md_writes_and_reads_its_data() {
     let data = Some(MdData { bytes: 10_001, transfer_bytes: 4000 });
     let plan = Md { processes: 4, items: 3, listings: 1, shared_directory: false, data };
     assert_reads(&cluster, plan, 4 * 10_001).await;
+}
+
+#[tokio::test]
+async fn who_thinks_between_calls_reads_what_filled_the_file() {
+    let cluster = cluster().await;
+    let plan = Interactive {
+        processes: 4,
+        transfer_bytes: 3001,
+        file_bytes: (1 << 20) + 5000,
+        think: Duration::from_millis(2),
+        time: Duration::from_millis(200),
+        read: true,
+        seed: 1,
+    };
+    for (read, phase) in [(true, Phase::Read), (false, Phase::Write)] {
+        let report = run(Interactive { read, ..plan.clone() }, options(&cluster)).await.unwrap();
+        assert_eq!(report.phase(Phase::Setup).map(|phase| phase.bytes), Some(4 * plan.file_bytes));
+        let calls = report.phase(phase).unwrap();
+        assert!(calls.operations >= 4 && calls.bytes == calls.operations * 3001, "{calls:?}");
+        assert!(report.verification.is_clean(), "{:?}", report.verification);
+        assert_eq!(report.verification.checked_bytes, if read { calls.bytes } else { 0 });
+        assert!(report.think_seconds > 0.0);
+    }
+    assert_empty(&cluster).await;
 }
 
 #[tokio::test]

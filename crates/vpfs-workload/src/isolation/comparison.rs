@@ -4,7 +4,7 @@ use serde::Serialize;
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
 
-use super::{Management, Relation, Trial, verdict};
+use super::{Management, Relation, Trial, promises, verdict};
 use crate::measure::Report;
 use vpfs_plan::Phase;
 
@@ -13,7 +13,9 @@ use vpfs_plan::Phase;
 pub struct Comparison {
     /// The small application's run time with nothing beside it.
     pub small_alone_seconds: f64,
-    /// What it moves in each second of I/O time, with nothing beside it.
+    /// Its time in I/O calls, mean over its processes, with nothing beside it.
+    pub small_alone_io_seconds: f64,
+    /// What it moves in each second of data calls, with nothing beside it.
     pub small_alone_bytes_per_second: f64,
     /// The 99th percentile of its data calls, with nothing beside it.
     pub small_alone_p99_seconds: f64,
@@ -25,6 +27,8 @@ pub struct Comparison {
     pub relations: Vec<Relation>,
     /// Whether all of them hold.
     pub matches_paper: bool,
+    /// What `isolation` promises, and whether it is kept.
+    pub promises: Vec<Relation>,
 }
 
 /// One way of sharing.
@@ -37,13 +41,19 @@ pub struct Row {
     /// Relative to its run time alone.
     pub small_slowdown: f64,
     /// The paper's value of the same, for comparison only.
-    pub small_slowdown_in_paper: f64,
-    /// What the small application moves in each second of I/O time, summed over its processes [vPFS+ Fig. 5].
+    pub small_slowdown_in_paper: Option<f64>,
+    /// Time of the small application in I/O calls, create and open among them, mean over its processes. Run time hides much of it behind computation.
+    pub small_io_seconds: f64,
+    /// Relative to its I/O time alone.
+    pub small_io_slowdown: f64,
+    /// What the small application moves in each second of data calls, summed over its processes [vPFS+ Fig. 5].
     pub small_bytes_per_second: f64,
     /// The 99th percentile of its data calls.
     pub small_p99_seconds: f64,
     /// What the writer wrote while the small application ran.
     pub writer_bytes_per_second: f64,
+    /// Relative to what it writes alone.
+    pub writer_relative: f64,
     /// What both moved in each second of the small application's run time.
     pub total_bytes_per_second: f64,
     /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute throughputs
@@ -62,11 +72,13 @@ impl Comparison {
         let relations = verdict(&rows);
         Self {
             small_alone_seconds: alone.seconds,
+            small_alone_io_seconds: alone.io_seconds,
             small_alone_bytes_per_second: alone.bytes_per_second,
             small_alone_p99_seconds: alone.p99_seconds,
             writer_alone_bytes_per_second,
             matches_paper: relations.iter().all(|relation| relation.holds),
             relations,
+            promises: promises(&rows),
             rows,
         }
     }
@@ -81,9 +93,12 @@ impl Row {
             small_seconds: small.seconds,
             small_slowdown: ratio(small.seconds, alone.seconds),
             small_slowdown_in_paper: management.slowdown_in_paper(),
+            small_io_seconds: small.io_seconds,
+            small_io_slowdown: ratio(small.io_seconds, alone.io_seconds),
             small_bytes_per_second: small.bytes_per_second,
             small_p99_seconds: small.p99_seconds,
             writer_bytes_per_second: writer,
+            writer_relative: ratio(writer, writer_alone),
             total_bytes_per_second: writer + ratio(small.bytes, small.seconds),
             jain_index: jain_of_ratios([
                 ratio(small.bytes_per_second, alone.bytes_per_second),
@@ -96,6 +111,7 @@ impl Row {
 /// What the table says of one run of the small application.
 struct Small {
     seconds: f64,
+    io_seconds: f64,
     bytes: f64,
     bytes_per_second: f64,
     p99_seconds: f64,
@@ -107,6 +123,7 @@ impl Small {
         let bytes = data().map(|phase| phase.bytes as f64).sum();
         Self {
             seconds: report.run_seconds,
+            io_seconds: report.io_seconds,
             bytes,
             bytes_per_second: ratio(bytes, data().map(|phase| phase.io_seconds).sum()),
             p99_seconds: data().map(|phase| phase.latency.p99_seconds).fold(0.0, f64::max),
@@ -161,6 +178,8 @@ pub(super) mod tests {
         let comparison = Comparison::new(&report(10.0, 2.0), 100e6, &trials);
         let [none, capped] = &comparison.rows[..] else { panic!("two rows") };
         assert!((none.small_slowdown - 3.0).abs() < 1e-9 && (capped.small_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.small_io_slowdown - 11.0).abs() < 1e-9 && (capped.small_io_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.writer_relative - 1.0).abs() < 1e-9 && capped.writer_relative.abs() < 1e-9);
         assert!((none.small_bytes_per_second - 3200.0 / 22.0).abs() < 1e-9);
         assert!((none.total_bytes_per_second - (100e6 + 3200.0 / 30.0)).abs() < 1e-3);
         // One gets all it wants, the other a fraction or nothing.

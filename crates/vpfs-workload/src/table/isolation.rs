@@ -6,17 +6,18 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
 use super::MB;
-use crate::isolation::{Comparison, Row};
+use crate::isolation::{Comparison, Relation, Row};
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 10] = [
     "",
     "small app\nrun time",
     "relative\nto alone",
     "in the\npaper",
-    "small app\nKB/s of I/O time",
-    "small app\np99 latency",
+    "I/O time\nto alone",
+    "KB/s of\ndata calls",
+    "p99\nlatency",
     "checkpoint\nMB/s",
-    "total\nMB/s",
+    "relative\nto alone",
     "Jain\nindex",
 ];
 
@@ -30,39 +31,51 @@ pub fn isolation(comparison: &Comparison) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text = format!("{table}\n\n");
-    for relation in &comparison.relations {
-        let mark = if relation.holds { "yes" } else { "NO" };
-        let _ = writeln!(text, "  {:<52} ratio {:>6.2}   {mark}", relation.statement, relation.ratio);
-    }
+    statements(&mut text, &comparison.relations);
     let verdict = if comparison.matches_paper { "yes" } else { "no" };
     let _ = write!(text, "matches the paper's ordering: {verdict}");
+    if !comparison.promises.is_empty() {
+        text.push_str("\n\n");
+        statements(&mut text, &comparison.promises);
+        let kept = comparison.promises.iter().all(|promise| promise.holds);
+        let _ = write!(text, "isolation serves both: {}", if kept { "yes" } else { "no" });
+    }
     text
 }
 
-fn alone(comparison: &Comparison) -> [String; 9] {
+fn statements(text: &mut String, relations: &[Relation]) {
+    for relation in relations {
+        let mark = if relation.holds { "yes" } else { "NO" };
+        let _ = writeln!(text, "  {:<52} ratio {:>6.2}   {mark}", relation.statement, relation.ratio);
+    }
+}
+
+fn alone(comparison: &Comparison) -> [String; 10] {
     [
         "each alone".to_owned(),
         format!("{:.2} s", comparison.small_alone_seconds),
         "1.00".to_owned(),
         "1.00".to_owned(),
+        "1.00".to_owned(),
         format!("{:.1}", comparison.small_alone_bytes_per_second / 1e3),
         milliseconds(comparison.small_alone_p99_seconds),
         format!("{:.1}", comparison.writer_alone_bytes_per_second / MB),
-        "-".to_owned(),
+        "1.00".to_owned(),
         "-".to_owned(),
     ]
 }
 
-fn row(row: &Row) -> [String; 9] {
+fn row(row: &Row) -> [String; 10] {
     [
         row.management.title().to_owned(),
         format!("{:.2} s", row.small_seconds),
         format!("{:.2}", row.small_slowdown),
-        format!("{:.2}", row.small_slowdown_in_paper),
+        row.small_slowdown_in_paper.map_or("-".to_owned(), |slowdown| format!("{slowdown:.2}")),
+        format!("{:.2}", row.small_io_slowdown),
         format!("{:.1}", row.small_bytes_per_second / 1e3),
         milliseconds(row.small_p99_seconds),
         format!("{:.1}", row.writer_bytes_per_second / MB),
-        format!("{:.1}", row.total_bytes_per_second / MB),
+        format!("{:.2}", row.writer_relative),
         format!("{:.2}", row.jain_index),
     ]
 }

@@ -52,12 +52,14 @@ fn configuration(management: Management, servers: &[String], ports: &[u16]) -> S
     }
     let told = (0..).zip(ports).map(|(index, port): (usize, _)| format!("s{index} = \"tcp://127.0.0.1:{port}\""));
     let _ = writeln!(text, "[[listener]]\naddresses = {{ {} }}", told.collect::<Vec<_>>().join(", "));
-    let policy = match management {
-        Management::None => "fifo",
-        Management::SfqD | Management::Capped => "sfq-d",
-        Management::SfqDPlus => "sfq-d-plus",
+    let depth = format!("depth = {}", scale::DEPTH);
+    let (policy, set_by_hand) = match management {
+        Management::None => ("fifo", &*depth),
+        Management::SfqD | Management::Capped => ("sfq-d", &*depth),
+        Management::SfqDPlus => ("sfq-d-plus", &*depth),
+        Management::Isolation => ("isolation", ""),
     };
-    let _ = writeln!(text, "[scheduler]\npolicy = \"{policy}\"\ndepth = {}", scale::DEPTH);
+    let _ = writeln!(text, "[scheduler]\npolicy = \"{policy}\"\n{set_by_hand}");
     let cap = if management == Management::Capped { scale::CAP } else { "" };
     let _ = writeln!(text, "[[app]]\nname = \"small\"\nclients = [\"{SMALL_NETWORK}\"]");
     let _ = writeln!(text, "[[app]]\nname = \"{WRITER}\"\nclients = [\"{WRITER_NETWORK}\"]\n{cap}");

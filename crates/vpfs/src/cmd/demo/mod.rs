@@ -20,13 +20,15 @@ use crate::print::print;
 use bed::Bed;
 use scale::Scale;
 
-/// Show, in 90 seconds on this machine, how a small application fares beside a checkpointing one
+/// Show, in 75 seconds on this machine, how a small application fares beside a checkpointing one
 ///
 /// Starts four file servers on a model of a disk, and four vpfs proxies before them, all over real loopback sockets. A
 /// simulation with tiny I/Os (BTIO class A) then runs alone, and beside a checkpoint writer (IOR) under no management,
-/// SFQ(D), SFQ(D)+, and SFQ(D) with a cap on the writer. The table tells what each of the two got.
+/// SFQ(D), SFQ(D)+, SFQ(D) with a cap on the writer, and `isolation`, the default, with nothing set. The table tells what each
+/// of the two got.
 ///
-/// It is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down. All numbers are measured on the spot.
+/// It is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down, and `isolation` besides. All numbers are measured on the
+/// spot.
 #[derive(clap::Args)]
 pub(crate) struct Demo {
     /// Shorter runs: 25 seconds in all

@@ -16,7 +16,7 @@ pub(super) const SERVERS: usize = 4;
 /// just written. Four such disks move less than 300 MB/s, so that two processors have little to do.
 pub(super) const DEVICE: DeviceProfile =
     DeviceProfile::Hdd(HddProfile { extent_bytes: 128 << 20, ..HddProfile::SAS_7200 });
-/// Slots of each server, from the paper's profile of that disk [vPFS+ §V-A]; slot costs are the default ones, its 5 for
+/// Slots of each server under the papers' policies, from the paper's profile of that disk [vPFS+ §V-A]; slot costs are the default ones, its 5 for
 /// 2 MiB among them.
 pub(super) const DEPTH: u32 = 14;
 /// The cap on the writer, on each server: below 3 % of the disk's rate. The paper's scheduler left 0.1 % [vPFS+ §V-B], at which
@@ -50,7 +50,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The whole demo within 90 seconds.
+    /// The whole demo within 90 seconds, on a busy machine as well.
     ///
     /// - 56 writers of the paper's 64: four times the 14 slots. With 28 to 40 the unmanaged run takes only 1.1 to 1.7 times as
     ///   long as SFQ(D), which then holds little back, and chance can hide that; with 56 it takes twice as long.
