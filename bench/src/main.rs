@@ -1,15 +1,17 @@
 //! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
 //!
-//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`].
+//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation` is a command of its
+//! own: it compares policies on simulated storage, and measures no speed of this machine.
 
 mod interposition;
+mod isolation;
 mod report;
 mod scheduler;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -20,7 +22,10 @@ const BENCHMARKS: &[(&str, Benchmark)] =
 
 /// Measure how fast vpfs decides, and what it costs to go through it.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Names of the benchmarks to run; all by default.
     names: Vec<String>,
     /// Write the measurements to this file, too.
@@ -34,6 +39,12 @@ struct Arguments {
     quick: bool,
 }
 
+/// What is not a benchmark of speed.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Isolation(isolation::Options),
+}
+
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
@@ -44,7 +55,16 @@ struct Effort {
 }
 
 fn main() -> ExitCode {
-    let Arguments { names, json, runs, quick } = Arguments::parse();
+    let Arguments { command, names, json, runs, quick } = Arguments::parse();
+    if let Some(Command::Isolation(options)) = command {
+        return isolation::run(&options).map_or_else(
+            |error| {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     if let Some(unknown) = names.iter().find(|name| BENCHMARKS.iter().all(|(known, _)| known != name)) {
         let known: Vec<_> = BENCHMARKS.iter().map(|(name, _)| *name).collect();
         eprintln!("There is no benchmark `{unknown}`, only {}.", known.join(", "));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable,
-    Target, Time, TwoLevel, TwoLevelSettings, Weight,
+    AppId, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, Isolation, OpKind, Request, RequestId, Scheduler, Sfq,
+    SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -174,6 +174,7 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             measurements.push(case.without_shares(effort, "two-level", || two_level(flows)));
             measurements
                 .push(case.without_shares(effort, "ioco", || Ioco::new(IocoSettings::default(), unlimited(), 0)));
+            measurements.push(case.without_shares(effort, "isolation", || Isolation::new(0)));
         }
     }
     measurements

@@ -18,7 +18,6 @@ use std::path::PathBuf;
 use case::Bench;
 use cluster::Cluster;
 use options::Options;
-pub(super) use options::USAGE;
 use scratch::Scratch;
 
 /// Programs that are not ours.

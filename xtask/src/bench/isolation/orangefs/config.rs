@@ -12,7 +12,7 @@ pub(super) struct Doors {
     pub(super) large: u16,
 }
 
-/// `policy` is a name, after which lines of [scheduler] may follow, each behind a ';'.
+/// `policy` is a name, after which lines of `[scheduler]` may follow, each behind a ';'.
 pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &str, cap: Option<&str>) -> String {
     let mut text = String::new();
     for (i, address) in cluster.addresses.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// How to call it.
-pub(in crate::bench::isolation) const USAGE: &str = "usage: cargo xtask bench isolation --orangefs DIR [options]
+const USAGE: &str = "usage: cargo xtask bench isolation --orangefs DIR [options]
 
   --orangefs DIR     a running cluster: its fs.conf and pvfs2tab are in DIR
   --policy NAME      repeatable; every policy if not given. What follows a ';' goes into [scheduler]: 'sfq-d;depth = 4'

@@ -1,0 +1,42 @@
+//! A table, for a terminal and for a page.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// Text, then numbers.
+pub(crate) struct Sheet {
+    pub(crate) title: &'static str,
+    /// Of these columns, so many hold text.
+    pub(crate) texts: usize,
+    pub(crate) headings: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    /// As Markdown, with aligned columns.
+    pub(crate) fn markdown(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(&self.headings);
+        for row in &self.rows {
+            table.add_row(row);
+        }
+        for column in self.texts..self.headings.len() {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        format!("{}\n\n{table}\n", self.title)
+    }
+
+    /// For a page.
+    pub(crate) fn table(&self) -> vpfs_report::Table {
+        self.rows
+            .iter()
+            .fold(vpfs_report::Table::new(self.headings.clone()), |table, row| table.row(row.iter().cloned()))
+    }
+}
+
+/// So many decimals; a dash for what is no number.
+pub(crate) fn decimals(value: f64, decimals: usize) -> String {
+    if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
+}
