@@ -17,8 +17,14 @@ use crate::units::AppId;
 pub(crate) struct Corrections(BTreeMap<(AppId, u64), i128>);
 
 impl Corrections {
-    pub(crate) fn defer(&mut self, app: AppId, arrival: u64, delta: i128) {
-        *self.0.entry((app, arrival)).or_default() += delta;
+    /// The request of `app` that arrived as number `arrival` costs `delta` more (or less) than was charged, while `oldest` is its
+    /// oldest one queued: by how much to move the tags of `app` now.
+    pub(crate) fn add(&mut self, app: AppId, arrival: u64, delta: i128, oldest: u64) -> i128 {
+        if oldest <= arrival {
+            *self.0.entry((app, arrival)).or_default() += delta;
+            return 0;
+        }
+        delta + self.take_due(app, oldest)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

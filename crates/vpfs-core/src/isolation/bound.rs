@@ -13,7 +13,6 @@ use crate::units::Time;
 pub(super) struct Bound {
     window_ns: u64,
     bulk_ns: u64,
-    bulk_max_ns: u64,
     limit_ns: u64,
     trial: Trial,
     /// Windows at W before the next comparison.
@@ -70,7 +69,6 @@ impl Bound {
         Self {
             window_ns: Self::START_NS,
             bulk_ns: 0,
-            bulk_max_ns: Self::START_NS,
             limit_ns: u64::MAX,
             trial: Trial::default(),
             rest: 2,
@@ -108,9 +106,9 @@ impl Bound {
 
     /// Bulk does not get its share for want of places in the storage, or nobody minds if it has more (`up`); or somebody does.
     pub(super) fn adjust_bulk(&mut self, up: bool, usual_ns: u64) {
-        self.bulk_max_ns = self.window_ns.max(2 * usual_ns);
+        let most = self.window_ns.max(2 * usual_ns);
         self.bulk_ns = if up {
-            (self.bulk_ns + (self.bulk_ns / 4).max(usual_ns / 2)).min(self.bulk_max_ns)
+            (self.bulk_ns + (self.bulk_ns / 4).max(usual_ns / 2)).min(most)
         } else {
             self.bulk_ns - self.bulk_ns / 3
         };

@@ -128,14 +128,12 @@ impl Isolation {
     }
 
     /// More than one bulk request at once is let in if bulk does not get its share otherwise, or if nobody minds.
-    /// Windows in a row in which bulk was held back by nothing but its bound.
     fn control_bulk_bound(&mut self, now: Time, excess: Option<u64>) {
         let held = core::mem::take(&mut self.bulk_bound_held);
         let overdue = held && self.pace.is_overdue(now);
         self.overdue = if overdue { self.overdue + 1 } else { 0 };
         let hurts = excess.is_some_and(|excess| excess > 1000);
-        let at_floor = self.pace.rate_ppm() == self.pace.floor_ppm();
-        if self.overdue >= OVERDUE_WINDOWS && (at_floor || excess.is_some_and(|excess| excess < 700)) {
+        if self.overdue >= OVERDUE_WINDOWS && (self.pace.is_at_floor() || excess.is_some_and(|excess| excess < 700)) {
             self.bound.adjust_bulk(true, self.pace.usual_ns());
         } else if !overdue && (hurts || !held) {
             self.bound.adjust_bulk(false, self.pace.usual_ns());

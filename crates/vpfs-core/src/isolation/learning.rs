@@ -30,9 +30,7 @@ impl Window {
     fn new(since: Time) -> Self {
         Self { since, completed: Completed::default(), pure: true, idle: Duration::ZERO, idle_since: None }
     }
-}
 
-impl Window {
     fn set_idle(&mut self, now: Time, idle: bool) {
         match (self.idle_since, idle) {
             (None, true) => self.idle_since = Some(now),

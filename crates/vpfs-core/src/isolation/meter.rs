@@ -238,8 +238,7 @@ impl Meter {
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
         let tolerable = (cycle / 10).min((best * 3 / 4).max(cycle / 100)).max(Latency::NOISE);
         let excess = (mean.saturating_sub(best)).as_nanos() * 1000 / tolerable.as_nanos();
-        (latency.samples, latency.sum, latency.since, latency.bulk) = (0, Duration::ZERO, now, 0);
-        (latency.late, latency.nearly_late) = (0, 0);
+        latency.restart(now);
         latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
         Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
     }
@@ -268,13 +267,17 @@ impl Meter {
 
     /// Forgets what was measured of latency, when there was nobody it could be compared for.
     pub(super) fn restart_latency(&mut self, now: Time) {
-        let latency = &mut self.latency;
-        (latency.samples, latency.sum, latency.since, latency.bulk) = (0, Duration::ZERO, now, 0);
-        (latency.late, latency.nearly_late) = (0, 0);
+        self.latency.restart(now);
     }
 }
 
 impl Latency {
+    /// Forgets the samples, not what is promised or was best.
+    fn restart(&mut self, now: Time) {
+        (self.samples, self.sum, self.since, self.bulk) = (0, Duration::ZERO, now, 0);
+        (self.late, self.nearly_late) = (0, 0);
+    }
+
     /// As an excess over what is tolerable: more than one in ten was late, or not even nearly so many.
     fn against_target(&self) -> Option<u64> {
         self.target?;

@@ -350,13 +350,8 @@ impl Isolation {
 
     /// A request of `app` costs `delta` more (or less) service than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
-        let oldest = self.oldest_arrival(app);
-        if oldest <= arrival {
-            self.corrections.defer(app, arrival, delta);
-        } else {
-            let delta = delta + self.corrections.take_due(app, oldest);
-            self.shift(app, delta);
-        }
+        let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
+        self.shift(app, due);
     }
 
     /// When the oldest queued request of `app` arrived; later than all if there is none.

@@ -76,11 +76,6 @@ impl Pace {
         if self.look > 0 { self.floor_ppm } else { self.rate_ppm.max(self.floor_ppm) }
     }
 
-    /// What bulk gets in any case, in parts of a million.
-    pub(super) fn floor_ppm(&self) -> u64 {
-        self.floor_ppm
-    }
-
     /// Bulk goes as slowly as it may be made to.
     pub(super) fn is_at_floor(&self) -> bool {
         self.rate_ppm() == self.floor_ppm

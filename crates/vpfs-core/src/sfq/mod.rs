@@ -180,13 +180,8 @@ impl Sfq {
 
     /// A request of `app` costs `delta` bytes more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
-        let oldest = self.oldest_arrival(app);
-        if oldest <= arrival {
-            self.corrections.defer(app, arrival, delta);
-        } else {
-            let delta = delta + self.corrections.take_due(app, oldest);
-            self.shift(app, delta);
-        }
+        let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
+        self.shift(app, due);
     }
 
     /// When the oldest queued request of `app` arrived; later than all if there is none.
