@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use vpfs_sim::parallel;
+
 use super::case::{MODELS, size};
 use super::load::{Alone, Baselines, Load, Op, Pattern, Seconds, Site, run};
-use super::parallel;
 use super::policy::Candidate;
 use super::sheet::{Sheet, decimals};
 

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use vpfs_report::{Axis, Bar, Bars};
+use vpfs_sim::parallel;
 
 use super::case::{self, Case};
 use super::load::{Alone, Baselines, Figures, Seconds, run};
-use super::parallel;
 use super::policy::Candidate;
 use super::share::{delivered, occupancy, share};
 use super::sheet::{Sheet, decimals};

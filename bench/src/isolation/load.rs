@@ -7,9 +7,7 @@ use serde::Serialize;
 use vpfs_core::Weight;
 use vpfs_device::DeviceProfile;
 use vpfs_plan::{FileMode, Interactive, Ior, Order, Phase};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup, Simulation, Workload};
-
-use super::parallel;
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup, Simulation, Workload, parallel};
 
 /// Whether calls read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,6 @@ mod beside;
 mod case;
 mod load;
 mod only_large;
-mod parallel;
 mod policy;
 mod share;
 mod sheet;

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use vpfs_sim::parallel;
+
 use super::case::{self, LARGE_BYTES, MODELS};
 use super::load::{Figures, Load, Op, Seconds, Site, run};
-use super::parallel;
 use super::policy::Candidate;
 use super::sheet::{Sheet, decimals};
 

@@ -14,7 +14,6 @@
 //! ```
 
 mod ioco;
-mod parallel;
 mod scenario;
 pub mod testbed;
 mod two_level;

@@ -94,6 +94,7 @@ mod layout;
 mod link;
 mod measure;
 mod messages;
+pub mod parallel;
 mod peers;
 mod policy;
 mod process;

@@ -7,10 +7,10 @@
 
 use vpfs_plan::Ior;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::{App, Scenario, SimError, Workload};
+use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 
 use super::cluster::{Medium, Pair};
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-6.toml");
 const APPS: [u32; 8] = [2, 4, 6, 8, 10, 12, 14, 16];

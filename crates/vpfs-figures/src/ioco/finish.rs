@@ -4,10 +4,10 @@
 //! requests are few, so means are those of 16 runs; charts show the first.
 
 use vpfs_report::{Axis, Check, Plot, Section, Series};
-use vpfs_sim::{CallTrace, Results, Scenario, ServerGroup, SimError};
+use vpfs_sim::{CallTrace, Results, Scenario, ServerGroup, SimError, parallel};
 
 use super::cluster::{self, Medium, POLICIES};
-use crate::{parallel, scenario, testbed};
+use crate::{scenario, testbed};
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-3.toml");
 const SEEDS: u64 = 16;

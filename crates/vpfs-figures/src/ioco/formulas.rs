@@ -10,9 +10,7 @@ use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_device::{DeviceProfile, NullAioProfile};
 use vpfs_plan::{Pattern, Phase, PioBench};
 use vpfs_report::{Axis, Check, Plot, Section, Series};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation};
-
-use crate::parallel;
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation, parallel};
 
 const APPS: [u32; 4] = [2, 4, 8, 16];
 const SERVERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

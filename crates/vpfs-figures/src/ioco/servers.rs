@@ -9,11 +9,11 @@
 
 use vpfs_plan::PioBench;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::{App, Scenario, SimError, Workload};
+use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 
 use super::apps::PROCESSES;
 use super::cluster::{Medium, Pair};
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-7.toml");
 const SERVERS: [u32; 6] = [2, 4, 8, 16, 32, 64];

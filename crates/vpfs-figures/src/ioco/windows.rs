@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use vpfs_plan::{Ior, MpiTileIo, Noncontig, PioBench};
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};
-use vpfs_sim::{App, Scenario, SimError, Workload};
+use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 
 use super::apps::PROCESSES;
 use super::cluster::{self, Medium, Outcome, POLICIES};
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-8.toml");
 /// Milliseconds; `None`: the original order.

@@ -10,9 +10,9 @@
 //!
 //! All of this is `scenarios/figures/two-level.toml`.
 
-use vpfs_sim::{CallTrace, Results, Scenario, SimError, Simulation, Workload};
+use vpfs_sim::{CallTrace, Results, Scenario, SimError, Simulation, Workload, parallel};
 
-use crate::{parallel, scenario};
+use crate::scenario;
 
 pub(super) const SECONDS: u32 = 120;
 /// The first application is on, and off, for so many seconds.

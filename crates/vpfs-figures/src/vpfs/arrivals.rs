@@ -9,9 +9,9 @@ use std::time::Duration;
 use vpfs_core::fairness::unfairness;
 use vpfs_core::{Bytes, Weight};
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::{Results, Scenario, SimError};
+use vpfs_sim::{Results, Scenario, SimError, parallel};
 
-use crate::{parallel, scenario, testbed};
+use crate::{scenario, testbed};
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-6.toml");
 const LAST_ARRIVAL: Duration = Duration::from_secs(420);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use vpfs_core::Weight;
 use vpfs_plan::Phase;
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};
-use vpfs_sim::{CoordinationResults, Results, Scenario, SimError};
+use vpfs_sim::{CoordinationResults, Results, Scenario, SimError, parallel};
 
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-5.toml");
 /// Part of the figure, what the second application does, and as which phase.

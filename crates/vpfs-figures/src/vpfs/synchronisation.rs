@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::{Results, Scenario, SimError};
+use vpfs_sim::{Results, Scenario, SimError, parallel};
 
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-table-2.toml");
 /// In seconds.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use vpfs_sim::{App, Results, Scenario, SimError};
+use vpfs_sim::{App, Results, Scenario, SimError, parallel};
 
-use crate::{parallel, scenario};
+use crate::scenario;
 
 /// How long the large application is measured by itself, after as long a start as beside the small one.
 const LARGE_ALONE: Duration = Duration::from_secs(120);

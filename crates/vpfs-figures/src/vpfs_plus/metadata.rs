@@ -4,9 +4,9 @@
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::{AppResults, Results, Scenario, SimError};
+use vpfs_sim::{AppResults, Results, Scenario, SimError, parallel};
 
-use crate::{parallel, scenario};
+use crate::scenario;
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-9.toml");
 

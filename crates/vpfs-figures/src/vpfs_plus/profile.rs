@@ -9,9 +9,9 @@ use vpfs_core::profile::{Measurement, OpFit, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
 use vpfs_device::{DeviceProfile, IoKind, measure};
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
-use vpfs_sim::SimError;
+use vpfs_sim::{SimError, parallel};
 
-use crate::{parallel, testbed};
+use crate::testbed;
 
 /// What the paper calls small is below 128 KiB; it shows sizes up to 4 MiB.
 const SIZES_KIB: [u64; 11] = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
