@@ -22,6 +22,8 @@ mod learning;
 mod meter;
 mod pace;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
