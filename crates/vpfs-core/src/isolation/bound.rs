@@ -114,6 +114,11 @@ impl Bound {
         };
     }
 
+    /// Costs were wrong, and so was W_b.
+    pub(super) fn reset_bulk(&mut self) {
+        self.bulk_ns = 0;
+    }
+
     /// After everything that may go has gone: whether W, and nothing else, holds requests back.
     pub(super) fn on_drained(&mut self, now: Time, limited: bool) {
         if !limited {

@@ -2,15 +2,16 @@
 
 use core::time::Duration;
 
-use super::device_time::Lesson;
-use crate::units::{AppId, Time};
+use super::device_time::{DeviceTimes, Lesson};
+use crate::request::OpKind;
+use crate::units::{AppId, Bytes, Time};
 
 /// A moment without protection, or with requests of one bulk flow only, in which the storage is saturated and its costs can
 /// be learned.
 ///
 /// - While bulk goes at a limited rate nothing shows what it costs, so shares of it mean nothing. So there is a moment
 ///   without limit when that cost is not known, when bulk does not get its share although nothing but the storage holds it back,
-///   and every minute in any case.
+///   when it takes much longer or shorter in the storage than it did, and every minute in any case.
 /// - While several flows are bulk, the storage shows what they cost together, but not each. So each goes alone for a
 ///   moment when its cost is not known. Its tags run ahead meanwhile, so the others get their shares afterwards.
 ///
@@ -23,6 +24,31 @@ pub(super) struct Calibration {
     again: Duration,
 }
 
+/// What a moment without limit showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Costs were right.
+    Confirmed,
+    /// They differ by half or more.
+    Changed,
+}
+
+/// A usual bulk request, and what it is thought to cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bulk {
+    pub(super) op: OpKind,
+    pub(super) size: Bytes,
+    pub(super) cost_ns: u64,
+}
+
+impl Bulk {
+    /// Its cost is another one now, by half or more.
+    fn has_changed(self, times: &DeviceTimes) -> bool {
+        let now_ns = times.cost_ns(self.op, self.size);
+        now_ns.max(self.cost_ns) * 2 > now_ns.min(self.cost_ns) * 3
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Running {
     solo: Option<AppId>,
@@ -30,13 +56,23 @@ struct Running {
     windows: u32,
     /// When it ends at the latest.
     until: Time,
+    since: Time,
+    /// What was thought before.
+    bulk: Option<Bulk>,
 }
 
 impl Calibration {
     /// Device time in the storage meanwhile; two bulk requests in any case.
     pub(super) const IN_FLIGHT_NS: u64 = 20_000_000;
     const WINDOWS: u32 = 4;
+    /// A volume may have saved up what it is allowed to do in so long, and then is quicker at first than it can be.
+    const SAVED_UP: Duration = Duration::from_millis(100);
+    /// It lasts no longer than this, ...
     const LONGEST: Duration = Duration::from_millis(1000);
+    /// ... or than so many usual bulk requests take, ...
+    const REQUESTS: u32 = 8;
+    /// ... up to this.
+    const LONGEST_LARGE: Duration = Duration::from_secs(3);
     const AGAIN: Duration = Duration::from_secs(2);
     const EVERY: Duration = Duration::from_secs(60);
 
@@ -49,26 +85,33 @@ impl Calibration {
         self.running?.solo
     }
 
+    /// What the storage shows is what it can do in the long run.
+    pub(super) fn is_settled(&self, now: Time) -> bool {
+        self.running.is_none_or(|running| now >= running.since + Self::SAVED_UP)
+    }
+
     /// Begins a moment without limit if it is time for one.
-    pub(super) fn consider(&mut self, now: Time, unknown: bool, doubtful: bool) {
+    pub(super) fn consider(&mut self, now: Time, unknown: bool, doubtful: bool, bulk: Option<Bulk>) {
         let since = self.last.map_or(Duration::MAX, |last| now.since(last));
         let needed = (unknown || doubtful) && since >= self.again;
         if needed || since >= Self::EVERY {
             self.again = if needed { (self.again * 2).clamp(Self::AGAIN, Self::EVERY) } else { Self::AGAIN };
-            let windows = if unknown { Self::WINDOWS } else { Self::WINDOWS / 2 };
-            self.begin(now, None, windows);
+            let windows = if needed { Self::WINDOWS } else { Self::WINDOWS / 2 };
+            self.begin(now, None, windows, bulk);
         }
     }
 
     /// Lets `app` go alone for a moment.
     pub(super) fn begin_solo(&mut self, now: Time, app: AppId) {
         if !self.is_running() {
-            self.begin(now, Some(app), Self::WINDOWS);
+            self.begin(now, Some(app), Self::WINDOWS, None);
         }
     }
 
-    fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32) {
-        self.running = Some(Running { solo, windows, until: now + Self::LONGEST });
+    fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32, bulk: Option<Bulk>) {
+        let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns)) * Self::REQUESTS;
+        let until = now + bulk_takes.clamp(Self::LONGEST, Self::LONGEST_LARGE);
+        self.running = Some(Running { solo, windows, until, since: now, bulk });
         self.last = Some(now);
     }
 
@@ -79,16 +122,23 @@ impl Calibration {
         }
     }
 
-    /// After each completion; whether a moment without limit just ended.
-    pub(super) fn on_window(&mut self, now: Time, lesson: Option<Lesson>) -> bool {
-        let Some(running) = &mut self.running else { return false };
+    /// After each completion: what a moment without limit showed, if one just ended.
+    pub(super) fn on_window(&mut self, now: Time, lesson: Option<Lesson>, times: &DeviceTimes) -> Option<Outcome> {
+        let running = self.running.as_mut()?;
         running.windows -= u32::from(lesson == Some(Lesson::Confirmation));
         if running.windows > 0 && now < running.until {
-            return false;
+            return None;
         }
-        let unlimited = running.solo.is_none();
+        let Running { solo, bulk, .. } = *running;
         self.running = None;
         self.last = Some(now);
-        unlimited
+        if solo.is_some() {
+            return None;
+        }
+        let changed = bulk.is_some_and(|bulk| bulk.has_changed(times));
+        if changed {
+            self.again = Self::AGAIN;
+        }
+        Some(if changed { Outcome::Changed } else { Outcome::Confirmed })
     }
 }

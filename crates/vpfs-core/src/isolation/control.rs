@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Isolation;
+use super::calibration::Bulk;
 use super::queue::Kind;
 use crate::event::{Event, MissCause};
 use crate::request::Request;
@@ -22,6 +23,7 @@ const MODEST_WINDOWS: u32 = 3;
 /// All flows of a window of control.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
+    flows: usize,
     weights: u64,
     /// Its length in nanoseconds.
     whole: u64,
@@ -53,7 +55,8 @@ impl Isolation {
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
         // More than there was: costs are wrong, and nobody is judged by them.
         let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
-        let crowd = Crowd { weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
+        let flows = self.active.len();
+        let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
         for index in 0..self.active.len() {
             let app = self.active[index];
             let kind = self.judge(now, app, &crowd);
@@ -70,13 +73,26 @@ impl Isolation {
             if self.pace.control(now, excess) {
                 self.settle_latency(now);
             }
-            let unknown = self.last_bulk.is_some_and(|(op, size)| {
-                !self.times.is_known(op, size) && self.times.cost_ns(op, size) * 2 >= self.pace.usual_ns()
-            });
-            self.calibration.consider(now, unknown, self.overdue >= 4 * OVERDUE_WINDOWS);
+            self.consider_calibration(now);
         }
         self.consider_solo(now);
         self.forget_inactive(now);
+    }
+
+    /// Lets bulk go without limit for a moment if what it costs is not known, or is doubtful.
+    fn consider_calibration(&mut self, now: Time) {
+        let cost_ns = self.last_bulk_ns();
+        let unknown = self
+            .last_bulk
+            .is_some_and(|(op, size)| !self.times.is_known(op, size) && cost_ns * 2 >= self.pace.usual_ns());
+        let late = self.overdue >= 4 * OVERDUE_WINDOWS;
+        let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
+        self.calibration.consider(now, unknown, late || self.drift.is_strange(), bulk);
+    }
+
+    /// What a usual bulk request is thought to cost now.
+    pub(super) fn last_bulk_ns(&self) -> u64 {
+        self.last_bulk.map_or(0, |(op, size)| self.times.cost_ns(op, size))
     }
 
     /// Says why a promised latency cannot be kept. That it is not kept for a moment needs no word while there is a way to mend it.
@@ -160,7 +176,8 @@ impl Isolation {
         let share =
             u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.weight.get()) / u128::from(crowd.weights.max(1));
         let greedy = crowd.is_busy && used * 4 > share * 5 && meter.usual_ns * 4 >= crowd.usual;
-        let dominant = meter.footprint_ns * 2 >= crowd.largest;
+        // Who is alone and leaves the storage idle now and then has shown nothing.
+        let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
         let deep = meter.is_deep();
         let bulk = dominant || filling || greedy || deep;

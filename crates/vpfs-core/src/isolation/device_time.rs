@@ -177,6 +177,17 @@ impl DeviceTimes {
         self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
     }
 
+    /// One window may be chance. If the next ones tell the same, they move costs as far as the first ones did.
+    fn doubt(&mut self) {
+        self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
+        self.mixed /= 2;
+    }
+
+    /// The storage became slower or faster: what was known is a guess, and has to be seen again.
+    pub(super) fn forget(&mut self) {
+        self.factors.iter_mut().for_each(|factor| factor.windows = factor.windows.min(Factor::ENOUGH / 2));
+    }
+
     /// The storage was saturated for `elapsed` and completed this; `pure` if all bulk in it was of one class.
     ///
     /// Only costs of bulk are learned. A request that comes whenever another one is complete is complete as often as that
@@ -190,6 +201,9 @@ impl DeviceTimes {
         let actual = elapsed.saturating_sub(sum(&completed.others, |_| true)).max(elapsed / 4);
         let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
+        if actual.max(expected) / 2 > actual.min(expected) {
+            self.doubt();
+        }
         let windows = match pure {
             true => completed.bulk.iter().zip(&self.factors).find(|(part, _)| **part > 0).map_or(0, |(_, f)| f.windows),
             false => self.mixed,

@@ -95,7 +95,8 @@ impl Isolation {
         let free = !self.is_protecting(now) && (now >= self.vigilant_until || self.calibration.is_running());
         let full = self.held == Some(Hold::Bound);
         // The storage has as much as may be in it, or all that bulk asks for.
-        let unlimited = free && self.bound.is_usual() && (full || self.queue.len() == 0);
+        let usual = self.bound.is_usual() && self.calibration.is_settled(now);
+        let unlimited = free && usual && (full || self.queue.len() == 0);
         self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });
         self.bound.on_drained(now, free && full && self.in_flight.bulk > 0);
         self.bulk_bound_held |= self.held == Some(Hold::BulkBound);

@@ -103,14 +103,22 @@ impl Learning {
         }
         self.check_guesses(now, done, times);
         self.any.completed.add(done);
+        if lesson.is_some() {
+            self.begin_any(now, in_flight_ns);
+        }
         let elapsed = now.since(self.any.since);
         let possible = elapsed + Duration::from_nanos(self.carried_ns) + Self::SAVED_UP;
         if elapsed >= Self::ANY_MIN.max(Duration::from_nanos(self.carried_ns.saturating_mul(Self::CARRIED))) {
             times.limit(&self.any.completed, possible);
-            self.any = Window::new(now);
-            self.carried_ns = in_flight_ns;
+            self.begin_any(now, in_flight_ns);
         }
         lesson
+    }
+
+    /// Costs may be others now, and those added up before would be compared with them.
+    fn begin_any(&mut self, now: Time, in_flight_ns: u64) {
+        self.any = Window::new(now);
+        self.carried_ns = in_flight_ns;
     }
 
     /// Many small requests whose cost was only guessed may look like more than the storage can do.

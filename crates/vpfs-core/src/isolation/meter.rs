@@ -74,11 +74,15 @@ struct Latency {
 
 /// Many requests pending.
 const DEEP: u64 = 8;
-/// How long a flow is expected to ask again, after it did.
-const PRESENT_MAX: Duration = Duration::from_millis(500);
-const PRESENT_MIN: Duration = Duration::from_millis(250);
-/// A flow that asks more rarely is not waited for.
+/// A flow that asks more rarely than this is not waited for, ...
 const IDLE_MAX: Duration = Duration::from_millis(250);
+/// ... or than once in so many usual bulk requests: one that waits for such at other servers cannot ask more often here.
+const IDLE_REQUESTS: u32 = 4;
+
+/// How long a flow may be idle until it is not waited for, beside bulk requests of `bulk_ns` of device time.
+pub(super) fn idle_max(bulk_ns: u64) -> Duration {
+    IDLE_MAX.max(Duration::from_nanos(bulk_ns) * IDLE_REQUESTS)
+}
 
 impl Meter {
     pub(super) fn new() -> Self {
@@ -105,9 +109,9 @@ impl Meter {
         }
     }
 
-    /// It has not asked for anything for long.
-    pub(super) fn was_away(&self, now: Time) -> bool {
-        self.arrivals.idle_since.is_some_and(|since| now.since(since) > PRESENT_MAX)
+    /// It has not asked for anything for long, compared with [`idle_max`].
+    pub(super) fn was_away(&self, now: Time, idle_max: Duration) -> bool {
+        self.arrivals.idle_since.is_some_and(|since| now.since(since) > 2 * idle_max)
     }
 
     /// A request is queued.
@@ -191,10 +195,10 @@ impl Meter {
         }
     }
 
-    /// It did something: until when it is expected to ask again; `now` if it cannot be told.
-    pub(super) fn expect(&mut self, now: Time) -> Time {
+    /// It did something: until when it is expected to ask again; `now` if it cannot be told, or if it usually takes longer than [`idle_max`].
+    pub(super) fn expect(&mut self, now: Time, idle_max: Duration) -> Time {
         self.arrivals.expected_until = match self.arrivals.idle {
-            Some(idle) if idle <= IDLE_MAX => now + (idle * 4).clamp(PRESENT_MIN, PRESENT_MAX),
+            Some(idle) if idle <= idle_max => now + (idle * 4).clamp(idle_max, 2 * idle_max),
             _ => now,
         };
         self.arrivals.expected_until
@@ -230,13 +234,14 @@ impl Meter {
         let approach = |parts: u32| (best * (parts - 1) + mean) / parts;
         latency.best = Some(match (at_floor, mean < best) {
             (true, _) => approach(2),
-            (false, true) => approach(4),
+            (false, true) if mean * 2 < best => approach(2),
+            (false, true) => approach(16),
             (false, false) => best,
         });
         let late = latency.against_target();
         // What a process needs for one request and until the next one.
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
-        let tolerable = (cycle / 10).min((best * 3 / 4).max(cycle / 100)).max(Latency::NOISE);
+        let tolerable = (cycle / 16).min((best * 2 / 5).max(cycle / 100)).max(Latency::NOISE);
         let excess = (mean.saturating_sub(best)).as_nanos() * 1000 / tolerable.as_nanos();
         latency.restart(now);
         latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
@@ -325,8 +330,8 @@ mod tests {
         let mut meter = Meter::new();
         meter.restart_latency(ms(0));
         assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
-        assert_eq!(excess(&mut meter, 200, 2500, false), Some(500), "half a millisecond of one, a tenth of ten");
-        assert_eq!(excess(&mut meter, 400, 4000, false), Some(2000));
+        assert_eq!(excess(&mut meter, 200, 2500, false), Some(800), "half a millisecond of a sixteenth of ten");
+        assert_eq!(excess(&mut meter, 400, 4000, false), Some(3200));
         assert_eq!(meter.excess(ms(700), 20, false), None, "nothing was complete");
         assert_eq!(excess(&mut meter, 800, 1000, false), Some(0));
     }
@@ -349,14 +354,14 @@ mod tests {
     fn who_asks_often_is_expected_and_who_does_not_is_not() {
         let mut meter = Meter::new();
         serve(&mut meter, ms(0), Duration::from_millis(1));
-        assert_eq!(meter.expect(ms(1)), ms(1), "nothing is known");
+        assert_eq!(meter.expect(ms(1), IDLE_MAX), ms(1), "nothing is known");
         serve(&mut meter, ms(3), Duration::from_millis(1));
-        assert_eq!(meter.expect(ms(4)), ms(254));
+        assert_eq!(meter.expect(ms(4), IDLE_MAX), ms(254));
         let mut rare = Meter::new();
         serve(&mut rare, ms(0), Duration::from_millis(1));
         serve(&mut rare, ms(1000), Duration::from_millis(1));
-        assert_eq!(rare.expect(ms(1001)), ms(1001));
-        assert!(rare.was_away(ms(1600)) && !rare.was_away(ms(1400)));
+        assert_eq!(rare.expect(ms(1001), IDLE_MAX), ms(1001));
+        assert!(rare.was_away(ms(1600), IDLE_MAX) && !rare.was_away(ms(1400), IDLE_MAX));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod calibration;
 mod control;
 mod device_time;
 mod dispatching;
+mod drift;
 mod learning;
 mod meter;
 mod pace;
@@ -30,9 +31,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bound::Bound;
-use calibration::Calibration;
+use calibration::{Calibration, Outcome};
 use device_time::{DeviceTimes, Done};
 use dispatching::Hold;
+use drift::Drift;
 use learning::Learning;
 use meter::Meter;
 use pace::Pace;
@@ -62,6 +64,9 @@ struct Entry {
     service: Bytes,
     /// Outstanding, and let in as bulk or not.
     state: State,
+    /// When it was let in, and the device time in the storage with it.
+    dispatched_at: Time,
+    in_storage_ns: u64,
     links: Links,
 }
 
@@ -119,7 +124,7 @@ pub struct Isolation {
     interactive_pending: usize,
     /// Why the last drain ended.
     held: Option<Hold>,
-    /// The latest bulk request let in.
+    /// The latest usual bulk request let in.
     last_bulk: Option<(OpKind, Bytes)>,
     /// In this window of control, bulk was held back by its bound.
     bulk_bound_held: bool,
@@ -128,6 +133,7 @@ pub struct Isolation {
     /// Latency of requests that came before is not theirs: too much bulk was in the storage.
     measure_from: Time,
     calibration: Calibration,
+    drift: Drift,
 }
 
 impl Isolation {
@@ -163,6 +169,7 @@ impl Isolation {
             overdue: 0,
             measure_from: Time::ZERO,
             calibration: Calibration::default(),
+            drift: Drift::default(),
         }
     }
 
@@ -214,6 +221,8 @@ impl Isolation {
             position,
             service,
             state: State::Queued,
+            dispatched_at: Time::ZERO,
+            in_storage_ns: 0,
             links: Links::UNLINKED,
         };
         self.requests.insert(id, entry);
@@ -236,7 +245,8 @@ impl Isolation {
     }
 
     fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
-        if self.meter_mut(app).was_away(now) {
+        let idle_max = meter::idle_max(self.pace.usual_ns());
+        if self.meter_mut(app).was_away(now, idle_max) {
             // What it did before says nothing about what it does now.
             self.set_kind(app, Kind::Interactive);
         }
@@ -255,7 +265,8 @@ impl Isolation {
     /// An interactive flow did something: it is expected to do so again.
     fn expect(&mut self, now: Time, app: AppId) {
         self.vigilant_until = now + Self::VIGILANCE;
-        self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now));
+        let idle_max = meter::idle_max(self.pace.usual_ns());
+        self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now, idle_max));
     }
 
     /// Somebody is to be protected from bulk.
@@ -298,6 +309,7 @@ impl Isolation {
         let (app, cost_ns, enqueued_at) = (entry.request.app, entry.service.0, entry.enqueued_at);
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
+        (entry.dispatched_at, entry.in_storage_ns) = (now, self.in_flight.ns);
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;
             self.in_flight.bulk += 1;
@@ -305,7 +317,8 @@ impl Isolation {
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
             self.pace.on_issue(now, cost_ns, protecting);
-            if entry.request.op != OpKind::Metadata {
+            let is_usual = cost_ns * 2 >= self.pace.usual_ns();
+            if is_usual && entry.request.op != OpKind::Metadata {
                 self.last_bulk = Some((entry.request.op, entry.request.cost));
             }
         }
@@ -347,6 +360,26 @@ impl Isolation {
         self.meters[app.index()].on_over(now, entry.service.0);
         if self.queue.kind(app) == Kind::Interactive {
             self.interactive_pending -= 1;
+        }
+    }
+
+    /// What a complete request tells of costs.
+    fn learn_from(&mut self, now: Time, entry: &Entry, done: Done) {
+        let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
+        if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
+            self.drift.on_complete(now, entry.dispatched_at, entry.in_storage_ns);
+        }
+        if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
+            self.overdue = 0;
+            self.drift.settle(now, outcome == Outcome::Changed);
+            if outcome == Outcome::Changed {
+                self.times.forget();
+                self.bound.reset_bulk();
+                self.pace.set_usual(self.last_bulk_ns());
+            }
+            self.pace.look(now);
+            self.settle_latency(now);
+            self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }
     }
 
@@ -429,12 +462,7 @@ impl Scheduler for Isolation {
             cost_ns: self.times.cost_ns(op, cost),
             bulk: entry.state == State::Outstanding(Kind::Bulk),
         };
-        let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
-        if self.calibration.on_window(now, learned) {
-            self.pace.look(now);
-            self.settle_latency(now);
-            self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
-        }
+        self.learn_from(now, &entry, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });
         }

@@ -1,9 +1,10 @@
-//! Whether what both get is steady, on a disk that serves one request after another.
+//! Whether both get their shares soon and steadily, on a disk that serves one request after another.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::Isolation;
+use super::device_time::DeviceTimes;
 use crate::request::{OpKind, Request};
 use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time};
@@ -12,33 +13,40 @@ const SMALL: AppId = AppId(0);
 const LARGE: AppId = AppId(1);
 const THINK: Duration = Duration::from_millis(2);
 
-/// A small application that waits for each 4 KiB and thinks, beside twelve writers of 1 MiB, before a disk of 5 ms and 60 MB/s.
+/// A small application that waits for each 4 KiB and thinks, beside twelve writers, before a disk of 5 ms and 60 MB/s.
 struct Disk {
     scheduler: Isolation,
     now: Time,
     in_it: VecDeque<RequestId>,
     done_at: Option<Time>,
+    /// Percent of the time that a request usually takes.
+    slowness: u32,
     /// When requests come that are not there yet.
     coming: BTreeMap<Time, RequestId>,
     served: [u32; 2],
-}
-
-fn request(id: RequestId) -> Request {
-    let (app, size) = if id.index() == 0 { (SMALL, Bytes::kib(4)) } else { (LARGE, Bytes::mib(1)) };
-    Request::new(id, app, OpKind::Write, size)
+    large: Bytes,
 }
 
 impl Disk {
-    fn new(scheduler: Isolation) -> Self {
+    fn request(&self, id: RequestId) -> Request {
+        let (app, size) = if id.index() == 0 { (SMALL, Bytes::kib(4)) } else { (LARGE, self.large) };
+        Request::new(id, app, OpKind::Write, size)
+    }
+
+    fn new(scheduler: Isolation, large: Bytes) -> Self {
         let mut disk = Self {
             scheduler,
             now: Time::ZERO,
             in_it: VecDeque::new(),
             done_at: None,
+            slowness: 100,
             coming: BTreeMap::new(),
             served: [0; 2],
+            large,
         };
-        (0..13).for_each(|id| disk.scheduler.enqueue(Time::ZERO, request(RequestId(id))));
+        for id in (0..13).map(RequestId) {
+            disk.scheduler.enqueue(Time::ZERO, disk.request(id));
+        }
         disk
     }
 
@@ -50,9 +58,12 @@ impl Disk {
         if self.done_at.is_none()
             && let Some(&first) = self.in_it.front()
         {
-            let nanos = 5_000_000 + request(first).cost.0 * 1000 / 60;
-            self.done_at = Some(self.now + Duration::from_nanos(nanos));
+            self.done_at = Some(self.now + self.time_of(first));
         }
+    }
+
+    fn time_of(&self, id: RequestId) -> Duration {
+        Duration::from_nanos(5_000_000 + self.request(id).cost.0 * 1000 / 60) * self.slowness / 100
     }
 
     /// Requests of both that are complete in the next so many seconds.
@@ -72,7 +83,7 @@ impl Disk {
                 self.complete();
             } else if comes == Some(next) {
                 let (_, id) = self.coming.pop_first().unwrap();
-                self.scheduler.enqueue(self.now, request(id));
+                self.scheduler.enqueue(self.now, self.request(id));
             } else {
                 self.scheduler.handle_timeout(self.now);
             }
@@ -83,10 +94,10 @@ impl Disk {
         self.done_at = None;
         let id = self.in_it.pop_front().unwrap();
         self.scheduler.complete(self.now, id);
-        self.served[request(id).app.index()] += 1;
-        match request(id).app {
+        self.served[self.request(id).app.index()] += 1;
+        match self.request(id).app {
             SMALL => _ = self.coming.insert(self.now + THINK, id),
-            _ => self.scheduler.enqueue(self.now, request(id)),
+            _ => self.scheduler.enqueue(self.now, self.request(id)),
         }
     }
 }
@@ -97,16 +108,60 @@ fn assert_near(name: &str, found: [u32; 2], usual: [u32; 2]) {
     }
 }
 
+/// In ten seconds each got so many percent of what equal weights owe to it: half of the time, in which the small one is
+/// waited for while it thinks.
+fn assert_shares(name: &str, found: [u32; 2], disk: &Disk, percent: u32) {
+    let time = [disk.time_of(RequestId(0)) + THINK, disk.time_of(RequestId(1))];
+    for (found, time) in found.into_iter().zip(time) {
+        let owed = u32::try_from(5_000_000_000 / time.as_nanos()).unwrap();
+        assert!(found * 100 >= owed * percent, "{name}: {found} of {owed}");
+    }
+}
+
 /// What both get in the long run.
 fn usual() -> [u32; 2] {
-    let mut disk = Disk::new(Isolation::new(64));
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
     disk.run(60);
     disk.run(20).map(|served| served / 2)
 }
 
 #[test]
+fn large_requests_leave_the_small_one_its_share() {
+    for mib in [1, 4, 16] {
+        let mut disk = Disk::new(Isolation::new(64), Bytes::mib(mib));
+        disk.run(20);
+        let found = disk.run(40).map(|served| served / 4);
+        assert_shares("large requests", found, &disk, 75);
+    }
+}
+
+#[test]
+fn wrong_costs_are_right_after_five_seconds() {
+    for (numerator, denominator) in [(10, 1), (1, 10)] {
+        let mut scheduler = Isolation::new(64);
+        *scheduler.times = DeviceTimes::scaled(numerator, denominator);
+        let mut disk = Disk::new(scheduler, Bytes::mib(1));
+        disk.run(5);
+        let found = disk.run(10);
+        assert_shares("10 times off", found, &disk, 85);
+    }
+}
+
+#[test]
+fn a_disk_that_changes_its_speed_is_followed_within_five_seconds() {
+    for slowness in [25, 400] {
+        let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
+        disk.run(30);
+        disk.slowness = slowness;
+        disk.run(5);
+        let found = disk.run(10);
+        assert_shares("another speed", found, &disk, 85);
+    }
+}
+
+#[test]
 fn what_both_get_does_not_swing() {
-    let mut disk = Disk::new(Isolation::new(64));
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
     disk.run(30);
     let usual = usual();
     for _ in 0..10 {

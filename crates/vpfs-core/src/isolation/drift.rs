@@ -1,0 +1,125 @@
+//! Whether bulk takes as long in the storage as it did since its costs were last found right.
+
+use crate::units::Time;
+
+/// Compares how long bulk requests take in the storage with the device time that was in it when they got there.
+///
+/// At saturation the two are equal, however the storage serves. Otherwise requests take less on a volume that has saved up tokens, and
+/// more on storage that serves in parallel, so the ratio is no measure of costs. But if it leaves the range in which it was with
+/// costs that are right, the storage may have become slower or faster. Then there is reason to look.
+#[derive(Debug, Default)]
+pub(super) struct Drift {
+    /// The smallest ratio while costs were right, and the usual one, in thousandths.
+    range: Option<(u64, u64)>,
+    batch: Batch,
+    /// Batches in a row outside of the range, and the ratio of the latest.
+    strange: u32,
+    latest: u64,
+    /// What was let in before was so by other costs.
+    since: Time,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    requests: u32,
+    took_ns: u128,
+    in_storage_ns: u128,
+}
+
+impl Drift {
+    const BATCH: u32 = 4;
+    /// One batch may be chance.
+    const STRANGE: u32 = 2;
+    /// At a ratio above this the storage had to do what it was given.
+    const BUSY: u64 = 700;
+    /// Ratios between a third and three times what they were are usual.
+    const USUAL: u64 = 3;
+
+    /// A bulk request is complete that was let in at `dispatched_at`, and there were `in_storage_ns` with it then.
+    pub(super) fn on_complete(&mut self, now: Time, dispatched_at: Time, in_storage_ns: u64) {
+        if dispatched_at < self.since {
+            return;
+        }
+        self.batch.requests += 1;
+        self.batch.took_ns += now.since(dispatched_at).as_nanos();
+        self.batch.in_storage_ns += u128::from(in_storage_ns);
+        if self.batch.requests < Self::BATCH {
+            return;
+        }
+        let Batch { took_ns, in_storage_ns, .. } = core::mem::take(&mut self.batch);
+        self.latest = u64::try_from(took_ns * 1000 / in_storage_ns.max(1)).unwrap_or(u64::MAX).max(1);
+        let expected = self.range.is_none_or(|(least, usual)| {
+            // No more than what was in the storage before it tells nothing: the storage had something to do.
+            // On a volume that saves up tokens, shorter is as good as anything.
+            let least = if least >= Self::BUSY { least / Self::USUAL } else { 0 };
+            (least..=usual.max(1000).saturating_mul(Self::USUAL)).contains(&self.latest)
+        });
+        self.strange = if expected { 0 } else { self.strange + 1 };
+        if expected {
+            self.extend();
+        }
+    }
+
+    fn extend(&mut self) {
+        let (least, usual) = self.range.unwrap_or((self.latest, self.latest));
+        self.range = Some((least.min(self.latest), (usual * 7 + self.latest) / 8));
+    }
+
+    /// There is reason to look whether costs are right.
+    pub(super) fn is_strange(&self) -> bool {
+        self.strange >= Self::STRANGE
+    }
+
+    /// Costs were looked at, and were right, or have `changed`.
+    pub(super) fn settle(&mut self, now: Time, changed: bool) {
+        self.since = now;
+        if changed {
+            self.range = None;
+        } else if let Some((least, usual)) = self.range {
+            self.range = Some((least.min(self.latest), usual.max(self.latest)));
+        }
+        (self.batch, self.strange) = (Batch::default(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batches(drift: &mut Drift, count: u32, took_ms: u64) {
+        (0..count * Drift::BATCH).for_each(|_| drift.on_complete(Time::from_millis(took_ms), Time::ZERO, 20_000_000));
+    }
+
+    #[test]
+    fn four_times_slower_or_faster_is_strange_and_tokens_spent_are_not() {
+        for (took_ms, strange) in [(20, false), (50, false), (80, true), (8, false), (5, true)] {
+            let mut drift = Drift::default();
+            batches(&mut drift, 4, 20);
+            batches(&mut drift, 1, took_ms);
+            assert!(!drift.is_strange(), "one batch may be chance");
+            batches(&mut drift, 1, took_ms);
+            assert_eq!(drift.is_strange(), strange, "{took_ms} ms where 20 ms are usual");
+        }
+        let mut volume = Drift::default();
+        batches(&mut volume, 4, 2);
+        batches(&mut volume, 2, 20);
+        assert!(!volume.is_strange(), "it has to wait for its cost");
+        batches(&mut volume, 2, 1);
+        assert!(!volume.is_strange(), "it has saved up more");
+    }
+
+    #[test]
+    fn what_was_looked_at_is_usual_unless_costs_changed() {
+        let mut drift = Drift::default();
+        batches(&mut drift, 1, 20);
+        batches(&mut drift, 2, 80);
+        drift.settle(Time::ZERO, false);
+        batches(&mut drift, 2, 80);
+        assert!(!drift.is_strange());
+        batches(&mut drift, 2, 300);
+        assert!(drift.is_strange());
+        drift.settle(Time::ZERO, true);
+        batches(&mut drift, 2, 5);
+        assert!(!drift.is_strange(), "nothing is known of these costs");
+    }
+}
