@@ -56,7 +56,8 @@ struct Running {
     windows: u32,
     /// When it ends at the latest.
     until: Time,
-    since: Time,
+    /// When what a volume had saved up is gone, and the first request that came after that.
+    settled_at: Time,
     /// What was thought before.
     bulk: Option<Bulk>,
 }
@@ -87,7 +88,7 @@ impl Calibration {
 
     /// What the storage shows is what it can do in the long run.
     pub(super) fn is_settled(&self, now: Time) -> bool {
-        self.running.is_none_or(|running| now >= running.since + Self::SAVED_UP)
+        self.running.is_none_or(|running| now >= running.settled_at)
     }
 
     /// Begins a moment without limit if it is time for one.
@@ -109,9 +110,10 @@ impl Calibration {
     }
 
     fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32, bulk: Option<Bulk>) {
-        let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns)) * Self::REQUESTS;
-        let until = now + bulk_takes.clamp(Self::LONGEST, Self::LONGEST_LARGE);
-        self.running = Some(Running { solo, windows, until, since: now, bulk });
+        let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns));
+        let until = now + (bulk_takes * Self::REQUESTS).clamp(Self::LONGEST, Self::LONGEST_LARGE);
+        let settled_at = now + bulk_takes.clamp(Self::SAVED_UP, Self::LONGEST);
+        self.running = Some(Running { solo, windows, until, settled_at, bulk });
         self.last = Some(now);
     }
 

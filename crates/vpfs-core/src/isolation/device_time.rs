@@ -102,6 +102,8 @@ pub(super) struct DeviceTimes {
     factors: [Factor; CLASSES],
     /// Windows that told of several classes together.
     mixed: u32,
+    /// Windows in a row in which costs were too low by two, or, negative, too high.
+    surprises: i32,
 }
 
 /// A request that is complete.
@@ -148,14 +150,14 @@ pub(super) enum Lesson {
 
 impl DeviceTimes {
     pub(super) const fn new() -> Self {
-        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0 }
+        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0, surprises: 0 }
     }
 
     /// All costs are so many times the guess and thought to be known, for tests of wrong starts.
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
-        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8 }
+        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, surprises: 0 }
     }
 
     /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
@@ -177,10 +179,18 @@ impl DeviceTimes {
         self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
     }
 
-    /// One window may be chance. If the next ones tell the same, they move costs as far as the first ones did.
-    fn doubt(&mut self) {
-        self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
-        self.mixed /= 2;
+    /// One window that is off by two may be chance. If the next ones are so in the same direction, what is known is doubtful, and they move
+    /// costs as far as the first ones did.
+    fn note_surprise(&mut self, expected: u64, actual: u64) {
+        self.surprises = match (actual / 2 > expected, expected / 2 > actual) {
+            (true, _) => self.surprises.max(0) + 1,
+            (_, true) => self.surprises.min(0) - 1,
+            _ => 0,
+        };
+        if self.surprises.abs() >= 2 {
+            self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
+            self.mixed /= 2;
+        }
     }
 
     /// The storage became slower or faster: what was known is a guess, and has to be seen again.
@@ -201,9 +211,7 @@ impl DeviceTimes {
         let actual = elapsed.saturating_sub(sum(&completed.others, |_| true)).max(elapsed / 4);
         let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
-        if actual.max(expected) / 2 > actual.min(expected) {
-            self.doubt();
-        }
+        self.note_surprise(expected, actual);
         let windows = match pure {
             true => completed.bulk.iter().zip(&self.factors).find(|(part, _)| **part > 0).map_or(0, |(_, f)| f.windows),
             false => self.mixed,

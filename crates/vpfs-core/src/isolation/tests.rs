@@ -143,7 +143,7 @@ fn wrong_costs_are_right_after_five_seconds() {
         let mut disk = Disk::new(scheduler, Bytes::mib(1));
         disk.run(5);
         let found = disk.run(10);
-        assert_shares("10 times off", found, &disk, 85);
+        assert_shares("10 times off", found, &disk, 80);
     }
 }
 
