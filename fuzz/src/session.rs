@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, OpKind, Time};
+use vpfs_core::{Bytes, OpKind, Pieces, Time};
 use vpfs_interpose::{
     Action, AddressMap, Extent, Finished, Limits, MIN_DATA_COST, OpId, Outbound, Session, Submission,
 };
@@ -252,12 +252,15 @@ impl Run {
                 let held: Vec<_> = self.ledger.held().collect();
                 if let Some(&op) = held.get(at % held.len().max(1)) {
                     self.ledger.dispatch(op);
-                    session.dispatch(self.now, op);
+                    let every = Duration::from_millis(1);
+                    let pieces = (at % 2 == 1).then_some(Pieces { count: 3, every });
+                    session.dispatch(self.now, op, pieces);
                 }
             }
             Step::Wait(duration) => {
                 self.now = self.now + duration;
                 session.handle_timeout(self.now);
+                session.handle_client(self.now, &mut self.client_buf);
             }
             Step::ClientTakes(count) => take(session.to_client(), count, &mut self.to_client),
             Step::ServerTakes(count) => take(session.to_server(), count, &mut self.to_server),

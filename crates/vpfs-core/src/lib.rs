@@ -83,7 +83,7 @@ pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use isolation::Isolation;
 pub use policy::Policy;
-pub use request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
+pub use request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target};
 pub use scheduler::{Capabilities, Scheduler};
 pub use settings::{Backfill, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
 pub use sfq::Sfq;

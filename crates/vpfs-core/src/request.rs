@@ -94,4 +94,15 @@ pub struct Dispatch {
     pub slot_cost: SlotCost,
     /// It passed a larger request that waits for slots [vPFS+ §III-C].
     pub backfilled: bool,
+    /// How its data should go to the storage, if not all at once.
+    pub pieces: Option<Pieces>,
+}
+
+/// Data of a request that goes to the storage in pieces of equal size, one after another, so that others get in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// How many, at least two.
+    pub count: u32,
+    /// From the beginning of one to that of the next.
+    pub every: Duration,
 }

@@ -227,7 +227,7 @@ impl Scheduler for Ioco {
         let Entry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled })
+        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None })
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {

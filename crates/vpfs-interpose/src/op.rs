@@ -1,7 +1,7 @@
 //! One operation of a client, from its request to its last byte.
 
 use bytes::Bytes;
-use vpfs_core::{OpKind, Time};
+use vpfs_core::{OpKind, Pieces, Time};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Transfer};
 
@@ -94,6 +94,8 @@ pub(crate) struct Op {
     pub(crate) reply: Reply,
     pub(crate) state: State,
     pub(crate) moved: u64,
+    /// Its data goes in pieces.
+    pub(crate) pieces: Option<Pieces>,
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) progressed: Time,
@@ -103,6 +105,16 @@ impl Op {
     /// A granted write whose data the client has yet to send.
     pub(crate) fn awaits_client_data(&self) -> bool {
         matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
+    }
+
+    /// When the next data of a write may go, if it goes in pieces.
+    pub(crate) fn next_piece(&self) -> Option<Time> {
+        let (Some(Pieces { count, every }), &Reply::Write { expected }) = (self.pieces, &self.reply) else {
+            return None;
+        };
+        let gone = u128::from(self.moved) * u128::from(count) / u128::from(expected.max(1));
+        let gone = u32::try_from(gone).unwrap_or(u32::MAX).min(count);
+        Some(self.dispatched + every.saturating_mul(gone))
     }
 
     /// The server has its request, so it can time out.

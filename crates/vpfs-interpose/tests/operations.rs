@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, finished, messages};
-use vpfs_core::{Bytes, OpKind};
+use vpfs_core::{Bytes, OpKind, Pieces};
 use vpfs_interpose::{Action, Extent, MIN_DATA_COST, Outcome, Submission};
 use vpfs_wire::bmi::Mode;
 use vpfs_wire::pvfs2::request::Io;
@@ -106,6 +108,43 @@ fn write() {
     }
     assert_done(&wire.server_passes(&written(1, LEN as i64)), op, LEN as u64);
     wire.assert_idle();
+}
+
+#[test]
+fn data_of_a_write_in_pieces_waits_for_its_turn() {
+    let mut wire = Wire::new();
+    let (op, _) = wire.held(&messages::write(1, LEN as i64));
+    let every = Duration::from_millis(40);
+    wire.dispatch_in(op, Some(Pieces { count: 3, every }));
+    wire.take_to_server();
+    wire.server_passes(&ack(1, 0));
+    let chunks = CHUNKS.map(|len| data(1, len));
+    let mut sent = chunks.concat();
+    let other = messages::read(2, 4096);
+    sent.extend_from_slice(&other);
+    // A third of the data is a little more than one message, so two are the first piece.
+    assert_eq!(wire.client(&sent), []);
+    assert_same(&wire.take_to_server(), &chunks[..2].concat());
+    assert!(!wire.session.wants_client(), "what is read already has to wait");
+    assert_eq!(wire.wait(every - Duration::from_nanos(1)), []);
+    assert_eq!(wire.take_to_server(), [0; 0]);
+    assert_eq!(wire.wait(Duration::from_nanos(1)), []);
+    assert_same(&wire.take_to_server(), &chunks[2]);
+    let actions = wire.wait(every);
+    assert_same(&wire.take_to_server(), &chunks[3]);
+    assert!(matches!(actions[..], [Action::Submit(..)]), "what came behind it goes on: {actions:?}");
+    assert!(wire.session.wants_client());
+    assert_done(&wire.server_passes(&written(1, LEN as i64)), op, LEN as u64);
+}
+
+#[test]
+fn a_write_in_pieces_that_is_refused_holds_nobody_up() {
+    let mut wire = Wire::new();
+    let (op, _) = wire.held(&messages::write(1, LEN as i64));
+    wire.dispatch_in(op, Some(Pieces { count: 3, every: Duration::from_millis(40) }));
+    wire.take_to_server();
+    assert_eq!(finished(&wire.server_passes(&refusal(1, Op::Io))).op, op);
+    assert!(matches!(wire.client(&messages::read(2, 4096))[..], [Action::Submit(..)]));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::door::Door;
 use crate::gate::Gate;
 use crate::identity::{ClientIdentity, User};
 use crate::limits::Limits;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Grant, Mailbox};
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
@@ -167,7 +167,7 @@ struct Connection {
     mailbox: Arc<Mailbox>,
     /// The gate's name for each of the session's operations that it knows.
     requests: Vec<Option<RequestId>>,
-    granted: Vec<OpId>,
+    granted: Vec<Grant>,
     identity: ClientIdentity,
     stage: watch::Receiver<Stage>,
     /// The daemon began to drain while something was in progress.
@@ -263,7 +263,10 @@ impl Connection {
         if self.session.is_closed() {
             return Err(Ended::TimedOut("the client does not take what the server sent before it closed"));
         }
-        self.session.handle_timeout(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.session.handle_timeout(now);
+        // Data that waited for its turn is read already.
+        self.session.handle_client(now, &mut self.client.buf);
         Ok(())
     }
 
@@ -304,11 +307,11 @@ impl Connection {
             }
             let now = self.shared.clock.now();
             for index in 0..self.granted.len() {
-                let op = self.granted[index];
+                let Grant { op, pieces } = self.granted[index];
                 // A grant may cross a withdrawal; then the request is gone. Its number is not in use again, as requests
                 // are withdrawn only when no others come.
                 if self.request_of(op).is_some() {
-                    self.session.dispatch(now, op);
+                    self.session.dispatch(now, op, pieces);
                 }
             }
             self.granted.clear();

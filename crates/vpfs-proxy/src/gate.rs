@@ -11,7 +11,7 @@ use vpfs_wire::pvfs2::Handle;
 
 use crate::clock::Clock;
 use crate::file_sizes::FileSizes;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Grant, Mailbox};
 use crate::peers::{Peers, Post};
 use crate::policy::{self, ServerScheduler};
 use crate::totals::Totals;
@@ -217,7 +217,7 @@ impl State {
         let mut granted = Vec::new();
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
             let waiter = self.waiters[dispatch.id.index()].as_ref().expect("a dispatched request has a waiter");
-            waiter.mailbox.grant(waiter.op);
+            waiter.mailbox.grant(Grant { op: waiter.op, pieces: dispatch.pieces });
             granted.push(Arc::clone(&waiter.mailbox));
         }
         granted

@@ -3,19 +3,27 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use vpfs_core::Pieces;
 use vpfs_interpose::OpId;
+
+/// An operation that may go, and how its data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) op: OpId,
+    pub(crate) pieces: Option<Pieces>,
+}
 
 /// Grants for one session. Bounded by the operations the session holds.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    granted: Mutex<Vec<OpId>>,
+    granted: Mutex<Vec<Grant>>,
     notify: Notify,
 }
 
 impl Mailbox {
     /// Adds a grant; [`Mailbox::wake`] follows. Apart, because waking a thread takes long and this is called in a lock.
-    pub(crate) fn grant(&self, op: OpId) {
-        self.lock().push(op);
+    pub(crate) fn grant(&self, grant: Grant) {
+        self.lock().push(grant);
     }
 
     /// Tells whoever waits in [`Mailbox::filled`].
@@ -24,7 +32,7 @@ impl Mailbox {
     }
 
     /// Moves the grants into `into`, in order.
-    pub(crate) fn take(&self, into: &mut Vec<OpId>) {
+    pub(crate) fn take(&self, into: &mut Vec<Grant>) {
         into.append(&mut self.lock());
     }
 
@@ -39,7 +47,7 @@ impl Mailbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<OpId>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Grant>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,14 +65,15 @@ mod tests {
         let (mailbox, mut granted) = (Mailbox::default(), Vec::new());
         let mut context = Context::from_waker(Waker::noop());
         let mut filled = pin!(mailbox.filled());
-        mailbox.grant(OpId(1));
+        let [first, second] = [1, 2].map(|op| Grant { op: OpId(op), pieces: None });
+        mailbox.grant(first);
         mailbox.take(&mut granted);
         mailbox.wake();
         assert!(filled.as_mut().poll(&mut context).is_pending());
-        mailbox.grant(OpId(2));
+        mailbox.grant(second);
         mailbox.wake();
         assert!(filled.as_mut().poll(&mut context).is_ready());
         mailbox.take(&mut granted);
-        assert_eq!(granted, [OpId(1), OpId(2)]);
+        assert_eq!(granted, [first, second]);
     }
 }

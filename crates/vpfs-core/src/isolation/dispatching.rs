@@ -1,11 +1,13 @@
 //! Which request goes next, and what holds the others back.
 
+use core::time::Duration;
+
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::queue::{Head, Kind};
-use super::{InFlight, Isolation};
-use crate::request::Dispatch;
-use crate::units::Time;
+use super::{InFlight, Isolation, State};
+use crate::request::{Dispatch, OpKind, Pieces};
+use crate::units::{RequestId, Time};
 
 /// Why a request that is next does not go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,12 @@ pub(super) enum Hold {
 
 /// So much bulk may be in the storage meanwhile; one request in any case.
 const VIGILANT_NS: u64 = 20_000_000;
+
+/// A piece of a long write takes so much device time: far more than a seek.
+const PIECE_NS: u64 = 35_000_000;
+const PIECES_MAX: u32 = 64;
+/// The client and what else it sends wait no longer than this for the last piece.
+const SPREAD_MAX_NS: u64 = 1_000_000_000;
 
 impl Isolation {
     /// The next request that may go, see [`Scheduler::poll_dispatch`].
@@ -88,6 +96,21 @@ impl Isolation {
             self.pace.try_issue(now).map_err(Hold::Pace)?;
         }
         Ok(())
+    }
+
+    /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get in between.
+    /// Such a write takes as long as it is until the next one may go, so nothing is lost.
+    pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
+        let entry = self.requests.get(id);
+        let cost_ns = entry.service.0;
+        let is_bulk = entry.state == State::Outstanding(Kind::Bulk);
+        if !is_bulk || entry.request.op != OpKind::Write || cost_ns < 2 * PIECE_NS || !self.is_protecting(now) {
+            return None;
+        }
+        let count = u32::try_from(cost_ns / PIECE_NS).unwrap_or(u32::MAX).min(PIECES_MAX);
+        let rate_ppm = u128::from(self.pace.rate_ppm().clamp(1, 1_000_000));
+        let whole_ns = u64::try_from(u128::from(cost_ns) * 900_000 / rate_ppm).unwrap_or(u64::MAX);
+        Some(Pieces { count, every: Duration::from_nanos(whole_ns.min(SPREAD_MAX_NS) / u64::from(count)) })
     }
 
     /// Everything that may go has gone: tells those who learn from what held the others back.

@@ -335,7 +335,7 @@ impl Isolation {
         self.settle(app);
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: self.pieces(now, id) }
     }
 
     /// Frees what an outstanding request occupied.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::device_time::DeviceTimes;
-use crate::request::{OpKind, Request};
+use crate::request::{OpKind, Pieces, Request};
 use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
@@ -25,6 +25,9 @@ struct Disk {
     coming: BTreeMap<Time, RequestId>,
     served: [u32; 2],
     large: Bytes,
+    /// How the data of the latest large request went.
+    pieces: Option<Pieces>,
+    small_is_away: bool,
 }
 
 impl Disk {
@@ -43,6 +46,8 @@ impl Disk {
             coming: BTreeMap::new(),
             served: [0; 2],
             large,
+            pieces: None,
+            small_is_away: false,
         };
         for id in (0..13).map(RequestId) {
             disk.scheduler.enqueue(Time::ZERO, disk.request(id));
@@ -53,6 +58,9 @@ impl Disk {
     fn dispatch(&mut self) {
         while let Some(dispatch) = self.scheduler.poll_dispatch(self.now) {
             self.in_it.push_back(dispatch.id);
+            if dispatch.app == LARGE {
+                self.pieces = dispatch.pieces;
+            }
         }
         while self.scheduler.poll_event().is_some() {}
         if self.done_at.is_none()
@@ -90,12 +98,19 @@ impl Disk {
         }
     }
 
+    /// The small application has done its work, or does so within a moment.
+    fn small_stays_away(&mut self) {
+        self.coming.clear();
+        self.small_is_away = true;
+    }
+
     fn complete(&mut self) {
         self.done_at = None;
         let id = self.in_it.pop_front().unwrap();
         self.scheduler.complete(self.now, id);
         self.served[self.request(id).app.index()] += 1;
         match self.request(id).app {
+            SMALL if self.small_is_away => {}
             SMALL => _ = self.coming.insert(self.now + THINK, id),
             _ => self.scheduler.enqueue(self.now, self.request(id)),
         }
@@ -167,4 +182,20 @@ fn what_both_get_does_not_swing() {
     for _ in 0..10 {
         assert_near("ten seconds of many", disk.run(10), usual);
     }
+}
+
+#[test]
+fn long_writes_go_in_pieces_while_somebody_is_protected() {
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(16));
+    disk.run(10);
+    let Pieces { count, every } = disk.pieces.expect("a write of 285 ms goes in pieces");
+    assert!((4..=10).contains(&count), "{count} pieces");
+    let rest = disk.time_of(RequestId(1)) / count;
+    assert!(every >= rest && every * count <= Duration::from_secs(1), "{every:?} for each, {rest:?} of them is work");
+    disk.small_stays_away();
+    disk.run(10);
+    assert_eq!(disk.pieces, None, "there is nobody to let in between");
+    let mut short = Disk::new(Isolation::new(64), Bytes::mib(1));
+    short.run(10);
+    assert_eq!(short.pieces, None, "a write of 22 ms is as short as a piece");
 }

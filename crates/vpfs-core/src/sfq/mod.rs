@@ -151,7 +151,7 @@ impl Sfq {
         self.settle(app);
         let backfilled = id != head.id;
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
     }
 
     /// `head` has the smallest tag but needs more slots than are free: dispatches the smallest request that does fit,

@@ -137,7 +137,7 @@ impl Oracle {
         self.outstanding.push(entry);
         self.apply_corrections(app);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
     }
 
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {

@@ -284,7 +284,7 @@ impl TwoLevel {
         self.control.on_outstanding(now, self.outstanding);
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
     }
 
     /// A request costs `real` instead of `charged`, if it was charged.

@@ -27,7 +27,14 @@ impl Session {
                     // It would overtake its request.
                     return Err(violation(Side::Client, "data of a request that was not sent"));
                 }
-                Some(&id) if matches!(self.op_ref(id).reply, Reply::Write { .. }) => Meaning::Data(id),
+                Some(&id) if matches!(self.op_ref(id).reply, Reply::Write { .. }) => {
+                    let due = self.op_ref(id).next_piece().filter(|due| *due > now);
+                    if due.is_some() {
+                        self.paused_until = due;
+                        return Ok(false);
+                    }
+                    Meaning::Data(id)
+                }
                 // Nobody asked for it; the server judges it, as it would without us.
                 _ => Meaning::Stray,
             };
@@ -90,12 +97,13 @@ impl Session {
             reply,
             state: State::Held(message),
             moved: 0,
+            pieces: None,
             arrived: now,
             dispatched: now,
             progressed: now,
         });
         match class {
-            Class::Exempt => self.dispatch(now, id),
+            Class::Exempt => self.dispatch(now, id, None),
             Class::Scheduled(submission) => self.actions.push_back(Action::Submit(id, submission)),
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use vpfs_core::Time;
+use vpfs_core::{Pieces, Time};
 use vpfs_wire::DecodeError;
 use vpfs_wire::bmi::{Header, Tag};
 use vpfs_wire::pvfs2::Handle;
@@ -143,6 +143,8 @@ pub struct Session {
     actions: VecDeque<Action>,
     credential: Option<(u32, Vec<u32>)>,
     next_watch: Option<Time>,
+    /// The next data of the client has to wait for its turn.
+    paused_until: Option<Time>,
     client_done: bool,
     draining: bool,
     closed: bool,
@@ -167,6 +169,7 @@ impl Session {
             actions: VecDeque::new(),
             credential: None,
             next_watch: None,
+            paused_until: None,
             client_done: false,
             draining: false,
             closed: false,
@@ -174,9 +177,9 @@ impl Session {
     }
 
     /// Takes the bytes that arrived from the client. What stays in `buf` is the start of an incomplete header or
-    /// request, at most 16 KiB + 24 bytes.
+    /// request, at most 16 KiB + 24 bytes, or data that has to wait for its turn; then call it again after [`Session::handle_timeout`].
     pub fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
-        while !self.closed {
+        while !self.closed && self.paused_until.is_none() {
             let step = match self.from_client {
                 Inbound::Header => self.client_message(now, buf),
                 Inbound::Body { .. } => Ok(self.client_body(now, buf)),
@@ -205,14 +208,15 @@ impl Session {
         }
     }
 
-    /// The scheduler lets `op` go.
+    /// The scheduler lets `op` go, the data of a write in `pieces` if there are any.
     ///
     /// # Panics
     /// If `op` is not held: a bug of the driver.
-    pub fn dispatch(&mut self, now: Time, op: OpId) {
+    pub fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
         if self.closed {
             return;
         }
+        self.op_mut(op).pieces = pieces;
         let state = &mut self.op_mut(op).state;
         let State::Held(request) = std::mem::replace(state, State::Sent) else {
             panic!("dispatched an operation that is not held");
@@ -259,11 +263,13 @@ impl Session {
         }
         self.to_server.clear();
         self.next_watch = None;
+        self.paused_until = None;
         self.closed = true;
     }
 
     /// Frees the slots of operations that made no progress for longer than the limits allow.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.paused_until = self.paused_until.filter(|until| now < *until);
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
@@ -276,7 +282,7 @@ impl Session {
 
     /// When [`Session::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.next_watch
+        self.next_watch.into_iter().chain(self.paused_until).min()
     }
 
     /// The next thing for the driver to do.
@@ -299,6 +305,7 @@ impl Session {
         debug_assert!(self.counts_are_right());
         !self.closed
             && !self.client_done
+            && self.paused_until.is_none()
             && self.to_server.len() < self.limits.outbound_bytes
             && (self.must_read_on() || !(self.draining || self.by_tag.len() >= self.limits.ops))
     }

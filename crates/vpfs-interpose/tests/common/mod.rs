@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::Time;
+use vpfs_core::{Pieces, Time};
 use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outbound, Outcome, Session, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
@@ -79,8 +79,14 @@ impl Wire {
 
     #[track_caller]
     pub(crate) fn dispatch(&mut self, op: OpId) {
+        self.dispatch_in(op, None);
+    }
+
+    /// Lets an operation go, its data in pieces if there are any.
+    #[track_caller]
+    pub(crate) fn dispatch_in(&mut self, op: OpId, pieces: Option<Pieces>) {
         self.ledger.dispatch(op);
-        self.session.dispatch(self.now, op);
+        self.session.dispatch(self.now, op, pieces);
         assert_eq!(self.actions(), []);
     }
 
@@ -135,6 +141,7 @@ impl Wire {
             assert!(at > self.now, "a timer that is due again at once");
             self.now = at;
             self.session.handle_timeout(at);
+            self.session.handle_client(at, &mut self.client_buf);
             actions.extend(self.actions());
         }
         self.now = until;
