@@ -40,6 +40,11 @@ impl<T> Table<T> {
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// For the lists through it.
     pub(crate) fn nodes(&mut self) -> &mut [Option<T>] {
         &mut self.0

@@ -25,6 +25,8 @@ const VIGILANT_NS: u64 = 20_000_000;
 
 /// A piece of a long write takes so much device time: far more than a seek.
 const PIECE_NS: u64 = 35_000_000;
+/// A write that takes less goes whole: measured, pieces of it bring nothing.
+const LONG_NS: u64 = 4 * PIECE_NS;
 const PIECES_MAX: u32 = 64;
 /// The client and what else it sends wait no longer than this for the last piece.
 const SPREAD_MAX_NS: u64 = 1_000_000_000;
@@ -104,7 +106,7 @@ impl Isolation {
         let entry = self.requests.get(id);
         let cost_ns = entry.service.0;
         let is_bulk = entry.state == State::Outstanding(Kind::Bulk);
-        if !is_bulk || entry.request.op != OpKind::Write || cost_ns < 2 * PIECE_NS || !self.is_protecting(now) {
+        if !is_bulk || entry.request.op != OpKind::Write || cost_ns < LONG_NS || !self.is_protecting(now) {
             return None;
         }
         let count = u32::try_from(cost_ns / PIECE_NS).unwrap_or(u32::MAX).min(PIECES_MAX);

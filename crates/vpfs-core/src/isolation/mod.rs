@@ -407,6 +407,20 @@ impl Isolation {
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
+    #[cfg(test)]
+    fn capacities(&self) -> Vec<usize> {
+        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
+        let mut all = self.queue.capacities();
+        all.extend(self.ledger.capacities());
+        all.extend([
+            self.requests.capacity(),
+            self.events.kept_capacity(),
+            self.meters.capacity(),
+            self.active.capacity(),
+        ]);
+        all
+    }
+
     fn end_if_idle(&mut self, now: Time) {
         if self.queue.len() == 0 && self.in_flight.requests == 0 {
             self.clock.end_busy_period();

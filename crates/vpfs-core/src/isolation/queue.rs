@@ -180,6 +180,12 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> Vec<usize> {
+        let heaps = [self.interactive.capacities(), self.bulk.capacities()];
+        heaps.into_iter().flatten().chain([self.flows.capacity()]).collect()
+    }
+
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {
         if app.index() >= self.flows.len() {
             let new = Flow { tags: FlowTags::NEW, list: List::EMPTY, head: None, kind: Kind::default() };

@@ -199,3 +199,15 @@ fn long_writes_go_in_pieces_while_somebody_is_protected() {
     short.run(10);
     assert_eq!(short.pieces, None, "a write of 22 ms is as short as a piece");
 }
+
+/// Comparisons, looks, and moments without limit included.
+#[test]
+fn a_steady_state_allocates_nothing() {
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
+    disk.run(5);
+    let grown = disk.scheduler.capacities();
+    for _ in 0..10 {
+        disk.run(10);
+        assert_eq!(disk.scheduler.capacities(), grown);
+    }
+}
