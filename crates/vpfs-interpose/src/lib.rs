@@ -3,7 +3,7 @@
 //! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side
 //! and [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the
 //! order they came, because holding those would run into time-outs on both sides (OrangeFS 2.10 wire protocol, life
-//! of a proxied I/O).
+//! of a proxied I/O). The exception is data of a write that was dispatched in pieces: it waits, by the clock, for moments.
 //!
 //! # How to drive it
 //!
@@ -13,7 +13,7 @@
 //!    [`Session::to_client`] hold.
 //! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] says so: that is the
 //!    back-pressure, on the connection that caused it.
-//! 4. Call `handle_timeout` at [`Session::poll_timeout`].
+//! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with what was left in its buffer.
 //!
 //! After [`Action::Close`] the session is over: every operation was given back to the scheduler and further inputs
 //! are ignored.
