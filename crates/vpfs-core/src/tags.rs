@@ -1,6 +1,22 @@
 //! Start tags S, finish tags F and virtual time v [vPFS+ §III-A].
 
-use crate::units::{Bytes, VirtualTime, Weight};
+use crate::heap::Item;
+use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+
+/// The request of a flow that is next. Ordered by start tag, then by arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Head {
+    pub(crate) start: VirtualTime,
+    pub(crate) arrival: u64,
+    pub(crate) app: AppId,
+    pub(crate) id: RequestId,
+}
+
+impl Item for Head {
+    fn owner(&self) -> usize {
+        self.app.index()
+    }
+}
 
 /// The virtual clock that all flows of a scheduler share.
 #[derive(Debug, Default)]

@@ -15,7 +15,6 @@
 pub mod analysis;
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 use core::time::Duration;
 
 use crate::event::{Event, EventQueue};
@@ -68,24 +67,12 @@ struct Entry {
 }
 
 /// Where a request stands in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     window: u64,
     order: u16,
     arrival: u64,
     id: RequestId,
-}
-
-impl Ord for Place {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.window, self.order, self.arrival).cmp(&(other.window, other.order, other.arrival))
-    }
-}
-
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl Item for Place {

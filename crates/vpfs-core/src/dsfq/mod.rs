@@ -31,9 +31,10 @@ use alloc::vec::Vec;
 use guard::Guard;
 use threshold::Accumulation;
 
+use crate::event::{Event, EventQueue};
 use crate::request::{Request, ServiceClass, ServiceReport};
 use crate::settings::{Sharing, SharingMode};
-use crate::units::{AppId, Bytes, RequestId};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// So much of a flow's service elsewhere can wait to be charged here.
 pub const PENDING_MAX: Bytes = Bytes::mib(1024);
@@ -190,12 +191,23 @@ impl Ledger {
         self.forget(id);
     }
 
-    /// Other servers gave `app` so much, or took so much back; how far its tags go back for that.
-    pub(crate) fn hear(&mut self, app: AppId, bytes: i64) -> i128 {
+    /// Other servers gave an application so much, or took so much back, while it lies `behind` virtual time, if it has nothing queued:
+    /// how far its tags go back for that.
+    pub(crate) fn hear(
+        &mut self,
+        now: Time,
+        report: ServiceReport,
+        behind: Option<Bytes>,
+        events: &mut EventQueue,
+    ) -> i128 {
+        let ServiceReport { app, class, bytes } = report;
         if bytes > 0 {
             self.owe(app, Bytes(bytes.unsigned_abs()));
         }
-        self.charge_elsewhere(app, i128::from(bytes.min(0)))
+        let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
+        events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });
+        // A flow without requests that lies behind v starts there anyway.
+        if behind.is_none_or(|behind| behind == Bytes::ZERO) { refund } else { 0 }
     }
 
     /// Service elsewhere costs `delta` bytes more (or less); how far the tags of `app` are to move for that.
@@ -222,7 +234,14 @@ impl Ledger {
     }
 
     /// The next amount that other servers must hear of.
-    pub(crate) fn poll_report(&mut self) -> Option<ServiceReport> {
+    pub(crate) fn poll_report(&mut self, now: Time, events: &mut EventQueue) -> Option<ServiceReport> {
+        let report = self.next_report()?;
+        let ServiceReport { app, class, bytes } = report;
+        events.push(now, Event::Reported { app, class, bytes });
+        Some(report)
+    }
+
+    fn next_report(&mut self) -> Option<ServiceReport> {
         if self.is_local() {
             return None;
         }

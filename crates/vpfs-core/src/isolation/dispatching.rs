@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use super::calibration::Calibration;
 use super::learning::Load;
-use super::queue::{Head, Kind};
+use super::queue::Kind;
 use super::{InFlight, Isolation, State};
 use crate::request::{Dispatch, OpKind, Pieces};
+use crate::tags::Head;
 use crate::units::{RequestId, Time};
 
 /// Why a request that is next does not go.

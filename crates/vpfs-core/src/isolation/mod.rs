@@ -38,7 +38,7 @@ use drift::Drift;
 use learning::Learning;
 use meter::Meter;
 use pace::Pace;
-use queue::{Head, Kind, Queue};
+use queue::{Kind, Queue};
 
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
@@ -49,7 +49,7 @@ use crate::request::{Dispatch, OpKind, Request, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
 use crate::settings::{Sharing, SharingMode};
 use crate::table::Table;
-use crate::tags::Clock;
+use crate::tags::{Clock, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
 
 /// A request in use.
@@ -532,21 +532,13 @@ impl Scheduler for Isolation {
         if self.ledger.is_local() {
             return;
         }
-        let ServiceReport { app, class, bytes } = report;
-        let refund = self.ledger.hear(app, bytes);
-        // A flow without requests that lies behind v starts there anyway.
-        let behind = self.queue.behind(app, &self.clock);
-        if refund < 0 && behind.is_none_or(|behind| behind == Bytes::ZERO) {
-            self.queue.shift(&self.requests, &mut self.clock, app, refund);
-        }
-        self.events.push(now, Event::PeerService { app, class, bytes, pending: self.ledger.pending(app) });
+        let behind = self.queue.behind(report.app, &self.clock);
+        let refund = self.ledger.hear(now, report, behind, &mut self.events);
+        self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
-        let report = self.ledger.poll_report()?;
-        let ServiceReport { app, class, bytes } = report;
-        self.events.push(now, Event::Reported { app, class, bytes });
-        Some(report)
+        self.ledger.poll_report(now, &mut self.events)
     }
 
     fn queued(&self) -> usize {

@@ -2,41 +2,13 @@
 //! interactive flows and one for bulk.
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use super::Entry;
-use crate::heap::{Heap, Item};
+use crate::heap::Heap;
 use crate::list::List;
 use crate::table::Table;
-use crate::tags::{Clock, FlowTags};
+use crate::tags::{Clock, FlowTags, Head};
 use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
-
-/// The oldest queued request of a flow. Ordered by start tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) start: VirtualTime,
-    pub(super) arrival: u64,
-    pub(super) app: AppId,
-    pub(super) id: RequestId,
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.start, self.arrival).cmp(&(other.start, other.arrival))
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Item for Head {
-    fn owner(&self) -> usize {
-        self.app.index()
-    }
-}
 
 /// What a flow is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

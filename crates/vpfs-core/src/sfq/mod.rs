@@ -10,8 +10,8 @@ mod slots;
 use alloc::boxed::Box;
 
 use crate::corrections::Corrections;
-use crate::tags::Clock;
-use queue::{First, Queue};
+use crate::tags::{Clock, Head};
+use queue::Queue;
 use requests::{Entry, Requests, State};
 use slots::Slots;
 
@@ -141,8 +141,8 @@ impl Sfq {
     }
 
     /// Releases `chosen`, which is `head`, the smallest request, or is backfilled while that one is blocked.
-    fn dispatch(&mut self, now: Time, chosen: First, slot_cost: SlotCost, head: First) -> Dispatch {
-        let First { id, app, .. } = chosen;
+    fn dispatch(&mut self, now: Time, chosen: Head, slot_cost: SlotCost, head: Head) -> Dispatch {
+        let Head { id, app, .. } = chosen;
         debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
         self.queue.remove(&mut self.requests, &mut self.clock, id);
         let enqueued_at = self.occupy(id, slot_cost);
@@ -162,12 +162,12 @@ impl Sfq {
     ///
     /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set. Else a flow of small
     /// requests gets as many slots as each large request needs however small its weight is.
-    fn backfill(&mut self, now: Time, head: First, head_cost: SlotCost) -> Option<Dispatch> {
+    fn backfill(&mut self, now: Time, head: Head, head_cost: SlotCost) -> Option<Dispatch> {
         let slots_free = self.slots.free();
         let blocked = self.requests.get_mut(head.id);
         let room = slots_free.min(head_cost.get().saturating_sub(blocked.passed_by));
         if !core::mem::replace(&mut blocked.blocked, true) {
-            let First { id, app, .. } = head;
+            let Head { id, app, .. } = head;
             self.events.push(now, Event::HeadBlocked { id, app, slot_cost: head_cost, slots_free });
         }
         let (chosen, slot_cost) = self.queue.first(|cost| self.slots.clamp(cost).get() <= room)?;
@@ -312,21 +312,13 @@ impl Scheduler for Sfq {
         if self.ledger.is_local() {
             return;
         }
-        let ServiceReport { app, class, bytes } = report;
-        let refund = self.ledger.hear(app, bytes);
-        // A flow without requests that lies behind v starts there anyway.
-        let behind = self.queue.behind(app, &self.clock);
-        if refund < 0 && behind.is_none_or(|behind| behind == Bytes::ZERO) {
-            self.queue.shift(&self.requests, &mut self.clock, app, refund);
-        }
-        self.events.push(now, Event::PeerService { app, class, bytes, pending: self.ledger.pending(app) });
+        let behind = self.queue.behind(report.app, &self.clock);
+        let refund = self.ledger.hear(now, report, behind, &mut self.events);
+        self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
-        let report = self.ledger.poll_report()?;
-        let ServiceReport { app, class, bytes } = report;
-        self.events.push(now, Event::Reported { app, class, bytes });
-        Some(report)
+        self.ledger.poll_report(now, &mut self.events)
     }
 
     fn queued(&self) -> usize {

@@ -5,47 +5,19 @@
 //! top of its heap, and the smallest of all is the least of a few tops.
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use super::requests::{Entry, Requests, State};
-use crate::heap::{Heap, Item};
+use crate::heap::Heap;
 use crate::list::List;
 use crate::slot_cost::SlotCostTable;
-use crate::tags::{Clock, FlowTags};
+use crate::tags::{Clock, FlowTags, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, VirtualTime, Weight};
-
-/// The first request of a lane. Ordered by start tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct First {
-    pub(super) start: VirtualTime,
-    pub(super) arrival: u64,
-    pub(super) app: AppId,
-    pub(super) id: RequestId,
-}
-
-impl Ord for First {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.start, self.arrival).cmp(&(other.start, other.arrival))
-    }
-}
-
-impl PartialOrd for First {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Item for First {
-    fn owner(&self) -> usize {
-        self.app.index()
-    }
-}
 
 /// The flows that have requests of one slot cost.
 #[derive(Debug)]
 struct Class {
     slot_cost: SlotCost,
-    flows: Heap<First>,
+    flows: Heap<Head>,
 }
 
 #[derive(Clone, Debug)]
@@ -133,13 +105,13 @@ impl Queue {
     }
 
     /// The request with the smallest start tag, and its unclamped slot cost, among those whose slot cost `fits`.
-    pub(super) fn first(&self, fits: impl Fn(SlotCost) -> bool) -> Option<(First, SlotCost)> {
+    pub(super) fn first(&self, fits: impl Fn(SlotCost) -> bool) -> Option<(Head, SlotCost)> {
         let fitting = self.classes.iter().filter(|class| fits(class.slot_cost));
         fitting.filter_map(|class| Some((*class.flows.first()?, class.slot_cost))).min_by_key(|(first, _)| *first)
     }
 
     /// The finish tag of a queued request, F = S + c/φ.
-    pub(super) fn finish(&self, requests: &Requests, first: First) -> VirtualTime {
+    pub(super) fn finish(&self, requests: &Requests, first: Head) -> VirtualTime {
         first.start + self.flows[first.app.index()].tags.span(requests.get(first.id).cost)
     }
 
@@ -152,7 +124,7 @@ impl Queue {
         let oldest = self.oldest(app);
         let tags = &mut self.flows[app.index()].tags;
         match oldest {
-            Some(First { start, id, .. }) => {
+            Some(Head { start, id, .. }) => {
                 tags.anchor(requests.get(id).position, tags.moved(start, delta, clock.now()));
                 self.refresh(requests, app);
             }
@@ -169,7 +141,7 @@ impl Queue {
         let oldest = self.oldest(app);
         let tags = &mut self.flows[app.index()].tags;
         match oldest {
-            Some(First { start, id, .. }) => tags.anchor(requests.get(id).position, start),
+            Some(Head { start, id, .. }) => tags.anchor(requests.get(id).position, start),
             None => tags.anchor(tags.end(), tags.finish()),
         }
         tags.set_weight(weight);
@@ -215,7 +187,7 @@ impl Queue {
     }
 
     /// The oldest queued request of `app`, which also has its smallest tag.
-    pub(super) fn oldest(&self, app: AppId) -> Option<First> {
+    pub(super) fn oldest(&self, app: AppId) -> Option<Head> {
         let firsts = self.classes.iter().filter_map(|class| class.flows.get(app.index()));
         firsts.min_by_key(|first| first.arrival).copied()
     }
@@ -234,7 +206,7 @@ impl Queue {
             Some(id) => {
                 let entry = requests.get(id);
                 let start = self.flows[app.index()].tags.tag(entry.position);
-                flows.set(First { start, arrival: entry.arrival, app, id });
+                flows.set(Head { start, arrival: entry.arrival, app, id });
             }
             None => flows.remove(app.index()),
         }

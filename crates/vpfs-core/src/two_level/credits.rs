@@ -14,7 +14,6 @@
 //! once they are head. So nothing that happens to a request that still waits here moves a tag.
 
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use super::Entry;
 use crate::heap::{Heap, Item};
@@ -23,23 +22,11 @@ use crate::table::Table;
 use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
 
 /// The head of a flow. Ordered by start tag, then by arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Head {
     start: VirtualTime,
     arrival: u64,
     pub(super) app: AppId,
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.start, self.arrival).cmp(&(other.start, other.arrival))
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 impl Item for Head {
