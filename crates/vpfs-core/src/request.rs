@@ -106,3 +106,10 @@ pub struct Pieces {
     /// From the beginning of one to that of the next.
     pub every: Duration,
 }
+
+impl Pieces {
+    /// Nanoseconds from the beginning of the first to the end of the last.
+    pub(crate) fn whole_ns(self) -> u64 {
+        u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)
+    }
+}

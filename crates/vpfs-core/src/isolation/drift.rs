@@ -2,7 +2,8 @@
 
 use crate::units::Time;
 
-/// Compares how long bulk requests take in the storage with the device time that was in it when they got there.
+/// Compares how long bulk requests take in the storage with the device time that was in it when they got there, or with the time over which
+/// their pieces are spread, if that is longer.
 ///
 /// At saturation the two are equal, however the storage serves. Otherwise requests take less on a volume that has saved up tokens, and
 /// more on storage that serves in parallel, so the ratio is no measure of costs. But if it leaves the range in which it was with
@@ -23,7 +24,7 @@ pub(super) struct Drift {
 struct Batch {
     requests: u32,
     took_ns: u128,
-    in_storage_ns: u128,
+    due_ns: u128,
 }
 
 impl Drift {
@@ -35,19 +36,19 @@ impl Drift {
     /// Ratios between a third and three times what they were are usual.
     const USUAL: u64 = 3;
 
-    /// A bulk request is complete that was let in at `dispatched_at`, and there were `in_storage_ns` with it then.
-    pub(super) fn on_complete(&mut self, now: Time, dispatched_at: Time, in_storage_ns: u64) {
+    /// A bulk request is complete that was let in at `dispatched_at` and was to take `due_ns`.
+    pub(super) fn on_complete(&mut self, now: Time, dispatched_at: Time, due_ns: u64) {
         if dispatched_at < self.since {
             return;
         }
         self.batch.requests += 1;
         self.batch.took_ns += now.since(dispatched_at).as_nanos();
-        self.batch.in_storage_ns += u128::from(in_storage_ns);
+        self.batch.due_ns += u128::from(due_ns);
         if self.batch.requests < Self::BATCH {
             return;
         }
-        let Batch { took_ns, in_storage_ns, .. } = core::mem::take(&mut self.batch);
-        self.latest = u64::try_from(took_ns * 1000 / in_storage_ns.max(1)).unwrap_or(u64::MAX).max(1);
+        let Batch { took_ns, due_ns, .. } = core::mem::take(&mut self.batch);
+        self.latest = u64::try_from(took_ns * 1000 / due_ns.max(1)).unwrap_or(u64::MAX).max(1);
         let expected = self.range.is_none_or(|(least, usual)| {
             // No more than what was in the storage before it tells nothing: the storage had something to do.
             // On a volume that saves up tokens, shorter is as good as anything.

@@ -64,9 +64,9 @@ struct Entry {
     service: Bytes,
     /// Outstanding, and let in as bulk or not.
     state: State,
-    /// When it was let in, and the device time in the storage with it.
+    /// When it was let in, and how long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
     dispatched_at: Time,
-    in_storage_ns: u64,
+    due_ns: u64,
     links: Links,
 }
 
@@ -222,7 +222,7 @@ impl Isolation {
             service,
             state: State::Queued,
             dispatched_at: Time::ZERO,
-            in_storage_ns: 0,
+            due_ns: 0,
             links: Links::UNLINKED,
         };
         self.requests.insert(id, entry);
@@ -309,7 +309,7 @@ impl Isolation {
         let (app, cost_ns, enqueued_at) = (entry.request.app, entry.service.0, entry.enqueued_at);
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
-        (entry.dispatched_at, entry.in_storage_ns) = (now, self.in_flight.ns);
+        (entry.dispatched_at, entry.due_ns) = (now, self.in_flight.ns);
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;
             self.in_flight.bulk += 1;
@@ -333,9 +333,14 @@ impl Isolation {
         let enqueued_at = self.occupy(now, id);
         self.clock.advance(head.start.max(self.clock.now()));
         self.settle(app);
+        let pieces = self.pieces(now, id);
+        if let Some(pieces) = pieces {
+            let entry = self.requests.get_mut(id);
+            entry.due_ns = entry.due_ns.max(pieces.whole_ns());
+        }
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: self.pieces(now, id) }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
     }
 
     /// Frees what an outstanding request occupied.
@@ -367,7 +372,7 @@ impl Isolation {
     fn learn_from(&mut self, now: Time, entry: &Entry, done: Done) {
         let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
         if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
-            self.drift.on_complete(now, entry.dispatched_at, entry.in_storage_ns);
+            self.drift.on_complete(now, entry.dispatched_at, entry.due_ns);
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
             self.overdue = 0;
