@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::device_time::{DeviceTimes, Lesson};
+use super::learning::SAVED_UP;
 use crate::request::OpKind;
 use crate::units::{AppId, Bytes, Time};
 
@@ -66,8 +67,6 @@ impl Calibration {
     /// Device time in the storage meanwhile; two bulk requests in any case.
     pub(super) const IN_FLIGHT_NS: u64 = 20_000_000;
     const WINDOWS: u32 = 4;
-    /// A volume may have saved up what it is allowed to do in so long, and then is quicker at first than it can be.
-    const SAVED_UP: Duration = Duration::from_millis(100);
     /// It lasts no longer than this, ...
     const LONGEST: Duration = Duration::from_millis(1000);
     /// ... or than so many usual bulk requests take, ...
@@ -112,7 +111,7 @@ impl Calibration {
     fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32, bulk: Option<Bulk>) {
         let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns));
         let until = now + (bulk_takes * Self::REQUESTS).clamp(Self::LONGEST, Self::LONGEST_LARGE);
-        let settled_at = now + bulk_takes.clamp(Self::SAVED_UP, Self::LONGEST);
+        let settled_at = now + bulk_takes.clamp(SAVED_UP, Self::LONGEST);
         self.running = Some(Running { solo, windows, until, settled_at, bulk });
         self.last = Some(now);
     }

@@ -82,9 +82,7 @@ impl Isolation {
     /// Lets bulk go without limit for a moment if what it costs is not known, or is doubtful.
     fn consider_calibration(&mut self, now: Time) {
         let cost_ns = self.last_bulk_ns();
-        let unknown = self
-            .last_bulk
-            .is_some_and(|(op, size)| !self.times.is_known(op, size) && cost_ns * 2 >= self.pace.usual_ns());
+        let unknown = self.last_bulk.is_some_and(|(op, size)| !self.times.is_known(op, size));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
         self.calibration.consider(now, unknown, late || self.drift.is_strange(), bulk);

@@ -52,6 +52,9 @@ pub(super) struct Load {
     pub(super) bulk_flows: usize,
 }
 
+/// A volume may have saved up what it is allowed to do in so long, and then is quicker at first than it can be.
+pub(super) const SAVED_UP: Duration = Duration::from_millis(100);
+
 impl Learning {
     /// A window of saturation lasts at least so long, and ends with a completion.
     const SATURATED_MIN: Duration = Duration::from_millis(10);
@@ -59,8 +62,6 @@ impl Learning {
     const ANY_MIN: Duration = Duration::from_secs(1);
     /// ... and over so many times what was in the storage at the beginning.
     const CARRIED: u64 = 4;
-    /// A volume may have saved up what it is allowed to do in so long.
-    const SAVED_UP: Duration = Duration::from_millis(100);
     /// Guesses that are too high by far show sooner.
     const GUESS_MIN: Duration = Duration::from_millis(20);
 
@@ -107,7 +108,7 @@ impl Learning {
             self.begin_any(now, in_flight_ns);
         }
         let elapsed = now.since(self.any.since);
-        let possible = elapsed + Duration::from_nanos(self.carried_ns) + Self::SAVED_UP;
+        let possible = elapsed + Duration::from_nanos(self.carried_ns) + SAVED_UP;
         if elapsed >= Self::ANY_MIN.max(Duration::from_nanos(self.carried_ns.saturating_mul(Self::CARRIED))) {
             times.limit(&self.any.completed, possible);
             self.begin_any(now, in_flight_ns);
