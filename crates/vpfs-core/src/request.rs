@@ -112,4 +112,9 @@ impl Pieces {
     pub(crate) fn whole_ns(self) -> u64 {
         u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)
     }
+
+    /// Nanoseconds from the beginning of the first to that of the last.
+    pub(crate) fn paused_ns(self) -> u64 {
+        self.whole_ns() / u64::from(self.count.max(1)) * u64::from(self.count.saturating_sub(1))
+    }
 }

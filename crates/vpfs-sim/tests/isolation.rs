@@ -169,13 +169,13 @@ fn on_a_disk_both_get_their_share() {
     }
     assert_kept("disk, think 0.2 ms", &Case { think: Duration::from_micros(200), ..Case::on(one_head()) }, 0.4, 0.45);
     // Alone this writer needs no seeks, so half of the time is 0.39 of what it does then.
-    assert_kept("disk, one writer", &Case { large_processes: 1, ..Case::on(one_head()) }, 0.45, 0.33);
+    assert_kept("disk, one writer", &Case { large_processes: 1, ..Case::on(one_head()) }, 0.45, 0.35);
 }
 
 /// A volume has limits of several kinds, so together they get more than the share of each.
 #[test]
 fn on_a_volume_the_small_one_hardly_notices() {
-    for (name, device, small, large) in [("throttled", throttled(), 0.7, 0.55), ("cloud", cloud(), 0.95, 0.8)] {
+    for (name, device, small, large) in [("throttled", throttled(), 0.7, 0.55), ("cloud", cloud(), 0.92, 0.9)] {
         for weights in [(1, 1), (4, 1), (1, 4)] {
             // Bulk with four fifths of the weight may slow it down further, and with one fifth be slowed down further.
             let small = if weights == (1, 4) { small * 0.85 } else { small };
@@ -183,7 +183,7 @@ fn on_a_volume_the_small_one_hardly_notices() {
             assert_kept(&format!("{name} {weights:?}"), &Case { weights, ..Case::on(device.clone()) }, small, large);
         }
     }
-    let kept = assert_kept("cloud", &Case::on(cloud()), 0.95, 0.8);
+    let kept = assert_kept("cloud", &Case::on(cloud()), 0.92, 0.9);
     assert!(kept.mean <= 2.0, "{kept:?}");
 }
 
@@ -202,7 +202,7 @@ fn it_holds_over_many_servers() {
         let on = |device| Case::on(device).spread(servers);
         assert_kept(&format!("disk x {servers}"), &on(one_head()), 0.4, 0.4);
         assert_kept(&format!("throttled x {servers}"), &on(throttled()), 0.7, 0.5);
-        assert_kept(&format!("cloud x {servers}"), &on(cloud()), 0.95, 0.75);
+        assert_kept(&format!("cloud x {servers}"), &on(cloud()), 0.9, 0.9);
         assert_kept(&format!("flash x {servers}"), &on(DeviceProfile::ssd()), 0.7, 0.4);
     }
 }

@@ -12,7 +12,7 @@ use crate::units::{AppId, Bytes, Time};
 ///
 /// - While bulk goes at a limited rate nothing shows what it costs, so shares of it mean nothing. So there is a moment
 ///   without limit when that cost is not known, when bulk does not get its share although nothing but the storage holds it back,
-///   when it takes much longer or shorter in the storage than it did, and every minute in any case.
+///   when it takes much longer or shorter in the storage than it did, and every minute unless bulk that waits inside the storage would show it.
 /// - While several flows are bulk, the storage shows what they cost together, but not each. So each goes alone for a
 ///   moment when its cost is not known. Its tags run ahead meanwhile, so the others get their shares afterwards.
 ///
@@ -90,11 +90,12 @@ impl Calibration {
         self.running.is_none_or(|running| now >= running.settled_at)
     }
 
-    /// Begins a moment without limit if it is time for one.
-    pub(super) fn consider(&mut self, now: Time, unknown: bool, doubtful: bool, bulk: Option<Bulk>) {
+    /// Begins a moment without limit if it is `needed` because costs are not known or doubtful, or if it is time for one and nothing else
+    /// would show that costs are others now (`blind`).
+    pub(super) fn consider(&mut self, now: Time, needed: bool, blind: bool, bulk: Option<Bulk>) {
         let since = self.last.map_or(Duration::MAX, |last| now.since(last));
-        let needed = (unknown || doubtful) && since >= self.again;
-        if needed || since >= Self::EVERY {
+        let needed = needed && since >= self.again;
+        if needed || blind && since >= Self::EVERY {
             self.again = if needed { (self.again * 2).clamp(Self::AGAIN, Self::EVERY) } else { Self::AGAIN };
             let windows = if needed { Self::WINDOWS } else { Self::WINDOWS / 2 };
             self.begin(now, None, windows, bulk);
@@ -125,7 +126,13 @@ impl Calibration {
 
     /// After each completion: what a moment without limit showed, if one just ended.
     pub(super) fn on_window(&mut self, now: Time, lesson: Option<Lesson>, times: &DeviceTimes) -> Option<Outcome> {
-        let running = self.running.as_mut()?;
+        let Some(running) = &mut self.running else {
+            // There is no limit now, as there is nobody to protect.
+            if lesson == Some(Lesson::Confirmation) {
+                self.last = Some(now);
+            }
+            return None;
+        };
         running.windows -= u32::from(lesson == Some(Lesson::Confirmation));
         if running.windows > 0 && now < running.until {
             return None;

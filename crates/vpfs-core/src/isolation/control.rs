@@ -70,7 +70,7 @@ impl Isolation {
         self.pace.set_floor(now, (bulk_weights * 1_000_000).checked_div(weights).unwrap_or(1_000_000));
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
-            if self.pace.control(now, excess) {
+            if self.pace.control(now, excess, self.congestion.is_telling()) {
                 self.settle_latency(now);
             }
             self.consider_calibration(now);
@@ -85,7 +85,8 @@ impl Isolation {
         let unknown = self.last_bulk.is_some_and(|(op, size)| !self.times.is_known(op, size));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
-        self.calibration.consider(now, unknown, late || self.drift.is_strange(), bulk);
+        let needed = unknown || late || self.drift.is_strange();
+        self.calibration.consider(now, needed, !self.congestion.is_telling(), bulk);
     }
 
     /// What a usual bulk request is thought to cost now.
@@ -190,13 +191,13 @@ impl Isolation {
     /// How far the latency of interactive flows is above what it could be; see [`Meter::excess`].
     fn excess(&mut self, now: Time) -> Option<u64> {
         let bulk = self.pace.take_issued();
-        let at_floor = self.pace.is_at_floor();
+        let (at_floor, serial) = (self.pace.is_at_floor(), self.congestion.is_serial());
         let mut worst = None;
         for index in 0..self.active.len() {
             let app = self.active[index];
             if self.queue.kind(app) == Kind::Interactive {
                 let meter = &mut self.meters[app.index()];
-                let excess = meter.excess(now, bulk, at_floor);
+                let excess = meter.excess(now, bulk, at_floor, serial);
                 // Who would have taken more has a right to its whole share, whatever its latency.
                 worst = worst.max(if meter.hungry { Some(HUNGRY) } else { excess });
             } else {

@@ -104,6 +104,8 @@ pub(super) struct DeviceTimes {
     mixed: u32,
     /// Windows in a row in which costs were too low by two, or, negative, too high.
     surprises: i32,
+    /// How long a request of each class takes that has the storage for itself; 0 if there was none.
+    alone_ns: [u64; CLASSES],
 }
 
 /// A request that is complete.
@@ -115,6 +117,8 @@ pub(super) struct Done {
     pub(super) cost_ns: u64,
     /// Its flow takes all it can get.
     pub(super) bulk: bool,
+    /// That, or what such a request takes that has the storage for itself, if that is longer.
+    pub(super) served_ns: u64,
 }
 
 /// What was completed in a window, by class.
@@ -124,13 +128,18 @@ pub(super) struct Completed {
     bulk: [u64; CLASSES],
     /// Of all others.
     others: [u64; CLASSES],
+    /// And for how long they may have had the storage for themselves.
+    others_served_ns: u64,
 }
 
 impl Completed {
-    pub(super) fn add(&mut self, Done { op, size, cost_ns, bulk }: Done) {
+    pub(super) fn add(&mut self, Done { op, size, cost_ns, bulk, served_ns }: Done) {
         let by_class = if bulk { &mut self.bulk } else { &mut self.others };
         let of_class = &mut by_class[Class::of(op, size).0];
         *of_class = of_class.saturating_add(cost_ns);
+        if !bulk {
+            self.others_served_ns = self.others_served_ns.saturating_add(served_ns);
+        }
     }
 }
 
@@ -150,14 +159,14 @@ pub(super) enum Lesson {
 
 impl DeviceTimes {
     pub(super) const fn new() -> Self {
-        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0, surprises: 0 }
+        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0, surprises: 0, alone_ns: [0; CLASSES] }
     }
 
     /// All costs are so many times the guess and thought to be known, for tests of wrong starts.
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
-        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, surprises: 0 }
+        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, ..Self::new() }
     }
 
     /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
@@ -167,6 +176,20 @@ impl DeviceTimes {
         let factor = if own.is_set { own } else { self.nearest(class) };
         let cost = u128::from(Prior::cost_ns(op, size)) * u128::from(factor.value) / u128::from(ONE);
         u64::try_from(cost).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS)
+    }
+
+    /// A request that is complete, by what is known now.
+    pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool) -> Done {
+        let cost_ns = self.cost_ns(op, size);
+        Done { op, size, cost_ns, bulk, served_ns: cost_ns.max(self.alone_ns[Class::of(op, size).0]) }
+    }
+
+    /// A request took so long that had the storage for itself. Its cost is no more than that, or, where the storage limits how many there may
+    /// be, more; but for no longer it kept others waiting.
+    pub(super) fn note_alone(&mut self, op: OpKind, size: Bytes, took: Duration) {
+        let alone_ns = &mut self.alone_ns[Class::of(op, size).0];
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(COST_MAX_NS).min(COST_MAX_NS);
+        *alone_ns = if *alone_ns == 0 { took_ns } else { (*alone_ns * 7 + took_ns) / 8 };
     }
 
     fn nearest(&self, class: Class) -> Factor {
@@ -208,7 +231,7 @@ impl DeviceTimes {
             return None;
         }
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let actual = elapsed.saturating_sub(sum(&completed.others, |_| true)).max(elapsed / 4);
+        let actual = elapsed.saturating_sub(completed.others_served_ns).max(elapsed / 4);
         let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
         self.note_surprise(expected, actual);
@@ -296,7 +319,7 @@ mod tests {
     const LARGE: Bytes = Bytes::mib(1);
 
     fn done(times: &DeviceTimes, size: Bytes, bulk: bool) -> Done {
-        Done { op: OpKind::Write, size, cost_ns: times.cost_ns(OpKind::Write, size), bulk }
+        times.done(OpKind::Write, size, bulk)
     }
 
     /// A window in which so many requests of each size took `nanos` in all.
@@ -389,7 +412,9 @@ mod tests {
         for (cost_ns, elapsed) in [(COST_MAX_NS, u64::MAX), (1, u64::MAX), (COST_MAX_NS, 0), (0, 0)] {
             for size in [0, 1, u64::MAX].map(Bytes) {
                 let mut completed = Completed::default();
-                (0..1000).for_each(|_| completed.add(Done { op: OpKind::Read, size, cost_ns, bulk: elapsed > 0 }));
+                (0..1000).for_each(|_| {
+                    completed.add(Done { op: OpKind::Read, size, cost_ns, bulk: elapsed > 0, served_ns: cost_ns })
+                });
                 times.learn(&completed, Duration::from_nanos(elapsed), true);
                 times.limit(&completed, Duration::from_nanos(elapsed));
                 assert!((1..=COST_MAX_NS).contains(&times.cost_ns(OpKind::Read, size)));

@@ -52,7 +52,8 @@ impl Drift {
         let expected = self.range.is_none_or(|(least, usual)| {
             // No more than what was in the storage before it tells nothing: the storage had something to do.
             // On a volume that saves up tokens, shorter is as good as anything.
-            let least = if least >= Self::BUSY { least / Self::USUAL } else { 0 };
+            let busy = usual >= Self::BUSY && least >= Self::BUSY / 2;
+            let least = if busy { usual.min(1000) / Self::USUAL } else { 0 };
             (least..=usual.max(1000).saturating_mul(Self::USUAL)).contains(&self.latest)
         });
         self.strange = if expected { 0 } else { self.strange + 1 };

@@ -9,6 +9,9 @@ use crate::units::Time;
 #[derive(Debug)]
 pub(super) struct Learning {
     saturated: Option<Window>,
+    /// The storage is saturated, but no bulk request has been complete since. A window that began now would count the first one whole
+    /// though it was served before, too.
+    begins: bool,
     any: Window,
     guesses: Window,
     /// What was in the storage when `any` began may be complete in it without having been served in it.
@@ -29,6 +32,11 @@ struct Window {
 impl Window {
     fn new(since: Time) -> Self {
         Self { since, completed: Completed::default(), pure: true, idle: Duration::ZERO, idle_since: None }
+    }
+
+    /// The same from now on.
+    fn begun_anew(self, now: Time) -> Self {
+        Self { pure: self.pure, idle_since: self.idle_since.map(|_| now), ..Self::new(now) }
     }
 
     fn set_idle(&mut self, now: Time, idle: bool) {
@@ -66,7 +74,13 @@ impl Learning {
     const GUESS_MIN: Duration = Duration::from_millis(20);
 
     pub(super) fn new() -> Self {
-        Self { saturated: None, any: Window::new(Time::ZERO), guesses: Window::new(Time::ZERO), carried_ns: 0 }
+        Self {
+            saturated: None,
+            begins: false,
+            any: Window::new(Time::ZERO),
+            guesses: Window::new(Time::ZERO),
+            carried_ns: 0,
+        }
     }
 
     /// Everything that may go has gone.
@@ -75,7 +89,11 @@ impl Learning {
             self.saturated = None;
             return;
         }
-        let window = self.saturated.get_or_insert_with(|| Window::new(now));
+        let begins = &mut self.begins;
+        let window = self.saturated.get_or_insert_with(|| {
+            *begins = true;
+            Window::new(now)
+        });
         window.pure &= load.bulk_flows < 2;
         window.set_idle(now, load.bulk_flows == 0);
     }
@@ -90,11 +108,15 @@ impl Learning {
         times: &mut DeviceTimes,
     ) -> Option<Lesson> {
         let mut lesson = None;
-        if let Some(window) = &mut self.saturated {
+        if self.begins && done.bulk {
+            self.begins = false;
+            self.saturated = self.saturated.take().map(|window| window.begun_anew(now));
+        } else if let Some(window) = &mut self.saturated {
             window.completed.add(done);
             let elapsed = now.since(window.since);
             // What was let in before the window began must not make up most of what was completed in it.
-            if elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(in_flight_ns / 2)) {
+            // And it ends as it began, with a bulk request.
+            if done.bulk && elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(in_flight_ns / 2)) {
                 window.set_idle(now, false);
                 if window.idle < elapsed / 4 {
                     lesson = times.learn(&window.completed, elapsed, window.pure);
@@ -133,5 +155,53 @@ impl Learning {
             times.limit_guesses(&self.guesses.completed, elapsed);
             self.guesses = Window::new(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+    use crate::units::Bytes;
+
+    const LARGE: Bytes = Bytes::mib(4);
+    const SMALL: Bytes = Bytes::kib(8);
+
+    /// The storage serves two large writes at a time, one every 280 ms, and a small one every 100 ms.
+    #[test]
+    fn what_is_complete_between_large_requests_does_not_make_them_cheap() {
+        let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
+        let now = Time::from_millis;
+        let mut complete = |at: Time, size, bulk| {
+            let done = times.done(OpKind::Write, size, bulk);
+            let in_flight_ns = times.cost_ns(OpKind::Write, LARGE);
+            learning.on_complete(at, done, in_flight_ns, &mut times);
+            learning.on_drained(at, Load { unlimited: true, bulk_flows: 1 });
+        };
+        for ms in 1..6000 {
+            if ms % 100 == 50 {
+                complete(now(ms), SMALL, false);
+            }
+            if ms % 280 == 0 {
+                complete(now(ms), LARGE, true);
+            }
+        }
+        let found_ms = times.cost_ns(OpKind::Write, LARGE) / 1_000_000;
+        assert!((240..=290).contains(&found_ms), "{found_ms} ms");
+    }
+
+    #[test]
+    fn the_request_that_was_there_before_begins_the_first_window() {
+        let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
+        let now = Time::from_millis;
+        learning.on_drained(now(0), Load { unlimited: true, bulk_flows: 1 });
+        let before_ns = times.cost_ns(OpKind::Write, LARGE);
+        for (ms, teaches) in [(20, false), (300, true), (580, true)] {
+            let done = times.done(OpKind::Write, LARGE, true);
+            let lesson = learning.on_complete(now(ms), done, 0, &mut times);
+            assert_eq!(lesson.is_some(), teaches, "at {ms} ms");
+            learning.on_drained(now(ms), Load { unlimited: true, bulk_flows: 1 });
+        }
+        assert!(times.cost_ns(OpKind::Write, LARGE) > before_ns * 3, "280 ms, and not 20");
     }
 }

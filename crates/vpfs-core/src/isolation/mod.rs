@@ -15,6 +15,7 @@
 
 mod bound;
 mod calibration;
+mod congestion;
 mod control;
 mod device_time;
 mod dispatching;
@@ -32,6 +33,7 @@ use core::time::Duration;
 
 use bound::Bound;
 use calibration::{Calibration, Outcome};
+use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::Hold;
 use drift::Drift;
@@ -67,6 +69,10 @@ struct Entry {
     /// When it was let in, and how long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
     dispatched_at: Time,
     due_ns: u64,
+    /// How long its pieces wait for each other.
+    paused_ns: u64,
+    /// There was nothing else in the storage when it was let in.
+    alone: bool,
     links: Links,
 }
 
@@ -134,6 +140,7 @@ pub struct Isolation {
     measure_from: Time,
     calibration: Calibration,
     drift: Drift,
+    congestion: Congestion,
 }
 
 impl Isolation {
@@ -170,6 +177,7 @@ impl Isolation {
             measure_from: Time::ZERO,
             calibration: Calibration::default(),
             drift: Drift::default(),
+            congestion: Congestion::default(),
         }
     }
 
@@ -223,6 +231,8 @@ impl Isolation {
             state: State::Queued,
             dispatched_at: Time::ZERO,
             due_ns: 0,
+            paused_ns: 0,
+            alone: false,
             links: Links::UNLINKED,
         };
         self.requests.insert(id, entry);
@@ -306,7 +316,9 @@ impl Isolation {
         let entry = self.requests.get_mut(id);
         let kind = self.queue.kind(entry.request.app);
         entry.state = State::Outstanding(kind);
-        let (app, cost_ns, enqueued_at) = (entry.request.app, entry.service.0, entry.enqueued_at);
+        let (request, app, cost_ns, enqueued_at) =
+            (entry.request, entry.request.app, entry.service.0, entry.enqueued_at);
+        entry.alone = self.in_flight.requests == 0;
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
         (entry.dispatched_at, entry.due_ns) = (now, self.in_flight.ns);
@@ -317,9 +329,8 @@ impl Isolation {
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
             self.pace.on_issue(now, cost_ns, protecting);
-            let is_usual = cost_ns * 2 >= self.pace.usual_ns();
-            if is_usual && entry.request.op != OpKind::Metadata {
-                self.last_bulk = Some((entry.request.op, entry.request.cost));
+            if self.pace.is_usual(cost_ns) && request.op != OpKind::Metadata {
+                self.last_bulk = Some((request.op, request.cost));
             }
         }
         self.meters[app.index()].on_dispatch(now);
@@ -337,6 +348,7 @@ impl Isolation {
         if let Some(pieces) = pieces {
             let entry = self.requests.get_mut(id);
             entry.due_ns = entry.due_ns.max(pieces.whole_ns());
+            entry.paused_ns = pieces.paused_ns();
         }
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
@@ -370,13 +382,24 @@ impl Isolation {
 
     /// What a complete request tells of costs.
     fn learn_from(&mut self, now: Time, entry: &Entry, done: Done) {
+        if !done.bulk && entry.alone && self.in_flight.requests == 0 {
+            self.times.note_alone(done.op, done.size, now.since(entry.dispatched_at));
+        }
         let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
         if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
             self.drift.on_complete(now, entry.dispatched_at, entry.due_ns);
+            let took = now.since(entry.dispatched_at).as_nanos().saturating_sub(u128::from(entry.paused_ns));
+            if self.pace.is_usual(done.cost_ns)
+                && let Some(waited) =
+                    self.congestion.on_complete(entry.dispatched_at, took, entry.due_ns, self.pace.is_at_floor())
+            {
+                self.pace.on_congestion(now, waited);
+            }
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
             self.overdue = 0;
             self.drift.settle(now, outcome == Outcome::Changed);
+            self.congestion.settle(now, outcome == Outcome::Changed);
             if outcome == Outcome::Changed {
                 self.times.forget();
                 self.bound.reset_bulk();
@@ -475,12 +498,7 @@ impl Scheduler for Isolation {
             self.expect(now, app);
         }
         // By what is known now: what was charged may be known to be wrong already.
-        let done = Done {
-            op,
-            size: cost,
-            cost_ns: self.times.cost_ns(op, cost),
-            bulk: entry.state == State::Outstanding(Kind::Bulk),
-        };
+        let done = self.times.done(op, cost, entry.state == State::Outstanding(Kind::Bulk));
         self.learn_from(now, &entry, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use super::congestion::Waited;
 use crate::units::Time;
 
 /// One, in parts of a million.
@@ -36,6 +37,11 @@ pub(super) struct Pace {
     trend: u64,
     /// When the storage has done with what came before the rate was lowered.
     settles_at: Time,
+    /// Bulk waits inside the storage: until then it goes no faster than it has to.
+    yields_until: Time,
+    /// If it waited there, that would show.
+    told: bool,
+    congested_at: Option<Time>,
     /// When latency was last known, and bulk requests let in since.
     controlled_at: Time,
     issued_since: u32,
@@ -46,6 +52,9 @@ impl Pace {
     const CAREFUL: Duration = Duration::from_secs(15);
     /// What is queued in the storage because the rate was too high is gone after so long.
     const SETTLE: Duration = Duration::from_millis(1200);
+    /// Shortly after bulk waited inside the storage the rate is nearly what that can do.
+    const CONGESTED: Duration = Duration::from_secs(5);
+    const YIELD_MAX: Duration = Duration::from_millis(500);
     /// For each bulk request that nobody was hurt by, it goes up by no more thousandths than this.
     const RAISE_MILLI_EACH: u128 = 30;
     /// An excess that is no chance.
@@ -53,6 +62,8 @@ impl Pace {
     /// Below this excess the rate goes up, and down above 1000.
     const CALM: u64 = 600;
     const NEARLY_FULL_PPM: u64 = 800_000;
+    /// The same where congestion shows at once.
+    const NEARLY_FULL_TOLD_PPM: u64 = 950_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
     /// A look takes so many windows at most.
     const LOOK_MAX: u32 = 20;
@@ -79,6 +90,9 @@ impl Pace {
             issued: 0,
             trend: 0,
             settles_at: Time::ZERO,
+            yields_until: Time::ZERO,
+            told: false,
+            congested_at: None,
             controlled_at: Time::ZERO,
             issued_since: 0,
         }
@@ -89,6 +103,11 @@ impl Pace {
         if self.look > 0 { self.floor_ppm } else { self.rate_ppm.max(self.floor_ppm) }
     }
 
+    /// The same while bulk makes up for having waited inside the storage.
+    fn slow_ppm(&self) -> u64 {
+        self.floor_ppm.min(self.rate_ppm())
+    }
+
     /// Bulk goes as slowly as it may be made to.
     pub(super) fn is_at_floor(&self) -> bool {
         self.rate_ppm() == self.floor_ppm
@@ -97,6 +116,11 @@ impl Pace {
     /// Device time of a usual bulk request.
     pub(super) fn usual_ns(&self) -> u64 {
         self.usual_ns
+    }
+
+    /// A bulk request of such a cost is no small one among the others.
+    pub(super) fn is_usual(&self, cost_ns: u64) -> bool {
+        cost_ns.saturating_mul(2) >= self.usual_ns
     }
 
     /// Bulk could have more than it took: one request, the most that it can save up.
@@ -112,8 +136,13 @@ impl Pace {
             return Ok(());
         }
         self.held = true;
-        let nanos =
-            u128::from(self.credit_ns.unsigned_abs()) * u128::from(ONE_PPM) / u128::from(self.rate_ppm().max(1));
+        let missing = u128::from(self.credit_ns.unsigned_abs()) * u128::from(ONE_PPM);
+        let slow_ppm = u128::from(self.slow_ppm().max(1));
+        let slow_ns = self.yields_until.since(now.min(self.yields_until)).as_nanos();
+        let nanos = match missing.checked_sub(slow_ns * slow_ppm) {
+            None => missing / slow_ppm,
+            Some(rest) => slow_ns + rest / u128::from(self.rate_ppm().max(1)),
+        };
         Err(now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)) + Duration::from_nanos(1))
     }
 
@@ -128,14 +157,30 @@ impl Pace {
         self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
     }
 
+    /// Bulk waited inside the storage: it goes no faster than it has to until that is made up for, and a little slower from then on if that
+    /// is no chance.
+    pub(super) fn on_congestion(&mut self, now: Time, waited: Waited) {
+        self.fill(now);
+        let yields_for = Duration::from_nanos(waited.ns.saturating_mul(2)).min(Self::YIELD_MAX);
+        self.yields_until = self.yields_until.max(now + yields_for);
+        if waited.often && self.look == 0 {
+            self.congested_at = Some(now);
+            let rate = self.rate_ppm.max(self.floor_ppm);
+            self.rate_ppm = (rate - rate / 100).max(self.floor_ppm);
+        }
+    }
+
     /// How many were let in since the last call.
     pub(super) fn take_issued(&mut self) -> u32 {
         core::mem::take(&mut self.issued)
     }
 
     fn fill(&mut self, now: Time) {
-        let elapsed = u64::try_from(now.since(self.filled_at).as_nanos()).unwrap_or(u64::MAX);
-        let filled = u128::from(elapsed) * u128::from(self.rate_ppm()) / u128::from(ONE_PPM);
+        let nanos = |from: Time, to: Time| to.since(from.min(to)).as_nanos();
+        let slow_until = self.yields_until.clamp(self.filled_at, now.max(self.filled_at));
+        let slow = nanos(self.filled_at, slow_until) * u128::from(self.slow_ppm());
+        let usual = nanos(slow_until, now) * u128::from(self.rate_ppm());
+        let filled = (slow + usual) / u128::from(ONE_PPM);
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
         // Bulk that comes late may catch up by half a request, or its share would be lost.
         let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);
@@ -183,7 +228,8 @@ impl Pace {
 
     /// A window of control is over in which latency was so many thousandths of what is tolerable above the best. Whether the
     /// rate went down to the floor, for a look or for good: what is measured from now on is the best.
-    pub(super) fn control(&mut self, now: Time, excess: Option<u64>) -> bool {
+    pub(super) fn control(&mut self, now: Time, excess: Option<u64>, told: bool) -> bool {
+        self.told = told;
         let before = self.is_at_floor();
         self.adjust(now, excess);
         self.is_at_floor() && !before
@@ -237,10 +283,15 @@ impl Pace {
     fn raise(&mut self, now: Time, excess: u64) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
         // At one the storage is full, as far as costs are right.
-        let near_ppm = ceiling.map_or(Self::NEARLY_FULL_PPM, |(ceiling, _)| ceiling / 100 * 92);
+        let near_ppm = ceiling
+            .map_or(if self.told { Self::NEARLY_FULL_TOLD_PPM } else { Self::NEARLY_FULL_PPM }, |(ceiling, _)| {
+                ceiling / 100 * 92
+            });
         let near = self.rate_ppm >= near_ppm;
         let passed = ceiling.is_some_and(|(ceiling, _)| self.rate_ppm > ceiling / 100 * 102);
+        let congested = self.congested_at.is_some_and(|at| now.since(at) < Self::CONGESTED);
         let milli_per_second = match (near, ceiling, excess) {
+            _ if congested => 10,
             (true, Some((_, at)), _) if !passed && now.since(at) < Self::CAREFUL => 6,
             (true, Some(_), _) if !passed => 15,
             (true, _, _) => 40,
@@ -253,7 +304,7 @@ impl Pace {
         let base = if near { self.rate_ppm } else { self.rate_ppm.max(ONE_PPM / 2) };
         let step = u128::from(base) * (milli_per_second * elapsed / 1000).min(seen) / 1000;
         let raised = self.rate_ppm.max(self.floor_ppm) + u64::try_from(step).unwrap_or(0);
-        self.rate_ppm = raised.min(if near { Self::RATE_MAX_PPM } else { near_ppm.max(self.floor_ppm) });
+        self.rate_ppm = raised.min(if near || congested { Self::RATE_MAX_PPM } else { near_ppm.max(self.floor_ppm) });
     }
 }
 
@@ -297,6 +348,23 @@ mod tests {
     }
 
     #[test]
+    fn bulk_that_waited_in_the_storage_goes_as_slowly_as_it_may_be_made_to_until_that_is_made_up_for() {
+        let mut pace = Pace::new();
+        pace.set_floor(ms(0), 500_000);
+        (pace.rate_ppm, pace.filled_at) = (ONE_PPM, ms(0));
+        pace.on_issue(ms(0), COST, true);
+        assert_eq!(pace.try_issue(ms(0)), Err(ms(20) + Duration::from_nanos(1)));
+        pace.on_congestion(ms(0), Waited { ns: 5_000_000, often: false });
+        assert_eq!(pace.try_issue(ms(0)), Err(ms(25) + Duration::from_nanos(1)), "ten of them at half the rate");
+        assert!(pace.try_issue(ms(24)).is_err() && pace.try_issue(ms(25)).is_ok());
+        assert_eq!(pace.rate_ppm(), ONE_PPM, "one may be chance");
+        pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true });
+        assert_eq!(pace.rate_ppm(), ONE_PPM / 100 * 99);
+        (0..1000).for_each(|_| pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true }));
+        assert!(pace.is_at_floor(), "and never slower");
+    }
+
+    #[test]
     fn the_rate_follows_latency_between_the_floor_and_all_there_is() {
         let mut pace = pace();
         assert!(pace.is_at_floor(), "at first it looks how low latency can be");
@@ -308,7 +376,7 @@ mod tests {
                 (0..20).for_each(|_| pace.on_issue(now, COST, true));
                 let _ = pace.try_issue(now);
             }
-            pace.control(now, Some(excess));
+            pace.control(now, Some(excess), false);
         };
         control(&mut pace, 0, true);
         for _ in 0..8 {
