@@ -40,7 +40,7 @@ impl Congestion {
     const TIMES: u64 = 3;
     const WAITED: u64 = 120;
     /// Storage has its own moods, in which one request waits or two. If the mean is so much higher, it is something else.
-    const OFTEN: u64 = 160;
+    const OFTEN: u64 = 200;
 
     /// A bulk request let in at `dispatched_at` took so long in the storage where `due_ns` of device time were due, while bulk went as slowly as it may be made to
     /// (`at_floor`) or not.

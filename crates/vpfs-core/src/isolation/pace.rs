@@ -59,7 +59,9 @@ impl Pace {
     const RAISE_MILLI_EACH: u128 = 30;
     /// An excess that is no chance.
     const HURT_BY_FAR: u64 = 5000;
-    /// Below this excess the rate goes up, and down above 1000.
+    /// Above this excess the rate goes down, ...
+    const HURT: u64 = 1000;
+    /// ... and below this it goes up; where congestion would show at once, wherever it does not go down.
     const CALM: u64 = 600;
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion shows at once.
@@ -261,9 +263,9 @@ impl Pace {
             return;
         }
         self.trend = (self.trend * 7 + excess.min(Self::HURT_BY_FAR)) / 8;
-        if self.trend > 1000 || excess >= Self::HURT_BY_FAR {
+        if self.trend > Self::HURT || excess >= Self::HURT_BY_FAR {
             self.lower(now, excess.max(self.trend));
-        } else if self.trend < Self::CALM && self.held {
+        } else if self.held && self.trend < if self.told { Self::HURT } else { Self::CALM } {
             self.raise(now, self.trend);
         }
     }
@@ -292,6 +294,7 @@ impl Pace {
         let congested = self.congested_at.is_some_and(|at| now.since(at) < Self::CONGESTED);
         let milli_per_second = match (near, ceiling, excess) {
             _ if congested => 10,
+            (true, Some(_), _) if self.told && !passed => 30,
             (true, Some((_, at)), _) if !passed && now.since(at) < Self::CAREFUL => 6,
             (true, Some(_), _) if !passed => 15,
             (true, _, _) => 40,
