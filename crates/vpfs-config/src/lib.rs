@@ -36,6 +36,7 @@ mod app_table;
 mod apps;
 mod clients;
 mod config;
+mod device_times;
 pub mod hosts;
 mod limits;
 mod manual;

@@ -1,9 +1,11 @@
-//! The file of `vpfs profile` that `[scheduler]` may name: depth and slot costs as measured [vPFS+ §III-B].
+//! The file of `vpfs profile` that `[scheduler]` may name: depth, slot costs and device times as measured [vPFS+ §III-B].
 
 use std::io;
 
+use vpfs_core::settings::DeviceTime;
 use vpfs_core::{Depth, SlotCostTable};
 
+use crate::device_times;
 use crate::problem::{self, Problems};
 use crate::reader::Reader;
 use crate::scheduler::{self, Shown};
@@ -18,6 +20,7 @@ pub(crate) struct Profile {
     pub(crate) slot_costs: SlotCostTable,
     /// The slot costs as text.
     pub(crate) shown: Shown,
+    pub(crate) device_times: Vec<DeviceTime>,
 }
 
 /// The profile that a `[scheduler]` names; `None` if it names none or one with a problem, which is reported.
@@ -41,6 +44,7 @@ fn parse(file: &str, text: &str) -> Result<Profile, Problems> {
     let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
     let depth = scheduler::depth(&reader);
     let (slot_costs, shown) = scheduler::read_table(&reader, depth);
-    let profile = Profile { depth: reader.has("depth").then_some(depth), slot_costs, shown };
+    let device_times = device_times::read(&reader);
+    let profile = Profile { depth: reader.has("depth").then_some(depth), slot_costs, shown, device_times };
     cx.finish(file).map(|_| profile)
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use vpfs_core::settings::DeviceTime;
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
     Backfill, Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
     TwoLevelSettings,
 };
 
+use crate::device_times;
 use crate::profile::{self, Files, Profile};
 use crate::reader::Reader;
 use crate::tunables::{SCHEDULER, SLOT_COST};
@@ -38,6 +40,7 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
+    let device_times = read_device_times(&reader, profile.as_ref());
     let policy = Settings {
         backfill: reader.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
         sharing: Sharing { servers: servers(root), ..read_sharing(&reader) },
@@ -49,6 +52,7 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
         },
         ioco: IocoSettings { window: reader.duration("window"), ..IocoSettings::default() },
         adaptive: reader.choice("adaptive") == Some(1),
+        device_times,
         ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))
     };
     SchedulerConfig {
@@ -75,6 +79,16 @@ fn read_depth(reader: &Reader<'_>, profile: Option<&Profile>) -> Depth {
         return *depth;
     }
     depth(reader)
+}
+
+fn read_device_times(reader: &Reader<'_>, profile: Option<&Profile>) -> Vec<DeviceTime> {
+    match profile {
+        Some(profile) if !reader.has("device_time") => {
+            reader.set("device_time", device_times::show(&profile.device_times));
+            profile.device_times.clone()
+        }
+        _ => device_times::read(reader),
+    }
 }
 
 fn read_slot_costs(reader: &Reader<'_>, profile: Option<Profile>, depth: Depth) -> SlotCostTable {
@@ -131,9 +145,9 @@ pub(crate) type Shown = [(&'static str, String); 2];
 /// Rows by operation and size, with their lines; 0 for the default ones.
 type Rows = BTreeMap<(OpKind, Bytes), (SlotCost, usize)>;
 
-const BOTH: [OpKind; 2] = [OpKind::Read, OpKind::Write];
+pub(crate) const BOTH: [OpKind; 2] = [OpKind::Read, OpKind::Write];
 
-fn op_name(op: OpKind) -> &'static str {
+pub(crate) fn op_name(op: OpKind) -> &'static str {
     match op {
         OpKind::Read => "read",
         OpKind::Write => "write",

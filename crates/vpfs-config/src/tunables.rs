@@ -122,7 +122,8 @@ impl Section {
 }
 
 /// Every section of the file, in the order of the manual.
-pub const SECTIONS: &[&Section] = &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &APPS, &APP, &LIMITS, &LOG];
+pub const SECTIONS: &[&Section] =
+    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &LIMITS, &LOG];
 
 /// The file itself.
 pub(crate) const ROOT: Section = Section {
@@ -207,7 +208,7 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "profile",
             Kind::Text("a file that `vpfs profile` wrote, relative to this one"),
-            "Takes `depth`, `small_threshold` and `slot_cost` from there, unless they stand here.",
+            "Takes `depth`, `small_threshold`, `slot_cost` and `device_time` from there, unless they stand here.",
         )
         .absent_means("no profile")
         .paper("vPFS+ §III-B"),
@@ -302,6 +303,7 @@ pub(crate) const SCHEDULER: Section = Section {
             .absent_means("not known")
             .range("1B/s", "1PB/s"),
         SLOT_COSTS,
+        DEVICE_TIMES,
     ],
 };
 
@@ -324,6 +326,14 @@ const SLOT_COSTS: Tunable = Tunable::new(
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
 .paper("vPFS+ §III-B");
 
+const DEVICE_TIMES: Tunable = Tunable::new(
+    "device_time",
+    Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
+    "What requests take of the storage's time (`isolation`), as profiled on this storage: where it begins to learn; see below.",
+)
+.absent_means("found while it runs")
+.paper("vPFS+ §III-B");
+
 /// The file that [`SCHEDULER`]'s `profile` names.
 pub(crate) const PROFILE_ROOT: Section = Section {
     name: "",
@@ -333,8 +343,12 @@ pub(crate) const PROFILE_ROOT: Section = Section {
 };
 
 /// What a profile may say.
-pub(crate) const PROFILE: Section =
-    Section { name: "scheduler", header: "[scheduler]", doc: "", keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS] };
+pub(crate) const PROFILE: Section = Section {
+    name: "scheduler",
+    header: "[scheduler]",
+    doc: "",
+    keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS, DEVICE_TIMES],
+};
 
 pub(crate) const SLOT_COST: Section = Section {
     name: "scheduler.slot_cost",
@@ -346,6 +360,18 @@ pub(crate) const SLOT_COST: Section = Section {
         Tunable::new("up_to", Kind::Size, "Largest request it holds for.").range("1B", "1TiB"),
         Tunable::new("slots", Kind::Count, "Slots that such a request occupies; counts as `depth` if larger.")
             .range("1", "65536"),
+    ],
+};
+
+pub(crate) const DEVICE_TIME: Section = Section {
+    name: "scheduler.device_time",
+    header: "[[scheduler.device_time]]",
+    doc: "What a request of a size takes of the storage's time while that is saturated: for so long it serves nobody else. Sizes \
+          without a row are extrapolated from the nearest one.",
+    keys: &[
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "For which requests the row holds.").absent_means("both"),
+        Tunable::new("size", Kind::Size, "Their size.").range("1B", "1TiB"),
+        Tunable::new("time", Kind::Duration, "What each of them takes.").range("1ns", "1min"),
     ],
 };
 

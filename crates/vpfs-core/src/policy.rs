@@ -190,6 +190,7 @@ impl Base {
             PolicyKind::Isolation => {
                 let mut isolation = Isolation::new(event_capacity);
                 isolation.set_sharing(settings.sharing);
+                isolation.set_device_times(&settings.device_times);
                 Self::Isolation(Box::new(isolation))
             }
             PolicyKind::SfqD | PolicyKind::SfqDPlus => {
@@ -222,7 +223,13 @@ impl Base {
                 sfq.set_sharing(settings.sharing);
                 sfq.set_backfill(settings.backfill);
             }
-            (Self::Isolation(isolation), PolicyKind::Isolation) => isolation.set_sharing(settings.sharing),
+            (Self::Isolation(isolation), PolicyKind::Isolation) => {
+                isolation.set_sharing(settings.sharing);
+                // What was learned is kept while it would begin where it began.
+                if settings.device_times != before.device_times {
+                    isolation.set_device_times(&settings.device_times);
+                }
+            }
             // With other windows every queued request gets another place.
             (Self::Ioco(ioco), PolicyKind::Ioco) if ioco.settings() == settings.ioco => {
                 ioco.set_depth(now, settings.depth);

@@ -1,7 +1,9 @@
 //! What a [`Policy`](crate::Policy) is made from.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::request::OpKind;
 use crate::slot_cost::SlotCostTable;
 use crate::units::{Bytes, Depth};
 
@@ -48,6 +50,8 @@ pub struct Settings {
     pub ioco: IocoSettings,
     /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions; `depth` and `slot_costs` are where they begin.
     pub adaptive: bool,
+    /// What requests take of the storage's time, if that was measured: where isolation begins to learn it.
+    pub device_times: Vec<DeviceTime>,
 }
 
 impl Settings {
@@ -63,8 +67,20 @@ impl Settings {
             two_level: TwoLevelSettings::default(),
             ioco: IocoSettings::default(),
             adaptive: false,
+            device_times: Vec::new(),
         }
     }
+}
+
+/// What one kind of request takes of the storage's time while that is saturated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceTime {
+    /// Reads or writes.
+    pub op: OpKind,
+    /// Bytes of each; sizes that are not measured are extrapolated from the nearest one.
+    pub size: Bytes,
+    /// How long the storage could have served nobody else.
+    pub time: Duration,
 }
 
 /// Which requests may pass a blocked one, at most as many slots as that one needs [vPFS+ §III-C].

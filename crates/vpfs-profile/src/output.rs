@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use vpfs_core::profile::{Measurement, StorageFit};
+use vpfs_core::profile::{Measurement, OpFit, SizeFit, StorageFit};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, OpKind, SlotCost};
 
@@ -24,7 +24,29 @@ pub fn to_toml(fit: &StorageFit, measured: &str) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(text, "small_threshold = \"{}\"\nslot_cost = [", size(small));
     lines.iter().for_each(|line| text.push_str(line));
-    text + "]\n"
+    text + "]\ndevice_time = [\n" + &device_times(fit) + "]\n"
+}
+
+/// A row for each size that was measured; if that was with one operation only, or with the same result, for both.
+fn device_times(fit: &StorageFit) -> String {
+    let rows = |op, fit: &OpFit| fit.sizes.iter().map(|one| device_time(op, one)).collect::<String>();
+    match (&fit.reads, &fit.writes) {
+        (Some(reads), Some(writes)) if rows("", reads) != rows("", writes) => {
+            rows("op = \"read\", ", reads) + &rows("op = \"write\", ", writes)
+        }
+        (Some(fit), _) | (None, Some(fit)) => rows("", fit),
+        (None, None) => String::new(),
+    }
+}
+
+/// Latency grows by what each access takes of a saturated storage's time.
+fn device_time(op: &str, fit: &SizeFit) -> String {
+    let time = match fit.slope_ns {
+        nanos if nanos >= 1e6 => format!("{:.1}ms", nanos / 1e6),
+        nanos if nanos >= 1e3 => format!("{:.1}us", nanos / 1e3),
+        nanos => format!("{:.0}ns", nanos.max(1.0)),
+    };
+    format!("    {{ {op}size = \"{}\", time = \"{time}\" }},\n", size(fit.size))
 }
 
 /// A configuration without rows means the paper's, so there is always one.

@@ -14,6 +14,7 @@
 use core::time::Duration;
 
 use crate::request::OpKind;
+use crate::settings::DeviceTime;
 use crate::units::Bytes;
 
 /// Sizes up to 4 KiB, 8 KiB, ... 16 MiB, and all that is larger.
@@ -176,6 +177,14 @@ impl DeviceTimes {
         let factor = if own.is_set { own } else { self.nearest(class) };
         let cost = u128::from(Prior::cost_ns(op, size)) * u128::from(factor.value) / u128::from(ONE);
         u64::try_from(cost).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS)
+    }
+
+    /// A class's cost as measured.
+    pub(super) fn set(&mut self, DeviceTime { op, size, time }: DeviceTime) {
+        let nanos = time.as_nanos().clamp(1, u128::from(COST_MAX_NS));
+        let value = nanos * u128::from(ONE) / u128::from(Prior::cost_ns(op, size));
+        let value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
+        self.factors[Class::of(op, size).0] = Factor { value, is_set: true, windows: Factor::ENOUGH };
     }
 
     /// A request that is complete, by what is known now.
@@ -371,6 +380,19 @@ mod tests {
         times.learn(&completed, Duration::from_nanos(20_000_000 + cost_ns), true);
         assert_eq!(times.cost_ns(OpKind::Write, SMALL), cost_ns * 20_000_000 / 11_485_760, "as its neighbour");
         assert!(percent_off(&times, LARGE, 20_000_000) <= 1);
+    }
+
+    #[test]
+    fn what_was_measured_is_known_from_the_beginning() {
+        let mut times = DeviceTimes::new();
+        times.set(DeviceTime { op: OpKind::Write, size: LARGE, time: Duration::from_millis(70) });
+        assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Read, LARGE));
+        assert!(percent_off(&times, LARGE, 70_000_000) <= 1, "{}", times.cost_ns(OpKind::Write, LARGE));
+        assert!(percent_off(&times, Bytes::mib(4), 262_000_000) <= 2, "by the prior from there");
+        for time in [Duration::ZERO, Duration::MAX] {
+            times.set(DeviceTime { op: OpKind::Write, size: SMALL, time });
+            assert!((1..=COST_MAX_NS).contains(&times.cost_ns(OpKind::Write, SMALL)));
+        }
     }
 
     #[test]

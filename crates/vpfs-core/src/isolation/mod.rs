@@ -47,9 +47,9 @@ use crate::dsfq::{Change, Ledger};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
 use crate::policy::Handover;
-use crate::request::{Dispatch, OpKind, Request, ServiceReport};
+use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{Sharing, SharingMode};
+use crate::settings::{DeviceTime, Sharing, SharingMode};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
@@ -69,8 +69,8 @@ struct Entry {
     /// When it was let in, and how long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
     dispatched_at: Time,
     due_ns: u64,
-    /// How long its pieces wait for each other.
-    paused_ns: u64,
+    /// How its data goes.
+    pieces: Option<Pieces>,
     /// There was nothing else in the storage when it was let in.
     alone: bool,
     links: Links,
@@ -190,6 +190,11 @@ impl Isolation {
         }
     }
 
+    /// Costs as measured, instead of what is known of these classes; they are learned further from there. O(rows).
+    pub fn set_device_times(&mut self, measured: &[DeviceTime]) {
+        measured.iter().for_each(|row| self.times.set(*row));
+    }
+
     /// All requests, for another policy.
     pub(crate) fn hand_over(self) -> Handover {
         let mut all: Vec<&Entry> = self.requests.iter().collect();
@@ -231,7 +236,7 @@ impl Isolation {
             state: State::Queued,
             dispatched_at: Time::ZERO,
             due_ns: 0,
-            paused_ns: 0,
+            pieces: None,
             alone: false,
             links: Links::UNLINKED,
         };
@@ -348,7 +353,7 @@ impl Isolation {
         if let Some(pieces) = pieces {
             let entry = self.requests.get_mut(id);
             entry.due_ns = entry.due_ns.max(pieces.whole_ns());
-            entry.paused_ns = pieces.paused_ns();
+            entry.pieces = Some(pieces);
         }
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
@@ -388,13 +393,7 @@ impl Isolation {
         let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
         if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
             self.drift.on_complete(now, entry.dispatched_at, entry.due_ns);
-            let took = now.since(entry.dispatched_at).as_nanos().saturating_sub(u128::from(entry.paused_ns));
-            if self.pace.is_usual(done.cost_ns)
-                && let Some(waited) =
-                    self.congestion.on_complete(entry.dispatched_at, took, entry.due_ns, self.pace.is_at_floor())
-            {
-                self.pace.on_congestion(now, waited);
-            }
+            self.notice_congestion(now, entry, done);
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
             self.overdue = 0;
@@ -408,6 +407,24 @@ impl Isolation {
             self.pace.look(now);
             self.settle_latency(now);
             self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
+        }
+    }
+
+    /// Whether a bulk request waited inside the storage; of one in pieces, whether the last of them did.
+    fn notice_congestion(&mut self, now: Time, entry: &Entry, done: Done) {
+        if !self.pace.is_usual(done.cost_ns) {
+            return;
+        }
+        let took_ns = now.since(entry.dispatched_at).as_nanos();
+        let last_piece = entry.pieces.and_then(|pieces| {
+            // Who drives us may have let it go whole.
+            let took_ns = took_ns.checked_sub(u128::from(pieces.paused_ns()))?;
+            Some((took_ns, entry.service.0 / u64::from(pieces.count.max(1))))
+        });
+        let (took_ns, due_ns) = last_piece.unwrap_or((took_ns, entry.due_ns));
+        let at_floor = self.pace.is_at_floor();
+        if let Some(waited) = self.congestion.on_complete(entry.dispatched_at, took_ns, due_ns, at_floor) {
+            self.pace.on_congestion(now, waited);
         }
     }
 

@@ -7,6 +7,7 @@ use super::Isolation;
 use super::device_time::DeviceTimes;
 use crate::request::{OpKind, Pieces, Request};
 use crate::scheduler::Scheduler;
+use crate::settings::DeviceTime;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 const SMALL: AppId = AppId(0);
@@ -163,6 +164,23 @@ fn wrong_costs_are_right_after_five_seconds() {
         let found = disk.run(10);
         assert_shares("10 times off", found, &disk, 80);
     }
+}
+
+/// Large writes that nothing is known of have to be let in without limit first; these do not.
+#[test]
+fn measured_costs_need_no_search() {
+    let found = [false, true].map(|measured| {
+        let mut scheduler = Isolation::new(64);
+        let disk = Disk::new(Isolation::new(64), Bytes::mib(16));
+        if measured {
+            let (op, size, time) = (OpKind::Write, Bytes::mib(16), disk.time_of(RequestId(1)));
+            scheduler.set_device_times(&[DeviceTime { op, size, time }]);
+        }
+        let mut disk = Disk::new(scheduler, Bytes::mib(16));
+        disk.run(1);
+        disk.run(9)[SMALL.index()]
+    });
+    assert!(found[1] * 4 > found[0] * 5, "{found:?} small writes without and with a profile");
 }
 
 #[test]
