@@ -72,6 +72,26 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
 }
 
+#[test]
+fn a_small_application_is_measured_beside_a_large_one() {
+    let cluster = Cluster::start("");
+    let json = cluster.dir.path().join("isolation.json");
+    let direct = format!("tcp://127.0.0.1:{}/pfs", cluster.server_port);
+    let small = ["isolation", "-n", "2", "--file", "1MiB", "--think", "1ms", "--time", "500ms", "--read"];
+    let large =
+        ["--large-processes", "2", "--large-transfer", "256KiB", "--large-file", "1MiB", "--large-url", &direct];
+    let table = cluster.workload(&[&small[..], &large, &["--json", &json.display().to_string()]].concat());
+    assert!(table.contains("kept") && table.contains(" calls/s") && table.contains(" MB/s"), "{table}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("valid JSON");
+    for app in ["small", "large"] {
+        let kept = report["kept"][app].as_f64().unwrap_or_default();
+        assert!(kept > 0.0, "{app}: {report}");
+        assert!(report["beside"][app]["phases"].as_array().is_some_and(|phases| !phases.is_empty()), "{report}");
+    }
+    // Nothing is left: the same again finds no file in its way.
+    cluster.workload(&[&small[..], &large].concat());
+}
+
 /// Every policy and option of the scheduler, with data verified through it.
 #[test]
 fn every_policy_serves() {

@@ -105,11 +105,6 @@ impl Pace {
         if self.look > 0 { self.floor_ppm } else { self.rate_ppm.max(self.floor_ppm) }
     }
 
-    /// The same while bulk makes up for having waited inside the storage.
-    fn slow_ppm(&self) -> u64 {
-        self.floor_ppm.min(self.rate_ppm())
-    }
-
     /// Bulk goes as slowly as it may be made to.
     pub(super) fn is_at_floor(&self) -> bool {
         self.rate_ppm() == self.floor_ppm
@@ -139,7 +134,7 @@ impl Pace {
         }
         self.held = true;
         let missing = u128::from(self.credit_ns.unsigned_abs()) * u128::from(ONE_PPM);
-        let slow_ppm = u128::from(self.slow_ppm().max(1));
+        let slow_ppm = u128::from(self.floor_ppm);
         let slow_ns = self.yields_until.since(now.min(self.yields_until)).as_nanos();
         let nanos = match missing.checked_sub(slow_ns * slow_ppm) {
             None => missing / slow_ppm,
@@ -180,7 +175,7 @@ impl Pace {
     fn fill(&mut self, now: Time) {
         let nanos = |from: Time, to: Time| to.since(from.min(to)).as_nanos();
         let slow_until = self.yields_until.clamp(self.filled_at, now.max(self.filled_at));
-        let slow = nanos(self.filled_at, slow_until) * u128::from(self.slow_ppm());
+        let slow = nanos(self.filled_at, slow_until) * u128::from(self.floor_ppm);
         let usual = nanos(slow_until, now) * u128::from(self.rate_ppm());
         let filled = (slow + usual) / u128::from(ONE_PPM);
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);

@@ -5,6 +5,7 @@ mod btio;
 mod interactive;
 mod ior;
 mod isolation;
+mod kept;
 mod latency;
 mod md;
 
@@ -13,6 +14,7 @@ pub use btio::btio;
 pub use interactive::interactive;
 pub use ior::ior;
 pub use isolation::isolation;
+pub use kept::{Kept, Pair, kept, side_by_side};
 pub use latency::latency;
 pub use md::md;
 

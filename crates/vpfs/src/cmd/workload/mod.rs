@@ -3,6 +3,7 @@
 mod btio;
 mod interactive;
 mod ior;
+mod isolation;
 mod md;
 pub(crate) mod output;
 pub(crate) mod progress;
@@ -35,6 +36,7 @@ enum Kind {
     Btio(btio::BtioArgs),
     Md(md::MdArgs),
     Interactive(interactive::InteractiveArgs),
+    Isolation(isolation::IsolationArgs),
 }
 
 impl Workload {
@@ -46,6 +48,7 @@ impl Workload {
                 Kind::Btio(args) => args.run().await,
                 Kind::Md(args) => args.run().await,
                 Kind::Interactive(args) => args.run().await,
+                Kind::Isolation(args) => args.run().await,
             }
         })
     }

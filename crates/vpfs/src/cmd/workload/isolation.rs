@@ -1,0 +1,199 @@
+//! `vpfs workload isolation`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+use vpfs_config::units::{parse_duration, parse_size};
+use vpfs_core::Bytes;
+use vpfs_plan::{FileMode, Interactive, Ior, Order, Phase, Plan};
+use vpfs_workload::measure::Report;
+use vpfs_workload::run::{Run, RunError, RunHandle, RunOptions};
+use vpfs_workload::table::{Pair, kept, side_by_side};
+
+use super::progress::{self, ProgressLine};
+use super::target::Target;
+use super::{explain, output, usage};
+use crate::exit::Exit;
+use crate::print::print;
+
+/// How much of its speed a small application keeps beside a large one, and the other way round
+///
+/// Runs small calls with time to think alone, large writes alone, then both at once. Give each a listener of its own to measure
+/// what a proxy makes of it, and the server itself to see what happens without one.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs workload isolation --url tcp://127.0.0.1:5334/pfs\n  \
+    vpfs workload isolation --url tcp://127.0.0.1:5334/pfs --large-url tcp://127.0.0.1:5434/pfs --read --large-transfer 16MiB")]
+pub(super) struct IsolationArgs {
+    /// Where the large application connects [default: as the small one]
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    large_url: Option<String>,
+
+    /// Processes of the small application; each waits for its call, so this is how many it has in flight
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    processes: u32,
+
+    /// Bytes of one of its calls
+    #[arg(short, long, value_name = "SIZE", default_value = "8KiB", value_parser = parse_size)]
+    transfer: Bytes,
+
+    /// Bytes of each of its processes' files
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
+    file: Bytes,
+
+    /// Its mean time before each call, drawn between half of it and one and a half
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration)]
+    think: Duration,
+
+    /// It reads and verifies instead of writing
+    #[arg(short, long)]
+    read: bool,
+
+    /// Processes of the large application, each with a file of its own
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    large_processes: u32,
+
+    /// Bytes of one of its calls
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
+    large_transfer: Bytes,
+
+    /// Bytes of each of its processes' files, written over and over
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_size)]
+    large_file: Bytes,
+
+    /// How long each of the three runs measures
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    time: Duration,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// An application, ready to run as often as needed.
+struct Application<P> {
+    plan: P,
+    options: RunOptions,
+}
+
+impl<P: Plan + Clone + 'static> Application<P> {
+    async fn prepare(&self) -> Result<Run, RunError> {
+        Run::prepare(Arc::new(self.plan.clone()), self.options.clone()).await
+    }
+
+    async fn alone(&self, name: &str, line: &ProgressLine) -> Result<Report, RunError> {
+        let run = self.prepare().await?;
+        let handle = run.handle();
+        line.follow(run.execute(), || format!("{name} alone: {}", progress::describe(&handle.progress()))).await
+    }
+}
+
+impl IsolationArgs {
+    pub(super) async fn run(&self) -> Result<(), Exit> {
+        let (small, large) = (self.small()?, self.large()?);
+        let line = ProgressLine::start(self.target.quiet);
+        let reports = measure(&small, &large, &line).await;
+        line.clear();
+        let [small_alone, large_alone, small_beside, large_beside] =
+            reports.map_err(|error| Exit::Failed(explain(&error)))?;
+        let pair = |alone, beside| Pair { alone, beside };
+        let pairs = [pair(&small_alone, &small_beside), pair(&large_alone, &large_beside)];
+        if !self.target.json_on_stdout() {
+            print(side_by_side(pairs[0], pairs[1]).trim_end())?;
+        }
+        if let Some(path) = &self.target.json {
+            let document = json!({
+                "workload": "isolation",
+                "url": small.options.client.url,
+                "large_url": large.options.client.url,
+                "parameters": { "small": small.plan, "large": large.plan },
+                "kept": kept(pairs[0], pairs[1]),
+                "alone": { "small": small_alone, "large": large_alone },
+                "beside": { "small": small_beside, "large": large_beside },
+            });
+            output::write(path, &document)?;
+        }
+        output::verdict([&small_alone, &large_alone, &small_beside, &large_beside])
+    }
+
+    fn small(&self) -> Result<Application<Interactive>, Exit> {
+        let plan = Interactive {
+            processes: self.processes,
+            transfer_bytes: call("transfer", self.transfer)?,
+            file_bytes: self.file.0,
+            think: self.think,
+            time: self.time,
+            read: self.read,
+            seed: self.target.seed,
+        };
+        plan.validate().map_err(|error| usage(&error))?;
+        let options = self.target.options("isolation-small", false, plan.processes)?;
+        Ok(Application { plan, options })
+    }
+
+    fn large(&self) -> Result<Application<Ior>, Exit> {
+        let plan = Ior {
+            processes: self.large_processes,
+            transfer_bytes: call("large-transfer", self.large_transfer)?,
+            block_bytes: self.large_file.0,
+            segments: 1,
+            file_mode: FileMode::PerProcess,
+            order: Order::Sequential,
+            write: true,
+            read: false,
+            mixed: false,
+            start_offset_bytes: 0,
+            barrier: false,
+            read_shift: 0,
+            fsync: false,
+            keep: false,
+            time_limit: Some(self.time),
+            seed: self.target.seed,
+        };
+        plan.validate().map_err(|error| Exit::Usage(format!("--large-{}: {}", error.option, error.problem)))?;
+        let mut options = self.target.options("isolation-large", false, plan.processes)?;
+        // The directory that may be given is the small one's.
+        options.directory += if options.directory.ends_with("-large") { "" } else { "-large" };
+        options.client.url = self.large_url.clone().unwrap_or(options.client.url);
+        Ok(Application { plan, options })
+    }
+}
+
+fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
+    u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
+}
+
+/// Small alone, large alone, and both at once.
+async fn measure(
+    small: &Application<Interactive>,
+    large: &Application<Ior>,
+    line: &ProgressLine,
+) -> Result<[Report; 4], RunError> {
+    let small_alone = small.alone("small", line).await?;
+    let large_alone = large.alone("large", line).await?;
+    let (run, other) = (small.prepare().await?, large.prepare().await?);
+    let handles = [run.handle(), other.handle()];
+    let measured = handles[0].clone();
+    // The small one's files are filled first: both measure the same time.
+    let both = async {
+        tokio::try_join!(run.execute(), async {
+            begin_of_calls(&measured).await;
+            other.execute().await
+        })
+    };
+    let describe = || {
+        let [small, large] = handles.each_ref().map(|handle| progress::describe(&handle.progress()));
+        format!("both, small: {small}; large: {large}")
+    };
+    let (small_beside, large_beside) = line.follow(both, describe).await?;
+    Ok([small_alone, large_alone, small_beside, large_beside])
+}
+
+async fn begin_of_calls(small: &RunHandle) {
+    while matches!(small.progress().phase, None | Some(Phase::Create | Phase::Setup)) {
+        sleep(WATCH_EVERY).await;
+    }
+}
