@@ -3,6 +3,7 @@
 mod case;
 mod cluster;
 mod config;
+mod copies;
 mod disks;
 mod fio;
 mod mounts;
@@ -11,7 +12,6 @@ mod process;
 mod scratch;
 mod table;
 mod vpfs;
-mod writers;
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let scratch = Scratch::new()?;
     let bench = Bench { options: &options, cluster: &cluster, program: &program, scratch: &scratch };
     let outcomes = bench.run()?;
-    println!("{}", table::markdown(&outcomes));
+    println!("{}", table::markdown(&options, &outcomes));
     match &options.json {
         Some(file) => std::fs::write(file, table::json(&options, &outcomes))
             .map_err(|error| format!("cannot write {}: {error}; give --json a writable file", file.display())),

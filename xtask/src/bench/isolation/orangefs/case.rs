@@ -5,18 +5,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
+use super::copies::Copies;
 use super::disks::Disks;
 use super::fio::{self, Figures};
 use super::mounts::{Mounts, remove_files};
-use super::options::{Options, Small};
+use super::options::{Access, Options};
 use super::process::Running;
 use super::scratch::Scratch;
-use super::writers::Writers;
 use super::{config, vpfs};
 
-/// Mounts of the small application.
-const MOUNTS: usize = 4;
-/// What the writers get to fill the storage before anything is measured.
+/// What the large application gets to fill the storage before anything is measured.
 const RAMP: Duration = Duration::from_secs(5);
 
 /// Everything a case needs.
@@ -33,8 +31,8 @@ pub(super) struct Bench<'a> {
 pub(super) struct Outcome {
     pub(super) case: String,
     pub(super) small: Figures,
-    /// What the servers' disks wrote while the small application ran, its own writes included.
-    pub(super) writes_mb_per_second: Option<f64>,
+    /// What the servers' disks wrote (or read, if the large one reads) while the small application ran, its own part included.
+    pub(super) all_mb_per_second: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -78,7 +76,7 @@ impl Bench<'_> {
 
     fn lay_out(&self) -> Result<(), String> {
         eprintln!("laying out files");
-        let mounts = Mounts::new(self.scratch, &self.direct(), MOUNTS, Small::Write)?;
+        let mounts = Mounts::new(self.scratch, &self.direct(), self.options.mounts, Access::Write)?;
         fio::lay_out(self.scratch, &mounts.dirs())
     }
 
@@ -116,23 +114,23 @@ impl Bench<'_> {
     }
 
     fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {
-        let mounts = Mounts::new(self.scratch, small, MOUNTS, self.options.small)?;
+        let mounts = Mounts::new(self.scratch, small, self.options.mounts, self.options.small)?;
         std::thread::scope(|scope| {
-            let writers = match case {
+            let copies = match case {
                 Case::Alone => None,
-                _ => Some(Writers::start(scope, self.scratch, large, self.options.call)?),
+                _ => Some(Copies::start(scope, self.scratch, large, self.options.call, self.options.large)?),
             };
-            if writers.is_some() {
+            if copies.is_some() {
                 sleep(RAMP);
             }
-            let (start, before) = (Instant::now(), disks.written());
+            let (start, before) = (Instant::now(), disks.moved(self.options.large));
             let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.options.seconds)?;
-            let (seconds, after) = (start.elapsed().as_secs_f64(), disks.written());
-            writers.map_or(Ok(()), Writers::stop)?;
+            let (seconds, after) = (start.elapsed().as_secs_f64(), disks.moved(self.options.large));
+            copies.map_or(Ok(()), Copies::stop)?;
             #[expect(clippy::cast_precision_loss, reason = "bytes of one run")]
-            let rate = |written: u64| written as f64 / 1e6 / seconds;
-            let written = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
-            Ok(Outcome { case: case.name(), small, writes_mb_per_second: written.map(rate) })
+            let rate = |moved: u64| moved as f64 / 1e6 / seconds;
+            let moved = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
+            Ok(Outcome { case: case.name(), small, all_mb_per_second: moved.map(rate) })
         })
     }
 }

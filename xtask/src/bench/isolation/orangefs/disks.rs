@@ -1,4 +1,4 @@
-//! How much the servers' disks have written: the only count that misses nothing, since copies are long against a run.
+//! How much the servers' disks have written and read: the only count that misses nothing, since copies are long against a run.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
+use super::options::Access;
 
 /// Counters of disks, each a file in the format of /sys/block/DISK/stat. None if the servers are elsewhere.
 #[derive(Debug)]
@@ -24,12 +25,12 @@ impl Disks {
         Self { counters }
     }
 
-    /// Bytes written since the disks were there.
-    pub(super) fn written(&self) -> Option<u64> {
+    /// Bytes written or read since the disks were there.
+    pub(super) fn moved(&self, access: Access) -> Option<u64> {
         if self.counters.is_empty() {
             return None;
         }
-        self.counters.iter().map(|file| written(&std::fs::read_to_string(file).ok()?)).sum()
+        self.counters.iter().map(|file| moved(&std::fs::read_to_string(file).ok()?, access)).sum()
     }
 
     /// Waits until nothing is written any more, so that what one case left does not burden the next one.
@@ -37,10 +38,10 @@ impl Disks {
         const CALM: Duration = Duration::from_secs(2);
         const PATIENCE: Duration = Duration::from_secs(90);
         let start = Instant::now();
-        let (mut last, mut since) = (self.written(), start);
+        let (mut last, mut since) = (self.moved(Access::Write), start);
         while since.elapsed() < CALM && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(200));
-            let now = self.written();
+            let now = self.moved(Access::Write);
             if now != last {
                 (last, since) = (now, Instant::now());
             }
@@ -61,9 +62,13 @@ fn block_device(dir: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"))).filter(|file| file.exists())
 }
 
-/// The seventh number of such a file: sectors of 512 bytes written.
-fn written(stat: &str) -> Option<u64> {
-    Some(stat.split_whitespace().nth(6)?.parse::<u64>().ok()? * 512)
+/// The third and the seventh number of such a file: sectors of 512 bytes read and written.
+fn moved(stat: &str, access: Access) -> Option<u64> {
+    let number = match access {
+        Access::Read => 2,
+        Access::Write => 6,
+    };
+    Some(stat.split_whitespace().nth(number)?.parse::<u64>().ok()? * 512)
 }
 
 #[cfg(test)]
@@ -71,14 +76,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sectors_written_are_the_seventh_number() {
-        assert_eq!(written("  59 1 2178 22 4 90 752 12 0 28 35 0 0\n"), Some(752 * 512));
-        assert_eq!(written(""), None);
+    fn sectors_read_and_written_are_the_third_and_the_seventh_number() {
+        let stat = "  59 1 2178 22 4 90 752 12 0 28 35 0 0\n";
+        assert_eq!(moved(stat, Access::Read), Some(2178 * 512));
+        assert_eq!(moved(stat, Access::Write), Some(752 * 512));
+        assert_eq!(moved("", Access::Write), None);
     }
 
     #[test]
     fn servers_elsewhere_have_no_counters() {
         assert_eq!(block_devices(&["/nonexistent".into()]), None);
-        assert_eq!(Disks { counters: BTreeSet::new() }.written(), None);
+        assert_eq!(Disks { counters: BTreeSet::new() }.moved(Access::Write), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::options::Small;
+use super::options::Access;
 use super::process::Running;
 use super::scratch::{PREFIX, Scratch};
 
@@ -22,12 +22,12 @@ pub(super) fn lay_out(scratch: &Scratch, dirs: &[PathBuf]) -> Result<(), String>
 }
 
 /// Runs for some seconds at random places.
-pub(super) fn measure(scratch: &Scratch, dirs: &[PathBuf], small: Small, seconds: u32) -> Result<Figures, String> {
+pub(super) fn measure(scratch: &Scratch, dirs: &[PathBuf], small: Access, seconds: u32) -> Result<Figures, String> {
     let runtime = format!("--runtime={seconds}");
     let mut args = vec!["--bs=8k", "--thinktime=2000", "--time_based", &runtime];
     args.extend(match small {
-        Small::Write => &["--rw=randwrite", "--fsync=1"][..],
-        Small::Read => &["--rw=randread"],
+        Access::Write => &["--rw=randwrite", "--fsync=1"][..],
+        Access::Read => &["--rw=randread"],
     });
     figures(&run(scratch, dirs, &args)?, small)
 }
@@ -45,7 +45,7 @@ fn run(scratch: &Scratch, dirs: &[PathBuf], args: &[&str]) -> Result<String, Str
     std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}; is this fio 3?", out.display()))
 }
 
-fn figures(json: &str, small: Small) -> Result<Figures, String> {
+fn figures(json: &str, small: Access) -> Result<Figures, String> {
     let json: serde_json::Value =
         serde_json::from_str(json).map_err(|error| format!("fio wrote no JSON: {error}; is this fio 3?"))?;
     let part = &json["jobs"][0][small.name()];
@@ -67,17 +67,17 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_calls_themselves() {
-        assert_eq!(figures(JSON, Small::Write), Ok(Figures { iops: 1145.5, mean_ms: 1.2, p99_ms: 7.4 }));
+        assert_eq!(figures(JSON, Access::Write), Ok(Figures { iops: 1145.5, mean_ms: 1.2, p99_ms: 7.4 }));
     }
 
     #[test]
     fn nothing_done_is_no_error() {
-        assert_eq!(figures(JSON, Small::Read), Ok(Figures { iops: 0.0, mean_ms: 0.0, p99_ms: 0.0 }));
+        assert_eq!(figures(JSON, Access::Read), Ok(Figures { iops: 0.0, mean_ms: 0.0, p99_ms: 0.0 }));
     }
 
     #[test]
     fn other_text_is_an_error() {
-        assert!(figures("fio: oops", Small::Read).unwrap_err().contains("fio 3"));
-        assert!(figures("{}", Small::Read).unwrap_err().contains("fio 3"));
+        assert!(figures("fio: oops", Access::Read).unwrap_err().contains("fio 3"));
+        assert!(figures("{}", Access::Read).unwrap_err().contains("fio 3"));
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::options::Small;
+use super::options::Access;
 use super::process::Running;
 use super::scratch::{PREFIX, Scratch};
 
@@ -22,14 +22,14 @@ struct Mount {
 
 impl Mounts {
     /// Mounts `spec` `count` times.
-    pub(super) fn new(scratch: &Scratch, spec: &str, count: usize, small: Small) -> Result<Self, String> {
+    pub(super) fn new(scratch: &Scratch, spec: &str, count: u32, small: Access) -> Result<Self, String> {
         let mut all = Self { mounts: Vec::new() };
         for i in 0..count {
             let dir = scratch.path(&format!("mount-{i}"));
             std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
             let mut command = Command::new("pvfs2fuse");
             // Reads must not be answered by the page cache.
-            let cache = if small == Small::Read { ",direct_io" } else { "" };
+            let cache = if small == Access::Read { ",direct_io" } else { "" };
             command.arg(&dir).args(["-f", "-o", &format!("fs_spec={spec}{cache}")]);
             let daemon = Running::start(scratch, &format!("mount-{i}"), &mut command)?;
             all.mounts.push(Mount { dir, daemon });
@@ -61,7 +61,7 @@ impl Drop for Mounts {
 
 /// Deletes files of `kind` that the clients made, straight at the servers: OrangeFS has no program for it.
 pub(super) fn remove_files(scratch: &Scratch, spec: &str, kind: &str) -> Result<(), String> {
-    let mounts = Mounts::new(scratch, spec, 1, Small::Write)?;
+    let mounts = Mounts::new(scratch, spec, 1, Access::Write)?;
     for dir in mounts.dirs() {
         let failed = |error: std::io::Error| format!("cannot remove the files of this measurement: {error}");
         for entry in std::fs::read_dir(&dir).map_err(failed)? {

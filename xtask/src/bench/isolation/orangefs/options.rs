@@ -7,24 +7,26 @@ const USAGE: &str = "usage: cargo xtask bench isolation --orangefs DIR [options]
 
   --orangefs DIR     a running cluster: its fs.conf and pvfs2tab are in DIR
   --policy NAME      repeatable; every policy if not given. What follows a ';' goes into [scheduler]: 'sfq-d;depth = 4'
-  --cap RATE         repeatable: sfq-d-plus with the large writers capped on each server, for example 10MB/s
+  --cap RATE         repeatable: sfq-d-plus with the large application capped on each server, for example 10MB/s
   --small KIND       what the small application does: write (default) or read
-  --call SIZE        what a large writer writes at once: 256KiB to 16MiB (default 4MiB)
-  --weights S:L      weights of the small application and the large writers (default 1:1)
+  --mounts N         mounts of the small application, each with one call in flight (default 4)
+  --large KIND       what the large application does: write (default) or read
+  --call SIZE        what it writes or reads at once: 256KiB to 16MiB (default 4MiB)
+  --weights S:L      weights of the small application and the large one (default 1:1)
   --seconds N        how long each case is measured (default 20)
   --small-app LINE   repeatable: a line for the small application in vpfs.toml, for example 'latency = \"10ms\"'
   --json FILE        also write the figures there
   --vpfs PROGRAM     measure this vpfs; by default it is built from this source
 ";
 
-/// What the small application does.
+/// What an application does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Small {
+pub(super) enum Access {
     Write,
     Read,
 }
 
-impl Small {
+impl Access {
     /// As fio calls it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -40,7 +42,9 @@ pub(super) struct Options {
     pub(super) cluster: PathBuf,
     pub(super) policies: Vec<String>,
     pub(super) caps: Vec<String>,
-    pub(super) small: Small,
+    pub(super) small: Access,
+    pub(super) mounts: u32,
+    pub(super) large: Access,
     /// Bytes.
     pub(super) call: u64,
     pub(super) weights: [u32; 2],
@@ -57,7 +61,9 @@ impl Options {
             cluster: PathBuf::new(),
             policies: Vec::new(),
             caps: Vec::new(),
-            small: Small::Write,
+            small: Access::Write,
+            mounts: 4,
+            large: Access::Write,
             call: 4 << 20,
             weights: [1, 1],
             seconds: 20,
@@ -84,10 +90,11 @@ impl Options {
             }
             "--policy" => self.policies.push(value.to_owned()),
             "--cap" => self.caps.push(value.to_owned()),
-            "--small" => {
-                let kinds = [Small::Write, Small::Read];
-                self.small =
-                    kinds.into_iter().find(|kind| kind.name() == value).ok_or_else(|| wrong("write or read"))?;
+            "--small" => self.small = access(value).ok_or_else(|| wrong("write or read"))?,
+            "--large" => self.large = access(value).ok_or_else(|| wrong("write or read"))?,
+            "--mounts" => {
+                let mounts = value.parse().ok().filter(|mounts| (1..=64).contains(mounts));
+                self.mounts = mounts.ok_or_else(|| wrong("a number from 1 to 64"))?;
             }
             "--call" => self.call = bytes(value).ok_or_else(|| wrong("a size such as 256KiB or 4MiB"))?,
             "--weights" => self.weights = weights(value).ok_or_else(|| wrong("two weights such as 1:4"))?,
@@ -102,6 +109,10 @@ impl Options {
         }
         Ok(())
     }
+}
+
+fn access(name: &str) -> Option<Access> {
+    [Access::Write, Access::Read].into_iter().find(|access| access.name() == name)
 }
 
 fn bytes(text: &str) -> Option<u64> {
@@ -132,10 +143,10 @@ mod tests {
 
     #[test]
     fn everything_can_be_chosen() {
-        let text =
-            "--orangefs /c --policy fifo --cap 10MB/s --small read --call 256KiB --weights 1:4 --seconds 5 --json o";
+        let text = "--orangefs /c --policy fifo --cap 10MB/s --small read --call 256KiB --weights 1:4 --seconds 5 --json o --large read --mounts 1";
         let options = Options::parse(&text.split(' ').collect::<Vec<_>>()).unwrap();
-        assert_eq!((options.small, options.call, options.weights, options.seconds), (Small::Read, 262_144, [1, 4], 5));
+        assert_eq!((options.small, options.call, options.weights, options.seconds), (Access::Read, 262_144, [1, 4], 5));
+        assert_eq!((options.large, options.mounts), (Access::Read, 1));
         assert_eq!((options.policies, options.caps), (vec!["fifo".to_owned()], vec!["10MB/s".to_owned()]));
     }
 
@@ -150,6 +161,8 @@ mod tests {
         for (args, word) in [
             (&["--call", "4MB"][..], "4MiB"),
             (&["--small", "both"], "write or read"),
+            (&["--large", "both"], "write or read"),
+            (&["--mounts", "0"], "from 1 to 64"),
             (&["--weights", "1"], "1:4"),
             (&["--seconds", "0"], "at least 1"),
             (&["--seconds"], "needs a value"),
