@@ -15,8 +15,7 @@ const KEY: &str = "device_time";
 /// The rows, by operation and size.
 pub(crate) fn read(scheduler: &Reader<'_>) -> Vec<DeviceTime> {
     let mut rows: BTreeMap<(OpKind, Bytes), (DeviceTime, usize)> = BTreeMap::new();
-    let values = if scheduler.has(KEY) { scheduler.list(KEY) } else { &[] };
-    for value in values {
+    for value in scheduler.list(KEY) {
         let row = Reader::open(scheduler.cx, &DEVICE_TIME, scheduler.path(KEY), Some(value));
         let ops = row.choice("op").map_or(&BOTH[..], |index| &BOTH[index..=index]);
         let (Some(size), Some(time)) = (row.number("size").map(Bytes), row.number("time")) else { continue };
@@ -30,7 +29,9 @@ pub(crate) fn read(scheduler: &Reader<'_>) -> Vec<DeviceTime> {
         }
     }
     let rows: Vec<DeviceTime> = rows.into_values().map(|(row, _)| row).collect();
-    scheduler.set(KEY, show(&rows));
+    if !rows.is_empty() {
+        scheduler.set(KEY, show(&rows));
+    }
     rows
 }
 

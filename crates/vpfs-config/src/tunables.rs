@@ -331,8 +331,7 @@ const DEVICE_TIMES: Tunable = Tunable::new(
     Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
     "What requests take of the storage's time (`isolation`), as profiled on this storage: where it begins to learn; see below.",
 )
-.absent_means("found while it runs")
-.paper("vPFS+ §III-B");
+.absent_means("found while it runs");
 
 /// The file that [`SCHEDULER`]'s `profile` names.
 pub(crate) const PROFILE_ROOT: Section = Section {
@@ -370,7 +369,7 @@ pub(crate) const DEVICE_TIME: Section = Section {
           without a row are extrapolated from the nearest one.",
     keys: &[
         Tunable::new("op", Kind::Choice(&["read", "write"]), "For which requests the row holds.").absent_means("both"),
-        Tunable::new("size", Kind::Size, "Their size.").range("1B", "1TiB"),
+        Tunable::new("size", Kind::Size, "Their size. Sizes up to 4 KiB, then up to 8 KiB, 16 KiB ... 8 MiB, and all larger ones, are one class each; the largest row of a class counts.").range("1B", "1GiB"),
         Tunable::new("time", Kind::Duration, "What each of them takes.").range("1ns", "1min"),
     ],
 };

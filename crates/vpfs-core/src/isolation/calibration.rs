@@ -32,6 +32,8 @@ pub(super) enum Outcome {
     Confirmed,
     /// They differ by half or more.
     Changed,
+    /// It was too short for what there is in the storage.
+    Nothing,
 }
 
 /// A usual bulk request, and what it is thought to cost.
@@ -55,8 +57,11 @@ struct Running {
     solo: Option<AppId>,
     /// Windows to come.
     windows: u32,
-    /// When it ends at the latest.
+    /// When it ends, and when it does even if it has shown nothing yet.
     until: Time,
+    at_last: Time,
+    /// Some window told of costs.
+    learned: bool,
     /// When what a volume had saved up is gone, and the first request that came after that.
     settled_at: Time,
     /// What was thought before.
@@ -113,7 +118,8 @@ impl Calibration {
         let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns));
         let until = now + (bulk_takes * Self::REQUESTS).clamp(Self::LONGEST, Self::LONGEST_LARGE);
         let settled_at = now + bulk_takes.clamp(SAVED_UP, Self::LONGEST);
-        self.running = Some(Running { solo, windows, until, settled_at, bulk });
+        let at_last = now + Self::LONGEST_LARGE;
+        self.running = Some(Running { solo, windows, until, at_last, learned: false, settled_at, bulk });
         self.last = Some(now);
     }
 
@@ -134,14 +140,19 @@ impl Calibration {
             return None;
         };
         running.windows -= u32::from(lesson == Some(Lesson::Confirmation));
-        if running.windows > 0 && now < running.until {
+        running.learned |= lesson.is_some();
+        let until = if running.learned { running.until } else { running.at_last };
+        if running.windows > 0 && now < until {
             return None;
         }
-        let Running { solo, bulk, .. } = *running;
+        let Running { solo, bulk, learned, .. } = *running;
         self.running = None;
         self.last = Some(now);
         if solo.is_some() {
             return None;
+        }
+        if !learned {
+            return Some(Outcome::Nothing);
         }
         let changed = bulk.is_some_and(|bulk| bulk.has_changed(times));
         if changed {

@@ -118,7 +118,7 @@ pub(super) struct Done {
     pub(super) cost_ns: u64,
     /// Its flow takes all it can get.
     pub(super) bulk: bool,
-    /// That, or what such a request takes that has the storage for itself, if that is longer.
+    /// That, or, where requests are served one after the other, what one takes that has the storage for itself, if that is longer.
     pub(super) served_ns: u64,
 }
 
@@ -187,18 +187,22 @@ impl DeviceTimes {
         self.factors[Class::of(op, size).0] = Factor { value, is_set: true, windows: Factor::ENOUGH };
     }
 
-    /// A request that is complete, by what is known now.
-    pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool) -> Done {
+    /// A request that is complete, by what is known now. Storage may be one that serves one after the other (`serial`).
+    pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool, serial: bool) -> Done {
         let cost_ns = self.cost_ns(op, size);
-        Done { op, size, cost_ns, bulk, served_ns: cost_ns.max(self.alone_ns[Class::of(op, size).0]) }
+        let alone_ns = if serial { self.alone_ns[Class::of(op, size).0] } else { 0 };
+        Done { op, size, cost_ns, bulk, served_ns: cost_ns.max(alone_ns) }
     }
 
-    /// A request took so long that had the storage for itself. Its cost is no more than that, or, where the storage limits how many there may
-    /// be, more; but for no longer it kept others waiting.
+    /// A request that had the storage for itself took so long: for no longer it kept others waiting.
     pub(super) fn note_alone(&mut self, op: OpKind, size: Bytes, took: Duration) {
         let alone_ns = &mut self.alone_ns[Class::of(op, size).0];
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(COST_MAX_NS).min(COST_MAX_NS);
-        *alone_ns = if *alone_ns == 0 { took_ns } else { (*alone_ns * 7 + took_ns) / 8 };
+        // Somebody else may have come and gone meanwhile, or the storage had something of its own to do.
+        *alone_ns = match *alone_ns {
+            0 => took_ns,
+            alone_ns => took_ns.min((alone_ns * 15 + took_ns.min(2 * alone_ns)) / 16),
+        };
     }
 
     fn nearest(&self, class: Class) -> Factor {
@@ -228,6 +232,7 @@ impl DeviceTimes {
     /// The storage became slower or faster: what was known is a guess, and has to be seen again.
     pub(super) fn forget(&mut self) {
         self.factors.iter_mut().for_each(|factor| factor.windows = factor.windows.min(Factor::ENOUGH / 2));
+        self.alone_ns = [0; CLASSES];
     }
 
     /// The storage was saturated for `elapsed` and completed this; `pure` if all bulk in it was of one class.
@@ -328,7 +333,7 @@ mod tests {
     const LARGE: Bytes = Bytes::mib(1);
 
     fn done(times: &DeviceTimes, size: Bytes, bulk: bool) -> Done {
-        times.done(OpKind::Write, size, bulk)
+        times.done(OpKind::Write, size, bulk, false)
     }
 
     /// A window in which so many requests of each size took `nanos` in all.
@@ -380,6 +385,23 @@ mod tests {
         times.learn(&completed, Duration::from_nanos(20_000_000 + cost_ns), true);
         assert_eq!(times.cost_ns(OpKind::Write, SMALL), cost_ns * 20_000_000 / 11_485_760, "as its neighbour");
         assert!(percent_off(&times, LARGE, 20_000_000) <= 1);
+    }
+
+    #[test]
+    fn where_one_is_served_after_the_other_interactive_requests_keep_bulk_waiting_for_as_long_as_they_take_alone() {
+        for (serial, large_ns) in [(false, 20_000_000), (true, 15_000_000)] {
+            let mut times = DeviceTimes::new();
+            for took_ms in [5, 5, 60] {
+                times.note_alone(OpKind::Write, SMALL, Duration::from_millis(took_ms));
+            }
+            let mut completed = Completed::default();
+            let small = times.done(OpKind::Write, SMALL, false, serial);
+            completed.add(small);
+            completed.add(times.done(OpKind::Write, LARGE, true, serial));
+            let elapsed = 20_000_000 + if serial { 0 } else { small.cost_ns };
+            times.learn(&completed, Duration::from_nanos(elapsed), true);
+            assert!(percent_off(&times, LARGE, large_ns) <= 3, "{}", times.cost_ns(OpKind::Write, LARGE));
+        }
     }
 
     #[test]

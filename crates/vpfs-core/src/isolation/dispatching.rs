@@ -94,6 +94,7 @@ impl Isolation {
         if protecting {
             if self.pace.on_protecting(now) {
                 self.settle_latency(now);
+                self.congestion.settle(now, false);
                 self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
             }
             self.pace.try_issue(now).map_err(Hold::Pace)?;

@@ -173,7 +173,7 @@ mod tests {
         let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
         let now = Time::from_millis;
         let mut complete = |at: Time, size, bulk| {
-            let done = times.done(OpKind::Write, size, bulk);
+            let done = times.done(OpKind::Write, size, bulk, false);
             let in_flight_ns = times.cost_ns(OpKind::Write, LARGE);
             learning.on_complete(at, done, in_flight_ns, &mut times);
             learning.on_drained(at, Load { unlimited: true, bulk_flows: 1 });
@@ -197,7 +197,7 @@ mod tests {
         learning.on_drained(now(0), Load { unlimited: true, bulk_flows: 1 });
         let before_ns = times.cost_ns(OpKind::Write, LARGE);
         for (ms, teaches) in [(20, false), (300, true), (580, true)] {
-            let done = times.done(OpKind::Write, LARGE, true);
+            let done = times.done(OpKind::Write, LARGE, true, false);
             let lesson = learning.on_complete(now(ms), done, 0, &mut times);
             assert_eq!(lesson.is_some(), teaches, "at {ms} ms");
             learning.on_drained(now(ms), Load { unlimited: true, bulk_flows: 1 });

@@ -73,6 +73,8 @@ struct Entry {
     pieces: Option<Pieces>,
     /// There was nothing else in the storage when it was let in.
     alone: bool,
+    /// Bulk went as slowly as it may be made to then.
+    at_floor: bool,
     links: Links,
 }
 
@@ -193,6 +195,9 @@ impl Isolation {
     /// Costs as measured, instead of what is known of these classes; they are learned further from there. O(rows).
     pub fn set_device_times(&mut self, measured: &[DeviceTime]) {
         measured.iter().for_each(|row| self.times.set(*row));
+        (self.drift, self.congestion) = (Drift::default(), Congestion::default());
+        self.bound.reset_bulk();
+        self.pace.set_usual(self.last_bulk_ns());
     }
 
     /// All requests, for another policy.
@@ -238,6 +243,7 @@ impl Isolation {
             due_ns: 0,
             pieces: None,
             alone: false,
+            at_floor: false,
             links: Links::UNLINKED,
         };
         self.requests.insert(id, entry);
@@ -324,6 +330,7 @@ impl Isolation {
         let (request, app, cost_ns, enqueued_at) =
             (entry.request, entry.request.app, entry.service.0, entry.enqueued_at);
         entry.alone = self.in_flight.requests == 0;
+        entry.at_floor = protecting && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
         (entry.dispatched_at, entry.due_ns) = (now, self.in_flight.ns);
@@ -396,8 +403,10 @@ impl Isolation {
             self.notice_congestion(now, entry, done);
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
-            self.overdue = 0;
-            self.drift.settle(now, outcome == Outcome::Changed);
+            if outcome != Outcome::Nothing {
+                self.overdue = 0;
+                self.drift.settle(now, outcome == Outcome::Changed);
+            }
             self.congestion.settle(now, outcome == Outcome::Changed);
             if outcome == Outcome::Changed {
                 self.times.forget();
@@ -422,8 +431,7 @@ impl Isolation {
             Some((took_ns, entry.service.0 / u64::from(pieces.count.max(1))))
         });
         let (took_ns, due_ns) = last_piece.unwrap_or((took_ns, entry.due_ns));
-        let at_floor = self.pace.is_at_floor();
-        if let Some(waited) = self.congestion.on_complete(entry.dispatched_at, took_ns, due_ns, at_floor) {
+        if let Some(waited) = self.congestion.on_complete(entry.dispatched_at, took_ns, due_ns, entry.at_floor) {
             self.pace.on_congestion(now, waited);
         }
     }
@@ -515,7 +523,8 @@ impl Scheduler for Isolation {
             self.expect(now, app);
         }
         // By what is known now: what was charged may be known to be wrong already.
-        let done = self.times.done(op, cost, entry.state == State::Outstanding(Kind::Bulk));
+        let bulk = entry.state == State::Outstanding(Kind::Bulk);
+        let done = self.times.done(op, cost, bulk, self.congestion.is_serial());
         self.learn_from(now, &entry, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });

@@ -41,6 +41,8 @@ pub(super) struct Pace {
     yields_until: Time,
     /// If it waited there, that would show.
     told: bool,
+    /// After the latest window of control.
+    was_at_floor: bool,
     congested_at: Option<Time>,
     /// When latency was last known, and bulk requests let in since.
     controlled_at: Time,
@@ -94,6 +96,7 @@ impl Pace {
             settles_at: Time::ZERO,
             yields_until: Time::ZERO,
             told: false,
+            was_at_floor: true,
             congested_at: None,
             controlled_at: Time::ZERO,
             issued_since: 0,
@@ -160,7 +163,7 @@ impl Pace {
         self.fill(now);
         let yields_for = Duration::from_nanos(waited.ns.saturating_mul(2)).min(Self::YIELD_MAX);
         self.yields_until = self.yields_until.max(now + yields_for);
-        if waited.often && self.look == 0 {
+        if waited.often {
             self.congested_at = Some(now);
             let rate = self.rate_ppm.max(self.floor_ppm);
             self.rate_ppm = (rate - rate / 100).max(self.floor_ppm);
@@ -227,9 +230,10 @@ impl Pace {
     /// rate went down to the floor, for a look or for good: what is measured from now on is the best.
     pub(super) fn control(&mut self, now: Time, excess: Option<u64>, told: bool) -> bool {
         self.told = told;
-        let before = self.is_at_floor();
+        let before = self.was_at_floor;
         self.adjust(now, excess);
-        self.is_at_floor() && !before
+        self.was_at_floor = self.is_at_floor();
+        self.was_at_floor && !before
     }
 
     fn adjust(&mut self, now: Time, excess: Option<u64>) {

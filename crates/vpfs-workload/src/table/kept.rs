@@ -20,7 +20,7 @@ pub struct Pair<'a> {
 pub struct Kept {
     /// Calls a second of the small one.
     pub small: Option<f64>,
-    /// Bytes a second of the large one.
+    /// The same of the large one.
     pub large: Option<f64>,
 }
 

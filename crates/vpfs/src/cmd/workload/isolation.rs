@@ -93,6 +93,11 @@ impl<P: Plan + Clone + 'static> Application<P> {
 
 impl IsolationArgs {
     pub(super) async fn run(&self) -> Result<(), Exit> {
+        if self.target.repetitions != 1 {
+            return Err(Exit::Usage(
+                "--repetitions: three runs make one measurement; start it again instead".to_owned(),
+            ));
+        }
         let (small, large) = (self.small()?, self.large()?);
         let line = ProgressLine::start(self.target.quiet);
         let reports = measure(&small, &large, &line).await;
@@ -130,7 +135,7 @@ impl IsolationArgs {
             seed: self.target.seed,
         };
         plan.validate().map_err(|error| usage(&error))?;
-        let options = self.target.options("isolation-small", false, plan.processes)?;
+        let options = self.target.options("isolation", false, plan.processes)?;
         Ok(Application { plan, options })
     }
 
@@ -153,10 +158,16 @@ impl IsolationArgs {
             time_limit: Some(self.time),
             seed: self.target.seed,
         };
-        plan.validate().map_err(|error| Exit::Usage(format!("--large-{}: {}", error.option, error.problem)))?;
-        let mut options = self.target.options("isolation-large", false, plan.processes)?;
-        // The directory that may be given is the small one's.
-        options.directory += if options.directory.ends_with("-large") { "" } else { "-large" };
+        plan.validate().map_err(|error| match error.option {
+            "block" => Exit::Usage("--large-file: must be a multiple of --large-transfer".to_owned()),
+            option => Exit::Usage(format!("--large-{option}: {}", error.problem)),
+        })?;
+        let mut options = self.target.options("isolation", false, plan.processes)?;
+        // Beside the small one's.
+        options.directory = match options.directory.trim_end_matches('/') {
+            "" => "/isolation-large".to_owned(),
+            directory => format!("{directory}-large"),
+        };
         options.client.url = self.large_url.clone().unwrap_or(options.client.url);
         Ok(Application { plan, options })
     }
@@ -177,7 +188,7 @@ async fn measure(
     let (run, other) = (small.prepare().await?, large.prepare().await?);
     let handles = [run.handle(), other.handle()];
     let measured = handles[0].clone();
-    // The small one's files are filled first: both measure the same time.
+    // The small one's files are filled first, so that both measure nearly the same time.
     let both = async {
         tokio::try_join!(run.execute(), async {
             begin_of_calls(&measured).await;

@@ -118,7 +118,13 @@ impl Bench<'_> {
         std::thread::scope(|scope| {
             let copies = match case {
                 Case::Alone => None,
-                _ => Some(Copies::start(scope, self.scratch, large, self.options.call, self.options.large)?),
+                _ => Some(Copies::start(
+                    scope,
+                    self.scratch,
+                    [&self.direct(), large],
+                    self.options.call,
+                    self.options.large,
+                )?),
             };
             if copies.is_some() {
                 sleep(RAMP);

@@ -33,23 +33,21 @@ struct Copying<'a> {
 }
 
 impl<'scope> Copies<'scope> {
-    /// Starts the loops with calls of `call` bytes to the file system at `spec`. What is to be read is there when this returns.
+    /// Starts the loops with calls of `call` bytes to the file system at `spec`. What is to be read is written before, to `direct`, past any proxy.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         scratch: &'env Scratch,
-        spec: &str,
+        [direct, spec]: [&str; 2],
         call: u64,
         access: Access,
     ) -> Result<Self, String> {
-        let tab = scratch.path("pvfs2tab");
-        std::fs::write(&tab, format!("{spec} {MOUNT} pvfs2 defaults,noauto 0 0\n"))
-            .map_err(|error| format!("{}: {error}", tab.display()))?;
-        let copying = Copying { scratch, tab, source: source(scratch)?, call };
+        let copying = Copying { scratch, tab: tab(scratch, "direct", direct)?, source: source(scratch)?, call };
         if access == Access::Read {
             (0..LOOPS).try_for_each(|number| {
                 copying.run(number, &copying.source, &copying.stored(number, 0), || false).map(drop)
             })?;
         }
+        let copying = Copying { tab: tab(scratch, "measured", spec)?, ..copying };
         let mut copies = Self { stop: Arc::default(), loops: Vec::new() };
         for number in 0..LOOPS {
             let (copying, stop) = (copying.clone(), Arc::clone(&copies.stop));
@@ -74,6 +72,14 @@ impl Drop for Copies<'_> {
         // The scope waits for the threads.
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// Tells OrangeFS programs where the file system is.
+fn tab(scratch: &Scratch, name: &str, spec: &str) -> Result<PathBuf, String> {
+    let tab = scratch.path(&format!("pvfs2tab-{name}"));
+    std::fs::write(&tab, format!("{spec} {MOUNT} pvfs2 defaults,noauto 0 0\n"))
+        .map_err(|error| format!("{}: {error}", tab.display()))?;
+    Ok(tab)
 }
 
 impl Copying<'_> {
