@@ -50,16 +50,16 @@ async fn write_beside_a_reader() {
     let (mut large, mut large_server) = fake.pair(network.door(1, 0)).await;
     large.send(raw::write(1, 9, FIRST)).await;
     assert_eq!(large_server.tag().await, Tag(1));
-    // Two seconds in which most of what is pending is the large one's, so that it counts as bulk, and its cost was looked for.
-    for tag in 1..=40 {
+    // Four seconds in which most of what is pending is the large one's, so that it counts as bulk, and its cost was looked for.
+    for tag in 1..=80 {
         read(&mut small, &mut small_server, tag).await;
         advance(Duration::from_millis(50)).await;
     }
     let short = pass_data(&mut large, &mut large_server, 1, FIRST).await;
     assert!(short < Duration::from_millis(35), "a write that takes 40 ms goes as it comes: {short:?}");
     // One of the small one's is pending, so it is protected.
-    small.send(raw::read(41, 9, 4096)).await;
-    assert_eq!(small_server.tag().await, Tag(41));
+    small.send(raw::read(81, 9, 4096)).await;
+    assert_eq!(small_server.tag().await, Tag(81));
     large.send(raw::write(2, 9, LONG)).await;
     assert_eq!(large_server.tag().await, Tag(2));
     let long = pass_data(&mut large, &mut large_server, 2, LONG).await;
