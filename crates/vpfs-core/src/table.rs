@@ -15,11 +15,14 @@ impl<T> Table<T> {
     }
 
     /// Panics if `id` is in use.
+    #[inline]
     pub(crate) fn insert(&mut self, id: RequestId, entry: T) {
         if id.index() >= self.0.len() {
             self.0.resize_with(id.index() + 1, || None);
         }
-        assert!(self.0[id.index()].replace(entry).is_none(), "request id {id} is in use");
+        let place = &mut self.0[id.index()];
+        assert!(place.is_none(), "request id {id} is in use");
+        *place = Some(entry);
     }
 
     /// Panics if `id` is not in use.

@@ -141,7 +141,7 @@ impl Calibration {
         };
         running.windows -= u32::from(lesson == Some(Lesson::Confirmation));
         running.learned |= lesson.is_some();
-        let until = if running.learned { running.until } else { running.at_last };
+        let until = if running.learned || running.solo.is_some() { running.until } else { running.at_last };
         if running.windows > 0 && now < until {
             return None;
         }

@@ -49,14 +49,14 @@ impl Congestion {
     pub(super) fn on_complete(
         &mut self,
         dispatched_at: Time,
-        took_ns: u128,
+        took_ns: u64,
         due_ns: u64,
         at_floor: bool,
     ) -> Option<Waited> {
         if dispatched_at < self.since {
             return None;
         }
-        let ratio = u64::try_from(took_ns * 1000 / u128::from(due_ns.max(1))).unwrap_or(u64::MAX).min(Self::RATIO_MAX);
+        let ratio = (took_ns.saturating_mul(1000) / due_ns.max(1)).min(Self::RATIO_MAX);
         let mean = |mean: u64, parts: u64| (mean * (parts - 1) + ratio) / parts;
         self.base = match self.base {
             None => at_floor.then_some(ratio),
@@ -98,7 +98,7 @@ mod tests {
     const DUE: u64 = 70_000_000;
 
     fn complete(congestion: &mut Congestion, took_ms: u32, at_floor: bool) -> Option<Waited> {
-        congestion.on_complete(Time::ZERO, u128::from(took_ms) * 1_000_000, DUE, at_floor)
+        congestion.on_complete(Time::ZERO, u64::from(took_ms) * 1_000_000, DUE, at_floor)
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub(super) struct DeviceTimes {
 pub(super) struct Done {
     pub(super) op: OpKind,
     pub(super) size: Bytes,
+    class: Class,
     /// By the costs in force.
     pub(super) cost_ns: u64,
     /// Its flow takes all it can get.
@@ -134,9 +135,9 @@ pub(super) struct Completed {
 }
 
 impl Completed {
-    pub(super) fn add(&mut self, Done { op, size, cost_ns, bulk, served_ns }: Done) {
+    pub(super) fn add(&mut self, Done { class, cost_ns, bulk, served_ns, .. }: Done) {
         let by_class = if bulk { &mut self.bulk } else { &mut self.others };
-        let of_class = &mut by_class[Class::of(op, size).0];
+        let of_class = &mut by_class[class.0];
         *of_class = of_class.saturating_add(cost_ns);
         if !bulk {
             self.others_served_ns = self.others_served_ns.saturating_add(served_ns);
@@ -172,7 +173,10 @@ impl DeviceTimes {
 
     /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
     pub(super) fn cost_ns(&self, op: OpKind, size: Bytes) -> u64 {
-        let class = Class::of(op, size);
+        self.cost_in_class_ns(Class::of(op, size), op, size)
+    }
+
+    fn cost_in_class_ns(&self, class: Class, op: OpKind, size: Bytes) -> u64 {
         let own = self.factors[class.0];
         let factor = if own.is_set { own } else { self.nearest(class) };
         let cost = u128::from(Prior::cost_ns(op, size)) * u128::from(factor.value) / u128::from(ONE);
@@ -189,9 +193,10 @@ impl DeviceTimes {
 
     /// A request that is complete, by what is known now. Storage may be one that serves one after the other (`serial`).
     pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool, serial: bool) -> Done {
-        let cost_ns = self.cost_ns(op, size);
-        let alone_ns = if serial { self.alone_ns[Class::of(op, size).0] } else { 0 };
-        Done { op, size, cost_ns, bulk, served_ns: cost_ns.max(alone_ns) }
+        let class = Class::of(op, size);
+        let cost_ns = self.cost_in_class_ns(class, op, size);
+        let alone_ns = if serial { self.alone_ns[class.0] } else { 0 };
+        Done { op, size, class, cost_ns, bulk, served_ns: cost_ns.max(alone_ns) }
     }
 
     /// A request that had the storage for itself took so long: for no longer it kept others waiting.
@@ -457,7 +462,11 @@ mod tests {
             for size in [0, 1, u64::MAX].map(Bytes) {
                 let mut completed = Completed::default();
                 (0..1000).for_each(|_| {
-                    completed.add(Done { op: OpKind::Read, size, cost_ns, bulk: elapsed > 0, served_ns: cost_ns })
+                    completed.add(Done {
+                        cost_ns,
+                        served_ns: cost_ns,
+                        ..times.done(OpKind::Read, size, elapsed > 0, false)
+                    })
                 });
                 times.learn(&completed, Duration::from_nanos(elapsed), true);
                 times.limit(&completed, Duration::from_nanos(elapsed));

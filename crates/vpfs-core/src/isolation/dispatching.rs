@@ -5,10 +5,10 @@ use core::time::Duration;
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::queue::Kind;
-use super::{InFlight, Isolation, State};
-use crate::request::{Dispatch, OpKind, Pieces};
+use super::{Entry, InFlight, Isolation};
+use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
-use crate::units::{RequestId, Time};
+use crate::units::{Bytes, RequestId, Time};
 
 /// Why a request that is next does not go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +105,9 @@ impl Isolation {
     /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get in between.
     /// Such a write takes as long as it is until the next one may go, so nothing is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
-        let entry = self.requests.get(id);
-        let cost_ns = entry.service.0;
-        let is_bulk = entry.state == State::Outstanding(Kind::Bulk);
-        if !is_bulk || entry.request.op != OpKind::Write || cost_ns < LONG_NS || !self.is_protecting(now) {
+        let Entry { request: Request { app, op, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
+        let is_bulk = self.queue.kind(app) == Kind::Bulk;
+        if !is_bulk || op != OpKind::Write || cost_ns < LONG_NS || !self.is_protecting(now) {
             return None;
         }
         let count = u32::try_from(cost_ns / PIECE_NS).unwrap_or(u32::MAX).min(PIECES_MAX);

@@ -34,9 +34,10 @@ impl Window {
         Self { since, completed: Completed::default(), pure: true, idle: Duration::ZERO, idle_since: None }
     }
 
-    /// The same from now on.
-    fn begun_anew(self, now: Time) -> Self {
-        Self { pure: self.pure, idle_since: self.idle_since.map(|_| now), ..Self::new(now) }
+    /// It begins only now; nothing was added to it.
+    fn begin_later(&mut self, now: Time) {
+        (self.since, self.idle) = (now, Duration::ZERO);
+        self.idle_since = self.idle_since.map(|_| now);
     }
 
     fn set_idle(&mut self, now: Time, idle: bool) {
@@ -108,9 +109,11 @@ impl Learning {
         times: &mut DeviceTimes,
     ) -> Option<Lesson> {
         let mut lesson = None;
-        if self.begins && done.bulk {
-            self.begins = false;
-            self.saturated = self.saturated.take().map(|window| window.begun_anew(now));
+        if self.begins {
+            self.begins = !done.bulk;
+            if let Some(window) = &mut self.saturated {
+                window.begin_later(now);
+            }
         } else if let Some(window) = &mut self.saturated {
             window.completed.add(done);
             let elapsed = now.since(window.since);

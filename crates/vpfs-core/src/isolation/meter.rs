@@ -128,7 +128,7 @@ impl Meter {
     }
 
     fn change_pending(&mut self, now: Time, pending_ns: u64) {
-        self.pending_sum += u128::from(self.pending_ns) * now.since(self.pending_since).as_nanos();
+        self.pending_sum += u128::from(self.pending_ns) * u128::from(now.nanos_since(self.pending_since));
         (self.pending_ns, self.pending_since) = (pending_ns, now);
     }
 

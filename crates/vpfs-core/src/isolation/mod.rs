@@ -64,24 +64,42 @@ struct Entry {
     position: u128,
     /// What its flow is charged: a nanosecond of device time is one unit of service.
     service: Bytes,
-    /// Outstanding, and let in as bulk or not.
     state: State,
-    /// When it was let in, and how long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
-    dispatched_at: Time,
-    due_ns: u64,
-    /// How its data goes.
-    pieces: Option<Pieces>,
+    links: Links,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Queued,
+    Outstanding(Outstanding),
+}
+
+/// A request in the storage.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// What it was let in as.
+    kind: Kind,
     /// There was nothing else in the storage when it was let in.
     alone: bool,
     /// Bulk went as slowly as it may be made to then.
     at_floor: bool,
-    links: Links,
+    dispatched_at: Time,
+    /// How long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
+    due_ns: u64,
+    /// How its data goes.
+    pieces: Option<Pieces>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Queued,
-    Outstanding(Kind),
+impl State {
+    fn is_queued(self) -> bool {
+        matches!(self, Self::Queued)
+    }
+
+    /// Panics if it is queued.
+    fn outstanding(self) -> Outstanding {
+        let Self::Outstanding(outstanding) = self else { panic!("only a dispatched request can be complete") };
+        outstanding
+    }
 }
 
 impl Node for Entry {
@@ -205,7 +223,7 @@ impl Isolation {
         let mut all: Vec<&Entry> = self.requests.iter().collect();
         all.sort_unstable_by_key(|entry| entry.arrival);
         let of = |queued: bool| {
-            let chosen = all.iter().filter(|entry| (entry.state == State::Queued) == queued);
+            let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
             chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
         };
         Handover { outstanding: of(false), queued: of(true), events: self.events }
@@ -216,7 +234,7 @@ impl Isolation {
         for (enqueued_at, request) in handover.outstanding {
             self.admit(now, enqueued_at, &request);
             self.queue.remove(&mut self.requests, &mut self.clock, request.id);
-            self.occupy(now, request.id);
+            self.occupy(now, request.id, None);
         }
         for (enqueued_at, request) in handover.queued {
             self.admit(now, enqueued_at, &request);
@@ -239,11 +257,6 @@ impl Isolation {
             position,
             service,
             state: State::Queued,
-            dispatched_at: Time::ZERO,
-            due_ns: 0,
-            pieces: None,
-            alone: false,
-            at_floor: false,
             links: Links::UNLINKED,
         };
         self.requests.insert(id, entry);
@@ -322,18 +335,17 @@ impl Isolation {
     }
 
     /// Counts a request that left the queue as outstanding; when it was enqueued.
-    fn occupy(&mut self, now: Time, id: RequestId) -> Time {
+    fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
         let protecting = self.is_protecting(now);
+        let alone = self.in_flight.requests == 0;
+        let at_floor = protecting && self.pace.is_at_floor();
         let entry = self.requests.get_mut(id);
-        let kind = self.queue.kind(entry.request.app);
-        entry.state = State::Outstanding(kind);
-        let (request, app, cost_ns, enqueued_at) =
-            (entry.request, entry.request.app, entry.service.0, entry.enqueued_at);
-        entry.alone = self.in_flight.requests == 0;
-        entry.at_floor = protecting && self.pace.is_at_floor();
+        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } = *entry;
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
-        (entry.dispatched_at, entry.due_ns) = (now, self.in_flight.ns);
+        let kind = self.queue.kind(app);
+        let due_ns = self.in_flight.ns.max(pieces.map_or(0, Pieces::whole_ns));
+        entry.state = State::Outstanding(Outstanding { kind, alone, at_floor, dispatched_at: now, due_ns, pieces });
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;
             self.in_flight.bulk += 1;
@@ -341,8 +353,8 @@ impl Isolation {
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
             self.pace.on_issue(now, cost_ns, protecting);
-            if self.pace.is_usual(cost_ns) && request.op != OpKind::Metadata {
-                self.last_bulk = Some((request.op, request.cost));
+            if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
+                self.last_bulk = Some((op, cost));
             }
         }
         self.meters[app.index()].on_dispatch(now);
@@ -353,54 +365,49 @@ impl Isolation {
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         self.queue.remove(&mut self.requests, &mut self.clock, id);
-        let enqueued_at = self.occupy(now, id);
+        let pieces = self.pieces(now, id);
+        let enqueued_at = self.occupy(now, id, pieces);
         self.clock.advance(head.start.max(self.clock.now()));
         self.settle(app);
-        let pieces = self.pieces(now, id);
-        if let Some(pieces) = pieces {
-            let entry = self.requests.get_mut(id);
-            entry.due_ns = entry.due_ns.max(pieces.whole_ns());
-            entry.pieces = Some(pieces);
-        }
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
     }
 
     /// Frees what an outstanding request occupied.
-    fn release(&mut self, now: Time, entry: &Entry) {
-        let State::Outstanding(kind) = entry.state else { panic!("only a dispatched request can be complete") };
-        let app = entry.request.app;
-        self.in_flight.ns -= entry.service.0;
+    fn release(&mut self, now: Time, app: AppId, kind: Kind, cost_ns: u64) {
+        self.in_flight.ns -= cost_ns;
         self.in_flight.requests -= 1;
         if kind == Kind::Bulk {
-            self.in_flight.bulk_ns -= entry.service.0;
+            self.in_flight.bulk_ns -= cost_ns;
             self.in_flight.bulk -= 1;
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow -= 1;
             self.in_flight.bulk_flows -= usize::from(*of_flow == 0);
         }
         self.meters[app.index()].outstanding -= 1;
-        self.forget_pending(now, app, entry);
+        self.forget_pending(now, app, cost_ns);
     }
 
     /// A request is over, complete or taken back.
-    fn forget_pending(&mut self, now: Time, app: AppId, entry: &Entry) {
-        self.meters[app.index()].on_over(now, entry.service.0);
+    fn forget_pending(&mut self, now: Time, app: AppId, cost_ns: u64) {
+        self.meters[app.index()].on_over(now, cost_ns);
         if self.queue.kind(app) == Kind::Interactive {
             self.interactive_pending -= 1;
         }
     }
 
-    /// What a complete request tells of costs.
-    fn learn_from(&mut self, now: Time, entry: &Entry, done: Done) {
-        if !done.bulk && entry.alone && self.in_flight.requests == 0 {
-            self.times.note_alone(done.op, done.size, now.since(entry.dispatched_at));
+    /// What a request that is complete, and `was` in the storage at a cost of `cost_ns`, tells of costs.
+    fn learn_from(&mut self, now: Time, was: &Outstanding, cost_ns: u64, done: Done) {
+        if !done.bulk && was.alone && self.in_flight.requests == 0 {
+            self.times.note_alone(done.op, done.size, now.since(was.dispatched_at));
         }
         let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
         if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
-            self.drift.on_complete(now, entry.dispatched_at, entry.due_ns);
-            self.notice_congestion(now, entry, done);
+            self.drift.on_complete(now, was.dispatched_at, was.due_ns);
+            if self.pace.is_usual(done.cost_ns) {
+                self.notice_congestion(now, was, cost_ns);
+            }
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
             if outcome != Outcome::Nothing {
@@ -420,18 +427,15 @@ impl Isolation {
     }
 
     /// Whether a bulk request waited inside the storage; of one in pieces, whether the last of them did.
-    fn notice_congestion(&mut self, now: Time, entry: &Entry, done: Done) {
-        if !self.pace.is_usual(done.cost_ns) {
-            return;
-        }
-        let took_ns = now.since(entry.dispatched_at).as_nanos();
-        let last_piece = entry.pieces.and_then(|pieces| {
+    fn notice_congestion(&mut self, now: Time, was: &Outstanding, cost_ns: u64) {
+        let took_ns = now.nanos_since(was.dispatched_at);
+        let last_piece = was.pieces.and_then(|pieces| {
             // Who drives us may have let it go whole.
-            let took_ns = took_ns.checked_sub(u128::from(pieces.paused_ns()))?;
-            Some((took_ns, entry.service.0 / u64::from(pieces.count.max(1))))
+            let took_ns = took_ns.checked_sub(pieces.paused_ns())?;
+            Some((took_ns, cost_ns / u64::from(pieces.count.max(1))))
         });
-        let (took_ns, due_ns) = last_piece.unwrap_or((took_ns, entry.due_ns));
-        if let Some(waited) = self.congestion.on_complete(entry.dispatched_at, took_ns, due_ns, entry.at_floor) {
+        let (took_ns, due_ns) = last_piece.unwrap_or((took_ns, was.due_ns));
+        if let Some(waited) = self.congestion.on_complete(was.dispatched_at, took_ns, due_ns, was.at_floor) {
             self.pace.on_congestion(now, waited);
         }
     }
@@ -512,20 +516,21 @@ impl Scheduler for Isolation {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        let entry = self.requests.remove(id);
-        self.release(now, &entry);
+        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), state, .. } =
+            *self.requests.get(id);
+        let was = state.outstanding();
+        self.requests.remove(id);
+        self.release(now, app, was.kind, cost_ns);
         self.ledger.complete(id);
-        let Request { app, op, cost, .. } = entry.request;
         self.events.push(now, Event::Completed { id, app, cost });
-        let took = (entry.enqueued_at >= self.measure_from).then(|| now.since(entry.enqueued_at));
-        self.meters[app.index()].on_complete(took, entry.service.0);
+        let took = (enqueued_at >= self.measure_from).then(|| now.since(enqueued_at));
+        self.meters[app.index()].on_complete(took, cost_ns);
         if self.queue.kind(app) == Kind::Interactive {
             self.expect(now, app);
         }
         // By what is known now: what was charged may be known to be wrong already.
-        let bulk = entry.state == State::Outstanding(Kind::Bulk);
-        let done = self.times.done(op, cost, bulk, self.congestion.is_serial());
-        self.learn_from(now, &entry, done);
+        let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial());
+        self.learn_from(now, &was, cost_ns, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });
         }
@@ -534,19 +539,19 @@ impl Scheduler for Isolation {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let entry = *self.requests.get(id);
-        let Request { app, op, cost, .. } = entry.request;
-        if entry.state == State::Queued {
-            self.queue.remove(&mut self.requests, &mut self.clock, id);
-            self.meters[app.index()].on_dequeued(now);
-            self.forget_pending(now, app, &entry);
-        } else {
-            self.release(now, &entry);
+        let Entry { request: Request { app, op, cost, .. }, arrival, service, state, .. } = *self.requests.get(id);
+        match state {
+            State::Queued => {
+                self.queue.remove(&mut self.requests, &mut self.clock, id);
+                self.meters[app.index()].on_dequeued(now);
+                self.forget_pending(now, app, service.0);
+            }
+            State::Outstanding(was) => self.release(now, app, was.kind, service.0),
         }
         self.requests.remove(id);
-        let change = Change { id, app, class: op.into(), from: entry.service, to: Bytes::ZERO };
+        let change = Change { id, app, class: op.into(), from: service, to: Bytes::ZERO };
         let refund = self.ledger.cancel(change);
-        self.correct(app, entry.arrival, refund);
+        self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
@@ -557,7 +562,7 @@ impl Scheduler for Isolation {
         let estimated = core::mem::replace(&mut entry.request.cost, real);
         let Entry { request: Request { app, op, .. }, arrival, service: from, state, .. } = *entry;
         let to = Bytes(self.times.cost_ns(op, real));
-        if state == State::Queued {
+        if state.is_queued() {
             entry.service = to;
             self.meters[app.index()].on_correction(now, from.0, to.0);
         }

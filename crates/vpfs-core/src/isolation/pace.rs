@@ -9,6 +9,14 @@ use crate::units::Time;
 /// One, in parts of a million.
 const ONE_PPM: u64 = 1_000_000;
 
+/// So many parts of a million of it.
+fn part(nanos: u64, ppm: u64) -> u64 {
+    match nanos.checked_mul(ppm) {
+        Some(product) => product / ONE_PPM,
+        None => u64::try_from(u128::from(nanos) * u128::from(ppm) / u128::from(ONE_PPM)).unwrap_or(u64::MAX),
+    }
+}
+
 /// A token bucket in device time, and the control of its rate.
 ///
 /// The rate is never below what the weights give to bulk, the *floor*; between that and all there is, latency decides. It is
@@ -176,11 +184,9 @@ impl Pace {
     }
 
     fn fill(&mut self, now: Time) {
-        let nanos = |from: Time, to: Time| to.since(from.min(to)).as_nanos();
         let slow_until = self.yields_until.clamp(self.filled_at, now.max(self.filled_at));
-        let slow = nanos(self.filled_at, slow_until) * u128::from(self.floor_ppm);
-        let usual = nanos(slow_until, now) * u128::from(self.rate_ppm());
-        let filled = (slow + usual) / u128::from(ONE_PPM);
+        let slow_ns = part(slow_until.nanos_since(self.filled_at), self.floor_ppm);
+        let filled = slow_ns.saturating_add(part(now.nanos_since(slow_until), self.rate_ppm()));
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
         // Bulk that comes late may catch up by half a request, or its share would be lost.
         let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);

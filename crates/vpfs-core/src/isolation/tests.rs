@@ -62,7 +62,7 @@ impl Disk {
             if dispatch.app == LARGE {
                 self.pieces = dispatch.pieces;
                 let spread_ns = dispatch.pieces.map_or(0, Pieces::whole_ns);
-                let due_ns = self.scheduler.requests.get(dispatch.id).due_ns;
+                let due_ns = self.scheduler.requests.get(dispatch.id).state.outstanding().due_ns;
                 assert!(due_ns >= spread_ns, "that its pieces wait does not make the storage slow");
             }
         }
