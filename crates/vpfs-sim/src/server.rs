@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::{
-    AppId, Bytes, Capped, Dispatch, Event as CoreEvent, OpKind, Policy, Request, RequestId, Scheduler, Time,
+    AppId, Bytes, Capped, Dispatch, Event as CoreEvent, OpKind, Pieces, Policy, Request, RequestId, Scheduler, Time,
 };
 use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 
@@ -41,6 +41,20 @@ pub(crate) struct Part {
     pub(crate) incarnation: u64,
     /// When the last byte of a write is here.
     pub(crate) data_here: Time,
+    /// How its data goes to the device, if not all at once.
+    pub(crate) pieces: Option<Pieces>,
+    /// Bytes that the device was given, and how many of them it is done with.
+    pub(crate) begun: u64,
+    pub(crate) served: u64,
+}
+
+impl Part {
+    /// The next bytes for the device, as an offset and a length: all of them, or a piece.
+    fn next_piece(&self) -> (u64, u64) {
+        let left = self.bytes - self.begun;
+        let most = self.pieces.map_or(left, |pieces| self.bytes.div_ceil(u64::from(pieces.count)));
+        (self.offset + self.begun, left.min(most))
+    }
 }
 
 /// Both directions of a client node's link.
@@ -63,9 +77,9 @@ pub(crate) struct Server {
     pub(crate) scheduler: Capped<Policy>,
     pub(crate) parts: Slab<Part>,
     device: Box<dyn Device>,
-    in_device: InService,
+    in_device: InService<(u32, u64)>,
     metadata: MetadataServer,
-    in_metadata: InService,
+    in_metadata: InService<u32>,
     pub(crate) link: LinkProfile,
     pub(crate) inward: Link,
     pub(crate) outward: Link,
@@ -116,9 +130,9 @@ impl Server {
             scheduler,
             parts: Slab::new(),
             device: group.device.build(),
-            in_device: InService::default(),
+            in_device: InService::new(),
             metadata: MetadataServer::new(group.metadata.clone()),
-            in_metadata: InService::default(),
+            in_metadata: InService::new(),
             link: group.link,
             inward: Link::new(group.link),
             outward: Link::new(group.link),
@@ -201,6 +215,7 @@ impl Server {
         let entry = &mut self.parts[part as usize];
         entry.dispatched = now;
         entry.slots = dispatch.slot_cost.get();
+        entry.pieces = dispatch.pieces;
         let entry = *entry;
         self.usage.backfilled += u64::from(dispatch.backfilled);
         match entry.op {
@@ -235,13 +250,18 @@ impl Server {
         (begin + self.link.transfer_time(entry.bytes.min(FLOW_BUFFER))).min(end)
     }
 
-    /// Gives an access to the device.
+    /// Gives an access to the device, or its next piece.
     pub(crate) fn submit(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
-        let entry = &self.parts[part as usize];
+        let entry = &mut self.parts[part as usize];
         let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
-        let io = Io { kind, object: entry.object, offset: entry.offset, len: entry.bytes };
+        let (offset, len) = entry.next_piece();
+        entry.begun += len;
+        if let Some(Pieces { every, .. }) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
+            calendar.push(now + every, Event::Submit { server: self.number, part });
+        }
+        let io = Io { kind, object: entry.object, offset, len };
         let id = self.device.submit(now, io);
-        self.in_device.insert(id, part);
+        self.in_device.insert(id, (part, len));
         self.usage.device_busy_since.get_or_insert(now);
         self.collect(now, nodes, calendar);
     }
@@ -296,8 +316,12 @@ impl Server {
     /// Takes what the device has done, and sends what was read.
     fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         while let Some(done) = self.device.poll_completed(now) {
-            let part = self.in_device.remove(done.id);
-            let entry = &self.parts[part as usize];
+            let (part, len) = self.in_device.remove(done.id);
+            let entry = &mut self.parts[part as usize];
+            entry.served += len;
+            if entry.served < entry.bytes {
+                continue;
+            }
             let complete = match entry.op {
                 OpKind::Read => self.reply(done.at, part, nodes),
                 _ => done.at.max(entry.data_here),
@@ -404,27 +428,31 @@ fn data_cost(bytes: u64) -> Bytes {
     Bytes(bytes).max(Bytes::kib(4))
 }
 
-/// Which part each access of a device or operation of a metadata service belongs to. Both count what they take, so what is
-/// in them lies in a short window.
-#[derive(Debug, Default)]
-struct InService {
+/// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its bytes. Both
+/// count what they take, so what is in them lies in a short window.
+#[derive(Debug)]
+struct InService<T> {
     first: u64,
-    parts: VecDeque<Option<u32>>,
+    entries: VecDeque<Option<T>>,
 }
 
-impl InService {
-    fn insert(&mut self, id: IoId, part: u32) {
-        debug_assert_eq!(id.0, self.first + self.parts.len() as u64);
-        self.parts.push_back(Some(part));
+impl<T> InService<T> {
+    fn new() -> Self {
+        Self { first: 0, entries: VecDeque::new() }
     }
 
-    fn remove(&mut self, id: IoId) -> u32 {
+    fn insert(&mut self, id: IoId, entry: T) {
+        debug_assert_eq!(id.0, self.first + self.entries.len() as u64);
+        self.entries.push_back(Some(entry));
+    }
+
+    fn remove(&mut self, id: IoId) -> T {
         let index = usize::try_from(id.0 - self.first).expect("a short window");
-        let part = self.parts[index].take().expect("an access is done once");
-        while let Some(None) = self.parts.front() {
-            self.parts.pop_front();
+        let entry = self.entries[index].take().expect("an access is done once");
+        while let Some(None) = self.entries.front() {
+            self.entries.pop_front();
             self.first += 1;
         }
-        part
+        entry
     }
 }

@@ -361,6 +361,9 @@ impl World {
             slots: 0,
             incarnation: 0,
             data_here: self.now,
+            pieces: None,
+            begun: 0,
+            served: 0,
         };
         self.measures[process.app as usize].send(server);
         let target = &mut self.servers[server as usize];
