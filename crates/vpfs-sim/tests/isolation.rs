@@ -161,13 +161,13 @@ fn assert_kept(name: &str, case: &Case, small: f64, large: f64) -> Kept {
 /// One head serves one request after another: each gets what its weight gives of the time, about as if nobody else had the rest.
 #[test]
 fn on_a_disk_both_get_their_share() {
-    for (weights, small, large) in [((1, 1), 0.4, 0.45), ((4, 1), 0.65, 0.18), ((1, 4), 0.2, 0.72)] {
+    for (weights, small, large) in [((1, 1), 0.5, 0.45), ((4, 1), 0.75, 0.18), ((1, 4), 0.25, 0.72)] {
         let case = Case { weights, ..Case::on(one_head()) };
         let kept = assert_kept(&format!("disk {weights:?}"), &case, small, large);
         // One write of 1 MiB takes 22.5 ms; at most two of them and its own 5 ms.
         assert!(kept.p99_ms <= 50.0, "{kept:?}");
     }
-    assert_kept("disk, think 0.2 ms", &Case { think: Duration::from_micros(200), ..Case::on(one_head()) }, 0.4, 0.45);
+    assert_kept("disk, think 0.2 ms", &Case { think: Duration::from_micros(200), ..Case::on(one_head()) }, 0.48, 0.45);
     // Alone this writer needs no seeks, so half of the time is 0.39 of what it does then.
     assert_kept("disk, one writer", &Case { large_processes: 1, ..Case::on(one_head()) }, 0.45, 0.35);
 }
@@ -175,7 +175,7 @@ fn on_a_disk_both_get_their_share() {
 /// A volume has limits of several kinds, so together they get more than the share of each.
 #[test]
 fn on_a_volume_the_small_one_hardly_notices() {
-    for (name, device, small, large) in [("throttled", throttled(), 0.7, 0.55), ("cloud", cloud(), 0.92, 0.9)] {
+    for (name, device, small, large) in [("throttled", throttled(), 0.78, 0.85), ("cloud", cloud(), 0.92, 0.9)] {
         for weights in [(1, 1), (4, 1), (1, 4)] {
             // Bulk with four fifths of the weight may slow it down further, and with one fifth be slowed down further.
             let small = if weights == (1, 4) { small * 0.85 } else { small };
@@ -201,9 +201,26 @@ fn it_holds_over_many_servers() {
     for servers in [4, 16] {
         let on = |device| Case::on(device).spread(servers);
         assert_kept(&format!("disk x {servers}"), &on(one_head()), 0.4, 0.4);
-        assert_kept(&format!("throttled x {servers}"), &on(throttled()), 0.7, 0.5);
+        assert_kept(&format!("throttled x {servers}"), &on(throttled()), 0.8, 0.55);
         assert_kept(&format!("cloud x {servers}"), &on(cloud()), 0.9, 0.9);
         assert_kept(&format!("flash x {servers}"), &on(DeviceProfile::ssd()), 0.7, 0.4);
+    }
+}
+
+/// One that asks each of sixteen servers so rarely beside large requests that none of them would wait for it.
+#[test]
+fn who_asks_rarely_finds_a_little_room() {
+    let rare = Case { servers: 16, ..Case::on(throttled()) };
+    assert_kept("throttled x 16, one process", &rare, 0.85, 0.9);
+}
+
+/// Calls that keep a disk for 75 and 285 ms, at every server.
+#[test]
+fn long_writes_let_others_in_between() {
+    for large_kib in [4096, 16384] {
+        let long = Case { servers: 4, large_kib, ..Case::on(one_head()) };
+        let kept = assert_kept(&format!("disk x 4, {large_kib} KiB"), &long, 0.42, 0.42);
+        assert!(kept.p99_ms <= 50.0, "{kept:?}");
     }
 }
 
@@ -245,7 +262,7 @@ fn alone_bulk_loses_nothing() {
 /// Two applications that always have 64 (12 of the largest) requests pending, of any two sizes.
 #[test]
 fn backlogged_applications_share_device_time_by_weight() {
-    let (disk, flash) = (Case::on(one_head()), Case::on(DeviceProfile::ssd()));
+    let (disk, flash, volume) = (Case::on(one_head()), Case::on(DeviceProfile::ssd()), Case::on(throttled()));
     let pairs = [
         (&disk, (4, 16384), (1, 1)),
         (&disk, (4, 1024), (1, 1)),
@@ -255,6 +272,9 @@ fn backlogged_applications_share_device_time_by_weight() {
         (&flash, (64, 128), (1, 1)),
         (&flash, (128, 1024), (1, 1)),
         (&flash, (1024, 1024), (8, 1)),
+        (&flash, (1024, 4096), (8, 1)),
+        (&volume, (4, 1024), (1, 1)),
+        (&volume, (64, 1024), (8, 1)),
     ];
     for (case, sizes, weights) in pairs {
         let backlogged = |name: &str, kib: u32, weight| {
@@ -281,7 +301,12 @@ fn backlogged_applications_share_device_time_by_weight() {
         println!("{sizes:?} KiB {weights:?}: {a:.3} {b:.3} of the time");
         // Where requests are served at once, what one of them takes is not seen as exactly.
         let tolerance = if matches!(case.device, DeviceProfile::Ssd(_)) { 0.07 } else { 0.05 };
-        assert!((a / (a + b) - owed).abs() <= tolerance, "{sizes:?} {weights:?}: {a} {b}");
+        if matches!(case.device, DeviceProfile::Volume(_)) {
+            // Of two limits one may be left over, and anybody may have that.
+            assert!(a >= owed * 0.9 && b >= (1.0 - owed) * 0.9, "{sizes:?} {weights:?}: {a} {b}");
+        } else {
+            assert!((a / (a + b) - owed).abs() <= tolerance, "{sizes:?} {weights:?}: {a} {b}");
+        }
         assert!(a + b >= 0.9, "{sizes:?} {weights:?}: {a} {b}");
     }
 }

@@ -20,6 +20,7 @@ use crate::units::{AppId, Bytes, Time};
 #[derive(Debug, Default)]
 pub(super) struct Calibration {
     running: Option<Running>,
+    ended_solo: Option<(AppId, Duration)>,
     last: Option<Time>,
     /// How long it is to the next one if that one, too, does not help.
     again: Duration,
@@ -55,6 +56,7 @@ impl Bulk {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     solo: Option<AppId>,
+    since: Time,
     /// Windows to come.
     windows: u32,
     /// When it ends, and when it does even if it has shown nothing yet.
@@ -103,31 +105,38 @@ impl Calibration {
         if needed || blind && since >= Self::EVERY {
             self.again = if needed { (self.again * 2).clamp(Self::AGAIN, Self::EVERY) } else { Self::AGAIN };
             let windows = if needed { Self::WINDOWS } else { Self::WINDOWS / 2 };
-            self.begin(now, None, windows, bulk);
+            self.begin(now, None, windows, bulk, bulk.map_or(0, |bulk| bulk.cost_ns));
         }
     }
 
-    /// Lets `app` go alone for a moment.
-    pub(super) fn begin_solo(&mut self, now: Time, app: AppId) {
+    /// Lets `app`, whose requests are thought to cost `cost_ns`, go alone for a moment.
+    pub(super) fn begin_solo(&mut self, now: Time, app: AppId, cost_ns: u64) {
         if !self.is_running() {
-            self.begin(now, Some(app), Self::WINDOWS, None);
+            // It begins with what others left in the storage, and its cost may be a guess.
+            self.begin(now, Some(app), Self::WINDOWS, None, 2 * cost_ns);
         }
     }
 
-    fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32, bulk: Option<Bulk>) {
-        let bulk_takes = bulk.map_or(Duration::ZERO, |bulk| Duration::from_nanos(bulk.cost_ns));
+    fn begin(&mut self, now: Time, solo: Option<AppId>, windows: u32, bulk: Option<Bulk>, cost_ns: u64) {
+        let bulk_takes = Duration::from_nanos(cost_ns);
         let until = now + (bulk_takes * Self::REQUESTS).clamp(Self::LONGEST, Self::LONGEST_LARGE);
         let settled_at = now + bulk_takes.clamp(SAVED_UP, Self::LONGEST);
         let at_last = now + Self::LONGEST_LARGE;
-        self.running = Some(Running { solo, windows, until, at_last, learned: false, settled_at, bulk });
+        self.running = Some(Running { solo, since: now, windows, until, at_last, learned: false, settled_at, bulk });
         self.last = Some(now);
     }
 
     /// Ends a flow's going alone: somebody is to be protected, or the flow has nothing to send.
-    pub(super) fn end_solo(&mut self) {
-        if self.solo().is_some() {
+    pub(super) fn end_solo(&mut self, now: Time) {
+        if let Some(Running { solo: Some(app), since, .. }) = self.running {
             self.running = None;
+            self.ended_solo = Some((app, now.since(since)));
         }
+    }
+
+    /// Who went alone until lately, and for how long.
+    pub(super) fn take_ended_solo(&mut self) -> Option<(AppId, Duration)> {
+        self.ended_solo.take()
     }
 
     /// After each completion: what a moment without limit showed, if one just ended.
@@ -145,12 +154,13 @@ impl Calibration {
         if running.windows > 0 && now < until {
             return None;
         }
-        let Running { solo, bulk, learned, .. } = *running;
-        self.running = None;
         self.last = Some(now);
+        let Running { solo, bulk, learned, .. } = *running;
         if solo.is_some() {
+            self.end_solo(now);
             return None;
         }
+        self.running = None;
         if !learned {
             return Some(Outcome::Nothing);
         }

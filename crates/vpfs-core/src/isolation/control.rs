@@ -7,14 +7,16 @@ use super::calibration::Bulk;
 use super::queue::Kind;
 use crate::event::{Event, MissCause};
 use crate::request::Request;
-use crate::units::{AppId, Time};
+use crate::units::{AppId, Bytes, Time};
 
 /// A window of control lasts at least so long.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 /// As if latency were so many thousandths of what is tolerable above the best.
 const HUNGRY: u64 = 3000;
-/// A flow whose costs could not be learned while it was alone tries again after so long.
+/// A flow whose costs could not be learned while it was alone tries again after so long, and after twice that the next time: what it is given
+/// then is more than its share, and others get that back only later.
 const SOLO_EVERY: Duration = Duration::from_secs(10);
+const SOLO_DOUBLINGS: u32 = 8;
 /// Windows in a row in which bulk cannot have what it may have, until more of it may be in the storage at once.
 const OVERDUE_WINDOWS: u32 = 3;
 /// Windows in a row with less than its share until a flow is interactive again.
@@ -73,6 +75,8 @@ impl Isolation {
             if self.pace.control(now, excess, self.congestion.is_telling()) {
                 self.settle_latency(now);
             }
+        }
+        if bulk_weights > 0 && (self.is_protecting(now) || self.is_vigilant(now)) {
             self.consider_calibration(now);
         }
         self.consider_solo(now);
@@ -85,7 +89,9 @@ impl Isolation {
         let unknown = self.last_bulk.is_some_and(|(op, size)| !self.times.is_known(op, size));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
-        let needed = unknown || late || self.drift.is_strange();
+        // In what was learned before it was known, bulk paid for the time of others.
+        let otherwise = self.congestion.is_serial() && !self.looked_serially;
+        let needed = unknown || late || otherwise || self.drift.is_strange();
         self.calibration.consider(now, needed, !self.congestion.is_telling(), bulk);
     }
 
@@ -121,24 +127,31 @@ impl Isolation {
 
     /// Lets a bulk flow go alone for a moment if there are others and its costs are not known.
     fn consider_solo(&mut self, now: Time) {
+        if let Some((app, lasted)) = self.calibration.take_ended_solo() {
+            // It was charged by costs that nobody knew, and cannot have had more than that.
+            let most = Bytes(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX));
+            self.queue.limit_lead(&self.requests, &self.clock, app, most);
+        }
         if self.is_expecting(now) {
-            return self.calibration.end_solo();
+            return self.calibration.end_solo(now);
         }
         let is_queued = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
         if self.active.iter().filter(is_queued).count() < 2 {
-            return self.calibration.end_solo();
+            return self.calibration.end_solo(now);
         }
-        let unknown = |app: &&AppId| {
-            let Some(head) = self.queue.oldest(**app) else { return false };
-            let Request { op, cost, .. } = self.requests.get(head.id).request;
-            now >= self.meters[app.index()].alone_again && !self.times.is_known(op, cost)
+        let unknown = |app: &AppId| {
+            let Request { op, cost, .. } = self.requests.get(self.queue.oldest(*app)?.id).request;
+            let due = now >= self.meters[app.index()].alone_again && !self.times.is_known(op, cost);
+            due.then(|| (*app, self.times.cost_ns(op, cost)))
         };
-        let next = self.active.iter().filter(is_queued).find(unknown).copied();
-        if let Some(app) = next
+        let next = self.active.iter().filter(is_queued).find_map(unknown);
+        if let Some((app, cost_ns)) = next
             && !self.calibration.is_running()
         {
-            self.meters[app.index()].alone_again = now + SOLO_EVERY;
-            self.calibration.begin_solo(now, app);
+            let meter = &mut self.meters[app.index()];
+            meter.alone_again = now + SOLO_EVERY * (1 << meter.solos.min(SOLO_DOUBLINGS));
+            meter.solos += 1;
+            self.calibration.begin_solo(now, app, cost_ns);
         }
     }
 

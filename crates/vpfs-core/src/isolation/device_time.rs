@@ -101,6 +101,11 @@ fn step(windows: u32) -> i128 {
 #[derive(Clone, Debug)]
 pub(super) struct DeviceTimes {
     factors: [Factor; CLASSES],
+    /// By how much the storage is slower (or faster) with a mix of known classes than with each alone. What they cost relative to each other
+    /// stays, so shares do not depend on which of them is seen alone now and then.
+    scale: u64,
+    /// Goes up with each lesson.
+    version: u32,
     /// Windows that told of several classes together.
     mixed: u32,
     /// Windows in a row in which costs were too low by two, or, negative, too high.
@@ -161,7 +166,14 @@ pub(super) enum Lesson {
 
 impl DeviceTimes {
     pub(super) const fn new() -> Self {
-        Self { factors: [Factor::UNKNOWN; CLASSES], mixed: 0, surprises: 0, alone_ns: [0; CLASSES] }
+        Self {
+            factors: [Factor::UNKNOWN; CLASSES],
+            scale: ONE,
+            version: 0,
+            mixed: 0,
+            surprises: 0,
+            alone_ns: [0; CLASSES],
+        }
     }
 
     /// All costs are so many times the guess and thought to be known, for tests of wrong starts.
@@ -169,6 +181,17 @@ impl DeviceTimes {
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
         Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, ..Self::new() }
+    }
+
+    /// Costs are the same as long as this is.
+    pub(super) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// All costs are so many times the guess, for tests.
+    #[cfg(test)]
+    pub(super) fn guessed(times: u64) -> Self {
+        Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0 }; CLASSES], ..Self::new() }
     }
 
     /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
@@ -180,6 +203,7 @@ impl DeviceTimes {
         let own = self.factors[class.0];
         let factor = if own.is_set { own } else { self.nearest(class) };
         let cost = u128::from(Prior::cost_ns(op, size)) * u128::from(factor.value) / u128::from(ONE);
+        let cost = if self.scale == ONE { cost } else { cost * u128::from(self.scale) / u128::from(ONE) };
         u64::try_from(cost).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS)
     }
 
@@ -189,6 +213,7 @@ impl DeviceTimes {
         let value = nanos * u128::from(ONE) / u128::from(Prior::cost_ns(op, size));
         let value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
         self.factors[Class::of(op, size).0] = Factor { value, is_set: true, windows: Factor::ENOUGH };
+        self.version = self.version.wrapping_add(1);
     }
 
     /// A request that is complete, by what is known now. Storage may be one that serves one after the other (`serial`).
@@ -253,20 +278,47 @@ impl DeviceTimes {
         let actual = elapsed.saturating_sub(completed.others_served_ns).max(elapsed / 4);
         let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
+        let expected = if pure { self.unscaled(expected) } else { expected };
         self.note_surprise(expected, actual);
-        let windows = match pure {
-            true => completed.bulk.iter().zip(&self.factors).find(|(part, _)| **part > 0).map_or(0, |(_, f)| f.windows),
-            false => self.mixed,
-        };
-        for class in 0..CLASSES {
-            if completed.bulk[class] > 0 {
-                self.correct(class, expected, actual, step(windows));
-                self.factors[class].windows = (self.factors[class].windows + u32::from(pure)).min(8);
-            }
+        match pure {
+            true => self.learn_one(&completed.bulk, expected, actual),
+            false => self.learn_mix(&completed.bulk, expected, actual),
         }
-        self.mixed = (self.mixed + u32::from(!pure)).min(8);
         let off = actual.abs_diff(expected) > expected / 8;
         Some(if off { Lesson::Surprise } else { Lesson::Confirmation })
+    }
+
+    /// What it would be thought to take if the storage served each class as if it were alone.
+    fn unscaled(&self, cost_ns: u64) -> u64 {
+        let cost = u128::from(cost_ns) * u128::from(ONE) / u128::from(self.scale);
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+
+    /// All bulk was of one class: that is what it costs.
+    fn learn_one(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64) {
+        let Some(class) = parts.iter().position(|part| *part > 0) else { return };
+        let windows = self.factors[class].windows;
+        self.correct(class, expected, actual, step(windows));
+        self.factors[class].windows = (windows + 1).min(8);
+        self.scale = (self.scale * 3 + ONE) / 4;
+    }
+
+    /// A mix of classes tells how far all of them are off together.
+    fn learn_mix(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64) {
+        let step = step(self.mixed);
+        self.mixed = (self.mixed + 1).min(8);
+        self.correct_all(parts, expected, actual, step);
+    }
+
+    /// Corrects all that occurs, in such a way that what is known of one relative to others stays.
+    fn correct_all(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, step: i128) {
+        let occurs = |class: &usize| parts[*class] > 0;
+        let known = |class: usize| self.factors[class].windows >= Factor::ENOUGH;
+        if (0..CLASSES).filter(occurs).count() > 1 && (0..CLASSES).filter(occurs).all(known) {
+            self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
+        } else {
+            (0..CLASSES).filter(occurs).for_each(|class| self.correct(class, expected, actual, step));
+        }
     }
 
     /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those that
@@ -283,14 +335,11 @@ impl DeviceTimes {
         let known = self.factors.map(|factor| factor.windows >= Factor::ENOUGH);
         let known_ns = sum(&parts, |class| known[class]);
         let guessed_only = expected > known_ns && known_ns < elapsed;
-        let (expected, actual) = match guessed_only {
-            true => (expected - known_ns, elapsed - known_ns),
-            false => (expected, elapsed),
-        };
-        for class in 0..CLASSES {
-            if parts[class] > 0 && !(guessed_only && known[class]) {
-                self.correct(class, expected, actual, i128::from(ONE));
-            }
+        if guessed_only {
+            parts.iter_mut().zip(known).filter(|(_, known)| *known).for_each(|(part, _)| *part = 0);
+            self.correct_all(&parts, expected - known_ns, elapsed - known_ns, i128::from(ONE));
+        } else {
+            self.correct_all(&parts, expected, elapsed, i128::from(ONE));
         }
     }
 
@@ -309,6 +358,7 @@ impl DeviceTimes {
 
     /// Gives the classes that occur factors of their own, before any of them is moved.
     fn settle(&mut self, parts: &[u64; CLASSES]) {
+        self.version = self.version.wrapping_add(1);
         let nearest: [Factor; CLASSES] = core::array::from_fn(|class| self.nearest(Class(class)));
         for (class, nearest) in nearest.into_iter().enumerate() {
             let factor = &mut self.factors[class];
@@ -318,16 +368,20 @@ impl DeviceTimes {
         }
     }
 
-    /// What was thought to take `expected` took `actual`: moves a factor towards that, by `step` of the way, and no further
-    /// than to a quarter or to four times itself.
     fn correct(&mut self, class: usize, expected: u64, actual: u64, step: i128) {
-        let factor = &mut self.factors[class];
-        let one = i128::from(ONE);
-        let off = (i128::from(actual) - i128::from(expected)) * one / i128::from(expected.max(1));
-        let moved = (one + off.min(3 * one) * step / one).max(one / 4);
-        let value = i128::from(factor.value) * moved / one;
-        factor.value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
+        let value = &mut self.factors[class].value;
+        *value = corrected(*value, expected, actual, step);
     }
+}
+
+/// What was thought to take `expected` took `actual`: a factor that is moved towards that, by `step` of the way, and no further
+/// than to a quarter or to four times itself.
+fn corrected(factor: u64, expected: u64, actual: u64, step: i128) -> u64 {
+    let one = i128::from(ONE);
+    let off = (i128::from(actual) - i128::from(expected)) * one / i128::from(expected.max(1));
+    let moved = (one + off.min(3 * one) * step / one).max(one / 4);
+    let value = i128::from(factor) * moved / one;
+    u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX)
 }
 
 #[cfg(test)]
@@ -377,6 +431,29 @@ mod tests {
         assert_eq!(after, before.map(|cost| 2 * cost));
         let lesson = window(&mut times, &[(SMALL, 10), (LARGE, 1)], 2 * (10 * before[0] + before[1]));
         assert_eq!(lesson, Some(Lesson::Confirmation));
+    }
+
+    #[test]
+    fn a_mix_of_known_classes_does_not_change_what_they_cost_relative_to_each_other() {
+        let mut times = DeviceTimes::new();
+        for _ in 0..Factor::ENOUGH {
+            window(&mut times, &[(SMALL, 10)], 40_000_000);
+            window(&mut times, &[(LARGE, 1)], 20_000_000);
+        }
+        let ratio = |times: &DeviceTimes| {
+            let cost = |size| times.cost_ns(OpKind::Write, size);
+            cost(LARGE) * 100 / cost(SMALL)
+        };
+        assert_eq!(ratio(&times), 500);
+        for _ in 0..50 {
+            // The large one is there now and then, and the small one takes longer beside it.
+            window(&mut times, &[(SMALL, 20), (LARGE, 1)], 150_000_000);
+            window(&mut times, &[(SMALL, 10)], 40_000_000);
+        }
+        assert!((495..=505).contains(&ratio(&times)), "{}", ratio(&times));
+        (0..50).for_each(|_| _ = window(&mut times, &[(SMALL, 20), (LARGE, 1)], 50_000_000));
+        assert!((495..=505).contains(&ratio(&times)), "{}", ratio(&times));
+        assert!(percent_off(&times, LARGE, 10_000_000) <= 2, "they take half as long together");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::queue::Kind;
-use super::{Entry, InFlight, Isolation};
+use super::{Care, Entry, InFlight, Isolation};
 use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
 use crate::units::{Bytes, RequestId, Time};
@@ -24,10 +24,14 @@ pub(super) enum Hold {
 /// So much bulk may be in the storage meanwhile; one request in any case.
 const VIGILANT_NS: u64 = 20_000_000;
 
-/// A piece of a long write takes so much device time: far more than a seek.
-const PIECE_NS: u64 = 35_000_000;
-/// A write that takes less goes whole: measured, pieces of it bring nothing.
-const LONG_NS: u64 = 4 * PIECE_NS;
+/// A piece of a long write takes so many times as long as an interactive request at least: it may need a seek, too.
+const PIECE_TIMES: u64 = 6;
+/// The same if that is not known, and in any case.
+const PIECE_NS: u64 = 20_000_000;
+const PIECE_NS_LEAST: u64 = 2_000_000;
+const PIECE_NS_MOST: u64 = 20_000_000;
+/// What OrangeFS clients send at once.
+const PIECE_BYTES: u64 = 256 << 10;
 const PIECES_MAX: u32 = 64;
 /// The client and what else it sends wait no longer than this for the last piece.
 const SPREAD_MAX_NS: u64 = 1_000_000_000;
@@ -45,7 +49,7 @@ impl Isolation {
             }
             return Some(self.dispatch(now, head, head));
         };
-        let chosen = self.turn(bulk);
+        let chosen = self.turn(now, bulk);
         let Err(hold) = self.may_go(now, chosen) else { return Some(self.dispatch(now, chosen, bulk)) };
         self.held = Some(hold);
         // Interactive requests pass bulk that waits; but if the storage is full, only as far as shares allow.
@@ -56,10 +60,10 @@ impl Isolation {
     }
 
     /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment.
-    fn turn(&mut self, first: Head) -> Head {
+    fn turn(&mut self, now: Time, first: Head) -> Head {
         let Some(app) = self.calibration.solo() else { return first };
         self.queue.oldest(app).unwrap_or_else(|| {
-            self.calibration.end_solo();
+            self.calibration.end_solo(now);
             first
         })
     }
@@ -72,17 +76,17 @@ impl Isolation {
 
     /// May a bulk request go? One may always be in the storage, at the rate at which bulk goes.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
-        let protecting = self.is_protecting(now);
+        let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.requests.get(head.id).service.0;
             let window_ns = match self.calibration.is_running() {
                 true => self.bound.window_ns().min(Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns())),
                 false => self.bound.window_ns(),
             };
-            let bulk_bound_ns = match protecting {
-                true => self.bound.bulk_ns(),
-                false if now < self.vigilant_until && !self.calibration.is_running() => VIGILANT_NS,
-                false => u64::MAX,
+            let bulk_bound_ns = match care {
+                Care::Protecting => self.bound.bulk_ns(),
+                Care::Watchful => VIGILANT_NS,
+                Care::None => u64::MAX,
             };
             if self.in_flight.bulk_ns + cost_ns > bulk_bound_ns {
                 return Err(Hold::BulkBound);
@@ -91,26 +95,49 @@ impl Isolation {
                 return Err(Hold::Bound);
             }
         }
-        if protecting {
-            if self.pace.on_protecting(now) {
-                self.settle_latency(now);
-                self.congestion.settle(now, false);
-                self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
+        self.pace.set_watchful(now, care == Care::Watchful);
+        match care {
+            Care::None => return Ok(()),
+            // A guess may be far too high.
+            Care::Watchful if !self.is_cost_known(head) => return Ok(()),
+            Care::Watchful => {}
+            Care::Protecting => {
+                if self.pace.on_protecting(now) {
+                    self.settle_latency(now);
+                    self.congestion.settle(now, false);
+                    self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
+                }
             }
-            self.pace.try_issue(now).map_err(Hold::Pace)?;
         }
-        Ok(())
+        self.pace.try_issue(now).map_err(|due| Hold::Pace(self.look_again(now, care, due)))
+    }
+
+    fn is_cost_known(&self, head: Head) -> bool {
+        let Request { op, cost, .. } = self.requests.get(head.id).request;
+        self.times.is_known(op, cost)
+    }
+
+    /// When bulk that may go at `due` may do so sooner, as nobody is protected any more.
+    fn look_again(&self, now: Time, care: Care, due: Time) -> Time {
+        let ends = care == Care::Protecting && self.interactive_pending == 0 && self.protect_until > now;
+        if ends { due.min(self.protect_until) } else { due }
     }
 
     /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get in between.
     /// Such a write takes as long as it is until the next one may go, so nothing is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
-        let Entry { request: Request { app, op, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
+        let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;
-        if !is_bulk || op != OpKind::Write || cost_ns < LONG_NS || !self.is_protecting(now) {
+        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
             return None;
         }
-        let count = u32::try_from(cost_ns / PIECE_NS).unwrap_or(u32::MAX).min(PIECES_MAX);
+        let piece_ns =
+            self.quickest.ns().map_or(PIECE_NS, |ns| (ns * PIECE_TIMES).clamp(PIECE_NS_LEAST, PIECE_NS_MOST));
+        let count = (cost_ns / piece_ns).min(cost.0 / PIECE_BYTES);
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(PIECES_MAX);
+        if count < 2 {
+            return None;
+        }
         let rate_ppm = u128::from(self.pace.rate_ppm().clamp(1, 1_000_000));
         let whole_ns = u64::try_from(u128::from(cost_ns) * 900_000 / rate_ppm).unwrap_or(u64::MAX);
         Some(Pieces { count, every: Duration::from_nanos(whole_ns.min(SPREAD_MAX_NS) / u64::from(count)) })
@@ -118,7 +145,7 @@ impl Isolation {
 
     /// Everything that may go has gone: tells those who learn from what held the others back.
     pub(super) fn on_drained(&mut self, now: Time) {
-        let free = !self.is_protecting(now) && (now >= self.vigilant_until || self.calibration.is_running());
+        let free = !self.is_protecting(now) && !self.is_vigilant(now);
         let full = self.held == Some(Hold::Bound);
         // The storage has as much as may be in it, or all that bulk asks for.
         let usual = self.bound.is_usual() && self.calibration.is_settled(now);

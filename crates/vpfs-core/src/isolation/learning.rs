@@ -117,9 +117,11 @@ impl Learning {
         } else if let Some(window) = &mut self.saturated {
             window.completed.add(done);
             let elapsed = now.since(window.since);
-            // What was let in before the window began must not make up most of what was completed in it.
+            // What was let in before the window began must not make up most of what was completed in it. Of several flows one may have
+            // a request in the storage for so long that others seem to take its time.
+            let carried_ns = if window.pure { in_flight_ns / 2 } else { in_flight_ns.saturating_mul(Self::CARRIED) };
             // And it ends as it began, with a bulk request.
-            if done.bulk && elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(in_flight_ns / 2)) {
+            if done.bulk && elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(carried_ns)) {
                 window.set_idle(now, false);
                 if window.idle < elapsed / 4 {
                     lesson = times.learn(&window.completed, elapsed, window.pure);
@@ -191,6 +193,26 @@ mod tests {
         }
         let found_ms = times.cost_ns(OpKind::Write, LARGE) / 1_000_000;
         assert!((240..=290).contains(&found_ms), "{found_ms} ms");
+    }
+
+    /// Both of two flows take half of the storage's time: a large write 150 ms, thirty small ones 5 ms each.
+    #[test]
+    fn what_is_in_the_storage_for_long_does_not_make_others_dear() {
+        let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
+        let ratio =
+            |times: &DeviceTimes| times.cost_ns(OpKind::Write, LARGE) * 100 / times.cost_ns(OpKind::Write, SMALL);
+        let before = ratio(&times);
+        let mut now = Time::ZERO;
+        let sizes = (0..30).flat_map(|_| [(LARGE, 150)].into_iter().chain([(SMALL, 5); 30]));
+        for (size, ms) in sizes {
+            now = now + Duration::from_millis(ms);
+            let done = times.done(OpKind::Write, size, true, false);
+            let in_flight_ns = times.cost_ns(OpKind::Write, if size == LARGE { SMALL } else { LARGE });
+            learning.on_complete(now, done, in_flight_ns, &mut times);
+            learning.on_drained(now, Load { unlimited: true, bulk_flows: 2 });
+        }
+        let after = ratio(&times);
+        assert!(after * 10 >= before * 9 && after * 9 <= before * 10, "{before} before, {after} after");
     }
 
     #[test]

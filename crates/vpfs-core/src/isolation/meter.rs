@@ -32,6 +32,8 @@ pub(super) struct Meter {
     pub(super) bulk_outstanding: u32,
     /// When it may go alone again to show what its requests cost.
     pub(super) alone_again: Time,
+    /// How often it did.
+    pub(super) solos: u32,
     /// Time in this window in which requests were queued.
     waiting: Duration,
     waiting_since: Option<Time>,
@@ -101,6 +103,7 @@ impl Meter {
             outstanding: 0,
             bulk_outstanding: 0,
             alone_again: Time::ZERO,
+            solos: 0,
             waiting: Duration::ZERO,
             waiting_since: None,
             modest: 0,

@@ -24,6 +24,7 @@ mod learning;
 mod meter;
 mod pace;
 mod queue;
+mod quickest;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +42,7 @@ use learning::Learning;
 use meter::Meter;
 use pace::Pace;
 use queue::{Kind, Queue};
+use quickest::Quickest;
 
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
@@ -62,8 +64,11 @@ struct Entry {
     arrival: u64,
     /// Service its flow asked for before it.
     position: u128,
-    /// What its flow is charged: a nanosecond of device time is one unit of service.
+    /// What it is counted as while it is queued or in the storage: a nanosecond of device time is one unit of service.
     service: Bytes,
+    /// What its flow is charged, and the version of costs that this was last looked at with.
+    charged: Bytes,
+    version: u32,
     state: State,
     links: Links,
 }
@@ -72,6 +77,16 @@ struct Entry {
 enum State {
     Queued,
     Outstanding(Outstanding),
+}
+
+/// Whom bulk has to mind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    None,
+    /// Somebody who asks for less than its share was there lately, and may come back: bulk leaves it a little room.
+    Watchful,
+    /// Somebody who asks for less than its share is there, or will be soon.
+    Protecting,
 }
 
 /// A request in the storage.
@@ -146,6 +161,8 @@ pub struct Isolation {
     protect_until: Time,
     /// Somebody who asks for less than its share was there lately, and may come back.
     vigilant_until: Time,
+    /// Who that is. It may be bulk by now, and need not mind itself.
+    vigilant_for: Option<AppId>,
     /// Interactive requests queued or outstanding.
     interactive_pending: usize,
     /// Why the last drain ended.
@@ -161,6 +178,9 @@ pub struct Isolation {
     calibration: Calibration,
     drift: Drift,
     congestion: Congestion,
+    /// What requests take that are served one after the other was subtracted when costs were looked at last.
+    looked_serially: bool,
+    quickest: Quickest,
 }
 
 impl Isolation {
@@ -189,6 +209,7 @@ impl Isolation {
             window_since: Time::ZERO,
             protect_until: Time::ZERO,
             vigilant_until: Time::ZERO,
+            vigilant_for: None,
             interactive_pending: 0,
             held: None,
             last_bulk: None,
@@ -198,6 +219,8 @@ impl Isolation {
             calibration: Calibration::default(),
             drift: Drift::default(),
             congestion: Congestion::default(),
+            looked_serially: false,
+            quickest: Quickest::default(),
         }
     }
 
@@ -256,6 +279,8 @@ impl Isolation {
             arrival,
             position,
             service,
+            charged: service,
+            version: self.times.version(),
             state: State::Queued,
             links: Links::UNLINKED,
         };
@@ -298,7 +323,7 @@ impl Isolation {
 
     /// An interactive flow did something: it is expected to do so again.
     fn expect(&mut self, now: Time, app: AppId) {
-        self.vigilant_until = now + Self::VIGILANCE;
+        (self.vigilant_until, self.vigilant_for) = (now + Self::VIGILANCE, Some(app));
         let idle_max = meter::idle_max(self.pace.usual_ns());
         self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now, idle_max));
     }
@@ -306,6 +331,22 @@ impl Isolation {
     /// Somebody is to be protected from bulk.
     fn is_protecting(&self, now: Time) -> bool {
         (!self.calibration.is_running() || self.calibration.solo().is_some()) && self.is_expecting(now)
+    }
+
+    /// What bulk of `app` has to mind.
+    fn care(&self, now: Time, app: AppId) -> Care {
+        if self.is_protecting(now) {
+            Care::Protecting
+        } else if self.is_vigilant(now) && self.vigilant_for != Some(app) {
+            Care::Watchful
+        } else {
+            Care::None
+        }
+    }
+
+    /// Somebody who asked for less than its share was there lately.
+    fn is_vigilant(&self, now: Time) -> bool {
+        now < self.vigilant_until && !self.calibration.is_running()
     }
 
     /// Somebody who asks for less than its share is there, or will be soon.
@@ -336,23 +377,24 @@ impl Isolation {
 
     /// Counts a request that left the queue as outstanding; when it was enqueued.
     fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
-        let protecting = self.is_protecting(now);
         let alone = self.in_flight.requests == 0;
-        let at_floor = protecting && self.pace.is_at_floor();
-        let entry = self.requests.get_mut(id);
-        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } = *entry;
+        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
+            *self.requests.get(id);
+        let care = self.care(now, app);
+        let at_floor = care == Care::Protecting && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
         let kind = self.queue.kind(app);
         let due_ns = self.in_flight.ns.max(pieces.map_or(0, Pieces::whole_ns));
-        entry.state = State::Outstanding(Outstanding { kind, alone, at_floor, dispatched_at: now, due_ns, pieces });
+        self.requests.get_mut(id).state =
+            State::Outstanding(Outstanding { kind, alone, at_floor, dispatched_at: now, due_ns, pieces });
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;
             self.in_flight.bulk += 1;
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
-            self.pace.on_issue(now, cost_ns, protecting);
+            self.pace.on_issue(now, cost_ns, care != Care::None);
             if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
                 self.last_bulk = Some((op, cost));
             }
@@ -365,6 +407,7 @@ impl Isolation {
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         self.queue.remove(&mut self.requests, &mut self.clock, id);
+        self.charge_anew(now, id);
         let pieces = self.pieces(now, id);
         let enqueued_at = self.occupy(now, id, pieces);
         self.clock.advance(head.start.max(self.clock.now()));
@@ -372,6 +415,23 @@ impl Isolation {
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
+    }
+
+    /// Much may have been learned of costs since a queued request was charged, above all of a class that nobody had seen then.
+    fn charge_anew(&mut self, now: Time, id: RequestId) {
+        let entry = self.requests.get_mut(id);
+        if entry.version == self.times.version() {
+            return;
+        }
+        let Entry { request: Request { app, op, cost, .. }, arrival, charged: from, .. } = *entry;
+        let to = Bytes(self.times.cost_ns(op, cost));
+        if to.0.abs_diff(from.0) <= from.0 / 4 {
+            return;
+        }
+        (entry.service, entry.charged) = (to, to);
+        self.meters[app.index()].on_correction(now, from.0, to.0);
+        let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
+        self.correct(app, arrival, delta);
     }
 
     /// Frees what an outstanding request occupied.
@@ -414,6 +474,7 @@ impl Isolation {
                 self.overdue = 0;
                 self.drift.settle(now, outcome == Outcome::Changed);
             }
+            self.looked_serially = self.congestion.is_serial();
             self.congestion.settle(now, outcome == Outcome::Changed);
             if outcome == Outcome::Changed {
                 self.times.forget();
@@ -527,6 +588,7 @@ impl Scheduler for Isolation {
         self.meters[app.index()].on_complete(took, cost_ns);
         if self.queue.kind(app) == Kind::Interactive {
             self.expect(now, app);
+            self.quickest.add(now, now.nanos_since(enqueued_at));
         }
         // By what is known now: what was charged may be known to be wrong already.
         let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial());
@@ -539,7 +601,8 @@ impl Scheduler for Isolation {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { request: Request { app, op, cost, .. }, arrival, service, state, .. } = *self.requests.get(id);
+        let Entry { request: Request { app, op, cost, .. }, arrival, service, charged, state, .. } =
+            *self.requests.get(id);
         match state {
             State::Queued => {
                 self.queue.remove(&mut self.requests, &mut self.clock, id);
@@ -549,7 +612,7 @@ impl Scheduler for Isolation {
             State::Outstanding(was) => self.release(now, app, was.kind, service.0),
         }
         self.requests.remove(id);
-        let change = Change { id, app, class: op.into(), from: service, to: Bytes::ZERO };
+        let change = Change { id, app, class: op.into(), from: charged, to: Bytes::ZERO };
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -560,11 +623,12 @@ impl Scheduler for Isolation {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.request.cost, real);
-        let Entry { request: Request { app, op, .. }, arrival, service: from, state, .. } = *entry;
+        let Entry { request: Request { app, op, .. }, arrival, service, charged: from, state, .. } = *entry;
         let to = Bytes(self.times.cost_ns(op, real));
+        entry.charged = to;
         if state.is_queued() {
             entry.service = to;
-            self.meters[app.index()].on_correction(now, from.0, to.0);
+            self.meters[app.index()].on_correction(now, service.0, to.0);
         }
         let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
         self.correct(app, arrival, delta);
@@ -610,7 +674,6 @@ impl Scheduler for Isolation {
     /// When bulk that waits may go.
     fn poll_timeout(&self) -> Option<Time> {
         match self.held? {
-            Hold::Pace(due) if self.interactive_pending == 0 => Some(due.min(self.protect_until)),
             Hold::Pace(due) => Some(due),
             // Something is in the storage then, and will be complete.
             Hold::Bound | Hold::BulkBound => None,

@@ -52,6 +52,8 @@ pub(super) struct Pace {
     /// After the latest window of control.
     was_at_floor: bool,
     congested_at: Option<Time>,
+    /// Nobody is protected, but somebody may come back.
+    watchful: bool,
     /// When latency was last known, and bulk requests let in since.
     controlled_at: Time,
     issued_since: u32,
@@ -73,6 +75,8 @@ impl Pace {
     const HURT: u64 = 1000;
     /// ... and below this it goes up; where congestion would show at once, wherever it does not go down.
     const CALM: u64 = 600;
+    /// Leaves room for somebody who asks so rarely that it is not waited for.
+    const WATCHFUL_PPM: u64 = 900_000;
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion shows at once.
     const NEARLY_FULL_TOLD_PPM: u64 = 950_000;
@@ -106,6 +110,7 @@ impl Pace {
             told: false,
             was_at_floor: true,
             congested_at: None,
+            watchful: false,
             controlled_at: Time::ZERO,
             issued_since: 0,
         }
@@ -113,7 +118,13 @@ impl Pace {
 
     /// Device time for each unit of time, in parts of a million.
     pub(super) fn rate_ppm(&self) -> u64 {
-        if self.look > 0 { self.floor_ppm } else { self.rate_ppm.max(self.floor_ppm) }
+        if self.watchful {
+            self.rate_ppm.max(Self::WATCHFUL_PPM)
+        } else if self.look > 0 {
+            self.floor_ppm
+        } else {
+            self.rate_ppm.max(self.floor_ppm)
+        }
     }
 
     /// Bulk goes as slowly as it may be made to.
@@ -192,6 +203,14 @@ impl Pace {
         let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);
         self.credit_ns = self.credit_ns.saturating_add(filled).min(most);
         self.filled_at = self.filled_at.max(now);
+    }
+
+    /// Whether nobody is protected, but somebody may come back.
+    pub(super) fn set_watchful(&mut self, now: Time, watchful: bool) {
+        if self.watchful != watchful {
+            self.fill(now);
+            self.watchful = watchful;
+        }
     }
 
     /// Somebody is to be protected now; whether nobody has been for long.

@@ -127,6 +127,19 @@ impl Queue {
         }
     }
 
+    /// Moves the tags of `app` back so far that what it does next is after virtual time by no more than `most` of its service.
+    pub(super) fn limit_lead(&mut self, requests: &Table<Entry>, clock: &Clock, app: AppId, most: Bytes) {
+        let tags = &mut self.flow_mut(app).tags;
+        let most = clock.now() + tags.span(most);
+        match self.oldest(app) {
+            Some(head) if head.start > most => {
+                self.flow_mut(app).tags.anchor(requests.get(head.id).position, most);
+                self.refresh(requests, app);
+            }
+            _ => {}
+        }
+    }
+
     /// Sets a weight, and computes the tags of the flow's queue anew from its head.
     pub(super) fn set_weight(&mut self, requests: &Table<Entry>, app: AppId, weight: Weight) {
         let flow = self.flow_mut(app);

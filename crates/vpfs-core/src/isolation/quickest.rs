@@ -1,0 +1,29 @@
+//! How long an interactive request takes at least: what a part of a long one that goes before it may take is compared with.
+
+use core::time::Duration;
+
+use crate::units::Time;
+
+/// The minimum over the last ten to twenty seconds.
+#[derive(Debug, Default)]
+pub(super) struct Quickest {
+    latest_ns: Option<u64>,
+    before_ns: Option<u64>,
+    since: Time,
+}
+
+impl Quickest {
+    const EVERY: Duration = Duration::from_secs(10);
+
+    /// An interactive request took so long in all.
+    pub(super) fn add(&mut self, now: Time, took_ns: u64) {
+        if now.since(self.since) >= Self::EVERY {
+            (self.before_ns, self.latest_ns, self.since) = (self.latest_ns, None, now);
+        }
+        self.latest_ns = Some(self.latest_ns.map_or(took_ns, |least| least.min(took_ns)));
+    }
+
+    pub(super) fn ns(&self) -> Option<u64> {
+        [self.latest_ns, self.before_ns].into_iter().flatten().min()
+    }
+}
