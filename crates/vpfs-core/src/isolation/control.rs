@@ -204,13 +204,14 @@ impl Isolation {
     /// How far the latency of interactive flows is above what it could be; see [`Meter::excess`].
     fn excess(&mut self, now: Time) -> Option<u64> {
         let bulk = self.pace.take_issued();
-        let (at_floor, serial) = (self.pace.is_at_floor(), self.congestion.is_serial());
+        let at_floor = self.pace.is_at_floor();
+        let tolerance_ppm = if self.congestion.is_serial() { self.pace.floor_ppm() } else { 1_000_000 };
         let mut worst = None;
         for index in 0..self.active.len() {
             let app = self.active[index];
             if self.queue.kind(app) == Kind::Interactive {
                 let meter = &mut self.meters[app.index()];
-                let excess = meter.excess(now, bulk, at_floor, serial);
+                let excess = meter.excess(now, bulk, at_floor, tolerance_ppm);
                 // Who would have taken more has a right to its whole share, whatever its latency.
                 worst = worst.max(if meter.hungry { Some(HUNGRY) } else { excess });
             } else {

@@ -224,8 +224,9 @@ impl Meter {
     ///
     /// The best is what they take while bulk goes at the rate that it gets in any case (`at_floor`), or less. Tolerable is what costs
     /// a process that waits for each request a sixteenth of its speed, and two fifths of the best where the cycle is long because other servers
-    /// have most of the requests. It is half of that where requests are served one after the other (`serial`): what bulk gets there, others lose.
-    pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, serial: bool) -> Option<u64> {
+    /// have most of the requests. It is less, `tolerance_ppm`, where requests are served one after the other: what bulk gets there beyond what
+    /// weights give to it, others lose.
+    pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<u64> {
         let latency = &mut self.latency;
         latency.bulk = latency.bulk.saturating_add(bulk);
         let patient = now.since(latency.since) >= Latency::PATIENCE;
@@ -246,8 +247,8 @@ impl Meter {
         // What a process needs for one request and until the next one.
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
         let tolerable = (cycle / 16).min((best * 2 / 5).max(cycle / 100));
-        let tolerable = if serial { tolerable / 2 } else { tolerable }.max(Latency::NOISE);
-        let excess = (mean.saturating_sub(best)).as_nanos() * 1000 / tolerable.as_nanos();
+        let tolerable_ns = tolerable.as_nanos() * u128::from(tolerance_ppm) / 1_000_000;
+        let excess = mean.saturating_sub(best).as_nanos() * 1000 / tolerable_ns.max(Latency::NOISE.as_nanos());
         latency.restart(now);
         latency.processes = self.outstanding.max(latency.processes - latency.processes / 8);
         Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
@@ -327,7 +328,7 @@ mod tests {
     /// The excess after twenty requests a few milliseconds apart, with as much bulk between them.
     fn excess(meter: &mut Meter, begin: u64, took_us: u64, at_floor: bool) -> Option<u64> {
         (0..20).for_each(|n| serve(meter, ms(begin + 10 * n), Duration::from_micros(took_us)));
-        meter.excess(ms(begin + 200), 20, at_floor, false)
+        meter.excess(ms(begin + 200), 20, at_floor, 1_000_000)
     }
 
     #[test]
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
         assert_eq!(excess(&mut meter, 200, 2500, false), Some(800), "half a millisecond of a sixteenth of ten");
         assert_eq!(excess(&mut meter, 400, 4000, false), Some(3200));
-        assert_eq!(meter.excess(ms(700), 20, false, false), None, "nothing was complete");
+        assert_eq!(meter.excess(ms(700), 20, false, 1_000_000), None, "nothing was complete");
         assert_eq!(excess(&mut meter, 800, 1000, false), Some(0));
     }
 
@@ -352,7 +353,7 @@ mod tests {
         (0..20).for_each(|n| serve(&mut meter, ms(400 + 10 * n), Duration::from_millis(6)));
         assert_eq!(meter.missed(ms(600)), Some(Duration::from_millis(5)));
         assert_eq!(meter.missed(ms(601)), None, "it was said already");
-        assert_eq!(meter.excess(ms(601), 20, false, false), Some(5000));
+        assert_eq!(meter.excess(ms(601), 20, false, 1_000_000), Some(5000));
     }
 
     #[test]

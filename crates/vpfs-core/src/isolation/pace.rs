@@ -127,6 +127,11 @@ impl Pace {
         }
     }
 
+    /// What weights give to bulk.
+    pub(super) fn floor_ppm(&self) -> u64 {
+        self.floor_ppm
+    }
+
     /// Bulk goes as slowly as it may be made to.
     pub(super) fn is_at_floor(&self) -> bool {
         self.rate_ppm() == self.floor_ppm
