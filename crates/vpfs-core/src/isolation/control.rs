@@ -67,8 +67,10 @@ impl Isolation {
         self.tell_missed(now);
         let excess = self.excess(now);
         self.limit_window();
-        let bulk_weights = self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
-        let bulk_weights: u64 = bulk_weights.map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
+        let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
+        let bulk_weights: u64 = bulk().map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
+        // Of several each goes alone for a moment, see below.
+        let one_is_bulk = bulk().count() == 1;
         self.pace.set_floor(now, (bulk_weights * 1_000_000).checked_div(weights).unwrap_or(1_000_000));
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
@@ -76,7 +78,7 @@ impl Isolation {
                 self.settle_latency(now);
             }
         }
-        if bulk_weights > 0 && (self.is_protecting(now) || self.is_vigilant(now)) {
+        if bulk_weights > 0 && self.is_protecting(now) || one_is_bulk && self.is_vigilant(now) {
             self.consider_calibration(now);
         }
         self.consider_solo(now);

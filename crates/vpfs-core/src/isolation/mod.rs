@@ -8,7 +8,9 @@
 //! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* when it takes all it can
 //!   get. While an interactive flow is there or expected to ask again soon, bulk is let in at a limited rate. Latency of the
 //!   interactive flows decides how far it is limited, but never below the share that weights give to bulk. So the time in which
-//!   the storage waits for an interactive flow is bounded by that flow's share. Nobody is held back for flows that are gone.
+//!   the storage waits for an interactive flow is bounded by that flow's share. For two seconds after that nine tenths of the time are bulk's;
+//!   nobody is held back for flows that are gone for longer.
+//! - **Pieces** (`dispatching`): meanwhile the data of long bulk writes goes a part at a time.
 //!
 //! Where all requests share one head, interactive flows thus get what weights owe to them, and where storage serves in parallel
 //! or has limits of several kinds (volumes with bytes and I/Os a second), nearly what they would get alone.
