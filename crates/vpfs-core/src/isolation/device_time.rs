@@ -247,15 +247,17 @@ impl DeviceTimes {
 
     /// One window that is off by two may be chance. If the next ones are so in the same direction, what is known is doubtful, and they move
     /// costs as far as the first ones did.
-    fn note_surprise(&mut self, expected: u64, actual: u64) {
+    fn note_surprise(&mut self, expected: u64, actual: u64, pure: bool) {
         self.surprises = match (actual / 2 > expected, expected / 2 > actual) {
             (true, _) => self.surprises.max(0) + 1,
             (_, true) => self.surprises.min(0) - 1,
             _ => 0,
         };
         if self.surprises.abs() >= 2 {
-            self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
             self.mixed /= 2;
+            if pure {
+                self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
+            }
         }
     }
 
@@ -279,7 +281,7 @@ impl DeviceTimes {
         let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
         let expected = if pure { self.unscaled(expected) } else { expected };
-        self.note_surprise(expected, actual);
+        self.note_surprise(expected, actual, pure);
         match pure {
             true => self.learn_one(&completed.bulk, expected, actual),
             false => self.learn_mix(&completed.bulk, expected, actual),
@@ -310,15 +312,25 @@ impl DeviceTimes {
         self.correct_all(parts, expected, actual, step);
     }
 
-    /// Corrects all that occurs, in such a way that what is known of one relative to others stays.
+    /// Corrects what occurs, in such a way that what is known of one relative to others stays: those that are not known, if that can be
+    /// it, and otherwise all of them together.
     fn correct_all(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, step: i128) {
         let occurs = |class: &usize| parts[*class] > 0;
-        let known = |class: usize| self.factors[class].windows >= Factor::ENOUGH;
-        if (0..CLASSES).filter(occurs).count() > 1 && (0..CLASSES).filter(occurs).all(known) {
+        let known = self.known();
+        let known_ns = sum(parts, |class| known[class]);
+        if known_ns == expected && (0..CLASSES).filter(occurs).count() > 1 {
             self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
+        } else if known_ns < expected.min(actual) {
+            let unknown = |class: &usize| occurs(class) && !known[*class];
+            let (expected, actual) = (expected - known_ns, actual - known_ns);
+            (0..CLASSES).filter(unknown).for_each(|class| self.correct(class, expected, actual, step));
         } else {
             (0..CLASSES).filter(occurs).for_each(|class| self.correct(class, expected, actual, step));
         }
+    }
+
+    fn known(&self) -> [bool; CLASSES] {
+        self.factors.map(|factor| factor.windows >= Factor::ENOUGH)
     }
 
     /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those that
@@ -332,15 +344,7 @@ impl DeviceTimes {
             return;
         }
         self.settle(&parts);
-        let known = self.factors.map(|factor| factor.windows >= Factor::ENOUGH);
-        let known_ns = sum(&parts, |class| known[class]);
-        let guessed_only = expected > known_ns && known_ns < elapsed;
-        if guessed_only {
-            parts.iter_mut().zip(known).filter(|(_, known)| *known).for_each(|(part, _)| *part = 0);
-            self.correct_all(&parts, expected - known_ns, elapsed - known_ns, i128::from(ONE));
-        } else {
-            self.correct_all(&parts, expected, elapsed, i128::from(ONE));
-        }
+        self.correct_all(&parts, expected, elapsed, i128::from(ONE));
     }
 
     /// Requests that are not bulk cannot have taken more than `elapsed`: those whose cost was only guessed take less then.

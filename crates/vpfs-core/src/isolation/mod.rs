@@ -426,6 +426,9 @@ impl Isolation {
             return;
         }
         let Entry { request: Request { app, op, cost, .. }, arrival, charged: from, .. } = *entry;
+        if !self.times.is_known(op, cost) {
+            return;
+        }
         let to = Bytes(self.times.cost_ns(op, cost));
         if to.0.abs_diff(from.0) <= from.0 / 4 {
             return;
