@@ -26,8 +26,7 @@ const VIGILANT_NS: u64 = 20_000_000;
 
 /// A piece of a long write takes so many times as long as an interactive request at least: it may need a seek, too.
 const PIECE_TIMES: u64 = 6;
-/// The same if that is not known, and in any case.
-const PIECE_NS: u64 = 20_000_000;
+/// No less and no more than this, and the latter if that is not known.
 const PIECE_NS_LEAST: u64 = 2_000_000;
 const PIECE_NS_MOST: u64 = 20_000_000;
 /// What OrangeFS clients send at once.
@@ -96,25 +95,26 @@ impl Isolation {
             }
         }
         self.pace.set_watchful(now, care == Care::Watchful);
-        match care {
-            Care::None => return Ok(()),
-            // A guess may be far too high.
-            Care::Watchful if !self.is_cost_known(head) => return Ok(()),
-            Care::Watchful => {}
-            Care::Protecting => {
-                if self.pace.on_protecting(now) {
-                    self.settle_latency(now);
-                    self.congestion.settle(now, false);
-                    self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
-                }
-            }
+        let Request { op, cost, .. } = self.requests.get(head.id).request;
+        if !self.is_limited(care, op, cost) {
+            return Ok(());
+        }
+        if care == Care::Protecting && self.pace.on_protecting(now) {
+            self.settle_latency(now);
+            self.congestion.settle(now, false);
+            self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }
         self.pace.try_issue(now).map_err(|due| Hold::Pace(self.look_again(now, care, due)))
     }
 
-    fn is_cost_known(&self, head: Head) -> bool {
-        let Request { op, cost, .. } = self.requests.get(head.id).request;
-        self.times.is_known(op, cost)
+    /// Whether bulk like this goes at a limited rate.
+    pub(super) fn is_limited(&self, care: Care, op: OpKind, size: Bytes) -> bool {
+        match care {
+            Care::None => false,
+            // A guess may be far too high.
+            Care::Watchful => self.times.is_known(op, size),
+            Care::Protecting => true,
+        }
     }
 
     /// When bulk that may go at `due` may do so sooner, as nobody is protected any more.
@@ -132,7 +132,7 @@ impl Isolation {
             return None;
         }
         let piece_ns =
-            self.quickest.ns().map_or(PIECE_NS, |ns| (ns * PIECE_TIMES).clamp(PIECE_NS_LEAST, PIECE_NS_MOST));
+            self.quickest.ns().map_or(PIECE_NS_MOST, |ns| (ns * PIECE_TIMES).clamp(PIECE_NS_LEAST, PIECE_NS_MOST));
         let count = (cost_ns / piece_ns).min(cost.0 / PIECE_BYTES);
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(PIECES_MAX);
         if count < 2 {

@@ -396,7 +396,7 @@ impl Isolation {
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
-            self.pace.on_issue(now, cost_ns, care != Care::None);
+            self.pace.on_issue(now, cost_ns, self.is_limited(care, op, cost));
             if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
                 self.last_bulk = Some((op, cost));
             }
