@@ -75,6 +75,15 @@ impl Pace {
     const HURT: u64 = 1000;
     /// ... and below this it goes up; where congestion would show at once, wherever it does not go down.
     const CALM: u64 = 600;
+    const LONG_WINDOW: Duration = Duration::from_secs(1);
+    /// It goes down by so much of itself at once: no less, ...
+    const LOWER_LEAST_PERCENT: u64 = 3;
+    /// ... no more, ...
+    const LOWER_PERCENT: u64 = 20;
+    /// ... and no more where congestion shows.
+    const LOWER_TOLD_PERCENT: u64 = 5;
+    /// And by so much whenever that shows.
+    const LOWER_CONGESTED_MILLI: u64 = 7;
     /// Leaves room for somebody who asks so rarely that it is not waited for.
     const WATCHFUL_PPM: u64 = 900_000;
     const NEARLY_FULL_PPM: u64 = 800_000;
@@ -190,7 +199,7 @@ impl Pace {
         if waited.often {
             self.congested_at = Some(now);
             let rate = self.rate_ppm.max(self.floor_ppm);
-            self.rate_ppm = (rate - rate / 100).max(self.floor_ppm);
+            self.rate_ppm = (rate - rate * Self::LOWER_CONGESTED_MILLI / 1000).max(self.floor_ppm);
         }
     }
 
@@ -291,7 +300,9 @@ impl Pace {
         if now < self.settles_at {
             return;
         }
-        self.trend = (self.trend * 7 + excess.min(Self::HURT_BY_FAR)) / 8;
+        // A long window is less of a chance.
+        let windows = if now.since(self.controlled_at) < Self::LONG_WINDOW { 8 } else { 4 };
+        self.trend = (self.trend * (windows - 1) + excess.min(Self::HURT_BY_FAR)) / windows;
         if self.trend > Self::HURT || excess >= Self::HURT_BY_FAR {
             self.lower(now, excess.max(self.trend));
         } else if self.held && self.trend < if self.told { Self::HURT } else { Self::CALM } {
@@ -303,7 +314,9 @@ impl Pace {
     fn lower(&mut self, now: Time, excess: u64) {
         let rate = self.rate_ppm.max(self.floor_ppm);
         self.ceiling = Some((rate, now));
-        let percent = ((excess - 1000) / 200).clamp(3, 20);
+        // Where congestion shows, bulk has made way already.
+        let most = if self.told { Self::LOWER_TOLD_PERCENT } else { Self::LOWER_PERCENT };
+        let percent = ((excess - 1000) / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
         self.rate_ppm = (rate - rate * percent / 100).max(self.floor_ppm);
         // What comes of that rate tells nothing about this one.
         self.trend = Self::CALM;
@@ -391,7 +404,7 @@ mod tests {
         assert!(pace.try_issue(ms(24)).is_err() && pace.try_issue(ms(25)).is_ok());
         assert_eq!(pace.rate_ppm(), ONE_PPM, "one may be chance");
         pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true });
-        assert_eq!(pace.rate_ppm(), ONE_PPM / 100 * 99);
+        assert_eq!(pace.rate_ppm(), ONE_PPM / 1000 * 993);
         (0..1000).for_each(|_| pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true }));
         assert!(pace.is_at_floor(), "and never slower");
     }
