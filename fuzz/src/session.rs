@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, OpKind, Pieces, Time};
-use vpfs_interpose::{
-    Action, AddressMap, Extent, Finished, Limits, MIN_DATA_COST, OpId, Outbound, Session, Submission,
-};
+use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
+use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outbound, Session, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is
@@ -33,14 +31,14 @@ impl Ledger {
     pub fn on(&mut self, action: &Action) {
         assert!(!self.is_closed, "{action:?} after the end");
         match action {
-            Action::Submit(op, submission) => self.submit(*op, submission),
-            Action::Correct(op, real) => {
+            Action::Enqueue(op, submission) => self.submit(*op, submission),
+            Action::CorrectCost(op, real) => {
                 let known = self.ops.get_mut(op).expect("a correction of a scheduled operation");
                 assert!(known.is_dispatched && known.kind != OpKind::Metadata && *real >= MIN_DATA_COST);
                 known.cost = *real;
             }
-            Action::Finish(finished) => self.finish(finished),
-            Action::Withdraw(op) => {
+            Action::Complete(finished) => self.finish(finished),
+            Action::Cancel(op) => {
                 let known = self.ops.remove(op).expect("a withdrawal of a scheduled operation");
                 assert!(!known.is_dispatched, "{op:?} was dispatched");
             }
@@ -53,12 +51,12 @@ impl Ledger {
     }
 
     fn submit(&mut self, op: OpId, submission: &Submission) {
-        let Submission { kind, cost, extent, elsewhere } = *submission;
+        let Submission { kind, cost, position, elsewhere } = *submission;
         match kind {
-            OpKind::Metadata => assert_eq!((cost, extent, elsewhere), (Bytes::ZERO, None, None)),
+            OpKind::Metadata => assert_eq!((cost, position, elsewhere), (Bytes::ZERO, None, None)),
             OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
         }
-        if let Some(Extent { start, .. }) = extent {
+        if let Some(FilePosition { start, .. }) = position {
             assert!(i64::try_from(start).is_ok());
         }
         let before = self.ops.insert(op, Known { kind, cost, is_dispatched: false });

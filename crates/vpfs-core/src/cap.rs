@@ -12,6 +12,7 @@ use core::time::Duration;
 use bucket::Bucket;
 pub use bucket::Cap;
 
+use crate::app_policy::AppPolicy;
 use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
@@ -131,6 +132,16 @@ impl<S: Scheduler> Capped<S> {
             // What is outstanding must not be given back to a bucket that comes later.
             self.requests.iter_mut().filter(|entry| entry.request.app == app).for_each(|entry| *entry = Entry::UNUSED);
         }
+    }
+
+    /// Gives an application all that is set for it, also for requests that are queued already.
+    pub fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        let AppPolicy { weight, cap, target, latency, order } = *policy;
+        self.inner.set_weight(now, app, weight);
+        self.inner.set_target(now, app, target);
+        self.inner.set_latency(now, app, latency);
+        self.inner.set_order(now, app, order);
+        self.set_cap(now, app, cap);
     }
 
     fn grow(&mut self, app: AppId) {

@@ -51,6 +51,7 @@
 extern crate alloc;
 
 mod adapt;
+mod app_policy;
 pub mod cap;
 mod corrections;
 pub mod dsfq;
@@ -78,16 +79,19 @@ pub mod two_level;
 pub mod units;
 pub mod window;
 
+pub use app_policy::AppPolicy;
 pub use cap::{Cap, Capped};
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use isolation::Isolation;
 pub use policy::Policy;
-pub use request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target};
+pub use request::{
+    Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target,
+};
 pub use scheduler::{Capabilities, Scheduler};
 pub use settings::{Backfill, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings};
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use two_level::TwoLevel;
-pub use units::{AppId, Bytes, Depth, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
+pub use units::{AppId, Bytes, Depth, FileKey, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
 pub use window::Ioco;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
+use crate::units::{AppId, Bytes, FileKey, RequestId, SlotCost, Time};
 
 /// What a request does, as far as its cost depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +13,19 @@ pub enum OpKind {
     Write,
     /// Everything else that is scheduled: lookups, creates, attribute changes [vPFS+ §IV].
     Metadata,
+}
+
+/// Least cost of a data request: no device serves less than a page, and a request that finds nothing to read must
+/// not be free.
+pub const MIN_DATA_COST: Bytes = Bytes::kib(4);
+
+/// Where in a file's part on one server an access starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePosition {
+    /// The file's part on this server.
+    pub file: FileKey,
+    /// First byte that is touched.
+    pub start: u64,
 }
 
 /// A request as its scheduler sees it.

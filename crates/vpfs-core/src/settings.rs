@@ -55,6 +55,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether shares hold for the sum over several servers, whose schedulers must hear of each other.
+    pub fn needs_peers(&self) -> bool {
+        let shares = matches!(self.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
+        shares && self.sharing.mode != SharingMode::Local
+    }
+
     /// A policy with the papers' parameters for everything but these.
     pub fn new(kind: PolicyKind, depth: Depth, slot_costs: SlotCostTable) -> Self {
         Self {

@@ -254,3 +254,8 @@ dense_id! {
     /// Dense: schedulers keep a table indexed by it, so reuse the numbers of finished requests.
     RequestId
 }
+
+/// A file's part on one server, as its protocol names it: equal keys are the same file. Where a protocol's names are longer
+/// it is a hash of them, so use it for estimates only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileKey(pub u64);

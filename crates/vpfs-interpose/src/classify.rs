@@ -1,15 +1,11 @@
 //! What a request is to the scheduler: data, metadata, or not to be delayed at all.
 
-use vpfs_core::{Bytes, OpKind};
+use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind};
 use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
 
 use crate::op::Reply;
-
-/// Least cost of a data request: no device serves less than a page, and a request that finds nothing to read must
-/// not be free.
-pub const MIN_DATA_COST: Bytes = Bytes::kib(4);
 
 /// A request for a place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +16,9 @@ pub struct Submission {
     /// cost is a setting of the scheduler [vPFS+ §IV].
     pub cost: Bytes,
     /// For data: the datafile and where in it the access starts, to better the estimate from what is known of the file.
-    pub extent: Option<Extent>,
+    pub position: Option<FilePosition>,
     /// For data: what the same access moves at other servers, if it reveals that.
     pub elsewhere: Option<Bytes>,
-}
-
-/// Where in a datafile an access starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Datafile handle.
-    pub handle: Handle,
-    /// First byte of the datafile that is touched.
-    pub start: u64,
 }
 
 /// Whether a request is scheduled.
@@ -47,6 +34,11 @@ pub(crate) enum Class {
 /// What a data request costs that moves so many bytes of this server.
 pub(crate) fn data_cost(bytes: u64) -> Bytes {
     Bytes(bytes).max(MIN_DATA_COST)
+}
+
+/// Handles are unique in a file system.
+pub(crate) fn file_key(handle: Handle) -> FileKey {
+    FileKey(handle.0)
 }
 
 /// Judges a request: whether it waits, and what its reply will look like.
@@ -65,7 +57,7 @@ pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeEr
         return Ok((Class::Exempt, reply));
     }
     Ok((
-        Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None, elsewhere: None }),
+        Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None }),
         reply,
     ))
 }
@@ -108,8 +100,8 @@ fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u6
         IoType::Read => OpKind::Read,
         IoType::Write => OpKind::Write,
     };
-    let extent = start.map(|start| Extent { handle: io.handle, start });
-    Class::Scheduled(Submission { kind, cost: data_cost(bytes), extent, elsewhere })
+    let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
+    Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere })
 }
 
 /// A server copies a file to its mirrors, on behalf of nobody: clients always show a capability.

@@ -27,7 +27,7 @@ mod outbound;
 mod session;
 
 pub use address_map::AddressMap;
-pub use classify::{Extent, MIN_DATA_COST, Submission};
+pub use classify::Submission;
 pub use limits::Limits;
 pub use op::{Finished, OpId, Outcome};
 pub use outbound::Outbound;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, finished};
-use vpfs_core::{Bytes, OpKind};
-use vpfs_interpose::{Action, CloseReason, Finished, MIN_DATA_COST, OpId, Outcome, Side};
+use vpfs_core::{Bytes, MIN_DATA_COST, OpKind};
+use vpfs_interpose::{Action, CloseReason, Finished, OpId, Outcome, Side};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
@@ -47,7 +47,7 @@ fn flow_that_stops_is_charged_what_it_moved() {
     }
     let actions = wire.wait(2 * LATE);
     assert_eq!(timed_out(&actions, op).moved, 100_000);
-    assert_eq!(actions[0], Action::Correct(op, Bytes(100_000)));
+    assert_eq!(actions[0], Action::CorrectCost(op, Bytes(100_000)));
     wire.assert_idle();
     // The rest passes, and belongs to nothing.
     wire.take_to_client();
@@ -63,7 +63,7 @@ fn write_whose_data_does_not_come() {
     assert_eq!(wire.wait(FLOW - LATE), []);
     let actions = wire.wait(2 * LATE);
     assert_eq!(timed_out(&actions, op).moved, 0);
-    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
     // Late data and the late completion pass.
     wire.take_to_client();
     wire.client_passes(&data(1, 1 << 20));
@@ -198,7 +198,7 @@ fn client_that_says_no_more_still_hears() {
     let looking = wire.sent(&readdir(2));
     let (held, _) = wire.held(&readdir(3));
     assert!(!wire.session.server_side_done());
-    assert_eq!(wire.client_eof(), [Action::Withdraw(held)]);
+    assert_eq!(wire.client_eof(), [Action::Cancel(held)]);
     assert!(!wire.session.wants_client());
     assert!(wire.session.server_side_done());
     wire.server_passes(&ack(1, 10_000));
@@ -235,13 +235,13 @@ fn server_that_closes_ends_everything() {
     wire.dispatch(granted);
     let passed = wire.session.to_client().len();
     let actions = wire.server_eof();
-    assert_eq!(actions[0], Action::Withdraw(held));
+    assert_eq!(actions[0], Action::Cancel(held));
     let mut costs = Vec::new();
     let mut ends = Vec::new();
     for action in &actions[1..] {
         match action {
-            Action::Correct(op, cost) => costs.push((*op, *cost)),
-            Action::Finish(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => ends.push((*op, *moved)),
+            Action::CorrectCost(op, cost) => costs.push((*op, *cost)),
+            Action::Complete(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => ends.push((*op, *moved)),
             other => panic!("{other:?}"),
         }
     }
@@ -474,5 +474,5 @@ fn finished_tells_when() {
     let kind = Some(OpKind::Metadata);
     let outcome = Outcome::Answered { status: 0 };
     let expected = Finished { op, kind, outcome, moved: 0, arrived, dispatched };
-    assert_eq!(wire.server_passes(&readdir_reply(1, 1)), [Action::Finish(expected)]);
+    assert_eq!(wire.server_passes(&readdir_reply(1, 1)), [Action::Complete(expected)]);
 }

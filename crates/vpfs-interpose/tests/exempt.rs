@@ -4,7 +4,7 @@ mod common;
 
 use common::messages::*;
 use common::{Wire, finished};
-use vpfs_core::OpKind;
+use vpfs_core::{FileKey, OpKind};
 use vpfs_interpose::{Action, Outcome};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
 use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
@@ -14,7 +14,7 @@ use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
 fn is_held(request: &[u8]) -> bool {
     let mut wire = Wire::new();
     let submitted = wire.client(request).into_iter().find_map(|action| match action {
-        Action::Submit(op, _) => Some(op),
+        Action::Enqueue(op, _) => Some(op),
         _ => None,
     });
     if let Some(op) = submitted {
@@ -66,7 +66,7 @@ fn batch_create() {
 fn data_of_a_server_is_followed_unscheduled() {
     let mut wire = Wire::new();
     wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
-    let learned = Action::SizeLearned { handle: FILE, size: 100_000 };
+    let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
     assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
     let read = finished(&wire.server_passes(&data(1, 100_000)));
     assert_eq!((read.kind, read.outcome, read.moved), (None, Outcome::Answered { status: 0 }, 100_000));
@@ -98,7 +98,7 @@ fn credentials_are_learned_once_for_each_change() {
             // Before the request that showed it, so that the request already counts as this user's.
             assert_eq!(actions[0], Action::Learned { uid, gids: gids.to_vec() });
         }
-        let is_submitted = matches!(actions.last(), Some(Action::Submit(..)));
+        let is_submitted = matches!(actions.last(), Some(Action::Enqueue(..)));
         assert_eq!((actions.len(), is_submitted), (usize::from(learned) + usize::from(is_submitted), issuer != "S:s1"));
         learned
     };

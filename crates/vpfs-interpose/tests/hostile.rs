@@ -53,7 +53,7 @@ fn truncated_replies() {
         let request = captured("request", request.unwrap_or(&"op03_io_request_write_basic_dist".to_owned()));
         for len in 0..payload.len() {
             let mut wire = Wire::new();
-            if let Some(Action::Submit(op, _)) = wire.client(&frame_request(1, &request)).last() {
+            if let Some(Action::Enqueue(op, _)) = wire.client(&frame_request(1, &request)).last() {
                 wire.dispatch(*op);
             }
             let actions = wire.server(&frame_reply(1, &payload[..len]));

@@ -160,7 +160,7 @@ fn requests_without_end_while_a_write_waits_for_its_data_close() {
         assert!(tag < 20_000, "no bound");
         assert!(tag % 100 > 0 || wire.session.wants_client(), "the write still waits");
         let actions = wire.client(&readdir(tag));
-        if !matches!(actions[..], [Action::Submit(..)]) {
+        if !matches!(actions[..], [Action::Enqueue(..)]) {
             break actions;
         }
         tag += 1;

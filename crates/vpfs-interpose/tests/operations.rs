@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, finished, messages};
-use vpfs_core::{Bytes, OpKind, Pieces};
-use vpfs_interpose::{Action, Extent, MIN_DATA_COST, Outcome, Submission};
+use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind, Pieces};
+use vpfs_interpose::{Action, Outcome, Submission};
 use vpfs_wire::bmi::Mode;
 use vpfs_wire::pvfs2::request::Io;
 use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
@@ -21,7 +21,7 @@ fn cost(len: usize) -> Bytes {
 }
 
 fn learned(size: u64) -> Action {
-    Action::SizeLearned { handle: FILE, size }
+    Action::SizeLearned { file: FileKey(FILE.0), size }
 }
 
 #[test]
@@ -29,13 +29,13 @@ fn read() {
     let mut wire = Wire::new();
     let request = messages::read(1, 10 << 20);
     let (op, submission) = wire.held(&request);
-    let extent = Some(Extent { handle: FILE, start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes::mib(10), extent, elsewhere: None });
+    let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
+    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes::mib(10), position, elsewhere: None });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
     let actions = wire.server_passes(&ack(1, LEN as i64));
-    assert_eq!(actions, [learned(LEN as u64), Action::Correct(op, cost(LEN))]);
+    assert_eq!(actions, [learned(LEN as u64), Action::CorrectCost(op, cost(LEN))]);
     for len in &CHUNKS[..3] {
         assert_eq!(wire.server_passes(&data(1, *len)), []);
     }
@@ -57,11 +57,11 @@ fn read_of_a_striped_file_counts_this_servers_share() {
     let request = request(1, RequestBody::Io(io));
     let (op, submission) = wire.held(&request);
     assert_eq!(submission.cost, Bytes::kib(256));
-    assert_eq!(submission.extent, Some(Extent { handle: FILE, start: 5 }));
+    assert_eq!(submission.position, Some(FilePosition { file: FileKey(FILE.0), start: 5 }));
     wire.dispatch(op);
     // The datafile ends inside the second strip of the access.
     let actions = wire.server(&ack(1, 70_000));
-    assert_eq!(actions, [learned(70_000), Action::Correct(op, Bytes(69_995))]);
+    assert_eq!(actions, [learned(70_000), Action::CorrectCost(op, Bytes(69_995))]);
     assert_eq!(wire.server(&data(1, 65_536)), []);
     assert_done(&wire.server(&data(1, 69_995 - 65_536)), op, 69_995);
     wire.assert_idle();
@@ -72,7 +72,7 @@ fn read_at_the_end_of_the_file_is_over_at_the_acknowledgement() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::read(1, 4096 * 4));
     let actions = wire.server_passes(&ack(1, 0));
-    assert_eq!(actions[..2], [learned(0), Action::Correct(op, MIN_DATA_COST)]);
+    assert_eq!(actions[..2], [learned(0), Action::CorrectCost(op, MIN_DATA_COST)]);
     assert_done(&actions, op, 0);
     wire.assert_idle();
 }
@@ -84,7 +84,7 @@ fn refused_read_is_over_and_the_retry_is_another_operation() {
         let op = wire.sent(&messages::read(tag, 10 << 20));
         let actions = wire.server_passes(&refusal(tag, Op::Io));
         // It was charged in full, six times over by a client that retries.
-        assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+        assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
         let finished = finished(&actions);
         assert_eq!((finished.op, finished.outcome), (op, Outcome::Answered { status: ENOENT.0 }));
         wire.assert_idle();
@@ -96,8 +96,8 @@ fn write() {
     let mut wire = Wire::new();
     let request = messages::write(1, LEN as i64);
     let (op, submission) = wire.held(&request);
-    let extent = Some(Extent { handle: FILE, start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), extent, elsewhere: None });
+    let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
+    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), position, elsewhere: None });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -132,7 +132,7 @@ fn data_of_a_write_in_pieces_waits_for_its_turn() {
     assert_same(&wire.take_to_server(), &chunks[2]);
     let actions = wire.wait(every);
     assert_same(&wire.take_to_server(), &chunks[3]);
-    assert!(matches!(actions[..], [Action::Submit(..)]), "what came behind it goes on: {actions:?}");
+    assert!(matches!(actions[..], [Action::Enqueue(..)]), "what came behind it goes on: {actions:?}");
     assert!(wire.session.wants_client());
     assert_done(&wire.server_passes(&written(1, LEN as i64)), op, LEN as u64);
 }
@@ -144,7 +144,7 @@ fn a_write_in_pieces_that_is_refused_holds_nobody_up() {
     wire.dispatch_in(op, Some(Pieces { count: 3, every: Duration::from_millis(40) }));
     wire.take_to_server();
     assert_eq!(finished(&wire.server_passes(&refusal(1, Op::Io))).op, op);
-    assert!(matches!(wire.client(&messages::read(2, 4096))[..], [Action::Submit(..)]));
+    assert!(matches!(wire.client(&messages::read(2, 4096))[..], [Action::Enqueue(..)]));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn refused_write_is_over_at_once() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::write(1, 10_000));
     let actions = wire.server_passes(&refusal(1, Op::Io));
-    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
     let finished = finished(&actions);
     assert_eq!((finished.op, finished.outcome, finished.moved), (op, Outcome::Answered { status: ENOENT.0 }, 0));
     wire.assert_idle();
@@ -179,7 +179,7 @@ fn write_that_fails_before_its_data_is_through() {
     let chunk = data(1, 262_144);
     wire.client_passes(&chunk[..50_024]);
     let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
-    assert_eq!(actions[0], Action::Correct(op, Bytes(50_000)));
+    assert_eq!(actions[0], Action::CorrectCost(op, Bytes(50_000)));
     assert_eq!(finished(&actions).moved, 50_000);
     // The client is in the middle of it, and the server reads on or not; either way the bytes are not ours to drop.
     wire.client_passes(&chunk[50_024..]);
@@ -191,10 +191,10 @@ fn write_that_fails_before_its_data_is_through() {
 fn small_read() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&messages::small_read(1, 10_000));
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes(10_000), extent: None, elsewhere: None });
+    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes(10_000), position: None, elsewhere: None });
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
-    assert_eq!(actions[..2], [learned(6000), Action::Correct(op, Bytes(6000))]);
+    assert_eq!(actions[..2], [learned(6000), Action::CorrectCost(op, Bytes(6000))]);
     // The data inside the reply was not counted as moved.
     assert_done(&actions, op, 6000);
     wire.assert_idle();
@@ -223,7 +223,7 @@ fn refused_small_io() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::small_read(1, 10_000));
     let actions = wire.server_passes(&refusal(1, Op::SmallIo));
-    assert_eq!(actions[0], Action::Correct(op, MIN_DATA_COST));
+    assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
     assert_eq!(finished(&actions).moved, 0);
     // The data of a write has come this far already.
     let op = wire.sent(&messages::small_write(2, 10_000));
@@ -249,7 +249,7 @@ fn captured_small_io() {
 fn metadata_is_over_at_its_reply() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&readdir(1));
-    assert_eq!(submission, Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, extent: None, elsewhere: None });
+    assert_eq!(submission, Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None });
     wire.dispatch(op);
     let reply = readdir_reply(1, 1);
     assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), []);
@@ -285,7 +285,7 @@ fn every_captured_operation_passes() {
         let mut wire = Wire::new();
         let request = frame_request(1, &captured("request", &name));
         let actions = wire.client(&request);
-        if let Some(Action::Submit(op, _)) = actions.last() {
+        if let Some(Action::Enqueue(op, _)) = actions.last() {
             wire.dispatch(*op);
         }
         assert_same(&wire.take_to_server(), &request);
@@ -396,11 +396,11 @@ fn accesses_too_complex_to_count() {
     wire.server_passes(&ack(2, 0));
     wire.client_passes(&data(2, 262_144));
     let actions = wire.server_passes(&written(2, 262_144));
-    assert_eq!(actions[0], Action::Correct(op, Bytes(262_144)), "at its end, what a write moved is known");
+    assert_eq!(actions[0], Action::CorrectCost(op, Bytes(262_144)), "at its end, what a write moved is known");
     assert_done(&actions, op, 262_144);
     // One that is refused moves nothing.
     let (op, _) = wire.held(&request(3, RequestBody::Io(too_complex(IoType::Read))));
     wire.dispatch(op);
-    assert_eq!(wire.server(&refusal(3, Op::Io))[0], Action::Correct(op, MIN_DATA_COST));
+    assert_eq!(wire.server(&refusal(3, Op::Io))[0], Action::CorrectCost(op, MIN_DATA_COST));
     wire.assert_idle();
 }

@@ -308,8 +308,8 @@ impl Connection {
             let now = self.shared.clock.now();
             for index in 0..self.granted.len() {
                 let Grant { op, pieces } = self.granted[index];
-                // A grant may cross a withdrawal; then the request is gone. Its number is not in use again, as requests
-                // are withdrawn only when no others come.
+                // A grant may cross a cancellation; then the request is gone. Its number is not in use again, as requests
+                // are cancelled only when no others come.
                 if self.request_of(op).is_some() {
                     self.session.dispatch(now, op, pieces);
                 }
@@ -323,32 +323,32 @@ impl Connection {
     fn act(&mut self, action: Action) -> Result<(), Ended> {
         match action {
             Action::Learned { uid, gids } => self.identity.learned(User { uid, gids }),
-            Action::Submit(op, submission) => {
+            Action::Enqueue(op, submission) => {
                 let app = self.identity.app(&self.shared);
-                let id = self.gate().submit(&self.mailbox, op, app, &submission);
+                let id = self.gate().enqueue(&self.mailbox, op, app, &submission);
                 let index = op.index();
                 if self.requests.len() <= index {
                     self.requests.resize(index + 1, None);
                 }
                 self.requests[index] = Some(id);
             }
-            Action::Correct(op, real) => {
+            Action::CorrectCost(op, real) => {
                 if let Some(id) = self.request_of(op) {
-                    self.gate().correct(id, real);
+                    self.gate().correct_cost(id, real);
                 }
             }
-            Action::Finish(finished) => {
+            Action::Complete(finished) => {
                 if let Some(id) = self.take_request(finished.op) {
-                    self.gate().finish(id, &finished);
+                    self.gate().complete(id, &finished);
                 }
                 return still_alive(&finished);
             }
-            Action::Withdraw(op) => {
+            Action::Cancel(op) => {
                 if let Some(id) = self.take_request(op) {
-                    self.gate().withdraw(id);
+                    self.gate().cancel(id);
                 }
             }
-            Action::SizeLearned { handle, size } => self.gate().learn_size(handle, size),
+            Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::Close(reason) => return Err(Ended::Refused(reason)),
         }
@@ -408,7 +408,7 @@ impl Drop for Connection {
         let left = self.requests.iter().copied().flatten();
         // After a panic of the scheduler itself, a second one in here would end the whole process.
         if !self.gate().is_broken() {
-            left.for_each(|id| self.gate().withdraw(id));
+            left.for_each(|id| self.gate().cancel(id));
         }
     }
 }
@@ -461,8 +461,7 @@ mod tests {
                         [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
-            let gate =
-                Arc::new(Gate::new(clock, vpfs_core::ServerId(0), crate::peers::Post::default(), &config, &apps));
+            let gate = Arc::new(Gate::new(clock, vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
             let door = Door {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),

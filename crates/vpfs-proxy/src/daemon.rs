@@ -3,20 +3,22 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use vpfs_config::units::Span;
 use vpfs_config::{AppTable, Config, Problems};
 use vpfs_core::{AppId, ServerId, SharingMode};
 use vpfs_interpose::AddressMap;
+use vpfs_node::AppTotals;
 
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::gate::Gate;
-use crate::peers::{Post, deliver};
+use crate::post::{Post, deliver};
 use crate::shared::{Rules, Shared, Stage};
 use crate::slots::Slots;
-use crate::totals::AppTotals;
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +112,7 @@ impl Daemon {
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
             for gate in gates {
-                gate.reconfigure(&self.config, apps);
+                gate.reconfigure(&self.config);
                 for &app in &changed {
                     gate.set_app(app, apps.get(app).expect("an id of this table"));
                 }
@@ -135,7 +137,7 @@ impl Daemon {
         self.shared.enter(Stage::Stopped);
         self.slots.all_free().await;
         for (app, totals) in self.totals() {
-            totals.log(&app);
+            log_totals(&app, &totals);
         }
         cut_off
     }
@@ -157,6 +159,22 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.shared.enter(Stage::Stopped);
     }
+}
+
+/// Writes a line to the log, with mean times.
+fn log_totals(app: &str, totals: &AppTotals) {
+    let requests = totals.data_requests + totals.metadata_requests;
+    let mean = |sum: Duration| Span(sum / u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
+    tracing::info!(
+        %app,
+        data_requests = totals.data_requests,
+        metadata_requests = totals.metadata_requests,
+        bytes = totals.bytes,
+        failed = totals.failed,
+        mean_wait = %format_args!("{:.1}", mean(totals.waited)),
+        mean_service = %format_args!("{:.1}", mean(totals.served)),
+        "served"
+    );
 }
 
 /// Proxies of different processes do not talk to each other.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::error::SimError;
-use crate::policy;
 use crate::scenario::{App, PolicySpec, Scenario, Workload};
 
 /// Of all groups.
@@ -28,7 +27,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     at_most(servers, SERVERS, "servers")?;
     at_most(apps, APPS, "applications")?;
     at_most(servers * apps, PAIRS, "applications times servers")?;
-    if policy::needs_peers(policy) {
+    if policy.settings.needs_peers() {
         at_most(
             servers * servers * apps,
             HEARD,

@@ -20,17 +20,15 @@ pub(crate) enum Event {
     DeviceWake { server: u32 },
     /// The metadata service of a server has something done.
     MetadataWake { server: u32 },
-    /// The scheduler of a server asked to be called.
-    SchedulerWake { server: u32 },
+    /// The node of a server asked to be called.
+    NodeWake { server: u32 },
     /// An operation is complete on the wire of a server.
     Complete { server: u32, part: u32 },
     /// The last byte of a request's reply is at the client.
     Reply { call: u32 },
     /// A coordination message arrives.
     Deliver { message: u32 },
-    /// The coordination of a server asked to be called.
-    CoordinatorWake { server: u32 },
-    /// A server's coordination has something to say.
+    /// A server's node may have something to say.
     Nudge { server: u32 },
     /// The proxy of a server starts anew.
     Restart { server: u32 },

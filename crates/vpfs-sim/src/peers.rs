@@ -1,16 +1,17 @@
-//! Coordination between servers: the daemon's own state machines, and a network between them that fails as it is told.
+//! The network between the nodes of different servers, which fails as it is told.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
-use vpfs_coord::{Coordinator, FlowKey, Message, Settings};
-use vpfs_core::{AppId, Bytes, ServerId, ServiceReport, Time};
+use vpfs_coord::{Message, Settings};
+use vpfs_core::{AppId, Bytes, ServerId, Time};
+use vpfs_node::{Node, PeerService};
 
 use crate::calendar::{Calendar, Event};
 use crate::measure::Series;
+use crate::server::Server;
 
 /// The network between servers' proxies, for coordination messages only.
 #[derive(Clone, Debug)]
@@ -89,18 +90,13 @@ pub(crate) struct Exchange {
     pub(crate) bytes: u64,
 }
 
-/// The coordinators of all servers and what is between them.
+/// What is between the nodes of all servers.
 pub(crate) struct Peers {
     network: PeerNetwork,
-    coordinators: Vec<Coordinator>,
-    wakes: Vec<Option<Time>>,
-    keys: Vec<FlowKey>,
-    apps: BTreeMap<FlowKey, AppId>,
     random: Xoshiro256PlusPlus,
     underway: Slab<Underway>,
-    /// What each server's scheduler said it gave, and what it heard that others gave, by server and application.
-    given: Vec<Vec<i64>>,
-    heard: Vec<Vec<i64>>,
+    /// What nodes that are gone told and heard, by server and application.
+    before: Vec<Vec<PeerService>>,
     pub(crate) traffic: Traffic,
 }
 
@@ -117,98 +113,43 @@ pub(crate) struct Traffic {
 }
 
 impl Peers {
-    pub(crate) fn new(network: &PeerNetwork, servers: u32, apps: &[String], seed: u64) -> Self {
-        let all = || (0..servers).map(ServerId);
-        let new = |me| Coordinator::new(Time::ZERO, me, 1, all(), network.settings);
-        let keys: Vec<FlowKey> = apps.iter().map(|name| FlowKey::of(name)).collect();
-        let count = servers as usize;
+    pub(crate) fn new(network: &PeerNetwork, servers: usize, apps: usize, seed: u64) -> Self {
         Self {
             network: network.clone(),
-            coordinators: all().map(new).collect(),
-            wakes: vec![None; count],
-            apps: keys.iter().copied().zip((0..).map(AppId)).collect(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             underway: Slab::new(),
-            given: vec![vec![0; keys.len()]; count],
-            heard: vec![vec![0; keys.len()]; count],
-            keys,
+            before: vec![vec![PeerService::default(); apps]; servers],
             traffic: Traffic::default(),
         }
     }
 
-    /// A server's scheduler tells what it gave. More applications than coordinators keep are shared by server only.
-    pub(crate) fn report(&mut self, server: u32, report: ServiceReport) {
-        let key = self.keys[report.app.index()];
-        if self.coordinators[server as usize].report(key, report.class, report.bytes).is_ok() {
-            self.given[server as usize][report.app.index()] += report.bytes;
-        }
-    }
-
-    /// An application has its first request at a server.
-    pub(crate) fn flow_arrived(&mut self, server: u32, app: AppId) {
-        // A refusal is for the server's administrator; there is no one here.
-        let _ = self.coordinators[server as usize].flow_arrived(self.keys[app.index()]);
-    }
-
-    /// An application has finished.
-    pub(crate) fn flow_left(&mut self, now: Time, server: u32, app: AppId) {
-        self.coordinators[server as usize].flow_left(now, self.keys[app.index()]);
-    }
-
     /// Takes a message out of the network and gives it to its receiver, which is returned with what that costs it.
-    pub(crate) fn deliver(&mut self, now: Time, message: u32) -> (u32, Exchange) {
+    pub(crate) fn deliver(&mut self, now: Time, message: u32, servers: &mut [Server]) -> (u32, Exchange) {
         let Underway { from, to, message } = self.underway.remove(message as usize);
         let cost = self.network.cost(1, message.encoded_len() as u64);
-        let handled = self.coordinators[to as usize].handle_message(now, ServerId(from), &message);
+        let handled = servers[to as usize].node.handle_message(now, ServerId(from), &message);
         debug_assert!(handled.is_ok(), "{handled:?}");
         (to, cost)
     }
 
-    /// The time a coordinator asked for has come, or it begins; `false` if it has asked for another time since.
-    pub(crate) fn wake(&mut self, now: Time, server: u32) -> bool {
-        let due = self.wakes[server as usize].is_none_or(|wake| wake == now);
-        if due {
-            self.wakes[server as usize] = None;
-            self.coordinators[server as usize].handle_timeout(now);
+    /// A server's proxy starts anew, and `node` is gone.
+    pub(crate) fn restart(&mut self, server: u32, node: &Node) {
+        for (app, before) in (0..).map(AppId).zip(&mut self.before[server as usize]) {
+            *before = sum(*before, node.peer_service(app));
         }
-        due
     }
 
-    /// A server's proxy starts anew.
-    pub(crate) fn restart(&mut self, now: Time, server: u32, incarnation: u64) {
-        let all = (0..self.coordinators.len()).map(|server| ServerId(u32::try_from(server).unwrap_or(u32::MAX)));
-        let new = Coordinator::new(now, ServerId(server), incarnation, all, self.network.settings);
-        self.coordinators[server as usize] = new;
-        self.wakes[server as usize] = None;
-    }
-
-    /// Sends what a coordinator has to say, and returns what that costs its server; what its scheduler must hear is passed
-    /// to `hear`. After every input.
-    pub(crate) fn drain(
+    /// Sends what a node has to say, and returns what that costs its server.
+    pub(crate) fn transmit_all(
         &mut self,
         now: Time,
         server: u32,
+        node: &mut Node,
         calendar: &mut Calendar,
-        mut hear: impl FnMut(ServiceReport),
     ) -> Exchange {
         let before = (self.traffic.messages, self.traffic.bytes);
-        while let Some((to, message)) = self.coordinators[server as usize].poll_transmit(now) {
+        while let Some((to, message)) = node.poll_transmit(now) {
             self.transmit(now, server, to.0, message, calendar);
-        }
-        let coordinator = &mut self.coordinators[server as usize];
-        while let Some((key, class, bytes)) = coordinator.poll_service() {
-            if let Some(&app) = self.apps.get(&key) {
-                self.heard[server as usize][app.index()] += bytes;
-                hear(ServiceReport { app, class, bytes });
-            }
-        }
-        while coordinator.poll_event().is_some() {}
-        let wake = coordinator.poll_timeout().map(|at| at.max(now));
-        if let Some(at) = wake
-            && self.wakes[server as usize] != wake
-        {
-            self.wakes[server as usize] = wake;
-            calendar.push(at, Event::CoordinatorWake { server });
         }
         self.network.cost(self.traffic.messages - before.0, self.traffic.bytes - before.1)
     }
@@ -244,22 +185,30 @@ impl Peers {
     }
 
     /// An interval of the time series ends.
-    pub(crate) fn sample(&mut self) {
+    pub(crate) fn sample(&mut self, servers: &[Server]) {
         self.traffic.messages_series.close();
         self.traffic.bytes_series.close();
-        let unheard = self.unheard();
+        let unheard = self.unheard(servers);
         self.traffic.unheard_series.push(unheard);
     }
 
     /// The most that any server has not heard of what all others gave an application, or heard too much of.
-    pub(crate) fn unheard(&self) -> u64 {
-        let totals = (0..self.keys.len()).map(|app| self.given.iter().map(|given| given[app]).sum::<i64>());
-        let off = totals.enumerate().flat_map(|(app, total)| {
-            let servers = self.given.iter().zip(&self.heard);
-            servers.map(move |(given, heard)| (total - given[app] - heard[app]).unsigned_abs())
+    pub(crate) fn unheard(&self, servers: &[Server]) -> u64 {
+        let apps = self.before.first().map_or(0, Vec::len);
+        let off = (0..apps).flat_map(|app| {
+            let service = |(server, before): (&Server, &Vec<PeerService>)| {
+                sum(before[app], server.node.peer_service(AppId(u32::try_from(app).unwrap_or(u32::MAX))))
+            };
+            let services: Vec<PeerService> = servers.iter().zip(&self.before).map(service).collect();
+            let total: i64 = services.iter().map(|service| service.reported).sum();
+            services.into_iter().map(move |service| (total - service.reported - service.heard).unsigned_abs())
         });
         off.max().unwrap_or(0)
     }
+}
+
+fn sum(one: PeerService, other: PeerService) -> PeerService {
+    PeerService { reported: one.reported + other.reported, heard: one.heard + other.heard }
 }
 
 impl PeerNetwork {

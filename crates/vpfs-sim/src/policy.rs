@@ -1,55 +1,45 @@
-//! Schedulers as a scenario wants them.
-
-use std::time::Duration;
+//! Nodes as a scenario wants them.
 
 use vpfs_core::window::order_of;
-use vpfs_core::{AppId, Cap, Capped, Policy, PolicyKind, Scheduler, SharingMode, Target, Time, Weight};
+use vpfs_core::{AppId, AppPolicy, ServerId, Time};
+use vpfs_node::{Node, NodeSettings, PeerSettings};
 
+use crate::peers::PeerNetwork;
 use crate::scenario::{App, PolicySpec};
 
-/// Events a scheduler keeps until they are read, which is after every input.
-const EVENTS_KEPT: usize = 256;
-
-/// What a scheduler is told of an application.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Promise {
-    weight: Weight,
-    cap: Option<Cap>,
-    target: Option<Target>,
-    latency: Option<Duration>,
-    order: u16,
+/// From what the nodes of all servers are made.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePlan {
+    policy: PolicySpec,
+    apps: Vec<(String, AppPolicy)>,
+    servers: u32,
+    coordination: vpfs_coord::Settings,
 }
 
-impl Promise {
-    pub(crate) fn of(app: &App) -> Self {
-        let order = app.order.unwrap_or_else(|| order_of(&app.name));
-        Self { weight: app.weight, cap: app.cap, target: app.target, latency: app.latency, order }
+impl NodePlan {
+    pub(crate) fn new(policy: PolicySpec, apps: &[App], servers: u32, network: &PeerNetwork) -> Self {
+        let apps = apps.iter().map(|app| (app.name.clone(), app_policy(app))).collect();
+        Self { policy, apps, servers, coordination: network.settings }
     }
-}
 
-/// A new scheduler that knows all applications.
-pub(crate) fn build(now: Time, policy: &PolicySpec, promises: &[Promise]) -> Capped<Policy> {
-    let mut scheduler = Capped::new(Policy::new(&policy.settings, EVENTS_KEPT), EVENTS_KEPT);
-    for (app, promise) in (0..).map(AppId).zip(promises) {
-        scheduler.set_weight(now, app, promise.weight);
-        scheduler.set_target(now, app, promise.target);
-        scheduler.set_latency(now, app, promise.latency);
-        scheduler.set_order(now, app, promise.order);
-        if promise.cap.is_some() {
-            scheduler.set_cap(now, app, promise.cap);
+    /// The node of a server as it starts for the `incarnation`th time; it knows all applications.
+    pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node {
+        let servers = (0..self.servers).map(ServerId).collect();
+        let peers = PeerSettings { incarnation, servers, coordination: self.coordination };
+        let settings = NodeSettings {
+            policy: self.policy.settings.clone(),
+            metadata_cost: self.policy.metadata_cost,
+            peers: Some(peers),
+        };
+        let mut node = Node::new(now, ServerId(server), &settings);
+        for (app, (name, policy)) in (0..).map(AppId).zip(&self.apps) {
+            node.set_app(now, app, name, policy);
         }
+        node
     }
-    scheduler
 }
 
-/// Whether servers must hear of each other.
-pub(crate) fn needs_peers(policy: &PolicySpec) -> bool {
-    use PolicyKind::{Isolation, SfqD, SfqDPlus};
-    let shares = matches!(policy.settings.kind, SfqD | SfqDPlus | Isolation);
-    shares && policy.settings.sharing.mode != SharingMode::Local
-}
-
-/// Whether the policy promises never to use more slots than its depth.
-pub(crate) fn has_slots(kind: PolicyKind) -> bool {
-    matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Ioco)
+fn app_policy(app: &App) -> AppPolicy {
+    let order = app.order.unwrap_or_else(|| order_of(&app.name));
+    AppPolicy { weight: app.weight, cap: app.cap, target: app.target, latency: app.latency, order }
 }

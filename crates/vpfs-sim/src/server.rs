@@ -1,13 +1,12 @@
-//! One server: its proxy's scheduler, its device, its metadata service and its link.
+//! One server: its proxy's node, its device, its metadata service and its link.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::{
-    AppId, Bytes, Capped, Dispatch, Event as CoreEvent, OpKind, Pieces, Policy, Request, RequestId, Scheduler, Time,
-};
+use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, PolicyKind, RequestId, Time};
 use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
+use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
 
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
@@ -74,7 +73,7 @@ pub(crate) struct Server {
     number: u32,
     /// Of its proxy: how often it started.
     pub(crate) incarnation: u64,
-    pub(crate) scheduler: Capped<Policy>,
+    pub(crate) node: Node,
     pub(crate) parts: Slab<Part>,
     device: Box<dyn Device>,
     in_device: InService<(u32, u64)>,
@@ -85,7 +84,7 @@ pub(crate) struct Server {
     pub(crate) outward: Link,
     device_wake: Option<Time>,
     metadata_wake: Option<Time>,
-    scheduler_wake: Option<Time>,
+    node_wake: Option<Time>,
     limits: Limits,
     pub(crate) usage: Usage,
 }
@@ -117,17 +116,17 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    pub(crate) fn new(number: u32, group: &ServerGroup, scheduler: Capped<Policy>, wait_limit: Duration) -> Self {
-        let settings = scheduler.inner().settings().clone();
+    pub(crate) fn new(number: u32, group: &ServerGroup, node: Node, wait_limit: Duration) -> Self {
+        let settings = node.settings().clone();
         let limits = Limits {
-            depth: crate::policy::has_slots(settings.kind).then_some(settings.depth.get()),
+            depth: has_slots(settings.kind).then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
             wait: wait_limit,
         };
         Self {
             number,
             incarnation: 1,
-            scheduler,
+            node,
             parts: Slab::new(),
             device: group.device.build(),
             in_device: InService::new(),
@@ -138,68 +137,77 @@ impl Server {
             outward: Link::new(group.link),
             device_wake: None,
             metadata_wake: None,
-            scheduler_wake: None,
+            node_wake: None,
             limits,
             usage: Usage { depth: settings.depth.get(), ..Usage::default() },
         }
     }
 
     /// A request is at the proxy.
-    pub(crate) fn arrive(&mut self, now: Time, key: u32, metadata_cost: Bytes) {
+    pub(crate) fn arrive(&mut self, now: Time, key: u32) {
         let part = &mut self.parts[key as usize];
         part.arrived = now;
         part.incarnation = self.incarnation;
-        let cost = if part.op == OpKind::Metadata { metadata_cost } else { data_cost(part.bytes) };
-        let request = Request::new(RequestId(key), part.app, part.op, cost);
-        let request = Request { issued_at: Some(part.issued), elsewhere: part.elsewhere, ..request };
-        self.scheduler.enqueue(now, request);
+        let Part { app, op, bytes, issued, elsewhere, .. } = *part;
+        let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        self.node.enqueue(now, RequestId(key), &arrival);
     }
 
-    /// The proxy starts anew with `scheduler`: what waited comes again in its old order, what is with the server is no longer
+    /// The proxy starts anew with `node`: what waited comes again in its old order, what is with the server is no longer
     /// counted. Ids of the latter must not be given again while they are in use, so they are not.
-    pub(crate) fn restart(&mut self, now: Time, scheduler: Capped<Policy>, metadata_cost: Bytes) {
-        self.scheduler = scheduler;
+    pub(crate) fn restart(&mut self, now: Time, node: Node) {
+        self.node = node;
         self.incarnation += 1;
-        self.scheduler_wake = None;
+        self.node_wake = None;
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
         let here = |part: &Part| part.incarnation > 0 && part.slots == 0;
         let mut waiting: Vec<(Time, usize)> =
             self.parts.iter().filter(|(_, part)| here(part)).map(|(key, part)| (part.arrived, key)).collect();
         waiting.sort_unstable();
         for (_, key) in waiting {
-            self.arrive(now, u32::try_from(key).expect("a request id"), metadata_cost);
+            self.arrive(now, u32::try_from(key).expect("a request id"));
         }
     }
 
-    /// The time the scheduler asked for has come; `false` if it has asked for another one since.
-    pub(crate) fn scheduler_wake(&mut self, now: Time) -> bool {
-        let due = self.scheduler_wake == Some(now);
+    /// The time the node asked for has come; `false` if it has asked for another one since.
+    pub(crate) fn node_wake(&mut self, now: Time) -> bool {
+        let due = self.node_wake == Some(now);
         if due {
-            self.scheduler_wake = None;
-            self.scheduler.handle_timeout(now);
+            self.node_wake = None;
+            self.node.handle_timeout(now);
         }
         due
     }
 
-    /// Lets the scheduler release what may go, after every input.
-    pub(crate) fn drain(
+    /// Lets the node release what may go, after every input.
+    pub(crate) fn dispatch(
         &mut self,
         now: Time,
         nodes: &mut [NodeLink],
         calendar: &mut Calendar,
         mut dispatched: impl FnMut(&Part),
     ) -> Result<(), Check> {
-        while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
+        while let Some(dispatch) = self.node.poll_dispatch(now) {
             self.begin(now, &dispatch, nodes, calendar)?;
             dispatched(&self.parts[dispatch.id.index()]);
         }
-        while let Some((_, event)) = self.scheduler.poll_event() {
-            if let CoreEvent::DepthChanged { depth } = event {
+        Ok(())
+    }
+
+    /// Takes the node's events and its next deadline, once all else that follows from an input is done.
+    pub(crate) fn settle(&mut self, now: Time, calendar: &mut Calendar) -> Result<(), Check> {
+        while let Some((_, event)) = self.node.poll_event() {
+            if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
                 self.usage.depth = depth.get();
                 self.limits.depth = self.limits.depth.map(|_| depth.get());
             }
         }
-        self.arm_scheduler(now, calendar);
+        if let Some(at) = self.node.poll_timeout().map(|at| at.max(now))
+            && self.node_wake != Some(at)
+        {
+            self.node_wake = Some(at);
+            calendar.push(at, Event::NodeWake { server: self.number });
+        }
         self.check_slots()
     }
 
@@ -356,18 +364,10 @@ impl Server {
                 OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
                 OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
             }
-            self.scheduler.complete(now, RequestId(part));
+            let served = Served { bytes: entry.bytes, ..Served::new(entry.op, entry.arrived, entry.dispatched) };
+            self.node.complete(now, RequestId(part), entry.app, &served);
         }
         entry
-    }
-
-    fn arm_scheduler(&mut self, now: Time, calendar: &mut Calendar) {
-        if let Some(at) = self.scheduler.poll_timeout().map(|at| at.max(now))
-            && self.scheduler_wake != Some(at)
-        {
-            self.scheduler_wake = Some(at);
-            calendar.push(at, Event::SchedulerWake { server: self.number });
-        }
     }
 
     fn arm_device(&mut self, now: Time, calendar: &mut Calendar) {
@@ -423,9 +423,9 @@ impl Check {
     }
 }
 
-/// Least cost of a data request, as the proxy has it: no device serves less than a page.
-fn data_cost(bytes: u64) -> Bytes {
-    Bytes(bytes).max(Bytes::kib(4))
+/// Whether the policy promises never to use more slots than its depth.
+fn has_slots(kind: PolicyKind) -> bool {
+    matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Ioco)
 }
 
 /// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its bytes. Both

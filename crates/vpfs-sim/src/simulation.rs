@@ -13,7 +13,7 @@ use crate::error::SimError;
 use crate::layout::Placement;
 use crate::measure::{AppMeasures, AtServer};
 use crate::peers::Peers;
-use crate::policy::{self, Promise};
+use crate::policy::NodePlan;
 use crate::process::{AppState, Process};
 use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
 use crate::scenario::{App, PolicySpec, Role, Scenario};
@@ -90,7 +90,7 @@ impl Simulation {
             interval: world.settings.interval,
             apps,
             servers: servers.collect(),
-            coordination: world.peers.as_ref().map(coordination_results),
+            coordination: world.peers.as_ref().map(|peers| coordination_results(peers, &world.servers)),
             trace: self.world.trace.done,
         }
     }
@@ -136,7 +136,7 @@ fn app_at_server(at: &AtServer) -> AppAtServer {
     }
 }
 
-fn coordination_results(peers: &Peers) -> CoordinationResults {
+fn coordination_results(peers: &Peers, servers: &[Server]) -> CoordinationResults {
     let traffic = &peers.traffic;
     CoordinationResults {
         messages: traffic.messages,
@@ -146,7 +146,7 @@ fn coordination_results(peers: &Peers) -> CoordinationResults {
         messages_series: traffic.messages_series.values.clone(),
         bytes_series: traffic.bytes_series.values.clone(),
         unheard_bytes_series: traffic.unheard_series.clone(),
-        unheard_bytes: peers.unheard(),
+        unheard_bytes: peers.unheard(servers),
     }
 }
 
@@ -184,8 +184,9 @@ impl<'a> Builder<'a> {
         let scenario = self.scenario;
         bounds::check(scenario, policy)?;
         let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
-        let promises: Vec<Promise> = scenario.apps.iter().map(Promise::of).collect();
-        let servers = self.servers(policy, &promises)?;
+        let servers = scenario.servers.iter().map(|group| group.count).sum();
+        let plan = NodePlan::new(policy.clone(), &scenario.apps, servers, &scenario.peers);
+        let servers = self.servers(&plan)?;
         let peers = self.peers(policy, count(servers.len()))?;
         let told_apart = if scenario.by_server { servers.len() } else { 0 };
         let data = self.with_role(|role| role != Role::Metadata);
@@ -202,7 +203,6 @@ impl<'a> Builder<'a> {
             jitter: scenario.jitter,
             wait_limit: scenario.wait_limit,
             most_intervals: bounds::most_intervals(scenario),
-            metadata_cost: policy.metadata_cost,
         };
         Ok(World {
             now: Time::ZERO,
@@ -219,26 +219,25 @@ impl<'a> Builder<'a> {
             calls: Slab::new(),
             calendar: self.calendar,
             peers,
-            policy: policy.clone(),
+            plan,
             trace: Trace::new(scenario.trace),
             sent: 0,
             completed: 0,
-            promises,
             events: 0,
             sampled: Time::ZERO,
             shares: Vec::new(),
         })
     }
 
-    fn servers(&self, policy: &PolicySpec, promises: &[Promise]) -> Result<Vec<Server>, SimError> {
+    fn servers(&self, plan: &NodePlan) -> Result<Vec<Server>, SimError> {
         let with_role = |role| self.with_role(|found| found == role || found == Role::Both);
         if with_role(Role::Data).is_empty() || with_role(Role::Metadata).is_empty() {
             return Err(SimError::Scenario("there must be a server for data and one for metadata".into()));
         }
         let groups = &self.scenario.servers;
         let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let scheduler = || policy::build(Time::ZERO, policy, promises);
-        let server = |(number, group)| Server::new(number, group, scheduler(), self.scenario.wait_limit);
+        let node = |number| plan.build(Time::ZERO, number, 1);
+        let server = |(number, group)| Server::new(number, group, node(number), self.scenario.wait_limit);
         Ok((0..).zip(each).map(server).collect())
     }
 
@@ -253,12 +252,12 @@ impl<'a> Builder<'a> {
         for restart in &network.restarts {
             self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
         }
-        if !policy::needs_peers(policy) {
+        if !policy.settings.needs_peers() {
             return Ok(None);
         }
-        let names: Vec<String> = self.scenario.apps.iter().map(|app| app.name.clone()).collect();
-        (0..servers).for_each(|server| self.calendar.push(Time::ZERO, Event::CoordinatorWake { server }));
-        Ok(Some(Peers::new(network, servers, &names, mix(self.scenario.seed))))
+        // A node that begins may have something to say.
+        (0..servers).for_each(|server| self.calendar.push(Time::ZERO, Event::Nudge { server }));
+        Ok(Some(Peers::new(network, servers as usize, self.scenario.apps.len(), mix(self.scenario.seed))))
     }
 
     /// The numbers of servers in a role.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::hash::mix;
-use vpfs_core::{AppId, Bytes, OpKind, Scheduler, Time};
+use vpfs_core::{AppId, Bytes, OpKind, Time};
 use vpfs_device::MetadataOp;
 use vpfs_plan::Call as PlanCall;
 
@@ -16,9 +16,8 @@ use crate::layout::Share;
 use crate::measure::AppMeasures;
 use crate::messages::{self, Recipient};
 use crate::peers::{Exchange, Peers};
-use crate::policy::{self, Promise};
+use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
-use crate::scenario::PolicySpec;
 use crate::server::{Check, NodeLink, Part, Server};
 use crate::trace::Trace;
 
@@ -60,8 +59,7 @@ pub(crate) struct World {
     pub(crate) calls: Slab<Call>,
     /// If servers must hear of each other.
     pub(crate) peers: Option<Peers>,
-    pub(crate) policy: PolicySpec,
-    pub(crate) promises: Vec<Promise>,
+    pub(crate) plan: NodePlan,
     pub(crate) trace: Trace,
     /// Requests sent: each one's number is its lot.
     pub(crate) sent: u64,
@@ -87,7 +85,6 @@ pub(crate) struct WorldSettings {
     pub(crate) wait_limit: Duration,
     /// Most intervals of the time series.
     pub(crate) most_intervals: u64,
-    pub(crate) metadata_cost: Bytes,
 }
 
 impl WorldSettings {
@@ -146,8 +143,8 @@ impl World {
                 self.servers[server as usize].metadata_wake(self.now, &mut self.calendar);
                 Ok(())
             }
-            Event::SchedulerWake { server } => {
-                if self.servers[server as usize].scheduler_wake(self.now) {
+            Event::NodeWake { server } => {
+                if self.servers[server as usize].node_wake(self.now) {
                     self.drain(server)
                 } else {
                     Ok(())
@@ -157,12 +154,11 @@ impl World {
             Event::Reply { call } => self.reply(call),
             Event::Deliver { message } => {
                 let Some(peers) = &mut self.peers else { return Ok(()) };
-                let (server, cost) = peers.deliver(self.now, message);
+                let (server, cost) = peers.deliver(self.now, message, &mut self.servers);
                 self.servers[server as usize].on_message_received(self.now, cost);
                 self.drain(server)
             }
             Event::Nudge { server } => self.drain(server),
-            Event::CoordinatorWake { server } => self.coordinator_wake(server),
             Event::Restart { server } => self.restart(server),
             Event::Sample => self.sample(),
         }
@@ -237,11 +233,13 @@ impl World {
 
     /// Servers may forget an application that has finished.
     fn tell_departure(&mut self, app: AppId) {
-        let Some(peers) = &mut self.peers else { return };
-        for server in 0..count(self.servers.len()) {
-            peers.flow_left(self.now, server, app);
+        if self.peers.is_none() {
+            return;
+        }
+        for (number, server) in (0..).zip(&mut self.servers) {
+            server.node.flow_left(self.now, app);
             // Its messages go with the next input, at once.
-            self.calendar.push(self.now, Event::Nudge { server });
+            self.calendar.push(self.now, Event::Nudge { server: number });
         }
     }
 
@@ -375,66 +373,42 @@ impl World {
 
     /// A request is at a server's proxy.
     fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
-        let entry = &mut self.servers[server as usize];
-        entry.arrive(self.now, part, self.settings.metadata_cost);
-        if let Some(peers) = &mut self.peers {
-            peers.flow_arrived(server, entry.parts[part as usize].app);
-        }
+        self.servers[server as usize].arrive(self.now, part);
         self.drain(server)
     }
 
-    /// Lets a server's scheduler release what may go, and tells its peers what they must hear.
+    /// Takes all that follows from an input of a server's node, as its drive contract says.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
-        self.exchange(server);
+        self.transmit(server);
         let entry = &mut self.servers[server as usize];
         let measures = &mut self.measures;
         let count = |part: &Part| {
             measures[part.app.index()].queue.record(part.dispatched.since(part.arrived));
         };
-        let checked = entry.drain(self.now, &mut self.nodes, &mut self.calendar, count);
-        checked.map_err(|check| self.broken(server, check))?;
-        self.report(server);
-        Ok(())
+        let dispatched = entry.dispatch(self.now, &mut self.nodes, &mut self.calendar, count);
+        dispatched.map_err(|check| self.broken(server, check))?;
+        self.transmit(server);
+        let settled = self.servers[server as usize].settle(self.now, &mut self.calendar);
+        settled.map_err(|check| self.broken(server, check))
     }
 
-    /// Passes on what a scheduler wants its peers to hear.
-    fn report(&mut self, server: u32) {
-        let Some(peers) = &mut self.peers else { return };
-        let scheduler = &mut self.servers[server as usize].scheduler;
-        let mut reported = false;
-        while let Some(report) = scheduler.poll_report(self.now) {
-            peers.report(server, report);
-            reported = true;
-        }
-        if reported {
-            self.exchange(server);
-        }
-    }
-
-    /// Sends what a server has to tell its peers, and lets its scheduler hear what they told.
-    fn exchange(&mut self, server: u32) {
+    /// Sends what a server's node has to tell its peers.
+    fn transmit(&mut self, server: u32) {
         let Some(peers) = &mut self.peers else { return };
         let entry = &mut self.servers[server as usize];
-        let hear = |report| entry.scheduler.handle_peer(self.now, report);
-        let sent = peers.drain(self.now, server, &mut self.calendar, hear);
+        let sent = peers.transmit_all(self.now, server, &mut entry.node, &mut self.calendar);
         if sent != Exchange::default() {
             entry.on_messages_sent(self.now, sent);
         }
     }
 
-    fn coordinator_wake(&mut self, server: u32) -> Result<(), SimError> {
-        let due = self.peers.as_mut().is_some_and(|peers| peers.wake(self.now, server));
-        if due { self.drain(server) } else { Ok(()) }
-    }
-
     /// The proxy of a server starts anew.
     fn restart(&mut self, server: u32) -> Result<(), SimError> {
-        let scheduler = policy::build(self.now, &self.policy, &self.promises);
         let entry = &mut self.servers[server as usize];
-        entry.restart(self.now, scheduler, self.settings.metadata_cost);
         if let Some(peers) = &mut self.peers {
-            peers.restart(self.now, server, entry.incarnation);
+            peers.restart(server, &entry.node);
         }
+        entry.restart(self.now, self.plan.build(self.now, server, entry.incarnation + 1));
         self.drain(server)
     }
 
@@ -484,18 +458,18 @@ impl World {
             measures.sample();
         }
         for (server, samples) in self.servers.iter().zip(&mut self.samples) {
-            samples.queued.push(count(server.scheduler.queued()));
-            samples.outstanding.push(count(server.scheduler.outstanding()));
+            samples.queued.push(count(server.node.queued()));
+            samples.outstanding.push(count(server.node.outstanding()));
             samples.depth.push(server.usage.depth);
         }
         if let Some(peers) = &mut self.peers {
-            peers.sample();
+            peers.sample(&self.servers);
         }
     }
 
     /// Whether somebody waits too long who was not even dispatched.
     fn check_waits(&self) -> Result<(), SimError> {
-        for (number, server) in (0..).zip(&self.servers).filter(|(_, server)| server.scheduler.queued() > 0) {
+        for (number, server) in (0..).zip(&self.servers).filter(|(_, server)| server.node.queued() > 0) {
             let queued = server.parts.iter().filter(|(_, part)| part.slots == 0);
             let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { continue };
             let waited = self.now.since(part.arrived);

@@ -104,7 +104,7 @@ impl Session {
         });
         match class {
             Class::Exempt => self.dispatch(now, id, None),
-            Class::Scheduled(submission) => self.actions.push_back(Action::Submit(id, submission)),
+            Class::Scheduled(submission) => self.actions.push_back(Action::Enqueue(id, submission)),
         }
         Ok(())
     }

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use vpfs_core::{Pieces, Time};
+use vpfs_core::{FileKey, Pieces, Time};
 use vpfs_wire::DecodeError;
 use vpfs_wire::bmi::{Header, Tag};
-use vpfs_wire::pvfs2::Handle;
 use vpfs_wire::pvfs2::rewrite::RewriteError;
 
 use crate::classify::Submission;
@@ -75,18 +74,18 @@ pub enum Action {
         gids: Vec<u32>,
     },
     /// Ask the scheduler for a place; call [`Session::dispatch`] when it is granted.
-    Submit(OpId, Submission),
+    Enqueue(OpId, Submission),
     /// The real cost of a dispatched operation is known, or better known than before.
-    Correct(OpId, vpfs_core::Bytes),
+    CorrectCost(OpId, vpfs_core::Bytes),
     /// A dispatched operation is over: free its slots.
-    Finish(Finished),
+    Complete(Finished),
     /// A held request will never be sent: refund it.
-    Withdraw(OpId),
+    Cancel(OpId),
     /// The size of a datafile on this server, as the server told it.
     SizeLearned {
-        /// Datafile handle.
-        handle: Handle,
-        /// Bytes of that datafile.
+        /// The datafile.
+        file: FileKey,
+        /// Its bytes.
         size: u64,
     },
     /// The server's configuration names a server that no proxy stands for: clients will go around vpfs.

@@ -58,14 +58,14 @@ impl Session {
     /// A held request will not be sent.
     pub(super) fn withdraw(&mut self, id: OpId) {
         self.remove(id);
-        self.actions.push_back(Action::Withdraw(id));
+        self.actions.push_back(Action::Cancel(id));
     }
 
     /// An operation that was dispatched is over.
     pub(super) fn finish(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
-        self.actions.extend(op.final_cost(outcome).map(|cost| Action::Correct(id, cost)));
-        self.actions.push_back(Action::Finish(op.finished(id, outcome)));
+        self.actions.extend(op.final_cost(outcome).map(|cost| Action::CorrectCost(id, cost)));
+        self.actions.push_back(Action::Complete(op.finished(id, outcome)));
     }
 
     pub(super) fn moved(&mut self, now: Time, id: OpId, bytes: usize) {

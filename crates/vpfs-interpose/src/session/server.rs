@@ -8,7 +8,7 @@ use vpfs_wire::pvfs2::view::ReplyNumbers;
 use vpfs_wire::pvfs2::{IoType, ReplyHead, rewrite};
 
 use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
-use crate::classify::data_cost;
+use crate::classify::{data_cost, file_key};
 use crate::op::{OpId, Outcome, Reply, State};
 
 /// More than the longest reply without data (40 bytes, of a small write), so that one that is too long shows.
@@ -83,14 +83,14 @@ impl Session {
                 &Reply::SmallRead { handle },
                 ReplyNumbers::SmallIo { io_type: IoType::Read, bstream_size, result_size },
             ) => {
-                self.actions.push_back(Action::SizeLearned { handle, size: bstream_size });
+                self.actions.push_back(Action::SizeLearned { file: file_key(handle), size: bstream_size });
                 self.op_mut(id).moved = result_size;
                 self.correct(id, result_size);
                 Ok(last)
             }
             (Reply::Read { handle, transfer }, ReplyNumbers::IoAck { bstream_size: size }) => {
                 let (handle, expected) = (*handle, transfer.read_bytes(size).ok());
-                self.actions.push_back(Action::SizeLearned { handle, size });
+                self.actions.push_back(Action::SizeLearned { file: file_key(handle), size });
                 Ok(self.read_granted(id, expected))
             }
             (Reply::UntoldRead, ReplyNumbers::IoAck { .. }) => Ok(last),
@@ -185,7 +185,7 @@ impl Session {
         let op = self.op_mut(id);
         op.cost = cost;
         if op.kind.is_some() {
-            self.actions.push_back(Action::Correct(id, cost));
+            self.actions.push_back(Action::CorrectCost(id, cost));
         }
     }
 }

@@ -94,7 +94,7 @@ impl Wire {
     #[track_caller]
     pub(crate) fn held(&mut self, message: &[u8]) -> (OpId, Submission) {
         let actions = self.client(message);
-        let Some(Action::Submit(op, submission)) = actions.last() else { panic!("{actions:?}") };
+        let Some(Action::Enqueue(op, submission)) = actions.last() else { panic!("{actions:?}") };
         (*op, *submission)
     }
 
@@ -187,7 +187,7 @@ pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
 /// The only operation that these actions finish.
 pub(crate) fn finished(actions: &[Action]) -> Finished {
     let mut finished = actions.iter().filter_map(|action| match action {
-        Action::Finish(finished) => Some(*finished),
+        Action::Complete(finished) => Some(*finished),
         _ => None,
     });
     let (first, second) = (finished.next(), finished.next());

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, Time};
-use vpfs_interpose::{Action, AddressMap, Finished, Limits, MIN_DATA_COST, OpId, Outcome};
+use vpfs_core::{Bytes, MIN_DATA_COST, Time};
+use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outcome};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 
@@ -305,13 +305,13 @@ impl World {
     fn note(&mut self, actions: Vec<Action>) {
         for action in &actions {
             match action {
-                Action::Submit(op, submission) => {
+                Action::Enqueue(op, submission) => {
                     self.known.insert(*op, submission.cost);
                 }
-                Action::Correct(op, cost) => {
+                Action::CorrectCost(op, cost) => {
                     self.known.insert(*op, *cost);
                 }
-                Action::Finish(finished) => {
+                Action::Complete(finished) => {
                     let cost = self.known.remove(&finished.op).unwrap_or_default();
                     self.finished.push((*finished, cost));
                 }

@@ -1,0 +1,213 @@
+//! One storage server as its driver sees it.
+
+use vpfs_coord::{Message, MessageError};
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Policy, Request, RequestId, Scheduler, ServerId,
+    Settings, Time,
+};
+
+use crate::arrival::{Arrival, Served};
+use crate::costs::Costs;
+use crate::event::Event;
+use crate::flows::Flows;
+use crate::peers::{PeerService, PeerSettings, Peers};
+use crate::totals::Totals;
+
+/// Caps, and any policy behind them.
+pub(crate) type ServerScheduler = Capped<Policy>;
+
+/// Events are kept between two inputs only; of one input's, more than this many are counted, not kept.
+const EVENTS: usize = 1024;
+
+/// What a node works by.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// The scheduler's policy.
+    pub policy: Settings,
+    /// Cost of a metadata request.
+    pub metadata_cost: Bytes,
+    /// The other servers; used only if the policy shares over servers.
+    pub peers: Option<PeerSettings>,
+}
+
+/// All that is pure about one storage server. How to drive it: see the crate documentation.
+///
+/// **Bounds.** It holds an entry for each [`RequestId`] in use and for each [`AppId`] named; the driver chooses these.
+///
+/// **Panics.** Using an id that is not in use (or enqueuing one that is) is a bug of the driver and panics.
+#[derive(Debug)]
+pub struct Node {
+    server: ServerId,
+    scheduler: ServerScheduler,
+    peers: Option<Peers>,
+    flows: Flows,
+    costs: Costs,
+    totals: Totals,
+}
+
+impl Node {
+    /// A node of `server` that knows no application yet.
+    pub fn new(now: Time, server: ServerId, settings: &NodeSettings) -> Self {
+        Self {
+            server,
+            scheduler: Capped::new(Policy::new(&settings.policy, EVENTS), EVENTS),
+            peers: peers(now, server, settings),
+            flows: Flows::default(),
+            costs: Costs::new(settings.metadata_cost),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes over policy and costs; nothing that is queued or dispatched is lost.
+    pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
+        let peers = peers(now, self.server, settings);
+        if peers.is_some() != self.peers.is_some() {
+            self.peers = peers;
+        }
+        self.costs.metadata = settings.metadata_cost;
+        if self.settings() != &settings.policy {
+            self.scheduler.inner_mut().reconfigure(now, &settings.policy);
+        }
+    }
+
+    /// Gives an application its name, the same at all servers, and its weight, cap, promises and order.
+    pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
+        self.flows.name(app, name);
+        self.scheduler.set_app(now, app, policy);
+    }
+
+    /// Queues a request.
+    pub fn enqueue(&mut self, now: Time, id: RequestId, arrival: &Arrival) {
+        let Arrival { app, op, issued_at, .. } = *arrival;
+        let cost = self.costs.of(arrival);
+        let request = Request { issued_at, elsewhere: cost.elsewhere, ..Request::new(id, app, op, cost.here) };
+        self.scheduler.enqueue(now, request);
+        self.flows.add(app);
+        if let Some(peers) = &mut self.peers {
+            peers.flow_arrived(&self.flows, app);
+        }
+    }
+
+    /// A queued or dispatched data request moves `bytes`; until now that was an estimate.
+    pub fn correct_cost(&mut self, now: Time, id: RequestId, bytes: u64) {
+        self.scheduler.correct_cost(now, id, Bytes(bytes).max(MIN_DATA_COST));
+    }
+
+    /// A dispatched request of `app` is over.
+    pub fn complete(&mut self, now: Time, id: RequestId, app: AppId, served: &Served) {
+        self.scheduler.complete(now, id);
+        self.flows.remove(now, app);
+        self.totals.add(app, now, served);
+    }
+
+    /// A queued or dispatched request of `app` is given up; its cost is refunded.
+    pub fn cancel(&mut self, now: Time, id: RequestId, app: AppId) {
+        self.scheduler.cancel(now, id);
+        self.flows.remove(now, app);
+    }
+
+    /// An application has finished. One that has had no request for ten minutes has left without being said so.
+    pub fn flow_left(&mut self, now: Time, app: AppId) {
+        self.flows.forget_idle(app);
+        if let Some(peers) = &mut self.peers {
+            peers.flow_left(now, &self.flows, app);
+        }
+    }
+
+    /// The server told the size of a file's part on it.
+    pub fn learn_size(&mut self, file: vpfs_core::FileKey, size: u64) {
+        self.costs.learn_size(file, size);
+    }
+
+    /// A message of another server's node.
+    ///
+    /// # Errors
+    /// If no correct peer sends such a message; nothing of it was used.
+    pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
+        match &mut self.peers {
+            Some(peers) => peers.handle_message(now, from, message),
+            None => Ok(()),
+        }
+    }
+
+    /// The time given by [`Node::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
+            self.scheduler.handle_timeout(now);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.handle_timeout(now);
+        }
+        while let Some(app) = self.flows.poll_left(now) {
+            self.flow_left(now, app);
+        }
+    }
+
+    /// The next message to another server's node.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
+        self.peers.as_mut()?.poll_transmit(now, &self.flows, &mut self.scheduler)
+    }
+
+    /// The next request that may go to the server.
+    pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        let dispatch = self.scheduler.poll_dispatch(now);
+        if dispatch.is_none() {
+            self.pass_reports_on(now);
+        }
+        dispatch
+    }
+
+    fn pass_reports_on(&mut self, now: Time) {
+        while let Some(report) = self.scheduler.poll_report(now) {
+            if let Some(peers) = &mut self.peers {
+                peers.report(&self.flows, report);
+            }
+        }
+    }
+
+    /// The next thing that happened: the scheduler's, oldest first, then the coordination's.
+    pub fn poll_event(&mut self) -> Option<(Time, Event)> {
+        if let Some((at, event)) = self.scheduler.poll_event() {
+            return Some((at, Event::Scheduler(event)));
+        }
+        let (at, event) = self.peers.as_mut()?.poll_event()?;
+        Some((at, Event::Coordination(event)))
+    }
+
+    /// When to call [`Node::handle_timeout`]; `None` if only other inputs matter.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let peers = self.peers.as_ref();
+        // Nobody has to hear that an application left if there are no peers.
+        let left = peers.and_then(|_| self.flows.poll_timeout());
+        [self.scheduler.poll_timeout(), peers.and_then(Peers::poll_timeout), left].into_iter().flatten().min()
+    }
+
+    /// What each application got so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// What peers were told of an application's service, and told.
+    pub fn peer_service(&self, app: AppId) -> PeerService {
+        self.peers.as_ref().map_or(PeerService::default(), |peers| peers.service(app))
+    }
+
+    /// The policy in force.
+    pub fn settings(&self) -> &Settings {
+        self.scheduler.inner().settings()
+    }
+
+    /// Requests queued, not yet dispatched.
+    pub fn queued(&self) -> usize {
+        self.scheduler.queued()
+    }
+
+    /// Requests dispatched, not yet complete.
+    pub fn outstanding(&self) -> usize {
+        self.scheduler.outstanding()
+    }
+}
+
+fn peers(now: Time, server: ServerId, settings: &NodeSettings) -> Option<Peers> {
+    settings.peers.as_ref().filter(|_| settings.policy.needs_peers()).and_then(|peers| Peers::new(now, server, peers))
+}

@@ -1,0 +1,129 @@
+//! What a node and those of other servers tell each other, while shares hold for the sum over all servers.
+
+use vpfs_coord::{Coordinator, Message, MessageError, Settings};
+use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
+
+use crate::flows::Flows;
+use crate::node::ServerScheduler;
+
+/// The other servers, and how the nodes talk.
+#[derive(Clone, Debug)]
+pub struct PeerSettings {
+    /// Greater after each start of this server's node.
+    pub incarnation: u64,
+    /// All servers; this one may be among them.
+    pub servers: Vec<ServerId>,
+    /// Timers and bounds.
+    pub coordination: Settings,
+}
+
+/// Service of one application, in bytes of cost, since the node began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerService {
+    /// Reported to other servers.
+    pub reported: i64,
+    /// Heard from other servers.
+    pub heard: i64,
+}
+
+/// The coordinator, and what passed through it.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    coordinator: Coordinator,
+    service: Vec<PeerService>,
+    /// Applications that peers were told of.
+    announced: Vec<bool>,
+}
+
+impl Peers {
+    /// `None` if `settings` knows no other server.
+    pub(crate) fn new(now: Time, me: ServerId, settings: &PeerSettings) -> Option<Self> {
+        if settings.servers.iter().all(|server| *server == me) {
+            return None;
+        }
+        let servers = settings.servers.iter().copied();
+        let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
+        Some(Self { coordinator, service: Vec::new(), announced: Vec::new() })
+    }
+
+    /// An application has a request here: peers hear of it once. More applications than the coordinator keeps are shared by
+    /// server only.
+    pub(crate) fn flow_arrived(&mut self, flows: &Flows, app: AppId) {
+        if app.index() >= self.announced.len() {
+            self.announced.resize(app.index() + 1, false);
+        }
+        let announced = &mut self.announced[app.index()];
+        if !*announced && let Some(key) = flows.key(app) {
+            *announced = self.coordinator.flow_arrived(key).is_ok();
+        }
+    }
+
+    pub(crate) fn flow_left(&mut self, now: Time, flows: &Flows, app: AppId) {
+        if let Some(announced) = self.announced.get_mut(app.index()) {
+            *announced = false;
+        }
+        if let Some(key) = flows.key(app) {
+            self.coordinator.flow_left(now, key);
+        }
+    }
+
+    /// A message of a peer; if it is refused, nothing of it was used.
+    pub(crate) fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
+        self.coordinator.handle_message(now, from, message)
+    }
+
+    /// The next message to a peer. After the last one the scheduler has heard all that peers told.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        flows: &Flows,
+        scheduler: &mut ServerScheduler,
+    ) -> Option<(ServerId, Message)> {
+        let message = self.coordinator.poll_transmit(now);
+        if message.is_none() {
+            self.hear(now, flows, scheduler);
+        }
+        message
+    }
+
+    fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
+        while let Some((key, class, bytes)) = self.coordinator.poll_service() {
+            if let Some(app) = flows.app(key) {
+                self.service_of(app).heard += bytes;
+                scheduler.handle_peer(now, ServiceReport { app, class, bytes });
+            }
+        }
+    }
+
+    /// The scheduler gave service that peers must hear of.
+    pub(crate) fn report(&mut self, flows: &Flows, report: ServiceReport) {
+        let ServiceReport { app, class, bytes } = report;
+        let Some(key) = flows.key(app) else { return };
+        if self.coordinator.report(key, class, bytes).is_ok() {
+            self.service_of(app).reported += bytes;
+        }
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, vpfs_coord::Event)> {
+        self.coordinator.poll_event()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.coordinator.poll_timeout()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.coordinator.handle_timeout(now);
+    }
+
+    pub(crate) fn service(&self, app: AppId) -> PeerService {
+        self.service.get(app.index()).copied().unwrap_or_default()
+    }
+
+    fn service_of(&mut self, app: AppId) -> &mut PeerService {
+        if app.index() >= self.service.len() {
+            self.service.resize(app.index() + 1, PeerService::default());
+        }
+        &mut self.service[app.index()]
+    }
+}

@@ -1,0 +1,137 @@
+//! A node as its driver sees it: what peers hear of applications.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::time::Duration;
+
+use vpfs_coord::Message;
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Depth, OpKind, PolicyKind, RequestId, ServerId, Settings, Sharing, SharingMode,
+    SlotCostTable, Time,
+};
+use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served};
+
+const SERVERS: [ServerId; 2] = [ServerId(0), ServerId(1)];
+const APP: AppId = AppId(0);
+
+fn secs(secs: u64) -> Time {
+    Time::from_millis(secs * 1000)
+}
+
+fn settings() -> NodeSettings {
+    let policy = Settings::new(PolicyKind::SfqD, Depth::new(4).unwrap(), SlotCostTable::default());
+    let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold: Bytes::kib(4), ..policy.sharing };
+    let coordination = vpfs_coord::Settings { max_flows: usize::MAX, ..vpfs_coord::Settings::default() };
+    let peers = Some(PeerSettings { incarnation: 1, servers: SERVERS.to_vec(), coordination });
+    NodeSettings { policy: Settings { sharing, ..policy }, metadata_cost: Bytes::kib(8), peers }
+}
+
+/// Two nodes and a network that loses nothing.
+struct Pair {
+    nodes: [Node; 2],
+    events: Vec<Event>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut nodes = SERVERS.map(|server| Node::new(Time::ZERO, server, &settings()));
+        nodes.iter_mut().for_each(|node| node.set_app(Time::ZERO, APP, "climate", &AppPolicy::default()));
+        let mut pair = Self { nodes, events: Vec::new() };
+        pair.settle(Time::ZERO);
+        pair
+    }
+
+    /// Passes messages on until there are none; the second node's events are kept.
+    fn settle(&mut self, now: Time) {
+        loop {
+            let mut sent: Vec<(ServerId, ServerId, Message)> = Vec::new();
+            for (from, node) in SERVERS.into_iter().zip(&mut self.nodes) {
+                sent.extend(std::iter::from_fn(|| node.poll_transmit(now)).map(|(to, message)| (from, to, message)));
+                while node.poll_dispatch(now).is_some() {}
+                sent.extend(std::iter::from_fn(|| node.poll_transmit(now)).map(|(to, message)| (from, to, message)));
+            }
+            self.events.extend(std::iter::from_fn(|| self.nodes[1].poll_event()).map(|(_, event)| event));
+            while self.nodes[0].poll_event().is_some() {}
+            if sent.is_empty() {
+                return;
+            }
+            for (from, to, message) in sent {
+                self.nodes[to.index()].handle_message(now, from, &message).unwrap();
+            }
+        }
+    }
+
+    /// Lets time pass: each node is called when it asks for it.
+    fn run(&mut self, from: Time, to: Time) {
+        let mut now = from;
+        while let Some(due) = self.nodes.iter().filter_map(Node::poll_timeout).min().filter(|due| *due <= to) {
+            now = now.max(due);
+            for node in &mut self.nodes {
+                if node.poll_timeout().is_some_and(|due| due <= now) {
+                    node.handle_timeout(now);
+                }
+            }
+            self.settle(now);
+        }
+    }
+
+    fn write(&mut self, now: Time, bytes: u64) {
+        self.nodes[0].enqueue(now, RequestId(0), &Arrival::new(APP, OpKind::Write, bytes));
+        self.settle(now);
+        self.nodes[0].complete(now, RequestId(0), APP, &Served { bytes, ..Served::new(OpKind::Write, now, now) });
+        self.settle(now);
+    }
+
+    fn announced(&self) -> usize {
+        let is = |event: &&Event| matches!(event, Event::Coordination(vpfs_coord::Event::FlowAnnounced { .. }));
+        self.events.iter().filter(is).count()
+    }
+
+    fn left(&self) -> usize {
+        let is = |event: &&Event| matches!(event, Event::Coordination(vpfs_coord::Event::FlowLeft { .. }));
+        self.events.iter().filter(is).count()
+    }
+}
+
+/// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator told its coordinator of applications
+/// that arrive and leave. Proof: a peer hears of both, and again if the application comes back.
+#[test]
+fn peers_hear_of_applications_that_arrive_and_leave() {
+    let mut pair = Pair::new();
+    pair.write(secs(1), 1 << 20);
+    pair.run(secs(1), secs(300));
+    assert_eq!((pair.announced(), pair.left()), (1, 0), "it may only pause");
+    pair.run(secs(300), secs(700));
+    assert_eq!((pair.announced(), pair.left()), (1, 1));
+    pair.write(secs(700), 1 << 20);
+    pair.run(secs(700), secs(702));
+    assert_eq!((pair.announced(), pair.left()), (2, 1));
+    assert_eq!(pair.nodes[1].peer_service(APP).heard, 2 << 20);
+}
+
+#[test]
+fn who_has_a_request_stays() {
+    let mut pair = Pair::new();
+    let now = secs(1);
+    pair.nodes[0].enqueue(now, RequestId(0), &Arrival::new(APP, OpKind::Read, 1 << 20));
+    pair.settle(now);
+    pair.run(now, now + Duration::from_secs(3600));
+    assert_eq!((pair.announced(), pair.left()), (1, 0));
+}
+
+/// Symptom: after a reload that allows more automatic applications, what the new ones get is told to no other server.
+/// Cause: the coordinator's bound on flows was that of the configuration at its start. Proof: all are told.
+#[test]
+fn applications_that_a_reload_allows_are_told_to_other_servers() {
+    const APPS: u32 = 5000;
+    let now = Time::from_millis(1);
+    let mut node = Node::new(now, SERVERS[0], &settings());
+    for app in 0..APPS {
+        node.set_app(now, AppId(app), &format!("host:{app}"), &AppPolicy::default());
+        node.enqueue(now, RequestId(app), &Arrival::new(AppId(app), OpKind::Write, 4096));
+        while node.poll_transmit(now).is_some() {}
+        while node.poll_dispatch(now).is_some() {}
+        while node.poll_transmit(now).is_some() {}
+    }
+    let told = PeerService { reported: 4096, heard: 0 };
+    assert!((0..APPS).all(|app| node.peer_service(AppId(app)) == told));
+}
