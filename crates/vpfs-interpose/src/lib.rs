@@ -29,6 +29,6 @@ mod session;
 pub use address_map::AddressMap;
 pub use classify::Submission;
 pub use limits::Limits;
-pub use op::{Finished, OpId, Outcome};
+pub use op::{Completed, OpId, Outcome};
 pub use outbound::Outbound;
 pub use session::{Action, CloseReason, Session, Side};

@@ -5,8 +5,8 @@ use core::time::Duration;
 /// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations of one connection that are held or in progress, at least 1; at the bound the client is not read, unless
-    /// it is in the middle of a message or a granted write still waits for its data.
+    /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read, unless
+    /// it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
     /// Bytes queued towards one side, at least 1; at the bound the other side is not read.
     pub outbound_bytes: usize,
@@ -23,7 +23,7 @@ pub struct Limits {
 
 impl Limits {
     /// Operations at which a client is disconnected. Only these lead so far beyond [`Limits::ops`]: requests without
-    /// end in front of the data of a granted write, or between messages that nobody asked for.
+    /// end in front of the data of a dispatched write, or between messages that nobody asked for.
     ///
     /// What one read brings is no offence: 256 KiB hold 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {

@@ -7,7 +7,7 @@ use vpfs_wire::pvfs2::{Handle, Transfer};
 
 use crate::classify::data_cost;
 
-/// A session's name for one operation; dense, reused after the operation is finished.
+/// A session's name for one operation; dense, reused after the operation is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
 
@@ -35,7 +35,7 @@ pub enum Outcome {
 
 /// What is known of a dispatched operation at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct Completed {
     /// The operation.
     pub op: OpId,
     /// `None` if it went at once, unscheduled.
@@ -54,9 +54,9 @@ pub struct Finished {
 #[derive(Debug)]
 pub(crate) enum State {
     /// The request waits for the scheduler.
-    Held(Bytes),
+    Queued(Bytes),
     /// Dispatched; the client is in the middle of another message, so the request waits for its end.
-    Granted(Bytes),
+    Dispatched(Bytes),
     /// Sent; the reply or acknowledgement is next.
     Sent,
     /// A write was acknowledged: data from the client, then the completion from the server.
@@ -102,7 +102,7 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    /// A granted write whose data the client has yet to send.
+    /// A dispatched write whose data the client has yet to send.
     pub(crate) fn awaits_client_data(&self) -> bool {
         matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
     }
@@ -119,11 +119,11 @@ impl Op {
 
     /// The server has its request, so it can time out.
     pub(crate) fn is_sent(&self) -> bool {
-        !matches!(self.state, State::Held(_) | State::Granted(_))
+        !matches!(self.state, State::Queued(_) | State::Dispatched(_))
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held(_))
+        matches!(self.state, State::Queued(_))
     }
 
     /// The cost of an operation that ends now, if it is news: an operation is charged what it moved, not what it asked
@@ -136,7 +136,14 @@ impl Op {
         (moves_data && !is_untold && real != self.cost).then_some(real)
     }
 
-    pub(crate) fn finished(&self, op: OpId, outcome: Outcome) -> Finished {
-        Finished { op, kind: self.kind, outcome, moved: self.moved, arrived: self.arrived, dispatched: self.dispatched }
+    pub(crate) fn completed(&self, op: OpId, outcome: Outcome) -> Completed {
+        Completed {
+            op,
+            kind: self.kind,
+            outcome,
+            moved: self.moved,
+            arrived: self.arrived,
+            dispatched: self.dispatched,
+        }
     }
 }

@@ -5,9 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::messages::*;
-use common::{Wire, assert_done, assert_same, finished};
+use common::{Wire, assert_done, assert_same, completed};
 use vpfs_core::{Bytes, MIN_DATA_COST, OpKind};
-use vpfs_interpose::{Action, CloseReason, Finished, OpId, Outcome, Side};
+use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outcome, Side};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
@@ -16,10 +16,10 @@ const REPLY: Duration = Duration::from_secs(330);
 const FLOW: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(16);
 
-fn timed_out(actions: &[Action], op: OpId) -> Finished {
-    let finished = finished(actions);
-    assert_eq!((finished.op, finished.outcome), (op, Outcome::TimedOut));
-    finished
+fn timed_out(actions: &[Action], op: OpId) -> Completed {
+    let completed = completed(actions);
+    assert_eq!((completed.op, completed.outcome), (op, Outcome::TimedOut));
+    completed
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn flow_has_its_time_from_the_acknowledgement_on() {
         wire.server(&ack(tag, 5000));
         wire.take_to_client();
         assert_eq!(wire.wait(FLOW - LATE), []);
-        assert_eq!(finished(&wire.wait(2 * LATE)).outcome, Outcome::TimedOut);
+        assert_eq!(completed(&wire.wait(2 * LATE)).outcome, Outcome::TimedOut);
     }
 }
 
@@ -241,7 +241,7 @@ fn server_that_closes_ends_everything() {
     for action in &actions[1..] {
         match action {
             Action::CorrectCost(op, cost) => costs.push((*op, *cost)),
-            Action::Complete(Finished { op, outcome: Outcome::Disconnected, moved, .. }) => ends.push((*op, *moved)),
+            Action::Complete(Completed { op, outcome: Outcome::Disconnected, moved, .. }) => ends.push((*op, *moved)),
             other => panic!("{other:?}"),
         }
     }
@@ -473,6 +473,6 @@ fn finished_tells_when() {
     wire.wait(Duration::from_secs(3));
     let kind = Some(OpKind::Metadata);
     let outcome = Outcome::Answered { status: 0 };
-    let expected = Finished { op, kind, outcome, moved: 0, arrived, dispatched };
+    let expected = Completed { op, kind, outcome, moved: 0, arrived, dispatched };
     assert_eq!(wire.server_passes(&readdir_reply(1, 1)), [Action::Complete(expected)]);
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::messages::*;
-use common::{Wire, finished};
+use common::{Wire, completed};
 use vpfs_core::{FileKey, OpKind};
 use vpfs_interpose::{Action, Outcome};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
@@ -68,13 +68,13 @@ fn data_of_a_server_is_followed_unscheduled() {
     wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
     let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
     assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
-    let read = finished(&wire.server_passes(&data(1, 100_000)));
+    let read = completed(&wire.server_passes(&data(1, 100_000)));
     assert_eq!((read.kind, read.outcome, read.moved), (None, Outcome::Answered { status: 0 }, 100_000));
 
     wire.client_passes(&server_request(2, RequestBody::Io(io(IoType::Write, 0, 5000))));
     assert_eq!(wire.server_passes(&ack(2, 0)), []);
     wire.client_passes(&data(2, 5000));
-    let written = finished(&wire.server_passes(&written(2, 5000)));
+    let written = completed(&wire.server_passes(&written(2, 5000)));
     assert_eq!((written.kind, written.moved), (None, 5000));
 }
 

@@ -23,7 +23,7 @@ fn a_full_session_does_not_read_its_client() {
     assert!(!wire.ledger.held().any(|op| op == first && op == second));
 }
 
-/// Nothing else frees the slots of a granted write than its data, which comes behind whatever the client sent before.
+/// Nothing else frees the slots of a dispatched write than its data, which comes behind whatever the client sent before.
 #[test]
 fn data_of_a_granted_write_is_read_in_any_case() {
     let mut wire = Wire::with_ops(2);
@@ -114,7 +114,7 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     wire.server_passes(&reply[24 + 48..]);
 }
 
-/// A held request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of
+/// A queued request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of
 /// some hundred bytes, if data followed it.
 #[test]
 fn held_requests_do_not_keep_what_came_with_them() {
@@ -182,7 +182,7 @@ fn drain_waits_for_what_is_in_progress() {
     assert!(!wire.session.drain());
     assert!(!wire.session.wants_client() && wire.session.wants_server());
     wire.server_passes(&ack(1, 0));
-    assert!(wire.session.wants_client(), "the data of a granted write is welcome");
+    assert!(wire.session.wants_client(), "the data of a dispatched write is welcome");
     let chunk = data(1, 5000);
     wire.client_passes(&chunk[..100]);
     assert!(!wire.session.drain());

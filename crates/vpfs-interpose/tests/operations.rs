@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::messages::*;
-use common::{Wire, assert_done, assert_same, finished, messages};
+use common::{Wire, assert_done, assert_same, completed, messages};
 use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind, Pieces};
 use vpfs_interpose::{Action, Outcome, Submission};
 use vpfs_wire::bmi::Mode;
@@ -85,8 +85,8 @@ fn refused_read_is_over_and_the_retry_is_another_operation() {
         let actions = wire.server_passes(&refusal(tag, Op::Io));
         // It was charged in full, six times over by a client that retries.
         assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
-        let finished = finished(&actions);
-        assert_eq!((finished.op, finished.outcome), (op, Outcome::Answered { status: ENOENT.0 }));
+        let completed = completed(&actions);
+        assert_eq!((completed.op, completed.outcome), (op, Outcome::Answered { status: ENOENT.0 }));
         wire.assert_idle();
     }
 }
@@ -143,7 +143,7 @@ fn a_write_in_pieces_that_is_refused_holds_nobody_up() {
     let (op, _) = wire.held(&messages::write(1, LEN as i64));
     wire.dispatch_in(op, Some(Pieces { count: 3, every: Duration::from_millis(40) }));
     wire.take_to_server();
-    assert_eq!(finished(&wire.server_passes(&refusal(1, Op::Io))).op, op);
+    assert_eq!(completed(&wire.server_passes(&refusal(1, Op::Io))).op, op);
     assert!(matches!(wire.client(&messages::read(2, 4096))[..], [Action::Enqueue(..)]));
 }
 
@@ -153,8 +153,8 @@ fn refused_write_is_over_at_once() {
     let op = wire.sent(&messages::write(1, 10_000));
     let actions = wire.server_passes(&refusal(1, Op::Io));
     assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
-    let finished = finished(&actions);
-    assert_eq!((finished.op, finished.outcome, finished.moved), (op, Outcome::Answered { status: ENOENT.0 }, 0));
+    let completed = completed(&actions);
+    assert_eq!((completed.op, completed.outcome, completed.moved), (op, Outcome::Answered { status: ENOENT.0 }, 0));
     wire.assert_idle();
 }
 
@@ -166,8 +166,8 @@ fn failed_write_is_over_at_its_completion() {
     wire.client_passes(&data(1, 4096));
     let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
     assert_eq!(actions.len(), 1, "it cost what it moved: {actions:?}");
-    let finished = finished(&actions);
-    assert_eq!((finished.op, finished.outcome, finished.moved), (op, Outcome::Answered { status: ENOENT.0 }, 4096));
+    let completed = completed(&actions);
+    assert_eq!((completed.op, completed.outcome, completed.moved), (op, Outcome::Answered { status: ENOENT.0 }, 4096));
     wire.assert_idle();
 }
 
@@ -180,7 +180,7 @@ fn write_that_fails_before_its_data_is_through() {
     wire.client_passes(&chunk[..50_024]);
     let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
     assert_eq!(actions[0], Action::CorrectCost(op, Bytes(50_000)));
-    assert_eq!(finished(&actions).moved, 50_000);
+    assert_eq!(completed(&actions).moved, 50_000);
     // The client is in the middle of it, and the server reads on or not; either way the bytes are not ours to drop.
     wire.client_passes(&chunk[50_024..]);
     wire.client_passes(&data(1, 300_000 - 262_144));
@@ -224,11 +224,11 @@ fn refused_small_io() {
     let op = wire.sent(&messages::small_read(1, 10_000));
     let actions = wire.server_passes(&refusal(1, Op::SmallIo));
     assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
-    assert_eq!(finished(&actions).moved, 0);
+    assert_eq!(completed(&actions).moved, 0);
     // The data of a write has come this far already.
     let op = wire.sent(&messages::small_write(2, 10_000));
     let actions = wire.server_passes(&refusal(2, Op::SmallIo));
-    assert_eq!((actions.len(), finished(&actions).op, finished(&actions).moved), (1, op, 10_000));
+    assert_eq!((actions.len(), completed(&actions).op, completed(&actions).moved), (1, op, 10_000));
     wire.assert_idle();
 }
 
@@ -240,7 +240,7 @@ fn captured_small_io() {
             .sent(&frame_request(tag, &captured("request", &format!("op33_small_io_request_{kind}_simple_stripe"))));
         let actions =
             wire.server_passes(&frame_reply(tag, &captured("reply", &format!("op33_small_io_response_{kind}"))));
-        assert_eq!(finished(&actions).op, op);
+        assert_eq!(completed(&actions).op, op);
         wire.assert_idle();
     }
 }
@@ -254,7 +254,7 @@ fn metadata_is_over_at_its_reply() {
     let reply = readdir_reply(1, 1);
     assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), []);
     let actions = wire.server_passes(&reply[reply.len() - 1..]);
-    assert_eq!(finished(&actions).kind, Some(OpKind::Metadata));
+    assert_eq!(completed(&actions).kind, Some(OpKind::Metadata));
     assert_done(&actions, op, 0);
     wire.assert_idle();
 }
@@ -290,7 +290,7 @@ fn every_captured_operation_passes() {
         }
         assert_same(&wire.take_to_server(), &request);
         let actions = wire.server_passes(&frame_reply(1, &captured("reply", reply)));
-        assert!(matches!(finished(&actions).outcome, Outcome::Answered { .. }), "{name}: {actions:?}");
+        assert!(matches!(completed(&actions).outcome, Outcome::Answered { .. }), "{name}: {actions:?}");
         wire.assert_idle();
         count += 1;
     }
@@ -321,7 +321,7 @@ fn held_requests_do_not_stop_what_follows() {
     // Data, and requests that never wait, overtake.
     wire.client_passes(&data(1, 20_000));
     wire.client_passes(&getconfig(4));
-    assert_eq!(finished(&wire.server(&config_reply(4, ""))).kind, None);
+    assert_eq!(completed(&wire.server(&config_reply(4, ""))).kind, None);
     wire.take_to_client();
     assert_done(&wire.server_passes(&written(1, 20_000)), writing, 20_000);
     // Out of order of arrival.

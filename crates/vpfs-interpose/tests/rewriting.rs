@@ -3,7 +3,7 @@
 mod common;
 
 use common::messages::*;
-use common::{Wire, assert_same, finished, messages};
+use common::{Wire, assert_same, completed, messages};
 use vpfs_interpose::{Action, AddressMap, CloseReason, Limits, Outcome};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::{Errno, Op, Reply, Request, Status};
@@ -35,7 +35,7 @@ fn configuration_of_a_real_server() {
     let expected = text(&payload).replace("tcp://127.0.0.1:", "tcp://proxy.example:1");
     assert_eq!(text(&told[Header::LEN..]), expected);
     assert_eq!(actions.len(), 1, "{actions:?}");
-    assert_eq!((finished(&actions).kind, finished(&actions).outcome), (None, Outcome::Answered { status: 0 }));
+    assert_eq!((completed(&actions).kind, completed(&actions).outcome), (None, Outcome::Answered { status: 0 }));
     assert_eq!(messages(&told).len(), 1);
 }
 
@@ -69,7 +69,7 @@ fn servers_without_a_proxy_are_reported() {
     let (actions, _) = told(&mut wire("proxy"), 1, text);
     let unmapped = ["tcp://far:1", "tcp://away:2"].map(|address| Action::UnmappedServer(address.to_owned()));
     assert_eq!(actions[..2], unmapped);
-    assert_eq!(finished(&actions).outcome, Outcome::Answered { status: 0 });
+    assert_eq!(completed(&actions).outcome, Outcome::Answered { status: 0 });
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn refused_configuration_passes() {
     wire.client_passes(&getconfig(1));
     let status = Status::error(Errno::EACCES);
     let actions = wire.server_passes(&reply(1, Reply::error(Op::GetConfig, status)));
-    assert_eq!(finished(&actions).outcome, Outcome::Answered { status: status.0 });
+    assert_eq!(completed(&actions).outcome, Outcome::Answered { status: status.0 });
 }
 
 #[test]

@@ -10,13 +10,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::{RequestId, Time};
-use vpfs_interpose::{Action, CloseReason, Finished, OpId, Outbound, Outcome, Session, Side};
+use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
 
-use crate::door::Door;
 use crate::gate::Gate;
 use crate::identity::{ClientIdentity, User};
 use crate::limits::Limits;
-use crate::mailbox::{Grant, Mailbox};
+use crate::listener::Listener;
+use crate::mailbox::{Dispatched, Mailbox};
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
@@ -62,10 +62,10 @@ pub(crate) enum Ended {
 }
 
 /// Serves one accepted connection until either side ends.
-pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, peer: SocketAddr) -> Ended {
+pub(crate) async fn serve(shared: Arc<Shared>, listener: Arc<Listener>, client: TcpStream, peer: SocketAddr) -> Ended {
     let mut stage = shared.stage();
     let connected = tokio::select! {
-        connected = connect(&shared, &door) => connected,
+        connected = connect(&shared, &listener) => connected,
         () = left_serving(&mut stage) => return Ended::Drained,
     };
     let server = match connected {
@@ -75,8 +75,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStrea
             return Ended::Upstream(error);
         }
     };
-    door.reached();
-    let mut connection = Connection::new(shared, door, client, server, peer);
+    listener.reached();
+    let mut connection = Connection::new(shared, listener, client, server, peer);
     let ended = connection.run().await;
     connection.release();
     match ended {
@@ -87,8 +87,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, door: Arc<Door>, client: TcpStrea
     ended
 }
 
-async fn connect(shared: &Shared, door: &Door) -> io::Result<TcpStream> {
-    let (host, port) = &door.upstream;
+async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
+    let (host, port) = &listener.upstream;
     let connecting = TcpStream::connect((host.as_str(), *port));
     let timeout = shared.rules().limits.connect_timeout;
     let stream = tokio::time::timeout(timeout, connecting)
@@ -159,7 +159,7 @@ impl Half {
 
 struct Connection {
     shared: Arc<Shared>,
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     limits: Limits,
     client: Half,
     server: Half,
@@ -167,7 +167,7 @@ struct Connection {
     mailbox: Arc<Mailbox>,
     /// The gate's name for each of the session's operations that it knows.
     requests: Vec<Option<RequestId>>,
-    granted: Vec<Grant>,
+    dispatched: Vec<Dispatched>,
     identity: ClientIdentity,
     stage: watch::Receiver<Stage>,
     /// The daemon began to drain while something was in progress.
@@ -179,23 +179,29 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>, door: Arc<Door>, client: TcpStream, server: TcpStream, peer: SocketAddr) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        listener: Arc<Listener>,
+        client: TcpStream,
+        server: TcpStream,
+        peer: SocketAddr,
+    ) -> Self {
         let limits = shared.rules().limits;
         Self {
             limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: Session::new(limits.session, Arc::clone(&door.addresses)),
+            session: Session::new(limits.session, Arc::clone(&listener.addresses)),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
-            granted: Vec::new(),
-            identity: ClientIdentity::new(&shared, peer.ip(), door.listener),
+            dispatched: Vec::new(),
+            identity: ClientIdentity::new(&shared, peer.ip(), listener.index),
             stage: shared.stage(),
             drains: false,
             turn: 0,
             flush_until: None,
             shared,
-            door,
+            listener,
         }
     }
 
@@ -295,26 +301,26 @@ impl Connection {
         Ok(())
     }
 
-    /// Carries out actions and grants until there are none, then writes.
+    /// Carries out actions and dispatches until there are none, then writes.
     fn settle(&mut self) -> Result<(), Ended> {
         loop {
             while let Some(action) = self.session.poll_action() {
                 self.act(action)?;
             }
-            self.mailbox.take(&mut self.granted);
-            if self.granted.is_empty() {
+            self.mailbox.take(&mut self.dispatched);
+            if self.dispatched.is_empty() {
                 break;
             }
             let now = self.shared.clock.now();
-            for index in 0..self.granted.len() {
-                let Grant { op, pieces } = self.granted[index];
-                // A grant may cross a cancellation; then the request is gone. Its number is not in use again, as requests
+            for index in 0..self.dispatched.len() {
+                let Dispatched { op, pieces } = self.dispatched[index];
+                // A dispatch may cross a cancellation; then the request is gone. Its number is not in use again, as requests
                 // are cancelled only when no others come.
                 if self.request_of(op).is_some() {
                     self.session.dispatch(now, op, pieces);
                 }
             }
-            self.granted.clear();
+            self.dispatched.clear();
         }
         self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
@@ -337,11 +343,11 @@ impl Connection {
                     self.gate().correct_cost(id, real);
                 }
             }
-            Action::Complete(finished) => {
-                if let Some(id) = self.take_request(finished.op) {
-                    self.gate().complete(id, &finished);
+            Action::Complete(completed) => {
+                if let Some(id) = self.take_request(completed.op) {
+                    self.gate().complete(id, &completed);
                 }
-                return still_alive(&finished);
+                return still_alive(&completed);
             }
             Action::Cancel(op) => {
                 if let Some(id) = self.take_request(op) {
@@ -381,7 +387,7 @@ impl Connection {
 
 impl Connection {
     fn gate(&self) -> &Gate {
-        &self.door.gate
+        &self.listener.gate
     }
 
     fn request_of(&self, op: OpId) -> Option<RequestId> {
@@ -415,8 +421,8 @@ impl Drop for Connection {
 
 /// An operation that was given up on may still be running in the server: only the end of its connection ends it there, and
 /// tells the client to ask again.
-fn still_alive(finished: &Finished) -> Result<(), Ended> {
-    match finished.outcome {
+fn still_alive(completed: &Completed) -> Result<(), Ended> {
+    match completed.outcome {
         Outcome::TimedOut => Err(Ended::TimedOut("an operation made no progress")),
         Outcome::Answered { .. } | Outcome::Disconnected => Ok(()),
     }
@@ -450,7 +456,7 @@ mod tests {
         server: TcpListener,
         clients: TcpListener,
         shared: Arc<Shared>,
-        door: Arc<Door>,
+        listener: Arc<Listener>,
     }
 
     impl Place {
@@ -462,24 +468,24 @@ mod tests {
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
             let gate = Arc::new(Gate::new(clock, vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
-            let door = Door {
+            let listener = Listener {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
-                listener: 0,
+                index: 0,
                 addresses: Arc::default(),
                 gate: Arc::clone(&gate),
                 down: false.into(),
             };
             let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
             let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
-            Self { server, clients, shared, door: Arc::new(door) }
+            Self { server, clients, shared, listener: Arc::new(listener) }
         }
 
         /// A served client, and the connection that was made for it.
         async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Ended>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
-            let task = tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.door), accepted, peer));
+            let task = tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.listener), accepted, peer));
             (client, self.server.accept().await.unwrap().0, task)
         }
     }

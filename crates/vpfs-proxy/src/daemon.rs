@@ -14,11 +14,11 @@ use vpfs_interpose::AddressMap;
 use vpfs_node::AppTotals;
 
 use crate::clock::Clock;
-use crate::door::Door;
+use crate::connection_permits::ConnectionPermits;
 use crate::gate::Gate;
+use crate::listener::Listener;
 use crate::post::{Post, deliver};
 use crate::shared::{Rules, Shared, Stage};
-use crate::slots::Slots;
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +55,8 @@ pub enum ReloadError {
 pub struct Daemon {
     shared: Arc<Shared>,
     config: Config,
-    slots: Arc<Slots>,
-    doors: JoinSet<()>,
+    permits: Arc<ConnectionPermits>,
+    listeners: JoinSet<()>,
     _timers: JoinSet<()>,
 }
 
@@ -73,7 +73,7 @@ impl Daemon {
         let gate = |&server| Arc::new(Gate::new(clock, server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
-        let slots = Arc::new(Slots::new(config.limits.connections));
+        let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         let bound = bind(&config, servers, &gates).await?;
         let shared = Arc::new(Shared::new(clock, gates, Rules::new(&config, identify), apps));
         let mut timers = JoinSet::new();
@@ -82,11 +82,11 @@ impl Daemon {
             let gate = Arc::clone(gate);
             timers.spawn(async move { gate.run_timer().await });
         }
-        let mut doors = JoinSet::new();
-        for (door, listener) in bound {
-            doors.spawn(Arc::new(door).serve(Arc::clone(&shared), listener, Arc::clone(&slots)));
+        let mut listeners = JoinSet::new();
+        for (listener, socket) in bound {
+            listeners.spawn(Arc::new(listener).serve(Arc::clone(&shared), socket, Arc::clone(&permits)));
         }
-        Ok(Self { shared, config, slots, doors, _timers: timers })
+        Ok(Self { shared, config, permits, listeners, _timers: timers })
     }
 
     /// The configuration in force.
@@ -108,7 +108,7 @@ impl Daemon {
         let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
         let rules = Rules::new(&newer, identify);
         self.config = newer;
-        self.slots.set_limit(self.config.limits.connections);
+        self.permits.set_limit(self.config.limits.connections);
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
             for gate in gates {
@@ -129,13 +129,13 @@ impl Daemon {
     /// All addresses are free again then.
     pub async fn drain(mut self) -> usize {
         self.shared.enter(Stage::Draining);
-        while self.doors.join_next().await.is_some() {}
+        while self.listeners.join_next().await.is_some() {}
         let patience = self.shared.rules().limits.drain_timeout;
         // How many are left tells whether it was enough.
-        let _ = tokio::time::timeout(patience, self.slots.all_free()).await;
-        let cut_off = self.slots.taken();
+        let _ = tokio::time::timeout(patience, self.permits.all_free()).await;
+        let cut_off = self.permits.taken();
         self.shared.enter(Stage::Stopped);
-        self.slots.all_free().await;
+        self.permits.all_free().await;
         for (app, totals) in self.totals() {
             log_totals(&app, &totals);
         }
@@ -207,14 +207,14 @@ async fn bind(
     config: &Config,
     servers: &[ServerId],
     gates: &[Arc<Gate>],
-) -> Result<Vec<(Door, TcpListener)>, StartError> {
-    let mut doors = Vec::new();
-    for (index, listener) in config.listeners.iter().enumerate() {
+) -> Result<Vec<(Listener, TcpListener)>, StartError> {
+    let mut listeners = Vec::new();
+    for (index, configured) in config.listeners.iter().enumerate() {
         let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
         let addresses = Arc::new(AddressMap::new(pairs));
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
-            let (host, port) = listener.bind_address(id);
+            let (host, port) = configured.bind_address(id);
             let bound = TcpListener::bind((host.as_str(), port)).await.map_err(|error| StartError::Listen {
                 server: server.name.clone(),
                 host: host.clone(),
@@ -222,16 +222,16 @@ async fn bind(
                 error,
             })?;
             tracing::info!(server = %server.name, address = %server.address, listen = %format!("{host}:{port}"), "listening");
-            let door = Door {
+            let listener = Listener {
                 server: server.name.clone(),
                 upstream: (server.address.host().to_owned(), server.address.port()),
-                listener: index,
+                index,
                 addresses: Arc::clone(&addresses),
                 gate: Arc::clone(gate),
                 down: false.into(),
             };
-            doors.push((door, bound));
+            listeners.push((listener, bound));
         }
     }
-    Ok(doors)
+    Ok(listeners)
 }

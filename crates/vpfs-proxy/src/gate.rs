@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_coord::Message;
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
-use vpfs_interpose::{Finished, OpId, Outcome, Submission};
+use vpfs_interpose::{Completed, OpId, Outcome, Submission};
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
 
 use crate::clock::Clock;
-use crate::mailbox::{Grant, Mailbox};
+use crate::mailbox::{Dispatched, Mailbox};
 use crate::post::Post;
 
 /// One node, shared by all sessions of a server.
@@ -76,8 +76,8 @@ impl Gate {
     }
 
     /// A dispatched operation is over.
-    pub(crate) fn complete(&self, id: RequestId, finished: &Finished) {
-        let &Finished { kind, outcome, moved, arrived, dispatched, .. } = finished;
+    pub(crate) fn complete(&self, id: RequestId, completed: &Completed) {
+        let &Completed { kind, outcome, moved, arrived, dispatched, .. } = completed;
         let answered = matches!(outcome, Outcome::Answered { .. });
         let op = kind.unwrap_or(OpKind::Metadata);
         let served = Served { op, bytes: moved, arrived, dispatched, answered };
@@ -176,7 +176,7 @@ impl State {
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
         while let Some(dispatch) = self.node.poll_dispatch(now) {
             let waiter = &self.waiters[dispatch.id.index()];
-            waiter.mailbox.grant(Grant { op: waiter.op, pieces: dispatch.pieces });
+            waiter.mailbox.put(Dispatched { op: waiter.op, pieces: dispatch.pieces });
             outputs.dispatched.push(Arc::clone(&waiter.mailbox));
         }
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));

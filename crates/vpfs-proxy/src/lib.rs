@@ -5,15 +5,15 @@
 
 mod clock;
 mod connection;
+mod connection_permits;
 mod daemon;
-mod door;
 mod gate;
 mod identity;
 mod limits;
+mod listener;
 mod mailbox;
 mod post;
 mod shared;
-mod slots;
 mod sockets;
 
 pub use daemon::{Daemon, ReloadError, StartError};

@@ -8,22 +8,22 @@ use vpfs_interpose::OpId;
 
 /// An operation that may go, and how its data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct Dispatched {
     pub(crate) op: OpId,
     pub(crate) pieces: Option<Pieces>,
 }
 
-/// Grants for one session. Bounded by the operations the session holds.
+/// Dispatched operations of one session. Bounded by the operations the session holds.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    granted: Mutex<Vec<Grant>>,
+    dispatched: Mutex<Vec<Dispatched>>,
     notify: Notify,
 }
 
 impl Mailbox {
-    /// Adds a grant; [`Mailbox::wake`] follows. Apart, because waking a thread takes long and this is called in a lock.
-    pub(crate) fn grant(&self, grant: Grant) {
-        self.lock().push(grant);
+    /// Adds one; [`Mailbox::wake`] follows. Apart, because waking a thread takes long and this is called in a lock.
+    pub(crate) fn put(&self, dispatched: Dispatched) {
+        self.lock().push(dispatched);
     }
 
     /// Tells whoever waits in [`Mailbox::filled`].
@@ -31,24 +31,24 @@ impl Mailbox {
         self.notify.notify_one();
     }
 
-    /// Moves the grants into `into`, in order.
-    pub(crate) fn take(&self, into: &mut Vec<Grant>) {
+    /// Moves all into `into`, in order.
+    pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
         into.append(&mut self.lock());
     }
 
-    /// Waits for a grant; cancel safe.
+    /// Waits for one; cancel safe.
     pub(crate) async fn filled(&self) {
         loop {
             self.notify.notified().await;
-            // A session that grants itself something takes it at once; then the news is old.
+            // A session whose own input dispatches something takes it at once; then the news is old.
             if !self.lock().is_empty() {
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Grant>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Dispatched>> {
+        self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,18 +62,18 @@ mod tests {
 
     #[test]
     fn what_was_taken_already_wakes_nobody() {
-        let (mailbox, mut granted) = (Mailbox::default(), Vec::new());
+        let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
         let mut context = Context::from_waker(Waker::noop());
         let mut filled = pin!(mailbox.filled());
-        let [first, second] = [1, 2].map(|op| Grant { op: OpId(op), pieces: None });
-        mailbox.grant(first);
-        mailbox.take(&mut granted);
+        let [first, second] = [1, 2].map(|op| Dispatched { op: OpId(op), pieces: None });
+        mailbox.put(first);
+        mailbox.take(&mut dispatched);
         mailbox.wake();
         assert!(filled.as_mut().poll(&mut context).is_pending());
-        mailbox.grant(second);
+        mailbox.put(second);
         mailbox.wake();
         assert!(filled.as_mut().poll(&mut context).is_ready());
-        mailbox.take(&mut granted);
-        assert_eq!(granted, [first, second]);
+        mailbox.take(&mut dispatched);
+        assert_eq!(dispatched, [first, second]);
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from the client: requests are judged and held, data of granted writes passes.
+//! What comes from the client: requests are judged and queued, data of dispatched writes passes.
 
 use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
@@ -59,7 +59,7 @@ impl Session {
             0 => Inbound::Header,
             remaining => Inbound::Body { remaining, meaning },
         };
-        self.send_granted(now);
+        self.send_dispatched(now);
         true
     }
 
@@ -83,7 +83,7 @@ impl Session {
         let message = match (self.rewritten_layout(&view, header, payload), &class) {
             (Some(rewritten), _) => rewritten,
             (None, Class::Exempt) => message,
-            // A part of what was read from the socket would keep all of that in memory for as long as it is held.
+            // A part of what was read from the socket would keep all of that in memory for as long as it is queued.
             (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
         let (kind, cost) = match &class {
@@ -95,7 +95,7 @@ impl Session {
             kind,
             cost,
             reply,
-            state: State::Held(message),
+            state: State::Queued(message),
             moved: 0,
             pieces: None,
             arrived: now,
@@ -130,15 +130,15 @@ impl Session {
         }
     }
 
-    /// Sends granted requests, unless the client is in the middle of a message: messages never interleave.
-    pub(super) fn send_granted(&mut self, now: Time) {
+    /// Sends dispatched requests, unless the client is in the middle of a message: messages never interleave.
+    pub(super) fn send_dispatched(&mut self, now: Time) {
         if matches!(self.from_client, Inbound::Body { .. }) {
             return;
         }
-        while let Some(id) = self.granted.pop_front() {
+        while let Some(id) = self.dispatched.pop_front() {
             let op = self.op_mut(id);
-            let State::Granted(request) = std::mem::replace(&mut op.state, State::Sent) else {
-                unreachable!("only granted operations are in this list")
+            let State::Dispatched(request) = std::mem::replace(&mut op.state, State::Sent) else {
+                unreachable!("only dispatched operations are in this list")
             };
             op.dispatched = now;
             op.progressed = now;

@@ -11,7 +11,7 @@ use vpfs_wire::bmi::{Header, Tag};
 use vpfs_wire::pvfs2::rewrite::RewriteError;
 
 use crate::classify::Submission;
-use crate::op::{Finished, Op, OpId, Outcome, State};
+use crate::op::{Completed, Op, OpId, Outcome, State};
 use crate::{AddressMap, Limits, Outbound};
 
 mod client;
@@ -73,13 +73,13 @@ pub enum Action {
         /// Group ids, the primary one first.
         gids: Vec<u32>,
     },
-    /// Ask the scheduler for a place; call [`Session::dispatch`] when it is granted.
+    /// Ask the scheduler for a place; call [`Session::dispatch`] when it has one.
     Enqueue(OpId, Submission),
     /// The real cost of a dispatched operation is known, or better known than before.
     CorrectCost(OpId, vpfs_core::Bytes),
     /// A dispatched operation is over: free its slots.
-    Complete(Finished),
-    /// A held request will never be sent: refund it.
+    Complete(Completed),
+    /// A queued request will never be sent: refund it.
     Cancel(OpId),
     /// The size of a datafile on this server, as the server told it.
     SizeLearned {
@@ -134,10 +134,10 @@ pub struct Session {
     ops: Vec<Option<Op>>,
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
-    granted: VecDeque<OpId>,
+    dispatched: VecDeque<OpId>,
     /// Operations that were sent: those that can time out.
     in_progress: usize,
-    /// Granted writes whose data is still to come from the client.
+    /// Dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
     actions: VecDeque<Action>,
     credential: Option<(u32, Vec<u32>)>,
@@ -162,7 +162,7 @@ impl Session {
             ops: Vec::new(),
             free: Vec::new(),
             by_tag: HashMap::new(),
-            granted: VecDeque::new(),
+            dispatched: VecDeque::new(),
             in_progress: 0,
             awaiting_data: 0,
             actions: VecDeque::new(),
@@ -210,22 +210,22 @@ impl Session {
     /// The scheduler lets `op` go, the data of a write in `pieces` if there are any.
     ///
     /// # Panics
-    /// If `op` is not held: a bug of the driver.
+    /// If `op` is not queued: a bug of the driver.
     pub fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
         if self.closed {
             return;
         }
         self.op_mut(op).pieces = pieces;
         let state = &mut self.op_mut(op).state;
-        let State::Held(request) = std::mem::replace(state, State::Sent) else {
-            panic!("dispatched an operation that is not held");
+        let State::Queued(request) = std::mem::replace(state, State::Sent) else {
+            panic!("dispatched an operation that is not queued");
         };
-        *state = State::Granted(request);
-        self.granted.push_back(op);
-        self.send_granted(now);
+        *state = State::Dispatched(request);
+        self.dispatched.push_back(op);
+        self.send_dispatched(now);
     }
 
-    /// The client sends nothing more. Held requests are withdrawn; replies still pass.
+    /// The client sends nothing more. Queued requests are cancelled; replies still pass.
     pub fn handle_client_eof(&mut self, unread: usize) {
         if self.closed || self.client_done {
             return;
@@ -235,7 +235,7 @@ impl Session {
         }
         self.client_done = true;
         for id in self.ids_where(Op::is_held) {
-            self.withdraw(id);
+            self.cancel(id);
         }
     }
 
@@ -253,12 +253,12 @@ impl Session {
     /// Gives every operation back to the scheduler; the session is over.
     pub fn end(&mut self) {
         for id in self.ids_where(Op::is_held) {
-            self.withdraw(id);
+            self.cancel(id);
         }
-        // Nothing else ends an operation that is granted but not sent.
-        self.granted.clear();
+        // Nothing else ends an operation that is dispatched but not sent.
+        self.dispatched.clear();
         for id in self.ids_where(|_| true) {
-            self.finish(id, Outcome::Disconnected);
+            self.complete(id, Outcome::Disconnected);
         }
         self.to_server.clear();
         self.next_watch = None;
@@ -273,7 +273,7 @@ impl Session {
             return;
         }
         for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
-            self.finish(id, Outcome::TimedOut);
+            self.complete(id, Outcome::TimedOut);
         }
         self.next_watch = None;
         self.arm_watch(now);
@@ -309,8 +309,8 @@ impl Session {
             && (self.must_read_on() || !(self.draining || self.by_tag.len() >= self.limits.ops))
     }
 
-    /// Though no further request is welcome: granted requests wait for the end of the message that the client is in the
-    /// middle of, and nothing but their data frees the slots of granted writes.
+    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in the
+    /// middle of, and nothing but their data frees the slots of dispatched writes.
     fn must_read_on(&self) -> bool {
         matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
     }
@@ -322,10 +322,10 @@ impl Session {
 
     /// The client is done and everything it sent was passed on, so the server may be told.
     pub fn server_side_done(&self) -> bool {
-        self.client_done && self.to_server.is_empty() && self.granted.is_empty()
+        self.client_done && self.to_server.is_empty() && self.dispatched.is_empty()
     }
 
-    /// Takes no further requests from now on; `true` once nothing is held, in progress or on its way.
+    /// Takes no further requests from now on; `true` once nothing is queued, in progress or on its way.
     pub fn drain(&mut self) -> bool {
         self.draining = true;
         self.by_tag.is_empty()

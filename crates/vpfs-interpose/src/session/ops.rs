@@ -55,17 +55,17 @@ impl Session {
         op
     }
 
-    /// A held request will not be sent.
-    pub(super) fn withdraw(&mut self, id: OpId) {
+    /// A queued request will not be sent.
+    pub(super) fn cancel(&mut self, id: OpId) {
         self.remove(id);
         self.actions.push_back(Action::Cancel(id));
     }
 
     /// An operation that was dispatched is over.
-    pub(super) fn finish(&mut self, id: OpId, outcome: Outcome) {
+    pub(super) fn complete(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
         self.actions.extend(op.final_cost(outcome).map(|cost| Action::CorrectCost(id, cost)));
-        self.actions.push_back(Action::Complete(op.finished(id, outcome)));
+        self.actions.push_back(Action::Complete(op.completed(id, outcome)));
     }
 
     pub(super) fn moved(&mut self, now: Time, id: OpId, bytes: usize) {
@@ -83,7 +83,7 @@ impl Session {
     /// When an operation is taken to be dead; `None` while it is not sent, or if nobody waits for it.
     pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
         let patience = match (&op.state, &op.reply) {
-            (State::Held(_) | State::Granted(_), _) => return None,
+            (State::Queued(_) | State::Dispatched(_), _) => return None,
             (State::Sent, _) => self.limits.reply_timeout,
             // All data is sent: the server is busy storing it.
             (State::Writing, Reply::Write { expected }) if op.moved >= *expected => self.limits.reply_timeout,

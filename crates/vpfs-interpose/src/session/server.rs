@@ -37,7 +37,7 @@ impl Session {
             return Ok(false);
         }
         let meaning = match self.op_ref(id).state {
-            State::Held(_) | State::Granted(_) => {
+            State::Queued(_) | State::Dispatched(_) => {
                 return Err(violation(Side::Server, "a reply to a request that was not sent"));
             }
             State::Reading { .. } => Meaning::Data(id),
@@ -91,7 +91,7 @@ impl Session {
             (Reply::Read { handle, transfer }, ReplyNumbers::IoAck { bstream_size: size }) => {
                 let (handle, expected) = (*handle, transfer.read_bytes(size).ok());
                 self.actions.push_back(Action::SizeLearned { file: file_key(handle), size });
-                Ok(self.read_granted(id, expected))
+                Ok(self.read_acknowledged(id, expected))
             }
             (Reply::UntoldRead, ReplyNumbers::IoAck { .. }) => Ok(last),
             (Reply::Write { .. }, ReplyNumbers::IoAck { .. }) => {
@@ -106,7 +106,7 @@ impl Session {
     }
 
     /// A read was acknowledged and will move `expected` bytes; `None` if that cannot be told in bounded time.
-    fn read_granted(&mut self, id: OpId, expected: Option<u64>) -> Meaning {
+    fn read_acknowledged(&mut self, id: OpId, expected: Option<u64>) -> Meaning {
         let Some(remaining) = expected else {
             self.op_mut(id).reply = Reply::UntoldRead;
             return Meaning::Last { op: id, status: 0 };
@@ -149,10 +149,10 @@ impl Session {
             Meaning::Stray | Meaning::Ack => {}
             Meaning::Data(id) => {
                 if matches!(self.op_ref(id).state, State::Reading { remaining: 0 }) {
-                    self.finish(id, Outcome::Answered { status: 0 });
+                    self.complete(id, Outcome::Answered { status: 0 });
                 }
             }
-            Meaning::Last { op, status } => self.finish(op, Outcome::Answered { status }),
+            Meaning::Last { op, status } => self.complete(op, Outcome::Answered { status }),
         }
     }
 
@@ -175,7 +175,7 @@ impl Session {
         let header = Header::reply(header.tag, text.len() as u64).map_err(|error| CloseReason::Config(error.into()))?;
         self.actions.extend(unmapped.into_iter().map(Action::UnmappedServer));
         self.to_client.push(message(&header, &text));
-        self.finish(id, Outcome::Answered { status: status.0 });
+        self.complete(id, Outcome::Answered { status: status.0 });
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
-use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outbound, Outcome, Session, Submission};
+use vpfs_interpose::{Action, AddressMap, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::Ledger;
@@ -185,19 +185,19 @@ pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
 }
 
 /// The only operation that these actions finish.
-pub(crate) fn finished(actions: &[Action]) -> Finished {
-    let mut finished = actions.iter().filter_map(|action| match action {
-        Action::Complete(finished) => Some(*finished),
+pub(crate) fn completed(actions: &[Action]) -> Completed {
+    let mut completed = actions.iter().filter_map(|action| match action {
+        Action::Complete(completed) => Some(*completed),
         _ => None,
     });
-    let (first, second) = (finished.next(), finished.next());
+    let (first, second) = (completed.next(), completed.next());
     assert!(first.is_some() && second.is_none(), "{actions:?}");
     first.unwrap()
 }
 
 /// The operation ended in this batch, with an answer of success and so many data bytes.
 pub(crate) fn assert_done(actions: &[Action], op: OpId, moved: u64) {
-    let finished = finished(actions);
+    let completed = completed(actions);
     let outcome = Outcome::Answered { status: 0 };
-    assert_eq!((finished.op, finished.outcome, finished.moved), (op, outcome, moved), "{actions:?}");
+    assert_eq!((completed.op, completed.outcome, completed.moved), (op, outcome, moved), "{actions:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
-use vpfs_interpose::{Action, AddressMap, Finished, Limits, OpId, Outcome};
+use vpfs_interpose::{Action, AddressMap, Completed, Limits, OpId, Outcome};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 
@@ -218,7 +218,7 @@ pub(crate) struct World {
     missing: BTreeMap<i32, usize>,
     /// By operation: the tag, and what it costs.
     known: BTreeMap<OpId, Bytes>,
-    finished: Vec<(Finished, Bytes)>,
+    completed: Vec<(Completed, Bytes)>,
     pub(crate) actions: Vec<Action>,
     pub(crate) inputs: Vec<Input>,
 }
@@ -242,7 +242,7 @@ impl World {
             server: Peer::default(),
             missing: BTreeMap::new(),
             known: BTreeMap::new(),
-            finished: Vec::new(),
+            completed: Vec::new(),
             actions: Vec::new(),
             inputs: Vec::new(),
         }
@@ -311,9 +311,9 @@ impl World {
                 Action::CorrectCost(op, cost) => {
                     self.known.insert(*op, *cost);
                 }
-                Action::Complete(finished) => {
-                    let cost = self.known.remove(&finished.op).unwrap_or_default();
-                    self.finished.push((*finished, cost));
+                Action::Complete(completed) => {
+                    let cost = self.known.remove(&completed.op).unwrap_or_default();
+                    self.completed.push((*completed, cost));
                 }
                 Action::Learned { .. } | Action::SizeLearned { .. } => {}
                 other => panic!("{other:?}"),
@@ -367,9 +367,9 @@ impl World {
         self.wire.assert_idle();
         assert!(self.wire.session.drain());
         self.check_streams();
-        assert_eq!(self.finished.len(), self.scripts.len());
+        assert_eq!(self.completed.len(), self.scripts.len());
         let mut expected: Vec<_> = self.scripts.iter().map(expected_end).collect();
-        let mut found: Vec<_> = self.finished.iter().map(found_end).collect();
+        let mut found: Vec<_> = self.completed.iter().map(found_end).collect();
         expected.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, expected);
@@ -412,9 +412,9 @@ fn expected_end(script: &Script) -> End {
     (script.is_scheduled(), moved as u64, status, cost)
 }
 
-fn found_end((finished, cost): &(Finished, Bytes)) -> End {
-    let Outcome::Answered { status } = finished.outcome else { panic!("{finished:?}") };
-    (finished.kind.is_some(), finished.moved, status, *cost)
+fn found_end((completed, cost): &(Completed, Bytes)) -> End {
+    let Outcome::Answered { status } = completed.outcome else { panic!("{completed:?}") };
+    (completed.kind.is_some(), completed.moved, status, *cost)
 }
 
 /// Gives a new session the same inputs, with each run of bytes cut anew by `cut`; returns actions and outputs.

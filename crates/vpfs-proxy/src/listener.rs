@@ -10,19 +10,19 @@ use tokio::net::{TcpListener, TcpStream};
 use vpfs_interpose::AddressMap;
 
 use crate::connection::{self, Ended};
+use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
 use crate::gate::Gate;
 use crate::shared::{Shared, left_serving};
-use crate::slots::{Slot, Slots};
 use crate::sockets::prepare;
 
 /// Where clients come in.
-pub(crate) struct Door {
+pub(crate) struct Listener {
     /// The server's name, for the log.
     pub(crate) server: String,
     /// Host and port of the server; resolved anew for each connection, so that a moved server is found.
     pub(crate) upstream: (String, u16),
-    /// Index of the listener this belongs to.
-    pub(crate) listener: usize,
+    /// Its place among the listeners of the configuration.
+    pub(crate) index: usize,
     /// What clients of this listener are told.
     pub(crate) addresses: Arc<AddressMap>,
     pub(crate) gate: Arc<Gate>,
@@ -30,26 +30,36 @@ pub(crate) struct Door {
     pub(crate) down: AtomicBool,
 }
 
-impl Door {
-    /// Accepts until the daemon drains. `slots` bounds the connections of the whole daemon: when they are used up,
+impl Listener {
+    /// Accepts until the daemon drains. `permits` bounds the connections of the whole daemon: when they are used up,
     /// further clients wait.
-    pub(crate) async fn serve(self: Arc<Self>, shared: Arc<Shared>, listener: TcpListener, slots: Arc<Slots>) {
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        shared: Arc<Shared>,
+        socket: TcpListener,
+        permits: Arc<ConnectionPermits>,
+    ) {
         let mut stage = shared.stage();
         tokio::select! {
             () = left_serving(&mut stage) => {}
-            () = self.accept_all(&shared, &listener, &slots) => {}
+            () = self.accept_all(&shared, &socket, &permits) => {}
         }
     }
 
-    async fn accept_all(self: &Arc<Self>, shared: &Arc<Shared>, listener: &TcpListener, slots: &Arc<Slots>) {
+    async fn accept_all(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        socket: &TcpListener,
+        permits: &Arc<ConnectionPermits>,
+    ) {
         let (mut was_full, mut was_failing) = (false, false);
         loop {
-            let accepted = listener.accept().await;
+            let accepted = socket.accept().await;
             match accepted {
                 Ok((client, peer)) => {
                     was_failing = false;
-                    let slot = self.slot(peer, slots, &mut was_full).await;
-                    self.admit(shared, client, peer, slot);
+                    let permit = self.permit(peer, permits, &mut was_full).await;
+                    self.admit(shared, client, peer, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
@@ -63,28 +73,33 @@ impl Door {
         }
     }
 
-    async fn slot(&self, peer: SocketAddr, slots: &Arc<Slots>, was_full: &mut bool) -> Slot {
-        if let Some(slot) = slots.try_take() {
+    async fn permit(
+        &self,
+        peer: SocketAddr,
+        permits: &Arc<ConnectionPermits>,
+        was_full: &mut bool,
+    ) -> ConnectionPermit {
+        if let Some(permit) = permits.try_take() {
             *was_full = false;
-            return slot;
+            return permit;
         }
         if !std::mem::replace(was_full, true) {
             tracing::warn!(server = %self.server, %peer, "limits.connections is reached; clients wait");
         }
-        slots.take().await
+        permits.take().await
     }
 
-    fn admit(self: &Arc<Self>, shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, slot: Slot) {
+    fn admit(self: &Arc<Self>, shared: &Arc<Shared>, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         if let Err(error) = prepare(&client) {
             tracing::debug!(server = %self.server, %peer, %error, "client was gone at once");
             return;
         }
-        let (door, shared) = (Arc::clone(self), Arc::clone(shared));
+        let (listener, shared) = (Arc::clone(self), Arc::clone(shared));
         tokio::spawn(async move {
-            tracing::debug!(server = %door.server, %peer, "connected");
-            let ended = connection::serve(shared, Arc::clone(&door), client, peer).await;
-            door.tell(peer, &ended);
-            drop(slot);
+            tracing::debug!(server = %listener.server, %peer, "connected");
+            let ended = connection::serve(shared, Arc::clone(&listener), client, peer).await;
+            listener.tell(peer, &ended);
+            drop(permit);
         });
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Places for connections; how many there are may change at any time.
-pub(crate) struct Slots(watch::Sender<Count>);
+pub(crate) struct ConnectionPermits(watch::Sender<Count>);
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -20,15 +20,15 @@ impl Count {
 }
 
 /// One place; free again when this is dropped.
-pub(crate) struct Slot(Arc<Slots>);
+pub(crate) struct ConnectionPermit(Arc<ConnectionPermits>);
 
-impl Slots {
+impl ConnectionPermits {
     pub(crate) fn new(limit: usize) -> Self {
         Self(watch::Sender::new(Count { taken: 0, limit }))
     }
 
     /// A place, if there is one.
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Slot> {
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut found = false;
         self.0.send_if_modified(|count| {
             found = count.has_room();
@@ -36,15 +36,15 @@ impl Slots {
             // Nobody waits for a place to be taken.
             false
         });
-        found.then(|| Slot(Arc::clone(self)))
+        found.then(|| ConnectionPermit(Arc::clone(self)))
     }
 
-    /// A place, as soon as there is one. In no order among those that wait: they are the doors of one daemon.
-    pub(crate) async fn take(self: &Arc<Self>) -> Slot {
+    /// A place, as soon as there is one. In no order among those that wait: they are the listeners of one daemon.
+    pub(crate) async fn take(self: &Arc<Self>) -> ConnectionPermit {
         loop {
             self.until(Count::has_room).await;
-            if let Some(slot) = self.try_take() {
-                return slot;
+            if let Some(permit) = self.try_take() {
+                return permit;
             }
         }
     }
@@ -70,7 +70,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| count.taken -= 1);
     }
@@ -89,36 +89,36 @@ mod tests {
 
     #[tokio::test]
     async fn who_finds_no_place_gets_the_next_one() {
-        let slots = Arc::new(Slots::new(1));
-        let first = slots.try_take().unwrap();
-        assert!(slots.try_take().is_none());
+        let permits = Arc::new(ConnectionPermits::new(1));
+        let first = permits.try_take().unwrap();
+        assert!(permits.try_take().is_none());
         let waiting = tokio::spawn({
-            let slots = Arc::clone(&slots);
-            async move { slots.take().await }
+            let permits = Arc::clone(&permits);
+            async move { permits.take().await }
         });
         others_run().await;
         assert!(!waiting.is_finished());
         drop(first);
         let second = waiting.await.unwrap();
-        assert_eq!(slots.taken(), 1);
+        assert_eq!(permits.taken(), 1);
         drop(second);
-        slots.all_free().await;
+        permits.all_free().await;
     }
 
     #[tokio::test]
     async fn the_number_changes_while_places_are_taken() {
-        let slots = Arc::new(Slots::new(2));
-        let mut taken = vec![slots.try_take().unwrap(), slots.try_take().unwrap()];
-        slots.set_limit(1);
+        let permits = Arc::new(ConnectionPermits::new(2));
+        let mut taken = vec![permits.try_take().unwrap(), permits.try_take().unwrap()];
+        permits.set_limit(1);
         taken.pop();
-        assert!(slots.try_take().is_none(), "as many are taken as there are now");
+        assert!(permits.try_take().is_none(), "as many are taken as there are now");
         let waiting = tokio::spawn({
-            let slots = Arc::clone(&slots);
-            async move { slots.take().await }
+            let permits = Arc::clone(&permits);
+            async move { permits.take().await }
         });
         others_run().await;
-        slots.set_limit(2);
+        permits.set_limit(2);
         let _other = waiting.await.unwrap();
-        assert_eq!(slots.taken(), 2);
+        assert_eq!(permits.taken(), 2);
     }
 }
