@@ -5,7 +5,7 @@ mod isolation;
 const USAGE: &str = "usage: cargo xtask bench <what>
 
   isolation                  a small application beside a large one, on simulated storage; `--help` lists its options
-  isolation --orangefs DIR   a small application beside a large one, before a running OrangeFS cluster
+  isolation --orangefs DIR   a small application beside a large one, in front of a running OrangeFS cluster
 ";
 
 /// Runs the measurement that the first argument names.

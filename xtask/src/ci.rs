@@ -1,11 +1,11 @@
-//! Everything CI runs. The tests come last, and one line adds them up.
+//! Everything that CI runs. The tests come last, with their sum in one line.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::tidy;
 
-/// Runs all steps; the first failing one ends it.
+/// Runs all steps; stops at the first one that fails.
 pub(crate) fn run() -> Result<(), String> {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
     step("format of fuzz", cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]))?;
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<(), String> {
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     step("docs", docs)?;
-    // Its code is replayed by the tests; this keeps the targets themselves alive.
+    // The tests run the code of the targets; this step makes sure that the targets themselves compile.
     step("fuzz targets", cargo(&["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))?;
     // End-to-end tests run the built binary.
     step("build", cargo(&["build", "--quiet", "--package", "vpfs"]))?;
@@ -35,7 +35,7 @@ fn step(name: &str, mut command: Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name}: {command:?} failed with {status}")) }
 }
 
-/// Runs all tests, shows their output as it comes, and adds up the results of all test programs.
+/// Runs all tests, shows their output as it arrives, and adds up the results of all test programs.
 fn tests() -> Result<(), String> {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,7 +59,8 @@ fn tests() -> Result<(), String> {
     if status.success() { Ok(()) } else { Err("tests failed".to_owned()) }
 }
 
-/// Shows what cargo and the tests complain of, and counts the tests that said they did not run: to the harness they passed.
+/// Shows the errors of cargo and the tests, and counts the tests that reported to be skipped: to the harness they
+/// passed.
 fn count_skipped(errors: impl std::io::Read) -> u64 {
     let mut skipped = 0;
     for line in BufReader::new(errors).lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What people and CI type: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
+//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod bench;
@@ -10,7 +10,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <command>
 
   ci      everything CI runs, in the same order: format, lints, tidy, docs, tests
-  tidy    the rules no compiler knows: crate arrows as in ARCHITECTURE.md, file lengths, unfinished code
+  tidy    rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
+          unfinished code
   bench   measurements that need more than one program; `cargo xtask bench` lists them
 ";
 

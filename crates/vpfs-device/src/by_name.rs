@@ -4,11 +4,11 @@ use super::{
     DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, VolumeProfile, WriteBackProfile,
 };
 
-/// No device has this name; the message lists those there are.
+/// No device model has this name; the message lists the existing ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no device model {name:?}; the models are {}", names().join(", "))]
 pub struct UnknownDevice {
-    /// What was asked for.
+    /// The name requested.
     pub name: String,
 }
 
@@ -17,7 +17,7 @@ fn names() -> Vec<&'static str> {
 }
 
 impl DeviceProfile {
-    /// All names and what they stand for: one set of parameters for each description of hardware.
+    /// All names with their meaning: one set of parameters for each description of hardware.
     pub const NAMED: [(&str, &str); 13] = [
         ("none", "as fast as memory"),
         ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
@@ -43,7 +43,7 @@ impl DeviceProfile {
     /// The device model of that name, see [`DeviceProfile::NAMED`].
     ///
     /// # Errors
-    /// There is none; the message lists the names.
+    /// There is no model of that name; the message lists the names.
     pub fn by_name(name: &str) -> Result<Self, UnknownDevice> {
         Ok(match name {
             "none" => Self::None,

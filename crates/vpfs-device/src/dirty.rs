@@ -1,4 +1,4 @@
-//! Which pages of a write-back cache the device does not have yet.
+//! The pages of a write-back cache that are not on the device yet.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use vpfs_core::Time;
 
 use super::Io;
 
-/// What a cache keeps apart: a write of one byte makes a page dirty.
+/// The unit in which a cache tracks dirty data: a write of one byte makes a whole page dirty.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Dirty bytes of one object, whole pages, that became dirty together.
@@ -15,12 +15,12 @@ pub(crate) struct Run {
     pub(crate) object: u64,
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// Since when the first of its bytes has been dirty.
+    /// When the first of its bytes became dirty.
     pub(crate) since: Time,
 }
 
-/// Runs that do not overlap, by place and by age. All operations are O(log n) for each run that they touch; there is at
-/// most one run for each dirty page.
+/// Runs that do not overlap, indexed by position and by age. All operations are O(log n) for each run that they touch;
+/// there is at most one run for each dirty page.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyPages {
     /// By object and first byte: the run's end and its number.
@@ -31,7 +31,7 @@ pub(crate) struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// The pages of `io` become dirty; returns the bytes of those that were not. The others keep their age.
+    /// Marks the pages of `io` dirty; returns the bytes of those that were clean. The others keep their age.
     pub(crate) fn add(&mut self, now: Time, io: &Io) -> u64 {
         let (mut at, end) = pages(io);
         let mut new = 0;
@@ -48,7 +48,7 @@ impl DirtyPages {
         new
     }
 
-    /// Whether all pages of `io` are dirty, so that memory has them.
+    /// Whether all pages of `io` are dirty and therefore in memory.
     pub(crate) fn covers(&self, io: &Io) -> bool {
         let (mut at, end) = pages(io);
         while at < end {
@@ -58,12 +58,12 @@ impl DirtyPages {
         io.len > 0
     }
 
-    /// The run that has been dirty for longest.
+    /// The run that has been dirty for the longest time.
     pub(crate) fn oldest(&self) -> Option<&Run> {
         self.by_age.first_key_value().map(|(_, run)| run)
     }
 
-    /// Takes that run out.
+    /// Removes that run.
     pub(crate) fn pop_oldest(&mut self) -> Option<Run> {
         let (_, run) = self.by_age.pop_first()?;
         self.by_place.remove(&(run.object, run.begin));
@@ -76,19 +76,19 @@ impl DirtyPages {
         self.added += 1;
     }
 
-    /// Where the run ends that holds byte `at`, `None` if that byte is not dirty.
+    /// The end of the run that contains byte `at`; `None` if that byte is clean.
     fn dirty_until(&self, object: u64, at: u64) -> Option<u64> {
         let (&(_, _), &(end, _)) = self.by_place.range((object, 0)..=(object, at)).next_back()?;
         (end > at).then_some(end)
     }
 
-    /// Where the first run begins behind byte `at`.
+    /// The start of the first run after byte `at`.
     fn next_run(&self, object: u64, at: u64) -> Option<u64> {
         self.by_place.range((object, at)..=(object, u64::MAX)).next().map(|(&(_, begin), _)| begin)
     }
 }
 
-/// First byte and end of the pages that an access touches.
+/// First byte and end of the range of pages that an access touches.
 fn pages(io: &Io) -> (u64, u64) {
     let end = io.offset.saturating_add(io.len);
     (io.offset / PAGE_BYTES * PAGE_BYTES, end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX))
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::IoKind;
 
-    /// Pages one by one, against runs.
+    /// Compares runs with an oracle that tracks pages one by one.
     #[test]
     fn agrees_with_a_set_of_pages() {
         let (mut runs, mut set, mut random) = (DirtyPages::default(), BTreeSet::new(), 1_u64);

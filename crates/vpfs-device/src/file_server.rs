@@ -1,4 +1,4 @@
-//! What a file server does with its device: it reads ahead, and gives it few accesses at once.
+//! How a file server uses its device: it reads ahead, and gives it few accesses at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,55 +10,55 @@ use super::{Completion, Device, Io, IoId, IoKind};
 /// Parameters of [`FileServer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileServerProfile {
-    /// A read of any part of such a chunk reads all of it; 0: nothing is read ahead, and no read finds anything in memory.
+    /// A read of any part of a chunk of this size reads the whole chunk; 0: no read-ahead and no cached reads.
     pub read_ahead_bytes: u64,
-    /// Chunks that stay in memory; the oldest ones leave.
+    /// Number of chunks kept in memory; the oldest ones are evicted.
     pub chunks_kept: usize,
-    /// Accesses that the device has at once; others wait in arrival order.
+    /// Accesses outstanding at the device; others wait in arrival order.
     pub device_accesses: usize,
 }
 
 impl FileServerProfile {
     /// A PVFS2 server with a disk and 8 GB of memory: the IOCO nodes.
     ///
-    /// - Chunks of 256 KiB, what Linux has under way of a stream: a window of 128 KiB (`read_ahead_kb`) that is being read and
-    ///   the next one. They stay in three quarters of the memory (**assumed**). That a stream is recognised at its first
-    ///   access is assumed as well.
-    /// - One access at once: the trove module handles operations on block devices one by one [IOCO §4.1].
+    /// - Chunks of 256 KiB, which Linux has outstanding for a stream: the window of 128 KiB (`read_ahead_kb`) being
+    ///   read and the next one. They occupy three quarters of the memory (**assumed**). That a stream is recognised at
+    ///   its first access is assumed as well.
+    /// - One access at a time: the trove module handles operations on block devices one by one [IOCO §4.1].
     pub const PVFS2_HDD: Self = Self { read_ahead_bytes: 256 << 10, chunks_kept: 24_576, device_accesses: 1 };
 
-    /// The same with flash, for which nothing is read ahead (**assumed**: it would gain nothing by it).
+    /// The same with flash, without read-ahead (**assumed**: it would not help).
     pub const PVFS2_SSD: Self = Self { read_ahead_bytes: 0, chunks_kept: 0, device_accesses: 1 };
 }
 
-/// A file server in front of a device, its page cache empty at first.
+/// A file server in front of a device; its page cache is empty at first.
 ///
-/// The device is given few accesses at once. For reads it is given aligned chunks, each once while it stays in memory; small reads
-/// of one stream that come in any order are one access of the device then. What is in memory is read in no time. Writes go
-/// to the device as they are.
+/// The device is given few accesses at a time. Reads are rounded to aligned chunks, each of which is read once while it
+/// stays in memory, so small reads of one stream, in any order, become one access to the device. Data in memory is read
+/// in zero time. Writes go to the device unchanged.
 pub struct FileServer {
     profile: FileServerProfile,
     device: Box<dyn Device>,
-    /// What the device has been given.
+    /// Accesses submitted to the device.
     at_device: BTreeMap<IoId, Work>,
-    /// What it will be given.
+    /// Accesses waiting to be submitted.
     waiting: VecDeque<(Io, Work)>,
     chunks: BTreeMap<Chunk, State>,
-    /// Those in memory, oldest first.
+    /// Chunks in memory, oldest first.
     kept: VecDeque<Chunk>,
-    /// Chunks that a read still waits for.
+    /// Number of chunks that a read still waits for.
     missing: BTreeMap<IoId, u64>,
-    /// Accesses given on as they are that are not done.
+    /// Accesses passed on unchanged that are not finished.
     as_is: usize,
     finishing: Finishing,
 }
 
-/// Object and number of a chunk in it.
+/// An object and the number of a chunk in it.
 type Chunk = (u64, u64);
 
 #[derive(Debug)]
 enum State {
-    /// The device is reading it, for these.
+    /// The device is reading it, for these accesses.
     Coming(Vec<IoId>),
     Here,
 }
@@ -101,7 +101,7 @@ impl FileServer {
         }
     }
 
-    /// Gives the device what waits.
+    /// Submits waiting accesses to the device.
     fn feed(&mut self, now: Time) {
         while self.at_device.len() < self.profile.device_accesses.max(1)
             && let Some((io, work)) = self.waiting.pop_front()
@@ -110,7 +110,7 @@ impl FileServer {
         }
     }
 
-    /// A chunk is in memory now.
+    /// A chunk has arrived in memory.
     fn on_chunk(&mut self, at: Time, chunk: Chunk) {
         if let Some(State::Coming(readers)) = self.chunks.insert(chunk, State::Here) {
             readers.into_iter().for_each(|reader| self.on_found(at, reader));
@@ -123,7 +123,7 @@ impl FileServer {
         }
     }
 
-    /// A read has one chunk more.
+    /// A read has one more of its chunks.
     fn on_found(&mut self, at: Time, reader: IoId) {
         let missing = self.missing.get_mut(&reader).expect("chunks have readers that wait");
         *missing -= 1;
@@ -136,7 +136,8 @@ impl FileServer {
     fn read(&mut self, now: Time, id: IoId, io: &Io) {
         let size = self.profile.read_ahead_bytes.max(1);
         let last = io.offset.saturating_add(io.len.max(1) - 1) / size;
-        // One more than there are until all have been looked at, so that none of them finishes the read.
+        // One more than the real number until all chunks have been visited, so that none of them completes the read
+        // early.
         self.missing.insert(id, last - io.offset / size + 2);
         for number in io.offset / size..=last {
             self.want(now, (io.object, number), id);
@@ -207,7 +208,7 @@ mod tests {
         Io { kind: IoKind::Read, object: 7, offset, len }
     }
 
-    /// Runs until all is done; ids and times.
+    /// Runs until all accesses are done; returns ids and times.
     fn drain(device: &mut impl Device) -> Vec<(u64, Time)> {
         let mut done = Vec::new();
         while let Some(at) = device.poll_timeout() {
@@ -262,7 +263,7 @@ mod tests {
             cached.submit(Time::ZERO, place);
         }
         let ids: Vec<u64> = drain(&mut cached).into_iter().map(|(id, _)| id).collect();
-        assert_eq!(ids, [0, 1, 2, 3], "the disk's elevator has no choice");
+        assert_eq!(ids, [0, 1, 2, 3], "the disk's elevator has nothing to reorder");
     }
 
     #[test]

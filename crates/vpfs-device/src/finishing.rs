@@ -1,4 +1,4 @@
-//! Accesses whose finish time is known, in order of that time.
+//! Accesses whose finish time is known, in the order of that time.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(crate) struct Finishing {
 }
 
 impl Finishing {
-    /// The next access's name, for one whose finish time is not known yet; see [`Finishing::finish`].
+    /// The id of the next access, for one whose finish time is not known yet; see [`Finishing::finish`].
     pub(crate) fn next_id(&mut self) -> IoId {
         let id = IoId(self.submitted);
         self.submitted += 1;

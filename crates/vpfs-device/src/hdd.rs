@@ -10,40 +10,40 @@ use vpfs_core::hash::mix;
 use super::units::transfer_time;
 use super::{Completion, Device, HddProfile, Io, IoId};
 
-/// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch. Commands go
-/// in LOOK order (the elevator that turns at the last request) among those in the disk's queue, and in arrival order among
-/// those that wait for a place in it. One past its deadline goes first: a large transfer leaves the head anywhere, so the
-/// elevator alone could pass by a command again and again.
+/// One head. Accesses that continue each other are one command, as an operating system merges them, up to a batch.
+/// Commands in the disk's queue are served in LOOK order (the elevator that turns at the last request); those that wait
+/// for a place in the queue, in arrival order. A command past its deadline goes first: a large transfer leaves the head
+/// anywhere, so the elevator alone could pass by a command again and again.
 ///
-/// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is
-/// full. A large access keeps the head for its whole transfer, so outstanding large writes delay a small one.
+/// Throughput of random accesses grows with the number outstanding, because seeks get shorter, until the queue is full.
+/// A large access occupies the head for its whole transfer, so outstanding large writes delay a small one.
 #[derive(Debug)]
 pub struct Hdd {
     profile: HddProfile,
     submitted: u64,
-    /// All accesses not yet begun. One that continued another when it came is a follower: it is in neither of the next
-    /// two orders until its predecessor has been served.
+    /// All accesses not yet started. One that continued another when it arrived is a follower: it is in neither of the
+    /// next two orders until its predecessor has been served.
     pending: BTreeMap<IoId, Pending>,
-    /// Those beyond the command queue, in arrival order.
+    /// Accesses beyond the command queue, in arrival order.
     waiting: BTreeSet<IoId>,
     /// The command queue, by position; equal positions in arrival order.
     queue: BTreeSet<(u64, IoId)>,
     /// The command queue, in arrival order.
     queue_by_age: BTreeSet<IoId>,
-    /// All pending accesses by object and first byte, to find what continues another.
+    /// All pending accesses by object and first byte, to find the continuation of an access.
     starts: BTreeSet<(u64, u64, IoId)>,
-    /// All pending accesses by object and end, to find what they continue.
+    /// All pending accesses by object and end, to find the access that a new one continues.
     ends: BTreeSet<(u64, u64, IoId)>,
     active: Option<Active>,
     done: VecDeque<Completion>,
     /// Byte position of the head.
     head: u64,
     sweep: Sweep,
-    /// Object and end of the last access served: what continues it needs no positioning.
+    /// Object and end of the last access served: its continuation needs no positioning.
     last: Option<(u64, u64)>,
-    /// Bytes served in sequence since the last command began.
+    /// Bytes served in sequence since the last command started.
     batch: u64,
-    /// Accesses to be served before the deadline counts again.
+    /// Accesses to be served before deadlines apply again.
     sweep_left: usize,
 }
 
@@ -114,7 +114,7 @@ impl Hdd {
         }
     }
 
-    /// What follows the last access may be chosen from now on.
+    /// Followers of the last access may be chosen from now on.
     fn release_followers(&mut self) {
         let Some((object, end)) = self.last else { return };
         for (_, _, id) in self.starts.range(at(object, end)) {
@@ -124,7 +124,7 @@ impl Hdd {
         }
     }
 
-    /// The access that begins where the last one ended, unless the batch is full.
+    /// The access that starts where the last one ended, unless the batch is full.
     fn continuation(&self) -> Option<IoId> {
         let (object, end) = self.last.filter(|_| self.batch < self.profile.batch_bytes)?;
         self.starts.range(at(object, end)).next().map(|(_, _, id)| *id)
@@ -136,8 +136,8 @@ impl Hdd {
         follows_active || self.ends.range(at(io.object, io.offset)).next().is_some()
     }
 
-    /// The next command: what the elevator comes to, or the oldest one if it is past its deadline. From there the elevator
-    /// goes on for some accesses, so that a disk which is behind with everything still sweeps.
+    /// The next command: the next one in the elevator's order, or the oldest one if it is past its deadline. From there
+    /// the elevator continues for some accesses, so that a disk whose commands are all late still sweeps.
     fn choose(&mut self, now: Time) -> Option<IoId> {
         self.batch = 0;
         let oldest = self.queue_by_age.first().copied().filter(|_| self.sweep_left == 0);
@@ -160,7 +160,7 @@ impl Hdd {
         chosen
     }
 
-    /// Takes a pending access out of all orders.
+    /// Removes a pending access from all orders.
     fn forget(&mut self, id: IoId) -> Io {
         let Pending { io, .. } = self.pending.remove(&id).expect("only pending accesses are chosen");
         self.starts.remove(&(io.object, io.offset, id));
@@ -171,7 +171,7 @@ impl Hdd {
         io
     }
 
-    /// Moves the head over an access and returns what that costs.
+    /// Moves the head over an access and returns the time that takes.
     fn serve(&mut self, io: &Io) -> Duration {
         let position = self.position(io);
         let transfer = transfer_time(io.len, self.profile.bytes_per_second);
@@ -184,7 +184,7 @@ impl Hdd {
         positioning + transfer
     }
 
-    /// A seek over `distance` bytes and half a rotation. Integers only, so every machine gets the same.
+    /// A seek over `distance` bytes and half a rotation. Integers only, so every machine gets the same result.
     fn positioning(&self, distance: u64) -> Duration {
         let share = (u128::from(distance) << 32) / u128::from(self.profile.capacity_bytes.max(1));
         let root = share.isqrt().min(1 << 16);
@@ -193,7 +193,7 @@ impl Hdd {
         seek + self.profile.rotation / 2
     }
 
-    /// Where an access begins on the disk: its extent's place, derived from object and extent number alone.
+    /// Where an access starts on the disk: the position of its extent, derived only from object and extent number.
     fn position(&self, io: &Io) -> u64 {
         let extents = (self.profile.capacity_bytes / self.profile.extent_bytes).max(1);
         let extent = mix(io.object ^ mix(io.offset / self.profile.extent_bytes)) % extents;
@@ -237,7 +237,7 @@ fn end_of(io: &Io) -> u64 {
     io.offset.saturating_add(io.len)
 }
 
-/// All accesses at one place of an object, in [`Hdd::starts`] and [`Hdd::ends`].
+/// All accesses at one offset of an object, in [`Hdd::starts`] and [`Hdd::ends`].
 fn at(object: u64, place: u64) -> RangeInclusive<(u64, u64, IoId)> {
     (object, place, IoId(0))..=(object, place, IoId(u64::MAX))
 }

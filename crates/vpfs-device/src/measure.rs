@@ -12,10 +12,10 @@ use super::{DeviceProfile, Io, IoKind};
 /// Accesses of `size` bytes at random multiples of 4 KiB in a file of `span` bytes, `outstanding` at a time, until
 /// `accesses` are done.
 ///
-/// The device is new and idle at first. O(accesses) calls of the model.
+/// The device starts new and idle. Calls the model O(accesses) times.
 ///
 /// # Panics
-/// If `outstanding`, `accesses` or `size` is zero: there is nothing to measure then.
+/// If `outstanding`, `accesses` or `size` is zero, as there would be nothing to measure.
 pub fn measure(
     device: &DeviceProfile,
     kind: IoKind,

@@ -1,4 +1,4 @@
-//! A metadata server: one store that serves one operation after the other, each kind with its own service time.
+//! A metadata server: one store that serves operations one after the other, with a service time for each kind.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use vpfs_core::Time;
 use super::finishing::Finishing;
 use super::{Completion, IoId};
 
-/// What a metadata operation does to the server's store.
+/// The kinds of metadata operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetadataOp {
     /// Finds a name in a directory.
@@ -18,18 +18,18 @@ pub enum MetadataOp {
     ReadDir,
     /// Changes an object's attributes.
     SetAttr,
-    /// Makes an object (a file's metadata, a directory, a datafile).
+    /// Creates an object (a file's metadata, a directory, a datafile).
     Create,
     /// Removes an object.
     Remove,
-    /// Puts a name into a directory or takes one out.
+    /// Adds a name to a directory or removes one.
     ChangeEntry,
 }
 
 /// Service times of a metadata server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetadataProfile {
-    /// Operations served at a time.
+    /// Operations served in parallel.
     pub parallel: usize,
     /// Service time of [`MetadataOp::LookUp`].
     pub look_up: Duration,
@@ -54,8 +54,9 @@ impl MetadataProfile {
     ///
     /// - One operation at a time: one thread of the server works on its databases.
     /// - Reads: thousands a second, from the database's cache.
-    /// - Updates: hundreds a second. Each is forced to the disk, about half a rotation (4.2 ms) in a sequential journal; the
-    ///   server forces several waiting updates at once, which halves that. Attributes are forced less often.
+    /// - Updates: hundreds a second. Each is forced to the disk, about half a rotation (4.2 ms) in a sequential
+    ///   journal; the server forces several waiting updates at once, which halves that. Attributes are forced less
+    ///   often.
     pub const PVFS2_BDB: Self = Self {
         parallel: 1,
         look_up: Duration::from_micros(150),
@@ -67,7 +68,7 @@ impl MetadataProfile {
         change_entry: Duration::from_millis(2),
     };
 
-    /// What one operation of this kind takes.
+    /// The service time of an operation of this kind.
     pub fn service_time(&self, op: MetadataOp) -> Duration {
         match op {
             MetadataOp::LookUp => self.look_up,
@@ -87,7 +88,7 @@ impl MetadataProfile {
 #[derive(Debug)]
 pub struct MetadataServer {
     profile: MetadataProfile,
-    /// When each thread is free.
+    /// When each thread becomes free.
     free_from: Vec<Time>,
     finishing: Finishing,
 }
@@ -99,7 +100,7 @@ impl MetadataServer {
         Self { profile, free_from: vec![Time::ZERO; threads], finishing: Finishing::default() }
     }
 
-    /// Takes an operation; callers bound what they submit. O(threads + log n).
+    /// Submits an operation; callers limit what they submit. O(threads + log n).
     pub fn submit(&mut self, now: Time, op: MetadataOp) -> IoId {
         let thread = self.free_from.iter_mut().min().expect("there is at least one thread");
         *thread = (*thread).max(now) + self.profile.service_time(op);

@@ -1,4 +1,4 @@
-//! Storage that discards what is written: what is left is the server's own work.
+//! Storage that discards what is written; only the server's own work remains.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::finishing::Finishing;
 use super::units::transfer_time;
 use super::{Completion, Device, Io, IoId};
 
-/// What an access costs a server that has no storage.
+/// The cost of an access to a server without storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NullAioProfile {
     /// Work for each access, whatever its size.
@@ -18,13 +18,13 @@ pub struct NullAioProfile {
 }
 
 impl NullAioProfile {
-    /// One of twelve Xen virtual machines on a host, whose PVFS2 server runs with its NULL-AIO method: data is discarded
+    /// One of twelve Xen virtual machines on a host, whose PVFS2 server uses its NULL-AIO method, which discards data
     /// [vPFS §IV-D].
     ///
-    /// - Bytes: 6.4 MB/s, 96 such servers deliver 612 MB/s in sum if nothing is sent for coordination [vPFS Table 2]. The
-    ///   paper does not say what limits them; a host's share of 76 MB/s is below its Gigabit link, so it is taken for
-    ///   the hosts' network virtualization.
-    /// - Work for each access: 100 µs, assumed; 0.3 % of what an access of 256 KiB takes.
+    /// - Bytes: 6.4 MB/s, as 96 such servers deliver 612 MB/s in total if nothing is sent for coordination [vPFS Table
+    ///   2]. The paper does not say what limits them; a host's share of 76 MB/s is below its gigabit link, so the limit
+    ///   is attributed to the hosts' network virtualization.
+    /// - Work for each access: 100 µs, assumed; 0.3 % of the time that an access of 256 KiB takes.
     pub const XEN_GUEST: Self = Self { per_access: Duration::from_micros(100), bytes_per_second: 6_400_000 };
 }
 

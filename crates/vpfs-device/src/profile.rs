@@ -7,7 +7,7 @@ use super::{
     WriteBack, WriteBackProfile,
 };
 
-/// Which model stands behind a server.
+/// The storage model of a server.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum DeviceProfile {
     /// As fast as memory.
@@ -17,9 +17,9 @@ pub enum DeviceProfile {
     Hdd(HddProfile),
     /// Flash with parallel channels.
     Ssd(SsdProfile),
-    /// Limits for bytes and I/Os a second.
+    /// Limits on bytes and I/Os per second.
     Volume(VolumeProfile),
-    /// No storage, but a server that has work.
+    /// No storage, only the server's own work.
     NullAio(NullAioProfile),
     /// A file server in front of a device.
     FileServer(FileServerProfile, Box<DeviceProfile>),
@@ -62,21 +62,21 @@ pub struct HddProfile {
     pub capacity_bytes: u64,
     /// Cost of the shortest seek.
     pub seek_min: Duration,
-    /// What a seek over the whole disk costs more than `seek_min`.
+    /// Additional cost of a seek over the whole disk, beyond `seek_min`.
     pub seek_span: Duration,
     /// Time of one rotation of the platter.
     pub rotation: Duration,
     /// Transfer rate once positioned, bytes per second.
     pub bytes_per_second: u64,
-    /// Accesses the disk orders among (its command queue); more wait in arrival order.
+    /// Length of the command queue, in which the disk reorders accesses; further ones wait in arrival order.
     pub command_queue: usize,
-    /// Bytes that may be served in sequence, as later accesses continue earlier ones, before others get their turn.
+    /// Bytes served in sequence, as accesses continue each other, before others get their turn.
     pub batch_bytes: u64,
-    /// A command that has waited longer goes before all others.
+    /// A command that has waited longer than this goes before all others.
     pub deadline: Duration,
     /// Accesses that are served in the elevator's order after such a command, before the next one.
     pub sweep_accesses: usize,
-    /// Contiguous allocation unit; each unit of an object lies somewhere else on the disk.
+    /// Contiguous allocation unit; each unit of an object is at a different place on the disk.
     pub extent_bytes: u64,
 }
 
@@ -85,15 +85,15 @@ impl HddProfile {
     ///
     /// - Seek: 8.5 ms mean over uniformly random pairs (√ has mean 8/15 there), 0.8 ms track to track: data sheet
     ///   values of this class of disk.
-    /// - Transfer: 72 MB/s, what eight such servers deliver to IOR writes, 597 MB/s in sum [vPFS+ §V-D], less a little
-    ///   for the slower inner tracks; data journalling writes twice and so halves what the medium can do.
+    /// - Transfer: 72 MB/s: eight such servers deliver 597 MB/s in total to IOR writes [vPFS+ §V-D], less a little for
+    ///   the slower inner tracks; data journalling writes twice and so halves what the medium can do.
     /// - Queue: 16 commands. Together these give the paper's profile: saturation with 10 to 15 small accesses,
     ///   128 KiB as the largest small access, and 5 slots for 2 MiB [vPFS+ §III-B, Fig. 2 and 3].
-    /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests.
-    ///   A large transfer that comes in many chunks is served like one access.
-    /// - Deadline: 500 ms and 16 requests, as the same scheduler has for reads. (Its 5 s for writes are for write-back,
-    ///   which nobody waits for; here every write is waited for.)
-    /// - Extents of 1 MiB: an aged file system, and test files of some megabytes see seeks over the whole disk.
+    /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests. A
+    ///   large transfer that arrives in many chunks is served like one access.
+    /// - Deadline: 500 ms and 16 requests, as the same scheduler has for reads. (Its 5 s for writes are meant for
+    ///   write-back, which nobody waits for; here somebody waits for every write.)
+    /// - Extents of 1 MiB: an aged file system, so that test files of a few megabytes see seeks over the whole disk.
     pub const SAS_7200: Self = Self {
         capacity_bytes: 500_000_000_000,
         seek_min: Duration::from_micros(800),
@@ -110,10 +110,10 @@ impl HddProfile {
     /// The 250 GB 7200 rpm SATA II disk of the IOCO and HARL nodes [IOCO §2.2, §5.1], [HARL §IV-A].
     ///
     /// - Seek: 8.9 ms mean, 1 ms track to track: data sheet values of this class of disk.
-    /// - Transfer: 60 MB/s, the mean over the tracks of disks of that size and generation (70 to 80 MB/s outside); their
-    ///   EXT3 of that time journals metadata only.
-    /// - Queue: 31 commands, what native command queueing has.
-    /// - The rest as [`HddProfile::SAS_7200`].
+    /// - Transfer: 60 MB/s, the mean over the tracks of disks of that size and generation (70 to 80 MB/s outside);
+    ///   their EXT3 of that time journals metadata only.
+    /// - Queue: 31 commands, as with native command queueing.
+    /// - The rest is as in [`HddProfile::SAS_7200`].
     pub const SATA_7200: Self = Self {
         capacity_bytes: 250_000_000_000,
         seek_min: Duration::from_millis(1),
@@ -123,11 +123,12 @@ impl HddProfile {
         ..Self::SAS_7200
     };
 
-    /// The plainest storage that has a cost: one access at a time in arrival order, 5 ms for each that does not continue the one
-    /// before, and 60 MB/s.
+    /// The simplest storage with a cost: one access at a time in arrival order, 5 ms for each access that does not
+    /// continue the one before, and 60 MB/s.
     ///
-    /// It is no hardware of a paper. Its answers can be worked out by hand, wherever files lie and however much is
-    /// outstanding: the storage to state a requirement on, and to see what a policy does and not what the disk's own order does.
+    /// It is not hardware of a paper. Its results can be computed by hand, regardless of where files are and how much
+    /// is outstanding. Use it to state requirements, and to see the effect of a policy without that of the disk's own
+    /// scheduling.
     pub const ONE_HEAD: Self = Self {
         seek_min: Duration::from_millis(5),
         seek_span: Duration::ZERO,
@@ -135,7 +136,7 @@ impl HddProfile {
         bytes_per_second: 60_000_000,
         command_queue: 1,
         batch_bytes: 0,
-        // With one command to choose from, there is nothing that a deadline could change.
+        // With only one command to choose from, a deadline has no effect.
         deadline: Duration::ZERO,
         sweep_accesses: 0,
         ..Self::SAS_7200
@@ -165,8 +166,8 @@ pub struct SsdProfile {
 impl SsdProfile {
     /// The PCI-E X4 100 GB flash card of [IOCO §2.2] and [HARL §IV-A].
     ///
-    /// The papers name no rates. Cards of that kind and year read 740 MB/s and write 500 to 600 MB/s in sequence, with
-    /// flash that takes 60 µs to read and 250 µs to program a page: eight channels of these rates give that.
+    /// The papers give no rates. Cards of that kind and year read 740 MB/s and write 500 to 600 MB/s sequentially, with
+    /// flash that takes 60 µs to read and 250 µs to program a page; eight channels at these rates match that.
     pub const PCIE_X4: Self = Self {
         channels: 8,
         stripe_bytes: 32 << 10,

@@ -1,4 +1,4 @@
-//! Flash: parallel channels, writes dearer than reads.
+//! Flash: parallel channels, with writes more expensive than reads.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::{Completion, Device, Io, IoId, IoKind, SsdProfile};
 
 /// Channels in parallel, each in arrival order.
 ///
-/// Every piece's finish time is known when it is submitted (arrival order has no overtaking), so the state is one
-/// "free from" time for each channel and the finish times of what is outstanding.
+/// The finish time of each piece is known when it is submitted, because nothing overtakes in arrival order. The state
+/// is therefore one "free from" time for each channel and the finish times of outstanding accesses.
 #[derive(Debug)]
 pub struct Ssd {
     profile: SsdProfile,
@@ -43,7 +43,8 @@ impl Ssd {
         base + transfer_time(len, rate)
     }
 
-    /// The channel of stripe number `stripe` of `object`: round robin from a place that depends on the object.
+    /// The channel of stripe number `stripe` of `object`: round robin, starting at a channel that depends on the
+    /// object.
     fn channel(&self, object: u64, stripe: u64) -> usize {
         let channel = mix(object).wrapping_add(stripe) % self.free_from.len() as u64;
         usize::try_from(channel).expect("below the number of channels")

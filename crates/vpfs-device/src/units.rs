@@ -1,4 +1,4 @@
-//! Arithmetic that the models share.
+//! Arithmetic shared by the models.
 
 use std::time::Duration;
 

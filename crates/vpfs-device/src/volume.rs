@@ -1,4 +1,4 @@
-//! A volume with limits: so many bytes and so many I/Os a second, whatever is behind.
+//! A volume with limits on bytes and I/Os per second, regardless of the storage behind it.
 
 use std::time::Duration;
 
@@ -11,27 +11,28 @@ use super::{Completion, Device, Io, IoId};
 /// Parameters of a [`Volume`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeProfile {
-    /// Bytes that may pass in a second.
+    /// Limit on bytes per second.
     pub bytes_per_second: u64,
-    /// I/Os that may pass in a second.
+    /// Limit on I/Os per second.
     pub ios_per_second: u64,
-    /// Both limits save up what was not used, at most what they allow in so long.
+    /// Unused capacity of both limits is saved up, at most as much as they allow in this time.
     pub burst: Duration,
-    /// A larger access is several I/Os: as many as it has parts of this size, a smaller one at the end included.
+    /// A larger access counts as several I/Os: one for each part of this size, including a smaller one at the end.
     pub io_bytes: u64,
-    /// What an I/O takes once it may pass, besides its transfer.
+    /// Time that an admitted I/O takes in addition to its transfer.
     pub latency: Duration,
-    /// Transfer rate of an I/O that may pass, bytes per second.
+    /// Transfer rate of an admitted I/O, bytes per second.
     pub backing_bytes_per_second: u64,
 }
 
 impl VolumeProfile {
-    /// A disk that the kernel limits to 15 MB/s and 300 I/Os a second (`io.max` of a control group), as trials with real OrangeFS
-    /// servers use it: storage with the limits of a disk on a machine that has none to spare.
+    /// A disk that the kernel limits to 15 MB/s and 300 I/Os per second (`io.max` of a control group), as used in
+    /// trials with real OrangeFS servers: storage with the limits of a disk, on a machine without a spare disk.
     ///
-    /// - Burst: 100 ms, the slice in which blk-throttle counts.
-    /// - I/Os of 256 KiB: the flow buffer of an OrangeFS server, what it writes at once.
-    /// - Latency 1 ms, backing 500 MB/s: **assumed**. A write of 8 KiB through such a server takes 1.2 ms if nobody else asks.
+    /// - Burst: 100 ms, the time slice of blk-throttle.
+    /// - I/Os of 256 KiB: the flow buffer of an OrangeFS server, which is what it writes at once.
+    /// - Latency 1 ms, backing 500 MB/s: **assumed**. A write of 8 KiB through such a server takes 1.2 ms if there is
+    ///   no other load.
     pub const THROTTLED_DISK: Self = Self {
         bytes_per_second: 15_000_000,
         ios_per_second: 300,
@@ -41,11 +42,11 @@ impl VolumeProfile {
         backing_bytes_per_second: 500_000_000,
     };
 
-    /// A general purpose volume of a cloud, as one gets it without paying for more: the limits of Amazon's gp3.
+    /// A general purpose cloud volume with its default limits: those of Amazon's gp3.
     ///
-    /// - 125 MiB/s, 3,000 I/Os a second, and 256 KiB as the largest I/O: what the vendor states. (Theirs merges small accesses in
-    ///   sequence, this one does not.)
-    /// - Backing: 1,000 MiB/s, the most that could be bought when these limits were published.
+    /// - 125 MiB/s, 3,000 I/Os per second, and 256 KiB as the largest I/O, as stated by the vendor. (Theirs merges
+    ///   small sequential accesses, this model does not.)
+    /// - Backing: 1,000 MiB/s, the highest rate on sale when these limits were published.
     /// - Latency 0.7 ms, burst 100 ms: **assumed**. The vendor promises less than 10 ms, and states no burst.
     pub const CLOUD: Self = Self {
         bytes_per_second: 125 << 20,
@@ -57,29 +58,29 @@ impl VolumeProfile {
     };
 }
 
-/// Two token buckets, one of bytes and one of I/Os, in front of storage that does everything at once.
+/// Two token buckets, one for bytes and one for I/Os, in front of storage with unlimited parallelism.
 ///
-/// An access is cut into I/Os. They pass one after the other in arrival order, those of one access before those of the next, each as
-/// soon as both buckets have enough for it; so a small access waits behind a large one although it would need little itself,
-/// as in the queue of Linux's blk-throttle. An I/O that has passed takes latency and transfer, beside all others. The access is done with
-/// the last of them.
+/// An access is cut into I/Os. These are admitted one after the other in arrival order, those of one access before
+/// those of the next, each as soon as both buckets have enough tokens for it. A small access therefore waits behind a
+/// large one even if it needs few tokens itself, as in the queue of Linux's blk-throttle. An admitted I/O takes its
+/// latency and transfer time, in parallel with all others. The access is done when its last I/O is.
 ///
-/// What a mix gets is more than the costs of its parts alone suggest: I/Os that are large leave I/Os to the small ones, which
-/// leave bytes to them.
+/// A mix of sizes gets more than the costs of its parts alone suggest: large I/Os leave I/O tokens to small ones, and
+/// small ones leave byte tokens to large ones.
 ///
-/// As nothing overtakes, the end of an access is known when it is submitted. O(I/Os of the access).
+/// As nothing overtakes, the finish time of an access is known when it is submitted. O(I/Os of the access).
 #[derive(Debug)]
 pub struct Volume {
     profile: VolumeProfile,
     bytes: Bucket,
     ios: Bucket,
-    /// When the last I/O passed, or will.
+    /// When the last I/O was or will be admitted.
     passed: Time,
     finishing: Finishing,
 }
 
 impl Volume {
-    /// An idle volume, its buckets full.
+    /// An idle volume with full buckets.
     pub fn new(profile: VolumeProfile) -> Self {
         let bytes = Bucket::full(profile.bytes_per_second, profile.burst);
         let ios = Bucket::full(profile.ios_per_second, profile.burst);
@@ -88,7 +89,7 @@ impl Volume {
 
     /// Queues one I/O and returns when it will be done.
     fn queue_io(&mut self, now: Time, len: u64) -> Time {
-        // First in the queue, it begins to wait for tokens.
+        // Once first in the queue, it starts to wait for tokens.
         let first = self.passed.max(now);
         self.passed = first.max(self.bytes.enough_at(first, len)).max(self.ios.enough_at(first, 1));
         self.bytes.take(self.passed, len);
@@ -126,19 +127,20 @@ impl Device for Volume {
 
 const NANOS: u128 = 1_000_000_000;
 
-/// A token bucket, as the time at which it is full (the virtual scheduling of the generic cell rate algorithm, ITU-T I.371).
+/// A token bucket, stored as the time at which it will be full (virtual scheduling in the generic cell rate algorithm,
+/// ITU-T I.371).
 ///
-/// It counts billionths of a token, of which `rate` come in each nanosecond, and times are multiplied by `rate`. So
-/// nothing is rounded, and a rate holds exactly however long a run is.
+/// It counts billionths of a token, of which `rate` arrive each nanosecond, and times are multiplied by `rate`. So
+/// nothing is rounded, and rates are exact over runs of any length.
 ///
-/// It holds at most what comes during the burst; for one who waits and needs more, what that one needs.
+/// It holds at most the tokens that arrive during the burst or, if a waiting I/O needs more, as many as that one needs.
 #[derive(Debug)]
 struct Bucket {
-    /// Tokens a second.
+    /// Tokens per second.
     rate: u128,
-    /// Most billionths that are saved up.
+    /// Largest number of billionths that are saved up.
     burst: u128,
-    /// When nothing more fits in, unless somebody takes some; times `rate`.
+    /// When the bucket is full, unless tokens are taken; times `rate`.
     full_at: u128,
 }
 
@@ -148,7 +150,7 @@ impl Bucket {
         Self { rate, burst: burst.as_nanos().saturating_mul(rate), full_at: 0 }
     }
 
-    /// When there are `tokens` for one who waits since `since`.
+    /// When `tokens` are available to an I/O that has been waiting since `since`.
     fn enough_at(&self, since: Time, tokens: u64) -> Time {
         let full_at = self.full_at.max(self.scaled(since));
         let enough = full_at.saturating_add(u128::from(tokens) * NANOS).saturating_sub(self.burst);

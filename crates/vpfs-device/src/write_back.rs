@@ -1,4 +1,4 @@
-//! A server's write-back cache: writes are done at memory speed until it is full, and then nobody's are.
+//! A server's write-back cache: writes complete at memory speed until it is full; then no write completes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,27 +13,28 @@ use super::{Completion, Device, Io, IoId, IoKind};
 /// Parameters of a [`WriteBack`] cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteBackProfile {
-    /// Bytes per second that go into and out of memory.
+    /// Memory rate, bytes per second.
     pub memory_bytes_per_second: u64,
-    /// With more dirty bytes the cache flushes in the background.
+    /// With more dirty bytes than this, the cache flushes in the background.
     pub background_bytes: u64,
-    /// With so many dirty bytes it flushes in the foreground: writers wait.
+    /// With this many dirty bytes it flushes in the foreground, and writers wait.
     pub limit_bytes: u64,
-    /// Writers go on when no more than so many bytes are dirty.
+    /// Writers continue when no more than this many bytes are dirty.
     pub resume_bytes: u64,
-    /// What has been dirty for so long is flushed, however little is dirty.
+    /// Data that has been dirty for this long is flushed, however little is dirty.
     pub commit_interval: Duration,
-    /// Writes that a flush keeps outstanding at the device.
+    /// Number of writes that a flush keeps outstanding at the device.
     pub flush_depth: usize,
 }
 
 impl WriteBackProfile {
-    /// The page cache of the vPFS servers: Linux 2.6.32 with 24 GB of memory, EXT3 in data-journalling mode [vPFS §IV-A].
+    /// The page cache of the vPFS servers: Linux 2.6.32 with 24 GB of memory, EXT3 in data-journalling mode [vPFS
+    /// §IV-A].
     ///
-    /// - Background from 10 % and foreground from 20 % of memory: `dirty_background_ratio` and `dirty_ratio` of that kernel.
-    ///   (The vPFS+ servers have 32 GB; one value serves both papers.)
-    /// - Foreground until 512 MiB are flushed, **assumed**: 7 s at the disk's 72 MB/s. The paper has stalls longer than its
-    ///   5 s measuring windows and shorter than those of 60 s [vPFS §IV-C2].
+    /// - Background from 10 % and foreground from 20 % of memory: `dirty_background_ratio` and `dirty_ratio` of that
+    ///   kernel. (The vPFS+ servers have 32 GB; one value serves both papers.)
+    /// - Foreground until 512 MiB are flushed, **assumed**: 7 s at the disk's 72 MB/s. The paper has stalls longer than
+    ///   its measuring windows of 5 s and shorter than those of 60 s [vPFS §IV-C2].
     /// - Commit: 5 s, the default of EXT3, whose journal takes the data as well in this mode.
     /// - Flush depth: 128, the block layer's `nr_requests`.
     /// - Memory: 1 GB/s, **assumed**, above any network here.
@@ -49,18 +50,18 @@ impl WriteBackProfile {
 
 /// A cache in front of a device.
 ///
-/// A write is done when memory has it. Dirty data, in whole pages, is flushed oldest first: what is older than the commit interval,
-/// and whatever exceeds the background threshold. When dirty data reaches its limit, **all** writes wait until enough is
-/// flushed, and reads compete with a device full of writes: the stalls of [vPFS §IV-C2].
+/// A write is done when it is in memory. Dirty data, in whole pages, is flushed oldest first: data older than the
+/// commit interval, and whatever exceeds the background threshold. When dirty data reaches its limit, **all** writes
+/// wait until enough is flushed, and reads compete with a device full of writes: the stalls of [vPFS §IV-C2].
 ///
-/// A read is served from memory if all its pages are dirty, otherwise by the device; data being flushed and clean data are
-/// the device's. (The papers clear caches and read files larger than memory.)
+/// A read is served from memory if all its pages are dirty, otherwise by the device; data being flushed and clean data
+/// are read from the device. (The papers clear caches and read files larger than memory.)
 ///
-/// At most `limit_bytes` and one access are dirty.
+/// At most `limit_bytes` plus one access are dirty.
 pub struct WriteBack {
     profile: WriteBackProfile,
     device: Box<dyn Device>,
-    /// What the device has been given: a flush, or a read by the name that its submitter knows.
+    /// An access submitted to the device: a flush, or a read with the id that its submitter knows.
     at_device: BTreeMap<IoId, Work>,
     dirty: DirtyPages,
     /// Bytes that are dirty or being flushed.
@@ -96,7 +97,7 @@ impl WriteBack {
         }
     }
 
-    /// Bytes that the device does not have yet, as far as the time line has been run.
+    /// Bytes that are not on the device yet, at the time up to which the time line has been run.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
     }
@@ -112,7 +113,7 @@ impl WriteBack {
         }
     }
 
-    /// When the device is done with something, or dirty data comes of age.
+    /// When the device finishes an access, or dirty data reaches the commit interval.
     fn next_event(&self) -> Option<Time> {
         let commit = self.dirty.oldest().filter(|_| self.flushing < self.profile.flush_depth.max(1));
         let commit = commit.map(|run| run.since + self.profile.commit_interval);
@@ -129,7 +130,7 @@ impl WriteBack {
         }
     }
 
-    /// Lets waiting writes in, unless the foreground flush goes on.
+    /// Admits waiting writes, unless the foreground flush is still running.
     fn admit_waiting(&mut self, now: Time) {
         if self.dirty_bytes <= self.profile.resume_bytes.min(self.profile.limit_bytes.saturating_sub(1)) {
             self.foreground = false;
@@ -153,7 +154,7 @@ impl WriteBack {
         self.finishing.finish(self.memory_free_from, id);
     }
 
-    /// Gives the device what is due, up to the flush depth.
+    /// Submits the data that is due, up to the flush depth.
     fn flush(&mut self, now: Time) {
         while self.flushing < self.profile.flush_depth.max(1)
             && self.flush_is_due(now)

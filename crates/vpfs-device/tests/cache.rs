@@ -13,7 +13,7 @@ use vpfs_device::{
 
 const MIB: u64 = 1 << 20;
 
-/// A small cache, so that few accesses fill it; the times are the real ones.
+/// A small cache, so that few accesses fill it; its times are unchanged.
 const SMALL: WriteBackProfile = WriteBackProfile {
     background_bytes: 32 * MIB,
     limit_bytes: 64 * MIB,
@@ -33,7 +33,7 @@ fn write(offset: u64, len: u64) -> Io {
     Io { kind: IoKind::Write, object: 1, offset, len }
 }
 
-/// Submits one access and waits for it; the time it takes.
+/// Submits one access and waits for it; returns the time it takes.
 fn time_of(device: &mut dyn Device, now: &mut Time, io: Io) -> Duration {
     let (begin, id) = (*now, device.submit(*now, io));
     loop {
@@ -50,10 +50,10 @@ fn writes_take_memory_time_until_the_limit_and_then_wait_for_the_flush() {
     let (mut device, mut now) = (cache(), Time::ZERO);
     let times: Vec<Duration> = (0..200).map(|i| time_of(&mut device, &mut now, write(i * MIB, MIB))).collect();
     let memory = Duration::from_nanos(1_048_576);
-    // Nothing is flushed in the 64 ms that the first 64 take, but for what the background flush has got done.
+    // In the 64 ms that the first 64 take, only the background flush writes to the device.
     assert!(times[..64].iter().all(|time| *time == memory));
     let stalls: Vec<usize> = (0..200).filter(|i| times[*i] > memory * 2).collect();
-    // 16 MiB must be flushed for a stall to end, which lets as many in.
+    // 16 MiB must be flushed for a stall to end, which admits as much again.
     assert!((5..=9).contains(&stalls.len()), "{stalls:?}");
     for stall in stalls {
         // 16 MiB at 72 MB/s take 233 ms; seeks between batches come on top.
@@ -79,7 +79,7 @@ fn reads_come_from_memory_while_dirty_and_from_the_device_otherwise() {
     time_of(&mut device, &mut now, write(0, MIB));
     assert!(time_of(&mut device, &mut now, read(100, 5_000)) < Duration::from_micros(10));
     assert!(time_of(&mut device, &mut now, read(MIB - 1, 2)) > Duration::from_millis(4));
-    // After the commit interval and a while it is on the disk.
+    // Shortly after the commit interval it is on the disk.
     now = now + Duration::from_secs(6);
     assert!(time_of(&mut device, &mut now, read(100, 5_000)) > Duration::from_millis(4));
     assert_eq!(device.dirty_bytes(), 0);
@@ -161,7 +161,7 @@ proptest! {
         let mut ids: Vec<u64> = done.iter().map(|completion| completion.id.0).collect();
         ids.sort_unstable();
         prop_assert_eq!(ids, (0..steps.len() as u64).collect::<Vec<_>>());
-        // Left alone, it flushes all.
+        // Without further load, it flushes everything.
         device.poll_completed(now + Duration::from_secs(60));
         prop_assert_eq!(device.dirty_bytes(), 0);
     }

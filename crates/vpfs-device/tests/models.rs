@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vpfs_core::Time;
 use vpfs_device::{Completion, Device, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile};
 
-/// A small generator of our own: the tests must not change with a library's.
+/// A small generator of our own, so that the tests do not change with a library's version.
 struct Lcg(u64);
 
 impl Lcg {
@@ -76,7 +76,7 @@ fn sequential_reads_run_at_the_transfer_rate() {
 
 #[test]
 fn one_random_read_costs_a_seek_and_half_a_rotation() {
-    // 8.5 ms mean seek and 4.17 ms.
+    // 8.5 ms mean seek plus 4.17 ms for half a rotation.
     let mean = 1_000.0 / hdd_iops(1);
     assert!((mean - 12.7).abs() < 0.4, "{mean} ms");
 }
@@ -135,7 +135,7 @@ fn ior_gets_50_mb_per_second_from_the_two_level_server() {
     assert!((47e6..56e6).contains(&rate), "{rate}");
 }
 
-/// Time until a small read is done that arrives after `large` writes of 2 MiB.
+/// Completion time of a small read that arrives after `large` writes of 2 MiB.
 fn small_read_behind(large: u64, mut device: impl Device) -> Duration {
     for i in 0..large {
         device.submit(Time::ZERO, write(100 + i, 0, 2 << 20));
@@ -200,7 +200,7 @@ fn a_stream_gives_way_after_a_batch() {
     while device.poll_completed(now).is_none_or(|completion| completion.id != small) {
         now = device.poll_timeout().unwrap();
     }
-    // 100 MiB take 1.5 s; two batches of 4 MiB and what was begun take 0.15 s.
+    // 100 MiB take 1.5 s; two batches of 4 MiB and what was already started take 0.15 s.
     assert!(now < Time::from_millis(200), "{now:?}");
     while let Some(next) = device.poll_timeout() {
         while device.poll_completed(next).is_some() {}
@@ -208,9 +208,9 @@ fn a_stream_gives_way_after_a_batch() {
     assert_eq!(device.outstanding(), 0);
 }
 
-/// Symptom: beside 14 large writes, one small read in a hundred took 3 to 5 seconds, longer than beside 28. Cause: a transfer
-/// leaves the head in whatever extent it ends in, so the elevator could pass by a command for ever. Proof: without
-/// the deadline the slowest of these reads takes 5.1 s.
+/// Symptom: beside 14 large writes, one small read in a hundred took 3 to 5 seconds, longer than beside 28. Cause: a
+/// transfer leaves the head in whatever extent it ends in, so the elevator could pass by a command forever. Proof:
+/// without the deadline the slowest of these reads takes 5.1 s.
 #[test]
 fn no_access_is_passed_by_for_ever() {
     const CHUNK: u64 = 256 << 10;
@@ -236,16 +236,16 @@ fn no_access_is_passed_by_for_ever() {
             }
         }
     }
-    // At the deadline 14 commands may be older, and two others go between each two of them; each costs its transfer and at
-    // most a full seek.
+    // At the deadline 14 commands may be older, with two others served between each two of them; each costs its
+    // transfer and at most a full seek.
     let HddProfile { deadline, seek_min, seek_span, rotation, bytes_per_second, .. } = HddProfile::SAS_7200;
     let large = Duration::from_secs_f64(LARGE as f64 / bytes_per_second as f64) + seek_min + seek_span + rotation;
     let bound = deadline + large * (3 * 14);
     assert!(slowest <= bound, "{slowest:?} exceeds {bound:?}");
 }
 
-/// Two streams whose accesses all wait from the beginning, three in sequence at a time: in arrival order, so that 5 ms go with
-/// each change of streams.
+/// Two streams whose accesses all wait from the beginning, three in sequence at a time. They are served in arrival
+/// order, so each change of streams costs 5 ms.
 #[test]
 fn one_head_serves_in_arrival_order() {
     let mut device = DeviceProfile::by_name("one-head").unwrap().build();
@@ -271,7 +271,7 @@ fn one_head_does_not_care_for_distance_and_depth() {
         let rate = random_rate(&mut one_head(), depth, IoKind::Read, 60_000) / 60_000.0;
         assert!((rate - 1_000.0 / 6.0).abs() < 0.5, "{rate} accesses a second, {depth} outstanding");
     }
-    // It waits for what is before it, each 5 ms and its transfer.
+    // It waits for the accesses before it, each of which takes 5 ms and its transfer.
     let behind = small_read_behind(10, one_head()).as_secs_f64();
     let large = 0.005 + f64::from(2 << 20) / 60e6;
     assert!((behind - 10.0 * large - 0.005).abs() < 0.001, "{behind} s");

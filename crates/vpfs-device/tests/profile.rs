@@ -44,7 +44,7 @@ fn writes_to_flash_take_more_slots_than_reads() {
     assert!(fit.depth.get() > 16, "{fit:?}");
 }
 
-/// What is as fast as memory has no latency.
+/// A device as fast as memory has no latency to fit.
 #[test]
 fn no_device_has_no_profile() {
     let measured = sweep(&DeviceProfile::None, IoKind::Read);

@@ -17,12 +17,12 @@ fn access(len: u64) -> Io {
     Io { kind: IoKind::Write, object: 1, offset: 0, len }
 }
 
-/// What an access of one I/O takes that need not wait.
+/// Time that an access of one I/O takes if it need not wait.
 fn unlimited(len: u64) -> Duration {
     DISK.latency + Duration::from_nanos(len * 1_000_000_000 / DISK.backing_bytes_per_second)
 }
 
-/// Takes what is outstanding.
+/// Polls all outstanding accesses.
 fn drain(device: &mut dyn Device) -> Vec<Completion> {
     let mut done = Vec::new();
     while let Some(next) = device.poll_timeout() {
@@ -89,7 +89,7 @@ fn a_mix_gets_more_than_its_parts_would() {
     assert!(alone > 1.65 * mixed, "{alone} s alone, {mixed} s together");
 }
 
-/// I/Os would be left for it, and bytes as soon as a quarter of the large access had them.
+/// I/O tokens are left for it, and byte tokens would be once a quarter of the large access had passed.
 #[test]
 fn a_small_access_waits_behind_a_large_one() {
     let mut device = Volume::new(DISK);
@@ -101,7 +101,7 @@ fn a_small_access_waits_behind_a_large_one() {
     let small = device.submit(Time::ZERO, access(SMALL));
     let done = drain(&mut device);
     let end = |id| done.iter().find(|completion| completion.id == id).unwrap().at;
-    // Tokens come at 15 bytes in a microsecond.
+    // Tokens arrive at 15 bytes per microsecond.
     let passed = |bytes: u64| Time::from_nanos(((bytes - saved) * 1_000).div_ceil(15));
     assert_eq!(end(large), passed(10 * LARGE) + unlimited(LARGE));
     assert_eq!(end(small), passed(10 * LARGE + SMALL) + unlimited(SMALL));
@@ -110,7 +110,7 @@ fn a_small_access_waits_behind_a_large_one() {
 #[test]
 fn an_idle_volume_saves_up_a_burst() {
     let mut device = Volume::new(DISK);
-    // 30 I/Os are what comes in 100 ms; 50 ms bring back half of them, and a minute no more than all.
+    // Tokens for 30 I/Os arrive in 100 ms; 50 ms restore half of them, and a minute no more than all.
     for (millis, saved) in [(0, 30), (1_000, 30), (61_000, 30)] {
         let now = Time::from_millis(millis);
         for _ in 0..=saved {
@@ -190,7 +190,7 @@ fn extreme_parameters_neither_panic_nor_end_before_they_begin() {
     }
 }
 
-/// Limits whose tokens come in whole numbers a millisecond, or whole milliseconds a token; nothing else takes time.
+/// Limits with whole tokens per millisecond or whole milliseconds per token; nothing else takes time.
 fn millis_profile(burst_millis: u64) -> VolumeProfile {
     VolumeProfile {
         bytes_per_second: 4_000,
@@ -202,9 +202,9 @@ fn millis_profile(burst_millis: u64) -> VolumeProfile {
     }
 }
 
-/// The same step by step: when each access is done, given arrivals in order.
+/// A step-by-step oracle: when each access is done, given arrivals in order.
 fn step_by_step(profile: &VolumeProfile, arrivals: &[(u64, u64)]) -> Vec<Time> {
-    // In thousandths of a token, of which as many come in a millisecond as tokens in a second.
+    // In thousandths of a token: as many arrive per millisecond as tokens per second.
     let rates = [profile.bytes_per_second, profile.ios_per_second];
     let saved = rates.map(|rate| rate * profile.burst.as_millis() as u64);
     let (mut level, mut queue, mut done) = (saved, VecDeque::new(), vec![Time::ZERO; arrivals.len()]);
@@ -232,7 +232,7 @@ fn step_by_step(profile: &VolumeProfile, arrivals: &[(u64, u64)]) -> Vec<Time> {
 }
 
 proptest! {
-    /// Times known on submission, against buckets that fill millisecond by millisecond.
+    /// Compares the times known at submission with buckets that fill millisecond by millisecond.
     #[test]
     fn agrees_with_buckets_step_by_step(
         steps in proptest::collection::vec((prop_oneof![Just(0), 0..100_u64], 0..50_u64), 1..60),

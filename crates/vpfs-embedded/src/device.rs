@@ -1,4 +1,4 @@
-//! Runs a device model in real time, or in tokio's time, and wakes whoever waits for an access.
+//! Runs a device model in real time, or in tokio's time, and wakes the tasks that wait for its accesses.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,7 @@ use vpfs_core::Time;
 
 use vpfs_device::{Device, DeviceProfile, Io, IoId};
 
-/// Whose time a device lives in.
+/// The clock that a device runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DeviceClock {
     /// A thread of its own: wakes within tens of microseconds, which flash needs.
@@ -22,10 +22,10 @@ pub enum DeviceClock {
     Tokio,
 }
 
-/// A device that several tasks share. Clones are the same device; the last one to go stops it.
+/// A device shared by several tasks. Clones are the same device; dropping the last one stops it.
 #[derive(Clone, Debug)]
 pub struct DeviceHandle {
-    /// `None`: no model, nothing to wait for.
+    /// `None`: no device model, so no waiting.
     running: Option<Arc<Running>>,
 }
 
@@ -45,8 +45,8 @@ impl DeviceHandle {
         Self { running: Some(Arc::new(Running(shared))) }
     }
 
-    /// Submits an access now; the returned future ends when the device has done it.
-    /// Dropping the future does not take the access back.
+    /// Submits an access now; the returned future completes when the device has finished it. Dropping the future does
+    /// not cancel the access.
     pub fn submit(&self, io: Io) -> Access {
         Access(self.running.as_ref().map(|running| running.0.submit(io)))
     }
@@ -72,7 +72,7 @@ impl Future for Access {
     }
 }
 
-/// Closes the device when the last handle goes.
+/// Closes the device when the last handle is dropped.
 #[derive(Debug)]
 struct Running(Arc<Shared>);
 
@@ -92,7 +92,7 @@ struct Shared {
 struct State {
     device: Box<dyn Device>,
     waiters: HashMap<IoId, oneshot::Sender<()>>,
-    /// What the driver sleeps for; `None` is until it is woken.
+    /// When the driver wakes up; `None`: when it is notified.
     asleep_until: Option<Time>,
     closed: bool,
 }
@@ -104,11 +104,11 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Wakes the waiters of finished accesses and returns when to come again, `None` for "when woken".
+    /// Wakes the waiters of finished accesses and returns when to run again; `None`: when notified.
     fn run_until(&mut self, now: Time) -> Option<Time> {
         while let Some(completion) = self.device.poll_completed(now) {
             if let Some(waiter) = self.waiters.remove(&completion.id) {
-                // A waiter that went away does not want to know.
+                // A waiter that was dropped is not interested in the result.
                 let _ = waiter.send(());
             }
         }

@@ -1,4 +1,4 @@
-//! Bulk transfers: how the bytes of an I/O are cut into data messages (OrangeFS 2.10 wire protocol, chunks).
+//! Bulk transfers: how the bytes of an I/O are cut into data messages (docs/protocols/orangefs.md, chunks).
 //!
 //! Both ends compute the same cuts from the request and the configuration; nothing on the wire marks them.
 
@@ -18,14 +18,14 @@ where
 #[derive(Debug)]
 pub(crate) struct Chunks<I> {
     pieces: I,
-    /// What the last chunk had no room for.
+    /// The rest of a piece that did not fit into the last chunk.
     rest: Option<TransferPiece>,
-    /// Bytes not yet given.
+    /// Bytes not yet returned.
     left: u64,
     buffer: u64,
 }
 
-/// What one data message carries, in the order of the wire.
+/// The contents of one data message, in wire order.
 pub(crate) type Chunk = Vec<TransferPiece>;
 
 impl<I: Iterator<Item = Result<TransferPiece, TransferError>>> Iterator for Chunks<I> {

@@ -1,5 +1,5 @@
-//! The configuration text that servers give to clients (GETCONFIG): which servers there are and which handles
-//! each of them owns (OrangeFS 2.10 wire protocol, GETCONFIG).
+//! The configuration text that servers send to clients (GETCONFIG): the servers and the handles that each of them owns
+//! (docs/protocols/orangefs.md, GETCONFIG).
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -12,16 +12,16 @@ const FIRST_DATA_HANDLE: u64 = 1 << 62;
 /// One past the last handle.
 const END_HANDLE: u64 = (1 << 63) - 1;
 
-/// What clients need to know of a file system. All servers must give the same text, byte for byte.
+/// What clients need to know about a file system. All servers must return the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsConfig {
     /// Name, the last part of a URL.
     pub name: String,
-    /// Number in every request.
+    /// File system id, sent in every request.
     pub fs_id: i32,
     /// Handle of the root directory.
     pub root_handle: u64,
-    /// Bytes of a bulk data message; both ends cut transfers at multiples of it.
+    /// Size of a bulk data message in bytes; both ends cut transfers at multiples of it.
     pub flow_buffer_bytes: u64,
     /// Bulk data messages in flight inside a server for one transfer.
     pub flow_buffers: usize,
@@ -66,9 +66,9 @@ impl FsServer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FsConfigError {
     /// No `<FileSystem>` section with this name.
-    #[error("the servers know no file system `{0}`")]
+    #[error("the servers have no file system `{0}`")]
     UnknownFileSystem(String),
-    /// A line that cannot be understood.
+    /// A line that cannot be parsed.
     #[error("configuration line {line}: {what}")]
     Line {
         /// Line number from 1.
@@ -76,13 +76,13 @@ pub enum FsConfigError {
         /// What is wrong.
         what: String,
     },
-    /// A file system without servers or without a number.
+    /// A file system without servers or without an id.
     #[error("the file system lacks {0}")]
     Lacks(&'static str),
 }
 
 impl FsConfig {
-    /// A file system on servers at `addresses` (`tcp://host:port`), which share the handles in equal parts.
+    /// A file system on servers at `addresses` (`tcp://host:port`), each of which owns an equal part of the handles.
     /// Aliases are `s1`, `s2`, ...; time-outs are those of a default OrangeFS installation.
     pub fn new(name: &str, addresses: &[String]) -> Self {
         let servers = addresses.iter().enumerate().map(|(index, address)| FsServer {
@@ -162,7 +162,7 @@ impl FsConfig {
         line(text, 0, "</FileSystem>");
     }
 
-    /// Reads a configuration text; unknown lines are other programs' business and are skipped.
+    /// Parses a configuration text; unknown lines are meant for other programs and are skipped.
     pub fn parse(text: &str, fs_name: &str) -> Result<Self, FsConfigError> {
         let mut parser = Parser::new(fs_name);
         for (index, raw) in text.lines().enumerate() {
@@ -178,7 +178,7 @@ fn line(text: &mut String, indent: usize, content: &str) {
     let _ = writeln!(text, "{}{content}", "\t".repeat(indent));
 }
 
-/// Part number `index` of `count` equal parts of `range`; the last one takes the remainder.
+/// Part `index` of `count` equal parts of `range`; the last one takes the remainder.
 fn part(range: RangeInclusive<u64>, index: usize, count: usize) -> RangeInclusive<u64> {
     let (index, count) = (index as u64, count as u64);
     let size = (range.end() - range.start() + 1) / count;
@@ -187,7 +187,7 @@ fn part(range: RangeInclusive<u64>, index: usize, count: usize) -> RangeInclusiv
     first..=last
 }
 
-/// Reads the text line by line. Sections of other file systems are read too and dropped at their end.
+/// Parses the text line by line. Sections of other file systems are parsed too and dropped at their end.
 struct Parser<'a> {
     fs_name: &'a str,
     defaults: FsConfig,
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A setting of the current file system, or of all if it stands outside.
+    /// A setting of the current file system, or of all of them if it is outside of a section.
     fn setting(&mut self, key: &str, value: &str) -> Result<(), String> {
         let fs = self.current.as_mut().unwrap_or(&mut self.defaults);
         match key.to_ascii_lowercase().as_str() {

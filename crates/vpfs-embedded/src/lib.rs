@@ -1,8 +1,8 @@
 //! Embedded OrangeFS-protocol servers with a device model, and a client library.
 //!
-//! Everything that a demonstration or a test needs around a proxy, on one machine and without an installation:
-//! - [`EmbeddedCluster`]: file servers that stock clients and tools accept (OrangeFS 2.10 wire protocol), in one process,
-//!   each with its own address, store and device;
+//! Everything that a demonstration or a test of a proxy needs, on one machine and without an installation:
+//! - [`EmbeddedCluster`]: file servers that stock clients and tools accept (docs/protocols/orangefs.md), in one
+//!   process, each with its own address, store and device;
 //! - [`device`]: disk and flash models in the I/O path, so that contention is real and repeatable;
 //! - [`Client`]: many clients in one process, for embedded and real servers alike.
 //!
@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! No lock is held while waiting. Whatever comes from the other side of a connection is bounded and checked; what is wrong
-//! with one connection never touches another. Servers and client must run inside a tokio runtime with time and I/O enabled.
+//! No lock is held while waiting. All input from the other side of a connection is bounded and checked; a fault on one
+//! connection never affects another. Servers and client must run inside a tokio runtime with time and I/O enabled.
 
 pub mod client;
 pub mod device;

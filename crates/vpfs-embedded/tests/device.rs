@@ -1,4 +1,4 @@
-//! What drives a device model, in tokio's paused time and in real time.
+//! The driver of device models, in tokio's paused time and in real time.
 
 use std::time::Duration;
 

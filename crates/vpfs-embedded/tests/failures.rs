@@ -1,4 +1,4 @@
-//! Servers that come and go, clients that misbehave, clusters that are started again.
+//! Servers that stop and start, clients that misbehave, clusters that are restarted.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
@@ -33,7 +33,7 @@ async fn clients_survive_a_restart() {
         let (client, file) = (client.clone(), file.clone());
         async move { client.write_at(&file, 2_000_000, pattern(2, 1_000_000)).await }
     });
-    // An attempt comes to nothing.
+    // An attempt fails.
     let deaf = TcpListener::bind(cluster.addresses()[2]).await.unwrap();
     drop(deaf.accept().await.unwrap());
     drop(deaf);
@@ -138,7 +138,7 @@ async fn clients_can_look_like_other_hosts() {
 #[tokio::test]
 async fn different_configurations_are_refused() {
     let real = cluster(1).await;
-    // A cluster whose second server is somebody else's.
+    // A cluster whose second server belongs to another cluster.
     let mut config = ClusterConfig::new(2);
     let free = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     config.listen = vec![free(0), free(0)];

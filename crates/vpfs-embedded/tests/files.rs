@@ -179,7 +179,7 @@ async fn device_models_stand_in_the_path() {
     let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
     let begin = std::time::Instant::now();
     client.write_at(&file, 0, pattern(1, 3_600_000)).await.unwrap();
-    // 3.6 MB at 72 MB/s, and positioning.
+    // 3.6 MB at 72 MB/s, plus positioning.
     let took = begin.elapsed();
     assert!(took.as_millis() >= 50, "{took:?}");
     check(&client, &file, &pattern(1, 3_600_000), "hdd").await;

@@ -77,7 +77,7 @@ async fn removed_files_give_their_bytes_back() {
     assert!(client.open("/f").await.unwrap_err().is_not_found());
     let gone = client.read_at(&file, 0, 10).await.unwrap_err();
     assert!(gone.is_not_found(), "{gone}");
-    // A failed creation leaves nothing behind either.
+    // A failed creation leaves nothing behind, either.
     client.mkdir("/d", 0o755).await.unwrap();
     let objects = client.statfs().await.unwrap().handles_available;
     client.create("/d", &CreateOptions::default()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Servers by hand-made requests: what the client of this crate never asks for.
+//! Tests of the servers with hand-made requests that the client of this crate never sends.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 

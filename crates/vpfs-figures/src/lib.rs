@@ -1,8 +1,8 @@
-//! The papers' experiments, simulated and compared with what the papers say.
+//! The papers' experiments, simulated and compared with the papers' results.
 //!
-//! A [`Figure`] runs one experiment and returns a section of the report: charts, tables and checks, each with the paper's
-//! value, ours, a tolerance and a verdict that is computed. Hardware is described once for each testbed, in [`testbed`];
-//! nothing is tuned for one figure.
+//! A [`Figure`] runs one experiment and returns a section of the report: charts, tables and checks, each with the
+//! paper's value, ours, a tolerance and a computed verdict. Hardware is described once for each testbed, in
+//! [`testbed`]; nothing is tuned for one figure.
 //!
 //! ```no_run
 //! let figure = vpfs_figures::find("vpfs-plus-5")?;
@@ -23,12 +23,12 @@ mod vpfs_plus;
 use vpfs_report::{Report, Section};
 use vpfs_sim::SimError;
 
-/// One or more figures of a paper that come from one experiment.
+/// One or more figures of a paper with results of one experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// For command lines and file names: paper and number, as `vpfs-5`.
+    /// For command lines and file names: paper and number, such as `vpfs-5`.
     pub id: &'static str,
-    /// What is shown, with the paper's own numbers.
+    /// The title, with the figure numbers of the paper.
     pub title: &'static str,
     run: fn() -> Result<Section, SimError>,
 }
@@ -38,7 +38,7 @@ impl Figure {
         Self { id, title, run }
     }
 
-    /// Runs the experiment, seconds to a minute. Equal runs give equal sections.
+    /// Runs the experiment, which takes from seconds to a minute. Equal runs give equal sections.
     ///
     /// # Errors
     /// If a checker of the simulator finds a violation, which is a bug of ours.
@@ -51,7 +51,7 @@ impl Figure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no figure {name:?}; there are {}", all().map(|figure| figure.id).collect::<Vec<_>>().join(", "))]
 pub struct UnknownFigure {
-    /// What was asked for.
+    /// The name requested.
     pub name: String,
 }
 
@@ -68,7 +68,7 @@ pub fn find(name: &str) -> Result<&'static Figure, UnknownFigure> {
     all().find(|figure| figure.id == name).ok_or_else(|| UnknownFigure { name: name.to_owned() })
 }
 
-/// A report without sections yet, with what its reader must know.
+/// A report without sections, with an introduction for its readers.
 pub fn report() -> Report {
     Report::new("The papers' figures, simulated by vpfs")
         .introduction(

@@ -2,12 +2,12 @@
 
 use vpfs_sim::{PolicySpec, Results, Scenario, SimError, Simulation};
 
-/// The scenario of a file of that name; what a figure sweeps is changed afterwards.
+/// Parses the scenario file of a figure; the figure then changes the parameters that it sweeps.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Scenario, SimError> {
     Scenario::parse(file, text).map_err(|problems| SimError::Scenario(problems.to_string()))
 }
 
-/// The scenario under its policy of that name.
+/// The scenario with its policy of that name.
 pub(crate) fn run(scenario: &Scenario, policy: &str) -> Result<Results, SimError> {
     let missing = || SimError::Scenario(format!("{}: there is no policy {policy:?}", scenario.name));
     let policy: &PolicySpec = scenario.policies.iter().find(|found| found.name == policy).ok_or_else(missing)?;

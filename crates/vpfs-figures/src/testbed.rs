@@ -28,8 +28,9 @@ pub fn ioco_flash(count: u32) -> ServerGroup {
     ServerGroup { link: LinkProfile::INFINIBAND_4X, ..ServerGroup::new(count, device) }
 }
 
-/// By how much requests of one moment come apart on gigabit Ethernet, **assumed**: a dozen full frames of others in front of
-/// them at each of a few places, and the time slices of client processes. [IOCO §5.2] says only that delays are not uniform.
+/// The spread of simultaneous requests on gigabit Ethernet, **assumed**: a dozen full frames of other traffic in front
+/// of them at each of a few places, and the time slices of client processes. [IOCO §5.2] says only that delays are not
+/// uniform.
 pub const ETHERNET_JITTER: Duration = Duration::from_millis(1);
 
 /// The same on InfiniBand, **assumed**: client processes only.

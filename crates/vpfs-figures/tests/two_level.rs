@@ -1,9 +1,10 @@
-//! What must hold of the figures of [Two-level].
+//! The checks that must pass in the figures of [Two-level].
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use vpfs_report::Verdict;
 
-/// The limit follows load up and down; the tight class misses its deadline ten times more rarely than the loose one.
+/// The limit follows the load up and down; the class with the tight deadline misses it ten times less often than the
+/// other one.
 #[test]
 fn all_checks_hold() {
     for id in ["two-level-depth", "two-level-latency"] {

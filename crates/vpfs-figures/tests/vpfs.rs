@@ -1,9 +1,9 @@
-//! What must hold of the figures of [vPFS].
+//! The checks that must pass in the figures of [vPFS].
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use vpfs_report::{Check, Verdict};
 
-/// The checks of a figure that do not hold.
+/// The checks of a figure that fail.
 fn differing(id: &str) -> Vec<Check> {
     let section = vpfs_figures::find(id).unwrap().run().unwrap();
     assert!(!section.checks().is_empty());
@@ -22,7 +22,7 @@ fn ratios_hold_in_every_run() {
     assert_eq!(differing("vpfs-5"), []);
 }
 
-/// Fig. 7: shares help the small application, and a cap shields it. Where amounts differ, the section says why.
+/// Fig. 7: shares help the small application, and a cap shields it. Where values differ, the section says why.
 #[test]
 fn a_cap_shields_and_shares_help() {
     let differing = differing("vpfs-7");
@@ -32,8 +32,8 @@ fn a_cap_shields_and_shares_help() {
     );
 }
 
-/// Table 2: a message for each request costs about as much throughput as in the paper, and both schemes are fair. Only the
-/// deviations differ.
+/// Table 2: a message for each request costs about as much throughput as in the paper, and both schemes are fair. Only
+/// the deviations differ.
 #[test]
 fn synchronisation_costs_what_the_paper_says() {
     let differing = differing("vpfs-table-2");

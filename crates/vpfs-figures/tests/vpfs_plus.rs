@@ -1,9 +1,9 @@
-//! What must hold of the figures of [vPFS+].
+//! The checks that must pass in the figures of [vPFS+].
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use vpfs_report::{Check, Verdict};
 
-/// The checks of a figure that do not hold.
+/// The checks of a figure that fail.
 fn differing(id: &str) -> Vec<Check> {
     let section = vpfs_figures::find(id).unwrap().run().unwrap();
     assert!(!section.checks().is_empty());

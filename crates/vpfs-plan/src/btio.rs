@@ -2,8 +2,8 @@
 //! everything back and verifies it [vPFS+ §V-A, §V-B].
 //!
 //! Each iteration appends one dump of the solution array to a shared file. In the *simple* subtype every process writes
-//! its part as many tiny calls, each a row of a few points, interleaved with the rows of the others. In the
-//! *full* subtype collective buffering has gathered the data: one process of each node writes a few large pieces.
+//! its part as many tiny calls, each a row of a few points, interleaved with the rows of the others. In the *full*
+//! subtype collective buffering has gathered the data: one process on each node writes a few large pieces.
 //!
 //! The solver exchanges cell faces in each time step, so the processes compute in step: a barrier ends each burst.
 
@@ -18,9 +18,9 @@ use vpfs_core::hash::mix;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subtype {
-    /// Every process makes its own tiny calls.
+    /// Each process makes its own tiny calls.
     Simple,
-    /// One process of each node makes large calls for all of them.
+    /// One process on each node makes large calls for all of them.
     Full,
 }
 
@@ -38,7 +38,7 @@ pub enum BtioClass {
 pub struct Btio {
     /// Number of processes.
     pub processes: u32,
-    /// Number of nodes the processes run on; with [`Subtype::Full`] as many processes do I/O.
+    /// Number of nodes that the processes run on; with [`Subtype::Full`], one process on each node does I/O.
     pub nodes: u32,
     /// How a dump reaches the file.
     pub subtype: Subtype,
@@ -48,7 +48,7 @@ pub struct Btio {
     pub total_bytes: u64,
     /// Smallest call.
     pub transfer_min_bytes: u32,
-    /// Largest call; between the two the seed decides.
+    /// Largest call; the seed chooses sizes between the two.
     pub transfer_max_bytes: u32,
     /// Computation after each burst of writes.
     #[serde(serialize_with = "crate::seconds::seconds", rename = "think_write_seconds")]
@@ -58,17 +58,17 @@ pub struct Btio {
     pub think_read: Duration,
     /// Whether to read back and verify.
     pub read: bool,
-    /// Whether the file stays.
+    /// Whether the file is kept.
     pub keep: bool,
-    /// Decides content and call sizes.
+    /// Seed of contents and call sizes.
     pub seed: u64,
 }
 
 const FILE: FileId = FileId { dir: Dir::Base, number: 0 };
 
 impl Btio {
-    /// The paper's run of a class: 64 processes on 4 nodes, 40 iterations, 6 s of computation between bursts of writes, 1 s of
-    /// verification between bursts of reads [vPFS+ §V-B].
+    /// The paper's run of a class: 64 processes on 4 nodes, 40 iterations, 6 s of computation between bursts of writes,
+    /// 1 s of verification between bursts of reads [vPFS+ §V-B].
     pub const fn class(class: BtioClass) -> Self {
         let (subtype, total_bytes, min, max) = match class {
             BtioClass::A => (Subtype::Simple, 400_000_000, 320, 320),
@@ -93,7 +93,7 @@ impl Btio {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.nodes == 0 || self.nodes > self.processes {
@@ -119,7 +119,7 @@ impl Btio {
         Ok(())
     }
 
-    /// Bytes that the run really writes.
+    /// Bytes that the run actually writes.
     pub fn written_bytes(&self) -> u64 {
         self.burst_bytes() * u64::from(self.writers()) * u64::from(self.iterations)
     }
@@ -132,7 +132,7 @@ impl Btio {
         }
     }
 
-    /// Bytes of one process in one burst: whole rows, or whatever the pieces add up to.
+    /// Bytes of one process in one burst: whole rows, or the sum of its pieces.
     fn burst_bytes(&self) -> u64 {
         let share = self.total_bytes / u64::from(self.iterations) / u64::from(self.writers());
         match self.subtype {
@@ -141,18 +141,18 @@ impl Btio {
         }
     }
 
-    /// The number of a process among those that do I/O; `None`: it only computes.
+    /// The index of a process among those that do I/O; `None`: it only computes.
     fn writer(&self, process: u32) -> Option<u32> {
         match self.subtype {
             Subtype::Simple => Some(process),
-            // The first process of each node, the nodes being filled in blocks.
+            // The first process on each node; nodes are filled in blocks.
             Subtype::Full => {
                 (0..self.nodes).find(|&node| crate::node::first_process(node, self.nodes, self.processes) == process)
             }
         }
     }
 
-    /// Where one process writes in one burst; computed call by call, as there can be any number of them.
+    /// Where one process writes in one burst; generated call by call, as there can be any number of calls.
     fn burst(&self, writer: u32, iteration: u32) -> Box<dyn Iterator<Item = Extent> + Send> {
         let writers = u64::from(self.writers());
         let dump = u64::from(iteration) * writers * self.burst_bytes();
@@ -167,7 +167,7 @@ impl Btio {
         }
     }
 
-    /// Cuts one process's consecutive bytes into calls of drawn sizes.
+    /// Cuts one process's consecutive bytes into calls of random sizes.
     fn pieces(&self, writer: u32, iteration: u32, begin: u64) -> impl Iterator<Item = Extent> + Send + use<> {
         let seed = mix(mix(self.seed ^ u64::from(iteration)) ^ u64::from(writer));
         let sizes = self.transfer_min_bytes..=self.transfer_max_bytes;
@@ -248,7 +248,7 @@ mod tests {
         let plan = Btio::class(BtioClass::C);
         assert_eq!(plan.validate(), Ok(()));
         let calls = extents(&plan, Phase::Write);
-        // The last piece of a burst is what remains.
+        // The last piece of a burst takes the remaining bytes.
         let full = calls.iter().filter(|extent| (4 << 20..=16 << 20).contains(&extent.bytes)).count();
         assert!(full * 5 > calls.len() * 4, "{full} of {}", calls.len());
         assert!(tile(calls, plan.written_bytes()));

@@ -1,5 +1,5 @@
-//! An application that waits for each small call before it thinks and makes the next one: a database, a solver that looks
-//! things up, a person. A checkpoint beside it hurts nobody more.
+//! An application that waits for each small call, thinks, and makes the next one: a database, a solver that looks
+//! things up, a person. A concurrent checkpoint hurts such an application most.
 
 use std::time::Duration;
 
@@ -9,39 +9,41 @@ use vpfs_core::hash::mix;
 
 use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
 
-/// Small calls at random offsets with time to think before each, every process in a file of its own.
+/// Small calls at random offsets with think time before each; every process has its own file.
 ///
-/// Each file is filled first, in large calls: what is read can be checked, and what is written replaces something.
+/// Each file is filled first, in large calls, so that reads can be verified and writes overwrite existing data.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Interactive {
     /// Number of processes.
     pub processes: u32,
     /// Bytes of a call.
     pub transfer_bytes: u32,
-    /// Bytes of each process's file. Offsets are multiples of a call; what is left of the file is filled and not used.
+    /// Bytes of each process's file. Offsets are multiples of the call size; a remainder of the file is filled but not
+    /// used.
     pub file_bytes: u64,
-    /// Mean time before each call, from the end of the one before; drawn between half of it and one and a half.
+    /// Mean think time before each call, from the end of the previous one; drawn between half and one and a half times
+    /// this.
     #[serde(serialize_with = "crate::seconds::seconds", rename = "think_seconds")]
     pub think: Duration,
-    /// How long calls go on to begin; [`Duration::MAX`]: without end.
+    /// How long new calls are started; [`Duration::MAX`]: without end.
     #[serde(serialize_with = "crate::seconds::seconds", rename = "time_seconds")]
     pub time: Duration,
-    /// Whether to read, else to write.
+    /// Whether to read instead of write.
     pub read: bool,
-    /// Decides offsets and times.
+    /// Seed of offsets and think times.
     pub seed: u64,
 }
 
 /// Bytes of a call that fills a file.
 const FILL: u64 = 1 << 20;
-/// Half as much again can still be waited for.
+/// So that one and a half times this is still a valid duration.
 const THINK_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Interactive {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.transfer_bytes == 0 {
@@ -66,7 +68,7 @@ impl Interactive {
         FileId { dir: Dir::Base, number: process }
     }
 
-    /// Thinks and calls without end.
+    /// An endless sequence of think times and calls.
     fn turns(&self, process: u32) -> Steps {
         let Self { transfer_bytes: bytes, file_bytes, think, read, .. } = *self;
         let places = file_bytes / u64::from(bytes);
@@ -135,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Some steps of a process, by pairs: how long it thinks, and what it does then.
+    /// Some steps of a process, in pairs: think time, and the call after it.
     fn turns(plan: &Interactive, process: u32) -> Vec<(Duration, Call)> {
         let steps: Vec<_> = plan.steps(Phase::Read, process).take(10_000).collect();
         let turn = |pair: &[Step]| match *pair {

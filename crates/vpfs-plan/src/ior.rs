@@ -1,7 +1,7 @@
 //! The pattern of IOR: large transfers back to back, no computation between them.
 //!
-//! It stands for checkpoint files being written or read [vPFS+ §V-A]. The words are IOR's: a *transfer* is one call,
-//! a *block* the consecutive bytes of one process, a *segment* one block of every process.
+//! It represents checkpoint files being written or read [vPFS+ §V-A]. The terms are IOR's: a *transfer* is one call, a
+//! *block* the consecutive bytes of one process, a *segment* one block of every process.
 
 use std::iter;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use rand::{RngExt, SeedableRng};
 use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
 use vpfs_core::hash::mix;
 
-/// Who writes where.
+/// Which process writes where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileMode {
     /// All processes share one file, each has its block in every segment.
     Shared,
-    /// Each process has a file of its own.
+    /// Each process has its own file.
     PerProcess,
 }
 
@@ -42,7 +42,7 @@ pub struct Ior {
     pub transfer_bytes: u32,
     /// Consecutive bytes of one process in one segment, a multiple of the transfer.
     pub block_bytes: u64,
-    /// Blocks of each process.
+    /// Number of blocks of each process.
     pub segments: u64,
     /// One file, or one for each process.
     pub file_mode: FileMode,
@@ -55,26 +55,26 @@ pub struct Ior {
     /// Whether to end with a phase in which each call draws its offset and whether it reads or writes, both uniformly
     /// [vPFS §IV-C1]; without `write`, on files that an earlier run with the same parameters kept.
     pub mixed: bool,
-    /// Where in each file the first segment begins.
+    /// Offset of the first segment in each file.
     pub start_offset_bytes: u64,
     /// Whether all processes wait for each other after each call [IOCO §5.2].
     pub barrier: bool,
     /// Process p reads what process p + `read_shift` wrote, so that it reads through another client.
     pub read_shift: u32,
-    /// Whether each process asks for durability after the write phase, in a phase of its own.
+    /// Whether each process requests durability after the write phase, in a separate phase.
     pub fsync: bool,
-    /// Whether the files stay.
+    /// Whether the files are kept.
     pub keep: bool,
     /// How long each phase that moves data lasts; transfers start over when they are used up.
     ///
     /// If what is written is read later, every byte is written at least once, even if that takes longer.
     #[serde(serialize_with = "crate::seconds::optional_seconds", rename = "time_limit_seconds")]
     pub time_limit: Option<Duration>,
-    /// Decides content and random order.
+    /// Seed of contents and random order.
     pub seed: u64,
 }
 
-/// Sets the mixed phase's numbers apart from those of the passes, which are counted from zero.
+/// Distinguishes the mixed phase's random numbers from those of the passes, which are counted from zero.
 const MIXED: u64 = 1 << 63;
 
 /// Transfers of all processes together whose random order is kept in memory, four bytes each.
@@ -84,7 +84,7 @@ impl Ior {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.transfer_bytes == 0 {
@@ -121,7 +121,7 @@ impl Ior {
         Ok(())
     }
 
-    /// Bytes that all processes together write, or read, when they go through their blocks once.
+    /// Bytes that all processes together write, or read, in one pass over their blocks.
     pub fn total_bytes(&self) -> u64 {
         self.block_bytes * self.segments * u64::from(self.processes)
     }
@@ -147,7 +147,7 @@ impl Ior {
         self.file_mode == FileMode::PerProcess || process == 0
     }
 
-    /// The place of transfer number `index` of a process, counted in order of offset.
+    /// The extent of transfer `index` of a process, counted in order of offset.
     fn extent(&self, process: u32, index: u64) -> Extent {
         let segment = index / self.transfers_per_block();
         let inside = index % self.transfers_per_block() * u64::from(self.transfer_bytes);
@@ -159,7 +159,7 @@ impl Ior {
         Extent { file: self.file(process), offset, bytes: self.transfer_bytes }
     }
 
-    /// All places of a process in the order it visits them.
+    /// All extents of a process in the order in which it visits them.
     fn extents(&self, process: u32, pass: u64) -> Box<dyn Iterator<Item = Extent> + Send> {
         let plan = self.clone();
         let count = self.transfers_per_process();
@@ -175,7 +175,7 @@ impl Ior {
         }
     }
 
-    /// The places of `owner`, over and over if there is a time limit.
+    /// The extents of `owner`, repeated if there is a time limit.
     fn passes(&self, owner: u32) -> Box<dyn Iterator<Item = Extent> + Send> {
         if self.time_limit.is_none() {
             return self.extents(owner, 0);
@@ -184,7 +184,7 @@ impl Ior {
         Box::new((0..).flat_map(move |pass| plan.extents(owner, pass)))
     }
 
-    /// Calls whose place and direction are drawn, as many as the process has transfers, or without end if there is a time
+    /// Calls with random offset and direction, as many as the process has transfers, or without end if there is a time
     /// limit.
     fn mixed_calls(&self, process: u32) -> impl Iterator<Item = Call> + use<> {
         let plan = self.clone();
@@ -202,7 +202,7 @@ impl Ior {
         u32::try_from(shifted).expect("below the number of processes")
     }
 
-    /// What the process writes to and what it reads from.
+    /// The files that the process writes to and reads from.
     fn opens(&self, process: u32) -> Steps {
         let uses_own = self.mixed || self.write;
         let own = (uses_own && !(self.write && self.owns_file(process))).then_some(self.file(process));

@@ -1,4 +1,4 @@
-//! What a workload does, as data: phases, and for each process in a phase a sequence of steps.
+//! Workloads as data: phases, and for each process in a phase a sequence of steps.
 //!
 //! Plans are pure. Equal parameters and seed give equal steps, so a run can be repeated and its generators tested
 //! without a file system; `vpfs-workload` executes them and `vpfs-sim` simulates them.
@@ -35,7 +35,7 @@ pub use wrf::Wrf;
 /// A directory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dir {
-    /// The run's own directory; the runner makes it.
+    /// The run's own directory; the runner creates it.
     Base,
     /// A directory in it.
     Sub(u32),
@@ -46,9 +46,9 @@ pub enum Dir {
 /// A file of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Where it lies.
+    /// Its directory.
     pub dir: Dir,
-    /// Its number there.
+    /// Its number within the directory.
     pub number: u32,
 }
 
@@ -59,14 +59,14 @@ pub struct Extent {
     pub file: FileId,
     /// First byte.
     pub offset: u64,
-    /// How many, at least one.
+    /// Number of bytes, at least one.
     pub bytes: u32,
 }
 
 /// One call to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Makes a directory, which must not exist.
+    /// Creates a directory, which must not exist.
     MakeDir(Dir),
     /// Removes an empty directory.
     RemoveDir(Dir),
@@ -84,18 +84,19 @@ pub enum Call {
     Remove(FileId),
     /// Writes the pattern's bytes to an open file.
     Write(Extent),
-    /// Reads from an open file and checks what came.
+    /// Reads from an open file and verifies the data.
     Read(Extent),
-    /// Writes the pattern's bytes to blocks of an open file: list I/O. Who has no such call writes them one after the other.
+    /// Writes the pattern's bytes to blocks of an open file: list I/O. A client without such a call writes the blocks
+    /// one after the other.
     WriteStrided(Strided),
-    /// Reads blocks of an open file and checks what came: list I/O, or one block after the other.
+    /// Reads blocks of an open file and verifies the data: list I/O, or one block after the other.
     ReadStrided(Strided),
     /// Asks the servers to make an open file durable.
     Sync(FileId),
 }
 
 impl Call {
-    /// As the system call or command that does the same.
+    /// The name of the system call or command that does the same.
     pub fn name(self) -> &'static str {
         match self {
             Self::MakeDir(_) => "mkdir",
@@ -114,7 +115,7 @@ impl Call {
         }
     }
 
-    /// The consecutive bytes that the call moves, piece by piece; none for a metadata call.
+    /// The contiguous extents that the call moves; none for a metadata call.
     pub fn extents(self) -> impl Iterator<Item = Extent> + Send {
         let (one, many) = match self {
             Self::Write(extent) | Self::Read(extent) => (Some(extent), None),
@@ -125,27 +126,27 @@ impl Call {
     }
 }
 
-/// What a process does next.
+/// One step of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// I/O, measured; each process has one call outstanding.
     Call(Call),
     /// Computation: the process does nothing for this long.
     Think(Duration),
-    /// The process does nothing until so long after it began the phase; not at all if that is over.
+    /// The process does nothing until this long after it started the phase; no wait if that time has passed.
     Until(Duration),
-    /// Waits until all processes are here. Not allowed in a phase with a time limit.
+    /// Waits until all processes have arrived. Not allowed in a phase with a time limit.
     Barrier,
 }
 
 /// The steps of one process in one phase.
 pub type Steps = Box<dyn Iterator<Item = Step> + Send>;
 
-/// A part of a run between two barriers, of one kind of operation and measured by itself.
+/// A part of a run between two barriers, with one kind of operation and its own measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Makes what the measured phases need.
+    /// Creates the files that the measured phases need.
     Setup,
     /// Directory creation.
     MakeDir,
@@ -171,7 +172,7 @@ pub enum Phase {
     Remove,
     /// Directories removed.
     RemoveDir,
-    /// Removes what [`Phase::Setup`] made.
+    /// Removes what [`Phase::Setup`] created.
     Cleanup,
 }
 
@@ -201,34 +202,34 @@ pub trait Plan: Send + Sync {
     /// Number of processes, at least one.
     fn processes(&self) -> u32;
 
-    /// Phases in their order; each occurs once.
+    /// Phases in order; each occurs once.
     fn phases(&self) -> Vec<Phase>;
 
-    /// What `process` does in `phase`. Equal for equal arguments.
+    /// The steps of `process` in `phase`. Equal arguments give equal steps.
     fn steps(&self, phase: Phase, process: u32) -> Steps;
 
-    /// When a process ends `phase` early; `None`: it goes on until its steps are used up.
+    /// When a process ends `phase` early; `None`: it continues until its steps are used up.
     fn limit(&self, _phase: Phase) -> Option<Limit> {
         None
     }
 }
 
-/// A process begins no new step once `time` is over and it has done `at_least_steps` in this phase.
+/// A process starts no new step once `time` is over and it has done `at_least_steps` in this phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Counted from the process's begin of the phase.
+    /// Counted from the start of the phase in this process.
     pub time: Duration,
-    /// Done however long they take.
+    /// Steps that are done even after the time is over.
     pub at_least_steps: u64,
 }
 
-/// Parameters that do not make a workload; the message names the option.
+/// Invalid parameters of a workload; the message names the option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {problem}")]
 pub struct PlanError {
     /// The command-line option without dashes.
     pub option: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and which values are valid.
     pub problem: String,
 }
 
@@ -238,10 +239,10 @@ impl PlanError {
     }
 }
 
-/// Each process is a task, and a run keeps something for each of them.
+/// Each process is a task, and a run keeps some state for each of them.
 const MAX_PROCESSES: u32 = 1 << 16;
 
-/// Checks the number of processes of any plan.
+/// Checks the number of processes of a plan.
 fn check_processes(processes: u32) -> Result<(), PlanError> {
     if (1..=MAX_PROCESSES).contains(&processes) {
         return Ok(());

@@ -1,6 +1,7 @@
 //! The pattern of multi-md-test: bursts of metadata operations, back to back, one kind after the other.
 //!
-//! It stands for metadata-intensive applications [vPFS+ §V-A]. Each phase is measured by itself, in operations per second.
+//! It represents metadata-intensive applications [vPFS+ §V-A]. Each phase is measured separately, in operations per
+//! second.
 
 use std::iter;
 
@@ -11,21 +12,21 @@ use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, che
 pub struct Md {
     /// Number of processes.
     pub processes: u32,
-    /// Directories, and files, that each process makes and removes.
+    /// Number of directories, and of files, that each process creates and removes.
     pub items: u32,
-    /// How often each process reads the whole directory.
+    /// Number of times that each process lists the whole directory.
     pub listings: u32,
     /// Whether all processes work in one directory instead of one each.
     pub shared_directory: bool,
-    /// Data that each process writes and reads between making and removing its files; `None`: it reads and sets their
+    /// Data that each process writes and reads between creating and removing its files; `None`: it reads and sets their
     /// attributes instead.
     pub data: Option<MdData>,
 }
 
-/// The data phases of multi-md-test: each process writes and reads a file of its own [vPFS+ §V-D].
+/// The data phases of multi-md-test: each process writes and reads its own file [vPFS+ §V-D].
 ///
-/// Each read follows a look at the file's attributes, as the paper says of its clients. Closing a file asks no server for
-/// anything, so the paper's close phase has no calls and is left out.
+/// Each read is preceded by a request for the file's attributes, as the paper says of its clients. Closing a file sends
+/// no request to a server, so the paper's close phase has no calls and is left out.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct MdData {
     /// Bytes of each process, in the first of its files.
@@ -35,8 +36,8 @@ pub struct MdData {
 }
 
 impl MdData {
-    /// The paper's 400 MB. It does not tell the calls' size; 512 KiB is what it reports of POSIX clients elsewhere
-    /// [vPFS+ §IV].
+    /// The paper's 400 MB. It does not state the size of the calls; 512 KiB is what it reports for POSIX clients
+    /// elsewhere [vPFS+ §IV].
     pub const PAPER: Self = Self { bytes: 400_000_000, transfer_bytes: 512 << 10 };
 
     fn extents(self, file: FileId) -> impl Iterator<Item = Extent> + Send + use<> {
@@ -78,7 +79,7 @@ impl Md {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.items == 0 {
@@ -162,7 +163,7 @@ mod tests {
     use super::super::Step;
     use super::*;
 
-    /// Runs a plan on a set of names; every call must make sense at that moment.
+    /// Runs a plan on a set of names; every call must be valid at its time.
     fn replay(plan: &Md) {
         let mut dirs = BTreeSet::from([Dir::Base]);
         let mut files = BTreeSet::new();

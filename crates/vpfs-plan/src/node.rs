@@ -1,6 +1,6 @@
-//! Which node a process runs on: nodes are filled in blocks, as an MPI launcher does by default.
+//! Placement of processes on nodes: nodes are filled in blocks, as MPI launchers do by default.
 
-/// The node of `process`; the first nodes take one more if the division leaves a rest.
+/// The node of `process`; the first nodes take one more if there is a remainder.
 pub fn of_process(process: u32, nodes: u32, processes: u32) -> u32 {
     let share = u64::from(process) * u64::from(nodes) / u64::from(processes);
     u32::try_from(share).expect("below the number of nodes")

@@ -7,13 +7,13 @@ use super::{Call, Phase, Plan, PlanError, Steps, Strided, check_processes, in_st
 /// Parameters of a Noncontig-like run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Noncontig {
-    /// Number of processes: the blocks in a row of the file.
+    /// Number of processes, which is the number of blocks in a row of the file.
     pub processes: u32,
     /// Bytes of one block.
     pub block_bytes: u32,
-    /// Blocks of one call.
+    /// Number of blocks moved by one call.
     pub blocks: u32,
-    /// Calls of each process in each phase.
+    /// Number of calls of each process in each phase.
     pub requests: u64,
     /// Whether to write.
     pub write: bool,
@@ -21,14 +21,15 @@ pub struct Noncontig {
     pub read: bool,
     /// Whether all processes wait for each other after each call.
     pub barrier: bool,
-    /// Whether the file stays.
+    /// Whether the file is kept.
     pub keep: bool,
 }
 
 impl Noncontig {
     /// The paper's requests of 128 KiB, in 32 pieces of 4 KiB, 64 by each process, written and read [IOCO §5.2].
     ///
-    /// The paper tells neither pieces nor number. 4 KiB is its stripe size. The barrier as in [`super::PioBench::paper`].
+    /// The paper states neither the pieces nor their number. 4 KiB is its stripe size. The barrier is as in
+    /// [`super::PioBench::paper`].
     pub const fn paper(processes: u32) -> Self {
         Self {
             processes,
@@ -45,7 +46,7 @@ impl Noncontig {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         shared_file::check(self.write, self.read, self.requests)?;

@@ -1,14 +1,15 @@
-//! Calls at a pace that does not wait for the storage: what a service or an instrument asks for, and the load of [Two-level].
+//! Calls at a pace that does not depend on the storage, as those of a service or an instrument; the load of
+//! [Two-level].
 
 use std::time::Duration;
 
 use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, check_processes, shared_file};
 
-/// What all processes together ask for over time, in bytes per second.
+/// The demand of all processes together over time, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// In turn this rate for some time and nothing for some.
+    /// Alternates between this rate and nothing.
     OnOff {
         /// Bytes per second while it is on.
         rate: u64,
@@ -19,17 +20,17 @@ pub enum Pace {
         #[serde(serialize_with = "crate::seconds::seconds", rename = "off_seconds")]
         off: Duration,
     },
-    /// From one rate at the begin evenly to another one at the end.
+    /// Changes linearly from one rate at the start to another at the end.
     Ramp {
-        /// Bytes per second at the begin.
+        /// Bytes per second at the start.
         from: u64,
         /// Bytes per second at the end.
         to: u64,
     },
 }
 
-/// Transfers at a pace to or from a shared file. The processes take turns; one that had to wait longer than until its next
-/// turn goes on at once, so nothing of what was to be asked for is left out.
+/// Transfers at a pace to or from a shared file. The processes take turns; a process whose call takes longer than until
+/// its next turn continues at once, so no part of the demand is left out.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Paced {
     /// Number of processes.
@@ -38,15 +39,15 @@ pub struct Paced {
     pub transfer_bytes: u32,
     /// The rate over time.
     pub pace: Pace,
-    /// How long calls go on to begin.
+    /// How long new calls are started.
     #[serde(serialize_with = "crate::seconds::seconds", rename = "time_seconds")]
     pub time: Duration,
-    /// Whether to read, else to write.
+    /// Whether to read instead of write.
     pub read: bool,
 }
 
 impl Pace {
-    /// The rate so many seconds after the begin of a run of `time`.
+    /// The rate at `seconds` after the start of a run of length `time`.
     pub fn at(self, seconds: f64, time: Duration) -> f64 {
         match self {
             Self::OnOff { rate, on, off } => {
@@ -57,7 +58,7 @@ impl Pace {
         }
     }
 
-    /// When so many bytes have been asked for, in seconds; not a number if that never happens.
+    /// When the demand has reached `bytes`, in seconds; not a number if that never happens.
     fn when(self, bytes: f64, time: Duration) -> f64 {
         match self {
             Self::OnOff { rate, on, off } => {
@@ -75,7 +76,7 @@ impl Pace {
         }
     }
 
-    /// Bytes per second more with each second.
+    /// Change of the rate, in bytes per second each second.
     fn growth(self, time: Duration) -> f64 {
         match self {
             Self::OnOff { .. } => 0.0,
@@ -88,7 +89,7 @@ impl Paced {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.transfer_bytes == 0 {
@@ -147,7 +148,7 @@ mod tests {
         Paced { processes: 32, transfer_bytes: 256 << 10, pace, time: TIME, read: false }
     }
 
-    /// The rate that the calls of all processes have in these seconds.
+    /// The rate of all processes' calls in these seconds.
     fn paced(pace: Pace, from: f64, to: f64) -> f64 {
         let plan = plan(pace);
         plan.validate().unwrap();

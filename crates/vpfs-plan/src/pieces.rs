@@ -1,4 +1,4 @@
-//! Consecutive bytes, cut into calls of drawn sizes.
+//! Consecutive bytes, cut into calls of random sizes.
 
 use std::iter;
 use std::ops::{Range, RangeInclusive};
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Extent, FileId};
 
-/// Cuts `range` of a file into pieces of sizes that `seed` decides; what remains is the last one.
+/// Cuts `range` of a file into pieces of sizes chosen by `seed`; the last one takes the remaining bytes.
 pub(crate) fn pieces(
     file: FileId,
     range: Range<u64>,

@@ -4,13 +4,13 @@
 
 use super::{Call, Extent, Phase, Plan, PlanError, Steps, check_processes, in_step, shared_file};
 
-/// Where the requests of a process lie.
+/// Where the requests of a process are in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// One after the other: each process has a segment of the file.
     Segmented,
-    /// Request by request in turn with the other processes: each round of requests is consecutive.
+    /// Interleaved with the other processes, request by request: each round of requests is consecutive.
     Strided,
 }
 
@@ -21,9 +21,9 @@ pub struct PioBench {
     pub processes: u32,
     /// Bytes of one call.
     pub request_bytes: u32,
-    /// Calls of each process in each phase.
+    /// Number of calls of each process in each phase.
     pub requests: u64,
-    /// Where they lie.
+    /// Where they are in the file.
     pub pattern: Pattern,
     /// Whether to write.
     pub write: bool,
@@ -31,15 +31,15 @@ pub struct PioBench {
     pub read: bool,
     /// Whether all processes wait for each other after each call.
     pub barrier: bool,
-    /// Whether the file stays.
+    /// Whether the file is kept.
     pub keep: bool,
 }
 
 impl PioBench {
-    /// The paper's requests, of 128 KiB, 64 by each process, in turn, written and read [IOCO §5.2].
+    /// The paper's requests of 128 KiB, 64 by each process, interleaved, written and read [IOCO §5.2].
     ///
-    /// The paper tells neither the number of requests nor the pattern. It has a barrier between requests, which it says of IOR
-    /// and is taken to hold for all benchmarks whose requests it measures the same way.
+    /// The paper states neither the number of requests nor the pattern. It has a barrier between requests; it says so
+    /// of IOR, and we assume it for all benchmarks whose requests it measures in the same way.
     pub const fn paper(processes: u32) -> Self {
         Self {
             processes,
@@ -56,7 +56,7 @@ impl PioBench {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         shared_file::check(self.write, self.read, self.requests)?;

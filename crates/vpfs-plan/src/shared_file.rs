@@ -1,11 +1,11 @@
-//! What benchmarks of one shared file have in common: they make it, write it, read it and remove it.
+//! The common part of benchmarks on one shared file, which create, write, read and remove it.
 
 use super::{Call, Dir, FileId, Phase, PlanError, Steps, calls};
 
 /// The file.
 pub(crate) const FILE: FileId = FileId { dir: Dir::Base, number: 0 };
 
-/// The phases of a benchmark that does some of it.
+/// The phases of a benchmark that does some or all of these.
 pub(crate) fn phases(write: bool, read: bool, keep: bool) -> Vec<Phase> {
     let all = [
         (Phase::Create, write),
@@ -17,8 +17,8 @@ pub(crate) fn phases(write: bool, read: bool, keep: bool) -> Vec<Phase> {
     all.into_iter().filter_map(|(phase, wanted)| wanted.then_some(phase)).collect()
 }
 
-/// The metadata calls of a phase: the first process creates and removes the file, and each process that did not create it
-/// opens it.
+/// The metadata calls of a phase: the first process creates and removes the file, and each process that did not create
+/// it opens it.
 pub(crate) fn metadata(phase: Phase, process: u32, write: bool) -> Steps {
     let call = match phase {
         Phase::Create if process == 0 => Some(Call::Create(FILE)),
@@ -29,7 +29,7 @@ pub(crate) fn metadata(phase: Phase, process: u32, write: bool) -> Steps {
     calls(call.into_iter())
 }
 
-/// Checks what all of these benchmarks have.
+/// Checks the parameters that all of these benchmarks have.
 pub(crate) fn check(write: bool, read: bool, requests: u64) -> Result<(), PlanError> {
     if !write && !read {
         return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
@@ -40,8 +40,8 @@ pub(crate) fn check(write: bool, read: bool, requests: u64) -> Result<(), PlanEr
     Ok(())
 }
 
-/// Checks that a file of so many rounds can be; `round` is the bytes that all processes together move in one, and `option`
-/// what is zero if they are.
+/// Checks that a file of this many rounds is possible. `round` is the number of bytes that all processes together move
+/// in one round, and `option` names the parameter to blame if it is zero.
 pub(crate) fn check_size(option: &'static str, round: u128, rounds: u64) -> Result<(), PlanError> {
     if round == 0 {
         return Err(PlanError::new(option, "must be at least 1B"));
@@ -58,7 +58,7 @@ pub(crate) mod testing {
     use super::super::{Extent, Plan, Step};
     use super::*;
 
-    /// All that a process moves in a phase.
+    /// All calls of a process in a phase.
     pub(crate) fn extents(plan: &dyn Plan, phase: Phase, process: u32) -> impl Iterator<Item = Extent> {
         let extents = |step| match step {
             Step::Call(call) => call.extents().collect::<Vec<_>>(),
@@ -67,8 +67,8 @@ pub(crate) mod testing {
         plan.steps(phase, process).flat_map(extents)
     }
 
-    /// Asserts that writes, and reads, cover `0..total` without gap or overlap, each process reads what it wrote, and all
-    /// processes meet at the same barriers.
+    /// Asserts that writes, and reads, cover `0..total` without gap or overlap, each process reads what it wrote, and
+    /// all processes have the same barriers.
     pub(crate) fn covers(plan: &dyn Plan, total: u64) {
         let barriers = |process| plan.steps(Phase::Write, process).filter(|step| *step == Step::Barrier).count();
         let mut all = Vec::new();

@@ -11,9 +11,9 @@ pub struct Strided {
     pub offset: u64,
     /// Bytes of each block, at least one.
     pub block_bytes: u32,
-    /// From the begin of one block to the begin of the next, at least `block_bytes`.
+    /// From the start of one block to the start of the next, at least `block_bytes`.
     pub stride_bytes: u64,
-    /// How many blocks, at least one.
+    /// Number of blocks, at least one.
     pub blocks: u32,
 }
 
@@ -25,7 +25,7 @@ impl Strided {
         (0..blocks).map(block)
     }
 
-    /// Bytes of all blocks together.
+    /// Total bytes of all blocks.
     pub fn bytes(self) -> u64 {
         u64::from(self.block_bytes) * u64::from(self.blocks)
     }

@@ -1,24 +1,24 @@
 //! The pattern of MPI-TILE-IO: a two-dimensional array in a shared file, one tile of it for each process.
 //!
-//! The rows of a tile are not consecutive in the file. Without collective I/O each process moves its own rows, several with one
-//! strided call; with it, one process of each node moves consecutive pieces for all of them [IOCO §5.1-5.2].
+//! The rows of a tile are not consecutive in the file. Without collective I/O each process moves its own rows, several
+//! with one strided call; with it, one process on each node moves consecutive pieces for all processes [IOCO §5.1-5.2].
 
 use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, Strided, check_processes, in_step, node, shared_file};
 
 /// Parameters of an MPI-TILE-IO-like run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MpiTileIo {
-    /// Tiles beside each other.
+    /// Number of tiles side by side.
     pub tiles_x: u32,
-    /// Tiles below each other; there are as many processes as tiles.
+    /// Number of tiles one below the other; there are as many processes as tiles.
     pub tiles_y: u32,
     /// Bytes of one row of a tile.
     pub row_bytes: u32,
     /// Rows of a tile that one call moves.
     pub rows_per_call: u32,
-    /// Calls for each tile.
+    /// Number of calls for each tile.
     pub requests: u64,
-    /// Whether one process of each node moves the data of all, in pieces of as many bytes as a call has otherwise.
+    /// Whether one process on each node moves the data of all, in pieces of the same size as the calls otherwise.
     pub collective: bool,
     /// Number of nodes the processes run on, for collective I/O.
     pub nodes: u32,
@@ -28,14 +28,15 @@ pub struct MpiTileIo {
     pub read: bool,
     /// Whether all processes wait for each other after each call. Collective I/O always has it.
     pub barrier: bool,
-    /// Whether the file stays.
+    /// Whether the file is kept.
     pub keep: bool,
 }
 
 impl MpiTileIo {
-    /// The paper's requests of 128 KiB, as 32 rows of 4 KiB, 64 for each tile, not collective, written and read [IOCO §5.2].
+    /// The paper's requests of 128 KiB, as 32 rows of 4 KiB, 64 for each tile, not collective, written and read [IOCO
+    /// §5.2].
     ///
-    /// The paper tells neither tiles nor rows. The barrier as in [`super::PioBench::paper`].
+    /// The paper states neither tiles nor rows. The barrier is as in [`super::PioBench::paper`].
     pub const fn paper(tiles_x: u32, tiles_y: u32) -> Self {
         Self {
             tiles_x,
@@ -55,7 +56,7 @@ impl MpiTileIo {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         let Some(processes) = self.tiles_x.checked_mul(self.tiles_y) else {
             return Err(PlanError::new("tiles", "are more than there can be processes"));
@@ -88,8 +89,8 @@ impl MpiTileIo {
         in_step((0..self.requests).map(request), self.barrier)
     }
 
-    /// The rounds of collective I/O: in each one, the first process of each node moves a piece, one after the other in the
-    /// file.
+    /// The rounds of collective I/O: in each one, the first process of each node moves a piece, one after the other in
+    /// the file.
     fn collective(&self, process: u32, call: fn(Extent) -> Call) -> Steps {
         let (bytes, nodes) = (self.call_bytes(), u64::from(self.nodes));
         let place = node::of_process(process, self.nodes, self.processes());

@@ -1,9 +1,9 @@
-//! The pattern of WRF, a weather model: small reads and writes through POSIX between computations, and many more looks at
-//! attributes than data [vPFS+ §IV, §V-A, §V-C].
+//! The pattern of WRF, a weather model: small reads and writes through POSIX between computations, and many more
+//! requests for attributes than for data [vPFS+ §IV, §V-A, §V-C].
 //!
-//! The processes read their shares of the input. Then, for each minute of the forecast, they compute in step, each writes a new
-//! restart file and its part of the output file that all share. Before each call that moves data the client asks for
-//! attributes, as POSIX clients of parallel file systems do.
+//! The processes read their shares of the input. Then, for each minute of the forecast, they compute in step, each
+//! writes a new restart file and its part of the output file that all share. Before each call that moves data the
+//! client asks for attributes, as POSIX clients of parallel file systems do.
 
 use std::iter;
 use std::ops::Range;
@@ -20,24 +20,24 @@ pub struct Wrf {
     pub processes: u32,
     /// Bytes of the input, read once by all processes together.
     pub input_bytes: u64,
-    /// Bytes of the output file, of all minutes and processes; rounded down to equal parts.
+    /// Bytes of the output file, over all minutes and processes; rounded down to equal parts.
     pub output_bytes: u64,
     /// Bytes of all restart files; rounded down to equal files.
     pub restart_bytes: u64,
-    /// Minutes of the forecast; in each one every process writes a restart file and a part of the output.
+    /// Minutes of the forecast; in each of them every process writes a restart file and a part of the output.
     pub forecast_minutes: u32,
     /// Computation for each minute of the forecast.
     #[serde(serialize_with = "crate::seconds::seconds", rename = "think_seconds")]
     pub think: Duration,
     /// Smallest call that moves data.
     pub transfer_min_bytes: u32,
-    /// Largest call; between the two the seed decides.
+    /// Largest call; the seed chooses sizes between the two.
     pub transfer_max_bytes: u32,
-    /// Looks at attributes before each call that moves data.
+    /// Number of requests for attributes before each call that moves data.
     pub stats_per_transfer: u32,
-    /// Whether the files stay.
+    /// Whether the files are kept.
     pub keep: bool,
-    /// Decides content and call sizes.
+    /// Seed of contents and call sizes.
     pub seed: u64,
 }
 
@@ -50,9 +50,10 @@ impl Wrf {
     /// The paper's run: 64 processes, 50 MB of input, 7 GB of output, 70 GB of restart files, calls of 128 to 512 KiB
     /// [vPFS+ §V-A, §V-C].
     ///
-    /// The paper does not tell the rest. Sixty minutes are the length of its test case, `em_quarter_ss`, as it is delivered.
-    /// With 5 s of computation for each, half of the ten minutes that the run of Fig. 4 lasted is I/O. Six looks at attributes
-    /// make 1.4 million in all, a few requests each: its "millions of requests", far more than those for data.
+    /// The paper does not state the rest. Sixty minutes is the length of its test case, `em_quarter_ss`, as
+    /// distributed. With 5 s of computation for each, half of the ten minutes of the run in Fig. 4 is I/O. Six looks at
+    /// attributes for each call make 1.4 million in all, each of a few requests: the paper's "millions of requests",
+    /// far more than those for data.
     pub const PAPER: Self = Self {
         processes: 64,
         input_bytes: 50_000_000,
@@ -67,7 +68,7 @@ impl Wrf {
         seed: 1,
     };
 
-    /// A run of another length with the same bytes, calls and computation in each minute. O(1).
+    /// A run of a different length with the same bytes, calls and computation in each minute. O(1).
     #[must_use]
     pub fn with_minutes(self, forecast_minutes: u32) -> Self {
         let of_all = |bytes: u64| self.minute(bytes).saturating_mul(u64::from(forecast_minutes));
@@ -78,7 +79,7 @@ impl Wrf {
     /// Checks the parameters against each other.
     ///
     /// # Errors
-    /// The option that does not fit, and why.
+    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.forecast_minutes == 0 {
@@ -117,7 +118,7 @@ impl Wrf {
         pieces(file, range, self.transfer_min_bytes..=self.transfer_max_bytes, seed)
     }
 
-    /// A call that moves data, after looks at the attributes of its file.
+    /// A call that moves data, preceded by requests for the attributes of its file.
     fn with_stats(&self, call: fn(Extent) -> Call) -> impl Fn(Extent) -> Looked + Send + use<> {
         let stats = self.stats_per_transfer as usize;
         move |extent| iter::repeat_n(Call::Stat(extent.file), stats).chain(iter::once(call(extent)))
@@ -151,7 +152,7 @@ impl Wrf {
     }
 }
 
-/// Looks at attributes and the call they belong to.
+/// Requests for attributes and the call that they belong to.
 type Looked = iter::Chain<iter::RepeatN<Call>, iter::Once<Call>>;
 
 impl Plan for Wrf {
@@ -159,7 +160,7 @@ impl Plan for Wrf {
         self.processes
     }
 
-    /// [`Phase::Setup`] makes the input, which no run of WRF does; [`Phase::Mixed`] is the forecast.
+    /// [`Phase::Setup`] creates the input, which WRF itself does not do; [`Phase::Mixed`] is the forecast.
     fn phases(&self) -> Vec<Phase> {
         let mut phases = vec![Phase::Setup, Phase::Create, Phase::Open, Phase::Read, Phase::Mixed];
         phases.extend((!self.keep).then_some(Phase::Remove));
@@ -201,7 +202,7 @@ mod tests {
         (0..plan.processes).flat_map(|process| plan.steps(phase, process).filter_map(call)).collect()
     }
 
-    /// Asserts that the calls cover each file from its begin without gap or overlap; the sizes by file.
+    /// Asserts that the calls cover each file from its start without gap or overlap; returns the sizes by file.
     fn sizes(calls: &[Call]) -> BTreeMap<FileId, u64> {
         let mut extents: Vec<_> = calls.iter().flat_map(|call| call.extents()).collect();
         extents.sort_by_key(|extent| (extent.file, extent.offset));

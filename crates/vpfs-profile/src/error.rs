@@ -11,14 +11,14 @@ pub enum ProfileError {
     /// A call of the operating system failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// What the call was to do.
         action: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// Neither a directory nor a block device.
+    /// The path is neither a directory nor a block device.
     #[error("{} is neither a directory nor a block device; name the directory that the servers store in", .0.display())]
     Unsuitable(PathBuf),
     /// The file system has no direct I/O.
@@ -34,32 +34,32 @@ pub enum ProfileError {
         path: PathBuf,
         /// Size of the test file and a reserve.
         needed: Bytes,
-        /// What is available.
+        /// Free space.
         free: Bytes,
     },
     /// The largest access does not fit.
     #[error("{} KiB are not enough to measure with; {} KiB are needed", .has.0 >> 10, .needed.0 >> 10)]
     TooSmall {
-        /// What there is.
+        /// The size available.
         has: Bytes,
-        /// What is needed.
+        /// The size needed.
         needed: Bytes,
     },
-    /// Nothing in a directory is ever destroyed.
+    /// Data in a directory is never destroyed.
     #[error("--destroy-data is for block devices, and {} is none", .0.display())]
     NotADevice(PathBuf),
-    /// What is to be destroyed is not what is measured.
+    /// The device named for destruction is not the one being measured.
     #[error("--destroy-data must name the device that is measured, {}, once more; it names {}", .measured.display(), .named.display())]
     OtherDevice {
-        /// What is measured.
+        /// The path being measured.
         measured: PathBuf,
-        /// What was named.
+        /// The path named for destruction.
         named: PathBuf,
     },
-    /// Somebody uses the device.
+    /// The device is in use.
     #[error("{} is in use (mounted, swap, or part of a volume); its data is not destroyed", .0.display())]
     InUse(PathBuf),
-    /// The device has data where file systems, partition tables and volumes have their signatures.
+    /// The device contains data where file systems, partition tables and volumes keep their signatures.
     #[error(
         "{} is not empty: there is data at byte {at}; its data is not destroyed. If nobody needs it, write zeros to the \
          first and last MiB of the device",
@@ -68,7 +68,7 @@ pub enum ProfileError {
     NotEmpty {
         /// The device.
         path: PathBuf,
-        /// Where.
+        /// Offset of the first data.
         at: u64,
     },
 }

@@ -1,15 +1,16 @@
-//! Measures storage as the papers do, and finds its depth D and slot costs L [vPFS+ §III-B].
+//! Measures storage as in the papers, and finds its depth D and slot costs L [vPFS+ §III-B].
 //!
-//! A [`Sweep`] says which accesses to measure; a [`Storage`] measures them: a [directory](RealStorage::in_directory), a block
-//! device, or a device model in virtual time. [`vpfs_core::profile::fit`] makes D and L of the [`Measurements`], and
-//! [`to_toml`] the fragment that a daemon's configuration takes over; [`report`] draws both models.
+//! A [`Sweep`] defines which accesses to measure; a [`Storage`] measures them: a
+//! [directory](RealStorage::in_directory), a block device, or a device model in virtual time.
+//! [`vpfs_core::profile::fit`] derives D and L from the [`Measurements`]; [`to_toml`] writes the fragment that a
+//! daemon's configuration includes; [`report`] draws both models.
 //!
-//! Accesses run on one thread for each that is outstanding, through the standard library: the kernel sees the same queue as from
-//! io_uring at these depths, and the io_uring crates (`io-uring`, `tokio-uring`, `rio`) need `unsafe` in the caller,
-//! or are not kept up. `rustix` gives the flags and file system calls that the standard library does not have.
+//! Each outstanding access has its own thread and uses the standard library: at these depths the kernel sees the same
+//! queue as with io_uring, and the io_uring crates (`io-uring`, `tokio-uring`, `rio`) need `unsafe` in the caller or
+//! are unmaintained. `rustix` provides the flags and file system calls that the standard library lacks.
 //!
-//! What is never done: writing to anything but a file of our own, unless the device is named a second time, is in nobody's use
-//! and is empty at both ends.
+//! Nothing but a file of our own is ever written, except for a device that is named a second time, is not in use and is
+//! empty at both ends.
 
 mod error;
 mod load;
@@ -30,12 +31,12 @@ pub use picture::report;
 pub use real::{Options, RealStorage};
 pub use sweep::{Measurements, Point, Progress, Sweep};
 
-/// Something that can be measured.
+/// Storage that can be measured.
 pub trait Storage {
     /// Whether writes may be measured as well as reads.
     fn is_writable(&self) -> bool;
 
-    /// Measures random accesses as `point` says, for about `time`.
+    /// Measures the random accesses of `point` for about `time`.
     ///
     /// # Errors
     /// An access failed.

@@ -1,4 +1,4 @@
-//! A constant number of accesses at random places, one thread for each.
+//! A constant number of outstanding accesses at random offsets, one thread for each.
 
 use std::fs::File;
 use std::io;
@@ -14,10 +14,10 @@ use vpfs_core::{Bytes, OpKind};
 
 use crate::Point;
 
-/// What direct I/O wants of addresses in memory, on any device.
+/// Alignment of memory that satisfies direct I/O on any device.
 const ALIGNMENT: usize = 4096;
 
-/// A thread does at least so many: the first one finds the storage idle and does not count.
+/// Least number of accesses per thread; the first one finds the storage idle and does not count.
 const LEAST: u32 = 2;
 
 /// Keeps `point.outstanding` accesses to the first `span` bytes of `file` outstanding for `time`.
@@ -25,7 +25,7 @@ pub(crate) fn run(file: &File, span: Bytes, point: Point, time: Duration) -> io:
     let threads = point.outstanding.max(1);
     let barrier = Barrier::new(threads as usize);
     let failed = AtomicBool::new(false);
-    // Other places for each point, so that no cache of the device knows them.
+    // Different offsets for each point, so that they are not in a cache of the device.
     let seed = mix(point.size.0 ^ mix(u64::from(point.outstanding)));
     let worker = |number| Worker { file, span, point, time, seed: mix(seed ^ u64::from(number)), failed: &failed };
     let results: Vec<io::Result<Done>> = thread::scope(|scope| {
@@ -49,7 +49,7 @@ struct Worker<'a> {
     failed: &'a AtomicBool,
 }
 
-/// What one thread did.
+/// The measurements of one thread.
 struct Done {
     begin: Instant,
     end: Instant,
@@ -91,7 +91,7 @@ impl Worker<'_> {
     }
 }
 
-/// Throughput until the last one ended, and the mean latency of all but each thread's first access.
+/// Throughput until the last access ended, and the mean latency without each thread's first access.
 fn summarize(point: Point, done: &[Done]) -> Measurement {
     let begin = done.iter().map(|one| one.begin).min();
     let end = done.iter().map(|one| one.end).max();
@@ -108,7 +108,7 @@ fn summarize(point: Point, done: &[Done]) -> Measurement {
     }
 }
 
-/// Bytes that direct I/O accepts, filled with what does not compress.
+/// A buffer aligned for direct I/O, filled with incompressible data.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     begin: usize,

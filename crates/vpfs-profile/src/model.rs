@@ -1,4 +1,4 @@
-//! A device model as storage to measure: known answers, and no waiting.
+//! A device model as storage to measure: known results, without waiting.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use vpfs_device::{DeviceProfile, IoKind, measure};
 
 use crate::{Point, ProfileError, Storage};
 
-/// A device model, new for each point and measured in its own time.
+/// A device model, newly created for each point and measured in its own time.
 #[derive(Clone, Debug)]
 pub struct ModelStorage(
     /// The model.
     pub DeviceProfile,
 );
 
-/// Accesses for each point: with seeds fixed, enough to place the knee of the papers' disk.
+/// Accesses for each point: with fixed seeds, enough to locate the knee of the papers' disk.
 const ACCESSES: u32 = 2_000;
-/// Bytes that the accesses spread over.
+/// Range of the accesses in bytes.
 const SPAN: Bytes = Bytes::mib(64 << 10);
 
 impl Storage for ModelStorage {

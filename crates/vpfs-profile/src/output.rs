@@ -27,7 +27,8 @@ pub fn to_toml(fit: &StorageFit, measured: &str) -> String {
     text + "]\ndevice_time = [\n" + &device_times(fit) + "]\n"
 }
 
-/// A row for each size that was measured; if that was with one operation only, or with the same result, for both.
+/// One row for each measured size; it applies to reads and writes if only one of them was measured or both have the
+/// same result.
 fn device_times(fit: &StorageFit) -> String {
     let rows = |op, fit: &OpFit| fit.sizes.iter().map(|one| device_time(op, one)).collect::<String>();
     match (&fit.reads, &fit.writes) {
@@ -39,7 +40,7 @@ fn device_times(fit: &StorageFit) -> String {
     }
 }
 
-/// Latency grows by what each access takes of a saturated storage's time.
+/// On saturated storage, the slope of the latency is the device time of an access.
 fn device_time(op: &str, fit: &SizeFit) -> String {
     let time = match fit.slope_ns {
         nanos if nanos >= 1e6 => format!("{:.1}ms", nanos / 1e6),
@@ -49,7 +50,7 @@ fn device_time(op: &str, fit: &SizeFit) -> String {
     format!("    {{ {op}size = \"{}\", time = \"{time}\" }},\n", size(fit.size))
 }
 
-/// A configuration without rows means the paper's, so there is always one.
+/// A configuration without rows selects the paper's slot costs, so always write at least one.
 fn rows(classes: &[SizeClass], small: Bytes) -> Vec<SizeClass> {
     match classes {
         [] => vec![SizeClass { up_to: small + small, slot_cost: SlotCost::ONE }],
@@ -61,7 +62,7 @@ fn row(op: &str, class: &SizeClass) -> String {
     format!("    {{ {op}up_to = \"{}\", slots = {} }},\n", size(class.up_to), class.slot_cost.get())
 }
 
-/// In the largest unit that it is a whole number of.
+/// In the largest unit that gives a whole number.
 pub(crate) fn size(bytes: Bytes) -> String {
     match bytes.0 {
         bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
@@ -79,7 +80,7 @@ pub struct Record {
     pub size_bytes: u64,
     /// Accesses outstanding throughout.
     pub outstanding: u32,
-    /// Of all accesses.
+    /// Throughput of all accesses.
     pub bytes_per_second: u64,
     /// From submission to completion.
     pub mean_latency_ns: u64,

@@ -1,4 +1,4 @@
-//! Both models as pictures, in the manner of [vPFS+ Fig. 2 and 3].
+//! Both models as charts, in the manner of [vPFS+ Fig. 2 and 3].
 
 use vpfs_core::Bytes;
 use vpfs_core::profile::{Measurement, OpFit, StorageFit};
@@ -7,7 +7,7 @@ use vpfs_report::{Axis, Plot, Report, Section, Series, Table};
 use crate::Measurements;
 use crate::output::size;
 
-/// A page with throughput and latency against the number outstanding, the slopes, and what follows from them.
+/// A page with throughput and latency against the number of outstanding accesses, the slopes, and the results.
 pub fn report(measurements: &Measurements, fit: &StorageFit, measured: &str) -> Report {
     let depth = fit.depth.get();
     let introduction = format!(

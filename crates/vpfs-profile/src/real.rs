@@ -19,12 +19,12 @@ use crate::{Point, ProfileError, Storage};
 pub struct Options {
     /// Size of the test file.
     pub size: Bytes,
-    /// The largest access that will be measured.
+    /// The largest access to be measured.
     pub largest_access: Bytes,
-    /// Filling the test file ends after so long, once the largest access has a few places, and what there is then is
-    /// measured.
+    /// Filling the test file stops after this time, once there is room for a few of the largest accesses; only the
+    /// filled part is measured.
     pub fill_time: Duration,
-    /// Through the page cache: its writes wait for the storage, its reads begin without what is cached.
+    /// Use the page cache: writes wait for the storage, and reads start with a dropped cache.
     pub buffered: bool,
     /// The block device whose data may be destroyed, which must be the one that is measured.
     pub destroy_data: Option<PathBuf>,
@@ -43,17 +43,17 @@ pub struct RealStorage {
 /// Both ends of a device, where partition tables, file systems, volumes and swap have their signatures.
 const ENDS: Bytes = Bytes::mib(1);
 
-/// Filling a file goes in pieces of this size.
+/// The test file is filled in pieces of this size.
 const FILL: Bytes = Bytes::mib(1);
 
-/// Accesses need so many different places.
+/// Least number of different offsets for accesses.
 const PLACES: u64 = 4;
 
 impl RealStorage {
     /// Opens a directory or a block device, whichever `path` is.
     ///
     /// # Errors
-    /// It cannot be measured, or not without destroying something.
+    /// It cannot be measured, or only by destroying data.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ProfileError> {
         let kind = fs::metadata(path).map_err(ProfileError::io("look at", path))?.file_type();
         if kind.is_block_device() {
@@ -67,10 +67,11 @@ impl RealStorage {
         }
     }
 
-    /// Makes a test file in a directory and fills it. The file has no name, so nothing stays of it, however this process ends.
+    /// Creates a test file in a directory and fills it. The file has no name, so nothing remains of it, however this
+    /// process ends.
     ///
     /// # Errors
-    /// There is no space, no permission or no direct I/O.
+    /// There is not enough space, no permission or no direct I/O.
     pub fn in_directory(directory: &Path, options: &Options) -> Result<Self, ProfileError> {
         check_span(options.size, options)?;
         check_space(directory, options.size)?;
@@ -79,7 +80,7 @@ impl RealStorage {
         let mut open = OpenOptions::new();
         open.read(true).write(true).create_new(true).mode(0o600).custom_flags(bits(flags));
         let opened = open.open(&path).map_err(|error| refusal(error, "make a file in", directory));
-        // A file system that refuses direct I/O may have made the file all the same.
+        // A file system that refuses direct I/O may have created the file nevertheless.
         let removed = if matches!(opened, Err(ProfileError::Io { .. })) { Ok(()) } else { fs::remove_file(&path) };
         let file = opened?;
         removed.map_err(ProfileError::io("remove", &path))?;
@@ -89,14 +90,14 @@ impl RealStorage {
         Ok(storage)
     }
 
-    /// Opens a block device, to be read only unless its data may be destroyed and there is none.
+    /// Opens a block device, read-only unless its data may be destroyed and it is empty.
     fn block_device(path: &Path, options: &Options) -> Result<Self, ProfileError> {
         let writable = options.destroy_data.is_some();
         if let Some(named) = options.destroy_data.as_ref().filter(|named| *named != path) {
             return Err(ProfileError::OtherDevice { measured: path.to_owned(), named: named.clone() });
         }
         let caching = if options.buffered { OFlags::DSYNC } else { OFlags::DIRECT };
-        // The kernel gives a device exclusively only if it is neither mounted nor part of something.
+        // The kernel grants exclusive access only to a device that is neither mounted nor part of a volume.
         let flags = if writable { caching | OFlags::EXCL } else { caching };
         let opened = OpenOptions::new().read(true).write(writable).custom_flags(bits(flags)).open(path);
         let mut file = opened.map_err(|error| refusal(error, "open", path))?;
@@ -108,7 +109,7 @@ impl RealStorage {
         Ok(Self { path: path.to_owned(), file, span, writable, buffered: options.buffered })
     }
 
-    /// What is measured.
+    /// The path being measured.
     pub fn span(&self) -> Bytes {
         self.span
     }
@@ -140,7 +141,7 @@ impl Storage for RealStorage {
     }
 }
 
-/// The test file and a tenth of it must be free.
+/// The size of the test file plus a tenth must be free.
 fn check_space(directory: &Path, size: Bytes) -> Result<(), ProfileError> {
     let look = |error: Errno| ProfileError::io("look at the file system of", directory)(error.into());
     let system = statvfs(directory).map_err(look)?;
@@ -167,7 +168,7 @@ fn first_data(file: &File, span: Bytes) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// What an error of opening or writing means.
+/// The cause of an error of opening or writing.
 fn refusal(error: io::Error, action: &'static str, path: &Path) -> ProfileError {
     match Errno::from_io_error(&error) {
         Some(Errno::INVAL | Errno::OPNOTSUPP) => ProfileError::NoDirectIo(path.to_owned()),
@@ -176,7 +177,7 @@ fn refusal(error: io::Error, action: &'static str, path: &Path) -> ProfileError 
     }
 }
 
-/// As the standard library takes flags.
+/// Flags in the form that the standard library takes.
 fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
@@ -185,7 +186,7 @@ fn bits(flags: OFlags) -> i32 {
 mod tests {
     use super::*;
 
-    /// A file as long as a small device, which holds `text` at `at`.
+    /// A file of the size of a small device, with `text` at offset `at`.
     fn device(at: u64, text: &[u8]) -> File {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(5 << 20).expect("a sparse file");
@@ -200,7 +201,7 @@ mod tests {
             assert_eq!(found(at), Some(at));
         }
         assert_eq!(found(2 << 20), None);
-        // Shorter than one end.
+        // Devices shorter than one of the two ends.
         assert_eq!(first_data(&device(4096, b"x"), Bytes(8192)).expect("it can be read"), Some(4096));
         assert_eq!(first_data(&device(8192, b"x"), Bytes(8192)).expect("it can be read"), None);
     }

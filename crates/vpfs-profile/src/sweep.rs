@@ -23,16 +23,16 @@ pub struct Point {
 pub struct Sweep {
     /// Sizes, ascending.
     pub sizes: Vec<Bytes>,
-    /// Numbers outstanding for the smallest size, ascending.
+    /// Numbers of outstanding accesses for the smallest size, ascending.
     pub fine_depths: Vec<u32>,
-    /// Numbers outstanding for all other sizes, ascending.
+    /// Numbers of outstanding accesses for all other sizes, ascending.
     pub depths: Vec<u32>,
 }
 
-/// Bytes outstanding at once: what the threads' buffers take.
+/// Limit on outstanding bytes, that is, on the size of the threads' buffers.
 const MAX_OUTSTANDING: Bytes = Bytes::mib(64);
 
-/// A point gets at least so long, however little time is left.
+/// Least time for a point, however little time is left.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 impl Default for Sweep {
@@ -46,18 +46,18 @@ impl Default for Sweep {
     }
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is measured now.
+    /// The point being measured.
     pub point: Point,
-    /// Points before it.
+    /// Number of points before it.
     pub done: usize,
-    /// All points.
+    /// Number of all points.
     pub all: usize,
 }
 
-/// What was measured.
+/// The results of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
     /// By size and depth.
@@ -70,7 +70,7 @@ impl Measurements {
     /// Depth and slot costs.
     ///
     /// # Errors
-    /// The measurements tell too little.
+    /// The measurements are not sufficient.
     pub fn fit(&self) -> Result<StorageFit, FitError> {
         fit(&self.reads, &self.writes)
     }
@@ -84,7 +84,8 @@ impl Sweep {
 
     /// Measures all points, those of the smallest size twice as long as the others.
     ///
-    /// With a limit of `time`, depths of a size that would take several times their share of it are left out, but for the first two.
+    /// With a limit of `time`, depths of a size that would take several times their share of it are left out, except
+    /// for the first two.
     ///
     /// # Errors
     /// An access failed.
@@ -118,7 +119,7 @@ impl Sweep {
         })
     }
 
-    /// What the first of `points` gets of the time that is left.
+    /// The share of the remaining time for the first of `points`.
     fn share(&self, points: &[Point], left: Duration) -> Duration {
         let parts = |point: &Point| if Some(&point.size) == self.sizes.first() { 2 } else { 1 };
         let all: u32 = points.iter().map(parts).sum();
@@ -126,8 +127,8 @@ impl Sweep {
     }
 }
 
-/// Whether two rounds of `point` take more than four times its share, judged by the size's last depth, and there are two
-/// depths already.
+/// Whether two rounds of `point` take more than four times its share, judged by the size's last depth, and there are
+/// two depths already.
 fn takes_too_long(point: &Point, measured: &[Measurement], share: Duration) -> bool {
     let of_size = || measured.iter().filter(|one| one.size == point.size);
     let Some(last) = of_size().next_back().filter(|_| of_size().count() >= 2) else { return false };

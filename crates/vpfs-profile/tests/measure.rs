@@ -1,4 +1,4 @@
-//! Sweeps of a directory, of device models and of scripted storage; what is refused.
+//! Sweeps of a directory, of device models and of scripted storage, and refusals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
@@ -33,7 +33,7 @@ fn a_directory_is_measured_and_left_as_it_was() {
     fs::write(directory.path().join("mine"), "stays").unwrap();
     let mut storage = RealStorage::open(directory.path(), &options()).unwrap();
     let names = || fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    // Also while it is measured: an interrupted run leaves nothing.
+    // Also during the measurement: an interrupted run leaves nothing behind.
     assert_eq!(names().collect::<Vec<_>>(), ["mine"]);
     assert_eq!(storage.span(), Bytes::mib(2));
     let measured = tiny().run(&mut storage, Some(Duration::ZERO), |_| {}).unwrap();
@@ -135,7 +135,7 @@ fn the_page_has_both_models_of_both_operations() {
     assert!(!page.contains("not shown"));
 }
 
-/// Takes 1 ms for each outstanding KiB, and remembers what it was asked.
+/// Takes 1 ms for each outstanding KiB, and records what was requested.
 struct Script {
     asked: Vec<(Point, Duration)>,
 }
@@ -161,7 +161,7 @@ fn only_reads_where_writing_is_not_allowed_and_both_get_their_costs() {
     assert!(measured.writes.is_empty() && storage.asked.iter().all(|(point, _)| point.op == OpKind::Read));
     let fit = measured.fit().unwrap();
     assert_eq!(fit.slot_costs.rows(OpKind::Read), fit.slot_costs.rows(OpKind::Write));
-    // Never more than the threads may hold in memory.
+    // Never more than the threads may keep in memory.
     assert!(storage.asked.iter().all(|(point, _)| point.size.0 * u64::from(point.outstanding) <= 64 << 20));
 }
 
@@ -172,7 +172,8 @@ fn slow_points_are_left_out_when_time_is_short() {
     let measured = Sweep::default().run(&mut storage, Some(Duration::from_secs(10)), |_| told += 1).unwrap();
     assert_eq!(told, storage.asked.len());
     let depths = |kib: u64| measured.reads.iter().filter(|one| one.size == Bytes::kib(kib)).count();
-    // 14 of the smallest size and 7, 7, 7, 7, 7, 7, 6 and 5 of the others share the time in 81 parts, of which the smallest size takes 28.
+    // 14 of the smallest size and 7, 7, 7, 7, 7, 7, 6 and 5 of the others share the time in 81 parts, of which the
+    // smallest size takes 28.
     let first = storage.asked[0].1;
     assert!((Duration::from_millis(240)..Duration::from_millis(248)).contains(&first), "{first:?}");
     assert_eq!((depths(4), depths(4096)), (14, 2));

@@ -1,4 +1,4 @@
-//! Axes: what they measure, and where a value lies on them.
+//! Axes: what they measure, and the position of values on them.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ enum Scale {
     Log2,
 }
 
-/// Values beyond it, and below its reciprocal on a logarithmic axis, are as good as infinite: no axis has a place for them.
+/// Values beyond it, and below its reciprocal on a logarithmic axis, are treated as infinite: no axis can show them.
 const LARGEST: f64 = 1e100;
 
 impl Axis {
@@ -36,17 +36,17 @@ impl Axis {
         Self { title: title.into(), unit: unit.into(), scale: Scale::Linear, include: Vec::new() }
     }
 
-    /// Equal factors, marked at powers of ten. Values that are not positive are left out, and the picture says so.
+    /// Equal factors, marked at powers of ten. Values that are not positive are left out, with a note in the chart.
     pub fn log(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { scale: Scale::Log10, ..Self::linear(title, unit) }
     }
 
-    /// As [`Axis::log`], marked at powers of two: sizes and numbers of things.
+    /// Like [`Axis::log`], marked at powers of two: for sizes and counts.
     pub fn log2(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { scale: Scale::Log2, ..Self::linear(title, unit) }
     }
 
-    /// Makes the axis long enough to show this value too; without it, it is as long as the data need.
+    /// Extends the axis to show this value too; by default it covers just the data.
     #[must_use]
     pub fn include(mut self, value: f64) -> Self {
         self.include.push(value);
@@ -58,7 +58,7 @@ impl Axis {
         if self.unit.is_empty() { self.title.clone() } else { format!("{} [{}]", self.title, self.unit) }
     }
 
-    /// Whether the axis has a place for this value.
+    /// Whether the axis can show this value.
     pub(crate) fn shows(&self, value: f64) -> bool {
         match self.scale {
             Scale::Linear => value.abs() <= LARGEST,
@@ -71,8 +71,8 @@ impl Axis {
         self.span_over(self.range(values))
     }
 
-    /// As [`Axis::span`], with room at the ends of a linear axis. It begins at zero, except for values that are all within
-    /// a factor of two: their differences would not be seen.
+    /// Like [`Axis::span`], with room at the ends of a linear axis. It starts at zero, except for values that are all
+    /// within a factor of two, whose differences would not be visible.
     pub(crate) fn span_with_room(&self, values: impl Iterator<Item = f64>) -> Span {
         let Range { start, end } = self.range(values);
         let room = if self.scale == Scale::Linear { (end - start) * 0.06 } else { 0.0 };
@@ -98,11 +98,11 @@ impl Axis {
     }
 }
 
-/// An axis of a certain length, as `plotters` wants it.
+/// An axis of a given length, in the form that `plotters` needs.
 #[derive(Clone)]
 pub(crate) enum Span {
     Linear(Range<f64>),
-    /// With its key points.
+    /// The same with key points.
     Log(Range<f64>, Vec<f64>),
     Groups(Vec<String>),
 }
@@ -132,7 +132,7 @@ impl Span {
 }
 
 impl Span {
-    /// Where bars begin: at zero, or at the end of the axis that is nearest to it.
+    /// Where bars start: at zero, or at the end of the axis nearest to it.
     pub(crate) fn floor(&self) -> f64 {
         let range = self.range();
         0.0_f64.clamp(range.start, range.end)
@@ -169,9 +169,10 @@ impl Ranged for Span {
     }
 }
 
-/// At most so many multiples of 1, 2 or 5 times a power of ten.
+/// At most `most` multiples of 1, 2 or 5 times a power of ten.
 ///
-/// Not those of `plotters`: its search for a step does not end for ranges near the limits of `f64`.
+/// The key points of `plotters` are not used: its search for a step does not terminate for ranges near the limits of
+/// `f64`.
 fn key_points(range: &Range<f64>, most: usize) -> Vec<f64> {
     let least = (range.end - range.start) / most.max(1) as f64;
     let power = 10_f64.powf(least.log10().floor());

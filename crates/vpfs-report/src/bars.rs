@@ -10,14 +10,14 @@ use crate::canvas::{self, Area, Drawn, Frame, GRID, INK, LETTER, Mark, Pen, Pixe
 /// The value of one series in one group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bar {
-    /// How high it is.
+    /// Its height.
     pub value: f64,
     /// Ends of the error bar.
     pub error: Option<(f64, f64)>,
 }
 
 impl Bar {
-    /// A value by itself.
+    /// A value without an error bar.
     pub fn new(value: f64) -> Self {
         Self { value, error: None }
     }
@@ -29,7 +29,7 @@ impl Bar {
     }
 }
 
-/// Bars in groups, each with its value above it. Every series has one bar in each group.
+/// Grouped bars, each with its value above it. Every series has one bar in each group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bars {
     pub(crate) title: String,
@@ -40,27 +40,27 @@ pub struct Bars {
 
 /// Least width of a bar, so that its value fits above it.
 const BAR: u32 = 34;
-/// What is left of and right of all groups.
+/// Margin on both sides of all groups.
 const SIDES: u32 = 110;
-/// Widest picture; beyond it bars and their values become narrow.
+/// Largest width of a chart; beyond it bars and their values become narrower.
 const MOST: u32 = 8000;
 
 impl Bars {
-    /// A chart with these groups and no bars yet.
+    /// A chart with these groups and no bars.
     pub fn new<G: Into<String>>(title: impl Into<String>, y: Axis, groups: impl IntoIterator<Item = G>) -> Self {
         let groups = groups.into_iter().map(Into::into).collect();
         Self { title: title.into(), y, groups, series: Vec::new() }
     }
 
-    /// Adds a series, its bars in the order of the groups. Where bars are missing the place stays empty; bars beyond the last
-    /// group are not shown, and the picture says so.
+    /// Adds a series, with its bars in the order of the groups. Missing bars leave their place empty; bars beyond the
+    /// last group are not shown, with a note in the chart.
     #[must_use]
     pub fn series(mut self, name: impl Into<String>, bars: impl IntoIterator<Item = Bar>) -> Self {
         self.series.push((name.into(), bars.into_iter().collect()));
         self
     }
 
-    /// The picture. Equal charts give equal bytes. It is as wide as its bars need.
+    /// The chart as SVG, as wide as its bars need. Equal charts give equal bytes.
     pub fn svg(&self) -> String {
         let legend = self.series.iter().enumerate();
         let legend = legend.map(|(number, (name, _))| (Pen::new(number, Mark::Bar), name.clone())).collect();
@@ -79,7 +79,7 @@ impl Bars {
         }
     }
 
-    /// Bars with a place in the picture: group, series, bar.
+    /// The bars that can be shown: group, series, bar.
     fn visible(&self) -> impl Iterator<Item = (usize, usize, Bar)> {
         let of_series = |(number, (_, bars)): (usize, &'_ (String, Vec<Bar>))| {
             let bars: Vec<_> = bars.iter().take(self.groups.len()).copied().enumerate().collect();
@@ -96,7 +96,7 @@ impl Bars {
     }
 
     fn draw(&self, sheet: &Area<'_>, area: &Area<'_>) -> Drawn {
-        // A bar shows its length, so it begins at zero where there is one.
+        // A bar shows a value by its length, so it starts at zero if the axis has one.
         let y = self.y.clone().include(0.0).span_with_room(self.visible().flat_map(|(.., bar)| self.ends(bar)));
         let floor = y.floor();
         let mut chart = ChartBuilder::on(area)
@@ -119,7 +119,7 @@ impl Bars {
         self.visible().try_for_each(|visible| self.draw_bar(sheet, visible, floor, &place))
     }
 
-    /// Draws a bar from the floor of the chart, its error bar, and its value above both.
+    /// Draws a bar from the base line, its error bar, and its value above both.
     fn draw_bar(
         &self,
         sheet: &Area<'_>,
@@ -141,7 +141,7 @@ impl Bars {
         canvas::text(sheet, &crate::number(bar.value), 13, INK, place(middle, top), above)
     }
 
-    /// What a bar needs a place for: the ends of its error bar, if it has one that can be shown, and its value.
+    /// The values that the axis must show for a bar: the bar's value and, if it has a valid error bar, its ends.
     fn ends(&self, bar: Bar) -> Vec<f64> {
         let error = bar.error.filter(|&(low, high)| self.y.shows(low) && self.y.shows(high));
         error.map_or_else(|| vec![bar.value], |(low, high)| vec![low, high, bar.value])
@@ -164,7 +164,7 @@ mod tests {
         series.iter().fold(bars, add)
     }
 
-    /// Heights of the filled rectangles but the page and those of the legend.
+    /// Heights of the filled rectangles, except for the page and those of the legend.
     fn heights(svg: &str, legend: usize) -> Vec<i32> {
         let document = roxmltree::Document::parse(svg).unwrap();
         let of = |node: roxmltree::Node<'_, '_>| node.attribute("height").unwrap().parse().unwrap();

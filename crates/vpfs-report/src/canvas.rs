@@ -1,4 +1,4 @@
-//! The sheet that charts are drawn on: colours, title, legend, and the SVG around them.
+//! The canvas that charts are drawn on: colours, title, legend, and the SVG around them.
 
 use maud::{PreEscaped, html};
 use plotters::coord::Shift;
@@ -8,19 +8,19 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A part of the sheet, in pixels.
+/// A part of the canvas, in pixels.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Text and axes; the dark theme replaces it.
 pub(crate) const INK: RGBColor = RGBColor(0x20, 0x20, 0x20);
 /// Lines behind the data; the dark theme replaces it.
 pub(crate) const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
-/// Reference lines, seen in both themes.
+/// Reference lines, visible in both themes.
 pub(crate) const REFERENCE: RGBColor = RGBColor(0x80, 0x80, 0x80);
 const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 
-/// Colours that the colour-blind can tell apart, by Okabe and Ito, without the yellow and black that vanish in one of the
-/// themes.
+/// Colours that colour-blind readers can distinguish, by Okabe and Ito, without yellow and black, each of which
+/// vanishes in one of the themes.
 const PALETTE: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -30,18 +30,19 @@ const PALETTE: [RGBColor; 6] = [
     RGBColor(0x56, 0xB4, 0xE9),
 ];
 
-/// Replaces the colours above where the reader prefers a dark page: style rules win over SVG's colour attributes.
+/// Replaces the colours above if the reader prefers a dark page: style rules take precedence over SVG's colour
+/// attributes.
 const STYLE: &str = "svg.chart{max-width:100%;height:auto}\
 @media (prefers-color-scheme:dark){\
 svg.chart [fill='#202020']{fill:#e4e4e4}svg.chart [stroke='#202020']{stroke:#e4e4e4}\
 svg.chart [stroke='#DDDDDD']{stroke:#3c3c3c}svg.chart [fill='#FFFFFF']{fill:#161616}}";
 
-/// A place on the sheet.
+/// A point on the canvas.
 pub(crate) type Pixel = (i32, i32);
-/// Drawing into a string fails for no reason of the caller's.
+/// An error while drawing, which a caller cannot cause, as charts are drawn into a string.
 pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// Usual width of a picture.
+/// Usual width of a chart.
 pub(crate) const WIDTH: u32 = 760;
 /// Height of axes and data.
 const BODY: u32 = 360;
@@ -60,7 +61,7 @@ pub(crate) enum Mark {
     Bar,
 }
 
-/// Colour and sign of the series with this number.
+/// Colour and marker of the series with this number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen {
     mark: Mark,
@@ -76,7 +77,7 @@ impl Pen {
         PALETTE[self.number % PALETTE.len()]
     }
 
-    /// Draws the sign of a point. Signs change with each series, so that no two of the first thirty look alike.
+    /// Draws the marker of a point. Markers change with each series, so that no two of the first thirty look alike.
     fn sign(self, sheet: &Area<'_>, at: Pixel) -> Drawn {
         let (color, (x, y)) = (self.color(), at);
         match self.number % 5 {
@@ -88,7 +89,7 @@ impl Pen {
         }
     }
 
-    /// Draws a series through these places.
+    /// Draws a series through these points.
     pub(crate) fn trace(self, sheet: &Area<'_>, places: Vec<Pixel>) -> Drawn {
         if matches!(self.mark, Mark::Points | Mark::Both) {
             places.iter().try_for_each(|&at| self.sign(sheet, at))?;
@@ -105,7 +106,7 @@ impl Pen {
     }
 }
 
-/// Draws a text of this size with its anchor at a place.
+/// Draws a text of this size with its anchor at a point.
 pub(crate) fn text(sheet: &Area<'_>, text: &str, size: i32, color: RGBColor, at: Pixel, anchor: Pos) -> Drawn {
     sheet.draw(&Text::new(text, at, font(size, color).pos(anchor)))
 }
@@ -123,14 +124,14 @@ pub(crate) struct Frame<'c> {
     pub(crate) title: &'c str,
     pub(crate) width: u32,
     pub(crate) legend: Vec<Entry>,
-    /// What the picture does not show, and why; empty if it shows all.
+    /// What the chart does not show, and why; empty if it shows all data.
     pub(crate) note: String,
 }
 
 impl Frame<'_> {
-    /// The picture: title, legend, what `body` draws into the area left for it, and the note.
+    /// The chart: title, legend, what `body` draws into the area left for it, and the note.
     ///
-    /// `body` draws in pixels of the whole sheet, its first argument; the second is the area for its axes.
+    /// `body` draws in pixels of the whole canvas, its first argument; the second is the area for its axes.
     pub(crate) fn picture(&self, body: impl FnOnce(&Area<'_>, &Area<'_>) -> Drawn) -> String {
         let (places, rows) = self.legend_places();
         let top = TITLE + rows * ROW;
@@ -165,7 +166,7 @@ impl Frame<'_> {
         sheet.present()
     }
 
-    /// Where each entry of the legend begins, and the number of rows.
+    /// Where each entry of the legend starts, and the number of rows.
     fn legend_places(&self) -> (Vec<Pixel>, u32) {
         let (mut x, mut row) = (MARGIN, 0);
         let mut places = Vec::with_capacity(self.legend.len());
@@ -182,7 +183,7 @@ impl Frame<'_> {
         (places, rows)
     }
 
-    /// The drawn elements in an SVG element of ours: with a title for those who cannot see it, and both themes.
+    /// The drawn elements in an SVG element of our own, with a title for screen readers, and both themes.
     fn envelope(&self, svg: &str, (width, height): (u32, u32)) -> String {
         let (_, rest) = svg.split_once('>').expect("a picture begins with a tag");
         let inside = rest.trim_end().strip_suffix("</svg>").expect("a picture ends with its tag");
@@ -212,12 +213,12 @@ fn entry(sheet: &Area<'_>, pen: Pen, name: &str, (x, y): Pixel) -> Drawn {
     text(sheet, name, 16, INK, (x + 30, y), Pos::new(HPos::Left, VPos::Center))
 }
 
-/// Characters that XML 1.0 cannot hold, not even escaped.
+/// Characters that XML 1.0 cannot contain, not even escaped.
 fn not_xml(c: char) -> bool {
     (c.is_control() && !matches!(c, '\t' | '\n' | '\r')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
 
-/// Letters of a text.
+/// Number of characters of a text.
 pub(crate) fn length(text: &str) -> u32 {
     u32::try_from(text.chars().count()).unwrap_or(u32::MAX / LETTER / 2)
 }

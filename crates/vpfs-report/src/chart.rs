@@ -1,4 +1,4 @@
-//! Any chart, as a picture and as data.
+//! Charts of either kind, as SVG and as data.
 
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ impl Chart {
         }
     }
 
-    /// The picture, for a page or a file of its own. Equal charts give equal bytes.
+    /// The chart as SVG, for a page or a separate file. Equal charts give equal bytes.
     pub fn svg(&self) -> String {
         match self {
             Self::Plot(plot) => plot.svg(),
@@ -43,15 +43,15 @@ impl Chart {
         }
     }
 
-    /// All that is in the chart; what is not a number becomes null.
+    /// All data of the chart as JSON; a value that is not a number becomes null.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers become JSON")
     }
 
-    /// The data, one point or bar a line, under a line of names with units.
+    /// The data as CSV: a line of names with units, then one line for each point or bar.
     ///
-    /// Plots: series, x, y; those of the right axis follow under their own line of names. Bars: group, series, value, low,
-    /// high.
+    /// Plots: series, x, y; those of the right axis follow after a separate line of names. Bars: group, series, value,
+    /// low, high.
     pub fn csv(&self) -> String {
         let records = match self {
             Self::Plot(plot) => plot_records(plot),

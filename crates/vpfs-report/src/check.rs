@@ -1,4 +1,4 @@
-//! A figure of a paper, ours beside it, and whether they agree: computed, never stated.
+//! Comparison of a value of a paper with ours. Whether they agree is computed, never stated.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::number::{number, with_unit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It does.
+    /// The claim holds.
     Passes,
-    /// It does not.
+    /// The claim does not hold.
     Differs,
 }
 
@@ -25,11 +25,11 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A statement on our values that holds or does not. A value that is not a number fulfils none.
+/// A statement about our values that holds or does not. No statement holds for a value that is not a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// Our value differs from the paper's by at most this part of the paper's.
+    /// Our value differs from the paper's by at most this percentage of the paper's.
     Within {
         /// Ours.
         ours: f64,
@@ -52,7 +52,7 @@ pub enum Claim {
         /// Smallest value.
         limit: f64,
     },
-    /// Our value lies between two limits, or is one of them.
+    /// Our value lies between two limits, inclusive.
     Between {
         /// Ours.
         ours: f64,
@@ -65,7 +65,7 @@ pub enum Claim {
     Falling {
         /// Name and value of each, in the paper's order.
         ours: Vec<(String, f64)>,
-        /// By how much one may exceed the one before it, in % of that one: the noise.
+        /// By how much a value may exceed the one before it, in % of that one: the noise.
         slack_percent: f64,
     },
 }
@@ -110,12 +110,12 @@ impl Claim {
     }
 }
 
-/// So many % of a value, and as much more as keeps rounding from deciding.
+/// `percent` of a value, plus a margin so that rounding does not decide.
 fn part(value: f64, percent: f64) -> f64 {
     value.abs() * percent / 100.0 * (1.0 + 1e-9)
 }
 
-/// What a check is about; a method of it says what must hold and makes the [`Check`].
+/// The subject of a check; its methods state what must hold and create the [`Check`].
 #[derive(Clone, Debug)]
 pub struct Subject {
     figure: String,
@@ -143,7 +143,7 @@ impl Subject {
         self.claim(Claim::Between { ours, low, high })
     }
 
-    /// Our values, at least two and named, are in the paper's order: none exceeds the one before it by more than
+    /// Our values, at least two and with names, are in the paper's order: none exceeds the one before it by more than
     /// `slack_percent` %.
     pub fn falling<N: Into<String>>(self, ours: impl IntoIterator<Item = (N, f64)>, slack_percent: f64) -> Check {
         let ours = ours.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -169,12 +169,12 @@ pub struct Check {
     pub paper: Option<f64>,
     /// What must hold of ours.
     pub claim: Claim,
-    /// Why ours differs, or what the reader must know.
+    /// Why ours differs, or what the reader should know.
     pub why: String,
 }
 
 impl Check {
-    /// Begins a check: `Check::of("vPFS Fig. 5a", "ratio at 2:1").within(2.0, ours, 1.0)`.
+    /// Starts a check: `Check::of("vPFS Fig. 5a", "ratio at 2:1").within(2.0, ours, 1.0)`.
     pub fn of(figure: impl Into<String>, what: impl Into<String>) -> Subject {
         Subject { figure: figure.into(), what: what.into() }
     }
@@ -185,13 +185,14 @@ impl Check {
         Self { unit: unit.into(), ..self }
     }
 
-    /// Sets the paper's value of a claim whose limit is another number; it is shown and decides nothing.
+    /// Sets the paper's value for a claim whose limit is a different number; it is shown, but does not affect the
+    /// verdict.
     #[must_use]
     pub fn paper(self, value: f64) -> Self {
         Self { paper: Some(value), ..self }
     }
 
-    /// Says why ours differs, or what the reader must know.
+    /// Sets the reason why ours differs, or what the reader should know.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
         Self { why: why.into(), ..self }
@@ -214,7 +215,7 @@ impl Check {
 /// Headings of [`Check::cells`].
 pub(crate) const HEADINGS: [&str; 7] = ["figure", "what", "paper", "ours", "tolerance", "verdict", "why"];
 
-/// How many checks pass and differ.
+/// Numbers of checks that pass and that differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Checks that pass.
@@ -224,7 +225,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts the verdicts of some checks.
+    /// Counts the verdicts of `checks`.
     pub fn of<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Self {
         checks.into_iter().fold(Self::default(), |tally, check| match check.verdict() {
             Verdict::Passes => Self { passes: tally.passes + 1, ..tally },

@@ -6,7 +6,7 @@ use crate::check::HEADINGS;
 use crate::report::Item;
 use crate::{Check, Report, Section, Table, Tally, Verdict};
 
-/// Verdicts are told by a word too, never by colour alone.
+/// Verdicts are shown by a word too, never by colour alone.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#ccc;--soft:#f4f4f4;--good:#00654a;--bad:#a64000}\
 @media (prefers-color-scheme:dark){:root{--line:#444;--soft:#242424;--good:#3fcf9f;--bad:#ff9a4d}}\

@@ -1,12 +1,12 @@
-//! Pictures, tables and verdicts in one self-contained page.
+//! Charts, tables and verdicts in one self-contained page.
 //!
-//! A [`Report`] has sections of text, [`Plot`]s, [`Bars`], [`Table`]s and [`Check`]s. It becomes one HTML page that needs
-//! nothing else (inline styles and SVG, no scripts), or plain text for a terminal. Equal reports give equal bytes: nothing here
-//! reads a clock, an environment or a font.
+//! A [`Report`] has sections of text, [`Plot`]s, [`Bars`], [`Table`]s and [`Check`]s. It is rendered as one
+//! self-contained HTML page (inline styles and SVG, no scripts), or as plain text for a terminal. Equal reports give
+//! equal bytes: nothing here reads a clock, an environment or a font.
 //!
-//! Charts are drawn by `plotters` through its SVG backend. It has the most users of all pure Rust chart crates; without its
-//! `ttf` feature it estimates the width of text instead of loading fonts, and the reader's browser chooses the font. The
-//! others that were looked at bundle fonts or a JavaScript engine, or have no second axis.
+//! Charts are drawn by `plotters` through its SVG backend. It has the most users of all pure Rust chart crates; without
+//! its `ttf` feature it estimates the width of text instead of loading fonts, and the reader's browser chooses the
+//! font. The other crates considered bundle fonts or a JavaScript engine, or have no second axis.
 //!
 //! ```
 //! use vpfs_report::{Axis, Bar, Bars, Check, Plot, Report, Section, Series};

@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Numbers in human-readable form.
 
 /// Four significant digits, without trailing zeros: `0.3333`, `12.5`, `6817`, `1.2e9`.
 ///
-/// From a million on, and below a ten-thousandth, in scientific notation.
+/// Values from a million on, and below a ten-thousandth, are in scientific notation.
 pub fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { value.to_string() };
@@ -25,7 +25,7 @@ pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     if unit.is_empty() { number } else { format!("{number} {unit}") }
 }
 
-/// Without the zeros that say nothing.
+/// Without trailing zeros.
 fn trimmed(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

@@ -10,10 +10,10 @@ use serde::Serialize;
 use crate::axis::{Axis, Span};
 use crate::canvas::{self, Area, Drawn, Entry, Frame, GRID, INK, Mark, Pen, Pixel, REFERENCE};
 
-/// Points with a name, drawn in one colour.
+/// Named points, drawn in one colour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// As the legend calls it.
+    /// Its name in the legend.
     pub name: String,
     /// `(x, y)` in the order in which a line goes through them.
     pub points: Vec<(f64, f64)>,
@@ -27,12 +27,12 @@ impl Series {
         Self { name: name.into(), points: points.into_iter().collect(), mark: Mark::Line }
     }
 
-    /// Points by themselves: a scatter chart.
+    /// Points without a line: a scatter chart.
     pub fn scatter(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { mark: Mark::Points, ..Self::line(name, points) }
     }
 
-    /// A line with a sign at each point: for few points.
+    /// A line with a marker at each point, for few points.
     #[must_use]
     pub fn with_markers(self) -> Self {
         Self { mark: Mark::Both, ..self }
@@ -67,9 +67,9 @@ impl Reference {
         self.across().into_iter().all(|y| plot.y.shows(y)) && self.upright().is_none_or(|x| plot.x.shows(x))
     }
 
-    /// Draws line or band, and its label, over the columns and rows of the plot.
+    /// Draws the line or band and its label across the columns and rows of the plot.
     fn draw(&self, sheet: &Area<'_>, (columns, rows): &Field, place: &dyn Fn((f64, f64)) -> Pixel) -> Drawn {
-        // Any value of the other axis will do; this one has a place on every scale.
+        // Any value of the other axis will do; this one can be shown on every scale.
         let row = |y| place((1.0, y)).1;
         let line = |ends: [Pixel; 2]| sheet.draw(&PathElement::new(ends, REFERENCE.stroke_width(1)));
         let (label, at, side) = match self {
@@ -97,7 +97,7 @@ type Field = (Range<i32>, Range<i32>);
 /// The axes of a plot.
 type Axes<'a, 'b> = DualCoordChartContext<'a, SVGBackend<'b>, Cartesian2d<Span, Span>, Cartesian2d<Span, Span>>;
 
-/// Series over two or three axes. Memory and size of the picture are O(points).
+/// Series over two or three axes. Memory and the size of the SVG are O(points).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -121,34 +121,34 @@ impl Plot {
         self
     }
 
-    /// Adds a second y axis on the right, with its series. It replaces the one there was.
+    /// Adds a second y axis on the right, with its series. Replaces an existing one.
     #[must_use]
     pub fn right(self, axis: Axis, series: impl IntoIterator<Item = Series>) -> Self {
         Self { right: Some((axis, series.into_iter().collect())), ..self }
     }
 
-    /// Adds a line across at this value of the left axis.
+    /// Adds a horizontal line at this value of the left axis.
     #[must_use]
     pub fn reference_at(mut self, y: f64, label: impl Into<String>) -> Self {
         self.references.push(Reference::Across(y, label.into()));
         self
     }
 
-    /// Adds a band across between two values of the left axis.
+    /// Adds a horizontal band between two values of the left axis.
     #[must_use]
     pub fn reference_band(mut self, low: f64, high: f64, label: impl Into<String>) -> Self {
         self.references.push(Reference::Band(low, high, label.into()));
         self
     }
 
-    /// Adds an upright line at this value of the x axis.
+    /// Adds a vertical line at this value of the x axis.
     #[must_use]
     pub fn reference_when(mut self, x: f64, label: impl Into<String>) -> Self {
         self.references.push(Reference::Upright(x, label.into()));
         self
     }
 
-    /// The picture. Equal charts give equal bytes.
+    /// The chart as SVG. Equal charts give equal bytes.
     pub fn svg(&self) -> String {
         let (shown, hidden) = self.counts();
         let note = match (shown, hidden) {
@@ -160,13 +160,13 @@ impl Plot {
             .picture(|sheet, area| self.draw(sheet, area))
     }
 
-    /// The series of the left and of the right axis with their axis.
+    /// The series of the left and of the right axis, each with its axis.
     pub(crate) fn all_series(&self) -> impl Iterator<Item = (&Axis, &Series)> {
         let right = self.right.iter().flat_map(|(axis, series)| series.iter().map(move |series| (axis, series)));
         self.series.iter().map(|series| (&self.y, series)).chain(right)
     }
 
-    /// Points with and without a place in the picture.
+    /// Numbers of points that can and that cannot be shown.
     fn counts(&self) -> (usize, usize) {
         let of = |(axis, series): (&Axis, &Series)| (self.visible(axis, series).count(), series.points.len());
         let (shown, all) = self.all_series().map(of).fold((0, 0), |(a, b), (shown, all)| (a + shown, b + all));
@@ -189,7 +189,7 @@ impl Plot {
         self.pens().zip(sides.zip(self.all_series()).map(name)).collect()
     }
 
-    /// How long the axes are: x, left, right.
+    /// The ranges of the axes: x, left, right.
     fn spans(&self) -> [Span; 3] {
         let visible = |(axis, series)| self.visible(axis, series);
         let x = self.all_series().flat_map(visible).map(|(x, _)| x);
@@ -262,7 +262,7 @@ mod tests {
         series.into_iter().fold(plot, Plot::series)
     }
 
-    /// Parses the picture, strictly, and counts elements of a kind with this value of an attribute.
+    /// Parses the SVG strictly and counts elements of a kind with this value of an attribute.
     fn count(svg: &str, tag: &str, attribute: &str, value: &str) -> usize {
         let document = roxmltree::Document::parse(svg).unwrap();
         let of_kind = document.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", tag)));

@@ -1,4 +1,4 @@
-//! What a report is made of.
+//! The parts of a report.
 
 use serde::Serialize;
 use serde_json::json;
@@ -26,7 +26,7 @@ impl Table {
     }
 }
 
-/// One thing in a section.
+/// One item of a section.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Item {
@@ -35,7 +35,7 @@ pub(crate) enum Item {
     Table(Table),
 }
 
-/// A heading, what stands below it in the order in which it was added, and verdict rows, which come first.
+/// A heading, verdict rows, and below these the other items in the order in which they were added.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Section {
     pub(crate) heading: String,
@@ -77,7 +77,7 @@ impl Section {
         self
     }
 
-    /// Its charts, in order.
+    /// The section's charts, in order.
     pub fn charts(&self) -> impl Iterator<Item = &Chart> {
         self.items.iter().filter_map(|item| match item {
             Item::Figure { chart, .. } => Some(&**chart),
@@ -85,7 +85,7 @@ impl Section {
         })
     }
 
-    /// All that is in it, with the verdict of each check.
+    /// The whole section as JSON, with the verdict of each check.
     pub fn json(&self) -> String {
         let judged = |check: &Check| json!({ "check": check, "verdict": check.verdict() });
         let checks: Vec<_> = self.checks.iter().map(judged).collect();
@@ -126,12 +126,12 @@ impl Report {
         self
     }
 
-    /// How many of all verdict rows pass and differ.
+    /// How many verdict rows pass and how many differ.
     pub fn tally(&self) -> Tally {
         Tally::of(self.sections.iter().flat_map(|section| &section.checks))
     }
 
-    /// One page that needs no other file and no script. All text is escaped. Equal reports give equal bytes.
+    /// One self-contained HTML page without scripts. All text is escaped. Equal reports give equal bytes.
     pub fn html(&self) -> String {
         html::page(self)
     }
@@ -141,12 +141,12 @@ impl Report {
         text::summary(self)
     }
 
-    /// For a terminal of at least 120 columns: text, tables and verdicts; of charts the title and caption.
+    /// For a terminal of at least 120 columns: text, tables and verdicts; charts are represented by title and caption.
     pub fn text(&self) -> String {
         text::page(self)
     }
 
-    /// All that is in the report, verdicts excepted: they follow from the checks.
+    /// The whole report as JSON, except for verdicts, which follow from the checks.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers become JSON")
     }

@@ -1,4 +1,4 @@
-//! The report in a terminal.
+//! The report as text for a terminal.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::check::HEADINGS;
 use crate::report::Item;
 use crate::{Check, Report, Section, Table, Tally};
 
-/// What a table may be wide.
+/// Largest width of a table.
 const COLUMNS: u16 = 120;
 
 /// The whole report.
@@ -57,7 +57,7 @@ fn of_section(section: &Section) -> String {
     text
 }
 
-/// A table that wraps its cells where it would be too wide.
+/// A table; cells are wrapped where it would be too wide.
 fn grid<R: IntoIterator<Item = String>>(headings: &[String], rows: impl Iterator<Item = R>) -> Grid {
     let mut grid = Grid::new();
     grid.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);

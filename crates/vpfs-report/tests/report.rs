@@ -1,4 +1,4 @@
-//! A whole report, as page and as text.
+//! A whole report, as a page and as text.
 
 use vpfs_report::{Axis, Bar, Bars, Chart, Check, Plot, Report, Section, Series, Table, Tally};
 
@@ -74,7 +74,7 @@ fn the_page_links_and_counts_its_sections() {
 
 #[test]
 fn text_fits_120_columns_and_says_the_verdicts() {
-    // The title of this report is longer than a table's cell ever is.
+    // The title of this report is longer than any cell of a table.
     let text = report().text();
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|widest| widest <= 120), "{widest:?}");

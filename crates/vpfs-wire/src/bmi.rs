@@ -1,4 +1,4 @@
-//! BMI over TCP: the 24-byte header in front of every message (OrangeFS 2.10 wire protocol, transport).
+//! BMI over TCP: the 24-byte header in front of every message (docs/protocols/orangefs.md, transport).
 //!
 //! A connection carries whole messages one after another: header, payload, next header. Requests are unexpected
 //! messages; everything else is eager or rendezvous, by size alone.
@@ -16,14 +16,14 @@ pub const MAX_MESSAGE: u64 = 16 << 20;
 
 const MAGIC: u32 = 51903;
 
-/// How a message relates to the receiver's expectations.
+/// Whether the receiver expects the message, and how large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A request; nobody posted a receive for it.
     Unexpected = 2,
     /// A reply or data of at most [`MAX_UNEXPECTED`] bytes.
     Eager = 4,
-    /// A reply or data of more; a receiver without a posted receive stops reading the connection.
+    /// A larger reply or data message; a receiver without a posted receive stops reading the connection.
     Rendezvous = 8,
 }
 
@@ -44,7 +44,7 @@ impl Mode {
 
 /// The number that ties a request to its replies and data; unique per client connection and attempt.
 ///
-/// The raw 64 bits, so that they can be given back unchanged; peers put a sign-extended `i32` there.
+/// Kept as the raw 64 bits so that it can be sent back unchanged; peers put a sign-extended `i32` there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
@@ -60,13 +60,13 @@ impl fmt::Display for Tag {
     }
 }
 
-/// A payload that no message can carry.
+/// A payload too large for any message of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a payload of {size} bytes exceeds the limit of {limit}")]
 pub struct TooLong {
-    /// Bytes that were to be sent.
+    /// Size of the payload in bytes.
     pub size: u64,
-    /// Bytes that the kind of message may carry.
+    /// Largest payload of this kind of message, in bytes.
     pub limit: u64,
 }
 
@@ -102,8 +102,9 @@ impl Header {
 
     /// Decodes the header at the start of `bytes`; what follows it is ignored.
     ///
-    /// Incomplete below 24 bytes, unless the first four already are no BMI message. Malformed: another magic, the
-    /// immediate mode (never used over TCP), a size beyond the mode's limit.
+    /// Returns *incomplete* for fewer than 24 bytes, unless the first four already show that this is not BMI. Returns
+    /// *malformed* for a wrong magic number, the immediate mode (never used over TCP), and a size beyond the mode's
+    /// limit.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if let Some(magic) = bytes.first_chunk()
             && u32::from_le_bytes(*magic) != MAGIC
@@ -154,7 +155,7 @@ pub fn request_message(tag: Tag, payload: &[u8]) -> Result<Vec<u8>, TooLong> {
     Ok(message(Header::request(tag, payload.len() as u64)?, payload))
 }
 
-/// A complete reply or data message: header, in the mode of the payload's size, and payload.
+/// A complete reply or data message: header and payload. The mode follows from the payload's size.
 pub fn reply_message(tag: Tag, payload: &[u8]) -> Result<Vec<u8>, TooLong> {
     Ok(message(Header::reply(tag, payload.len() as u64)?, payload))
 }

@@ -5,10 +5,11 @@ use crate::pvfs2::Op;
 /// Why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// What is there is fine so far; only framing says this, as a message's length is known before its payload.
+    /// The bytes are valid so far, but more are needed. Only framing returns this: once the header is read, the length
+    /// of the payload is known.
     #[error("incomplete, at least {needed} more bytes follow")]
     Incomplete {
-        /// Bytes that are missing at least.
+        /// The least number of bytes that are missing.
         needed: usize,
     },
     /// The bytes break the protocol, and more bytes would not help.
@@ -19,7 +20,7 @@ pub enum DecodeError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A known operation whose body nobody has described; its bytes can be forwarded but not decoded.
+    /// A known operation whose body layout is not documented; its bytes can be forwarded but not decoded.
     #[error("the body of {0} has no known layout")]
     UnknownBody(Op),
 }

@@ -8,7 +8,7 @@
 //!   original bytes.
 //! - [`pvfs2::Request`] and [`pvfs2::Reply`] own every field, for servers and clients that speak the protocol.
 //!
-//! The facts come from the OrangeFS 2.10 wire protocol (protocol version 7000, BMI over TCP).
+//! The protocol (OrangeFS 2.10, protocol version 7000, BMI over TCP) is described in docs/protocols/orangefs.md.
 
 pub mod bmi;
 mod error;

@@ -1,5 +1,5 @@
-//! The checks of the fuzz targets on their corpus and on damaged messages: no bytes make a decoder panic, and what
-//! decodes encodes to something that decodes to the same.
+//! The checks of the fuzz targets on their corpus and on damaged messages: no input makes a decoder panic, and whatever
+//! decodes can be encoded and decoded again to the same value.
 
 mod common;
 #[path = "../../../fuzz/src/wire.rs"]

@@ -1,4 +1,4 @@
-//! Rewritten messages are what the servers would have sent with other addresses, and nothing else changes.
+//! Rewritten messages equal what the servers would have sent with other addresses, and nothing else changes.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 mod common;

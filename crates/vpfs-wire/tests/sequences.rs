@@ -1,4 +1,4 @@
-//! Whole captured operations: headers, and the bytes that data messages carried against the computed share.
+//! Whole captured operations: headers, and the bytes that data messages carried compared with the computed share.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 mod common;

@@ -1,8 +1,8 @@
 //! Shares of an access against an oracle that looks at every byte.
 //!
-//! The oracle expands a type to the file offset of each of its bytes and gives each byte to a server by counting;
-//! the only rule it shares with the code is the one that both ends of the protocol apply instead of walking a type:
-//! what fills its extent and has an element of one chunk is one run.
+//! The oracle expands a type to the file offset of each of its bytes and gives each byte to a server by counting; the
+//! only rule it shares with the code is the one that both ends of the protocol apply instead of walking a type: a type
+//! that fills its extent and has an element of one chunk is one run.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ enum Type {
     },
 }
 
-/// What the builder knows of a type.
+/// What the builder knows about a type.
 #[derive(Clone, Debug)]
 struct Built {
     index: i32,
@@ -40,7 +40,7 @@ struct Built {
     lb: i64,
     ub: i64,
     chunks: i32,
-    /// Where the type starts if it is taken for one run.
+    /// Where the type starts if it is treated as one run.
     lead: i64,
     is_run: bool,
 }
@@ -260,7 +260,7 @@ proptest! {
         }
     }
 
-    /// Any nodes at all: an answer or an error, soon.
+    /// Arbitrary nodes give an answer or an error, quickly.
     #[test]
     fn arbitrary_descriptions_are_safe(
         nodes in proptest::collection::vec(node(), 1..6),
@@ -308,7 +308,7 @@ fn vector(blocks: i32, block_len: i32, stride: i64, extent: i64) -> Preq {
     Preq { nodes: vec![root, Node::BYTE] }
 }
 
-/// Would take ages if any of it went strip by strip or tile by tile.
+/// Would take very long if any part of it went strip by strip or tile by tile.
 #[test]
 fn large_accesses_cost_no_more_than_small_ones() {
     let dist = Dist::SimpleStripe { strip_size: 1 };
@@ -330,7 +330,7 @@ fn too_many_pieces_are_refused() {
     let scattered = Transfer::new(&dist, 0, 3, &vector(i32::MAX, 1, 3, 7), 0, 1 << 30).unwrap();
     assert_eq!(scattered.write_bytes(), Err(TransferError::TooComplex));
     assert_eq!(scattered.pieces().last(), Some(Err(TransferError::TooComplex)));
-    // Tiles of one run each, in no rhythm with the strips.
+    // Tiles of one run each, not aligned with the strips.
     let tiles = Transfer::new(&dist, 0, 3, &vector(1, 2, 0, 1009), 0, 1 << 14).unwrap();
     let counted: u64 = tiles.pieces().map(|piece| piece.unwrap().len).sum();
     assert_eq!(tiles.write_bytes(), Ok(counted));
@@ -370,7 +370,7 @@ fn every_server_of_a_basic_distribution_holds_everything() {
     assert!(Stripe::new(vpfs_core::stripe::Distribution::Basic, 2).is_ok());
 }
 
-/// Each server must be able to tell the same, so only accesses count that reach all of them [vPFS §III-B2].
+/// Each server must be able to compute the same, so only accesses that reach all servers count [vPFS §III-B2].
 #[test]
 fn an_access_to_all_servers_tells_each_what_the_others_move() {
     let elsewhere = |dist: &Dist, server, servers, preq: &Preq, len| {

@@ -1,11 +1,12 @@
 //! Workload generators: what applications do to a parallel file system, run and measured.
 //!
-//! - [`vpfs_plan`]: pure, seeded generators of what each process does: IOR-like, BTIO-like, multi-md-test-like, interactive.
-//! - [`pattern`]: file content that any reader can check.
+//! - [`vpfs_plan`]: pure, seeded generators of each process's steps: IOR-like, BTIO-like, multi-md-test-like,
+//!   interactive.
+//! - [`pattern`]: file content that any reader can verify.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.
 //! - [`isolation`]: a small application against a checkpointing one, the experiment of vPFS+ §V-B.
-//! - [`table`]: the same as people of the field print it.
+//! - [`table`]: these results in the formats customary in the field.
 
 pub mod isolation;
 pub mod measure;

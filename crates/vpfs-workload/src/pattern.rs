@@ -1,6 +1,6 @@
 //! File content that anyone can recompute: each byte follows from (seed, file, offset) alone.
 //!
-//! A reader can therefore check what it got without having kept what was written, whichever process wrote it.
+//! A reader can therefore verify its data without a copy of what was written, whichever process wrote it.
 
 use vpfs_core::hash::mix;
 use vpfs_plan::{Dir, FileId};
@@ -16,9 +16,9 @@ pub struct Pattern {
 pub struct WrongBytes {
     /// Offset of the first wrong byte in the file.
     pub offset: u64,
-    /// What the byte should be.
+    /// The expected byte.
     pub expected: u8,
-    /// What it is.
+    /// The byte found.
     pub found: u8,
     /// Wrong bytes in the range.
     pub count: u64,
@@ -27,12 +27,12 @@ pub struct WrongBytes {
 const WORD: u64 = 8;
 
 impl Pattern {
-    /// The content that belongs to `seed`.
+    /// The content for `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// Fills `out` with what `file` holds from byte `offset` on. About a nanosecond for each 8 bytes.
+    /// Fills `out` with the content of `file` from byte `offset` on. About a nanosecond for each 8 bytes.
     pub fn fill(self, file: FileId, offset: u64, out: &mut [u8]) {
         let words = self.words(file);
         let (head, body) = out.split_at_mut(head_len(offset, out.len()));
@@ -43,7 +43,7 @@ impl Pattern {
         }
     }
 
-    /// Compares `data`, read from byte `offset` of `file`, with what should be there.
+    /// Compares `data`, read from byte `offset` of `file`, with the expected content.
     ///
     /// # Errors
     /// The first wrong byte and the number of wrong ones.
@@ -88,7 +88,7 @@ impl Words {
     }
 }
 
-/// Bytes up to the next word boundary, or all there are.
+/// Bytes up to the next word boundary, or all remaining ones.
 fn head_len(offset: u64, len: usize) -> usize {
     let to_boundary = (WORD - offset % WORD) % WORD;
     usize::try_from(to_boundary).expect("below 8").min(len)

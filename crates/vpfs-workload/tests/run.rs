@@ -1,4 +1,4 @@
-//! Plans run against embedded servers without a device model, over loopback.
+//! Runs plans against embedded servers without a device model, over loopback.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn run(plan: impl Plan + 'static, options: RunOptions) -> Result<Report, R
     Run::prepare(Arc::new(plan), options).await?.execute().await
 }
 
-/// Nothing is left of a run.
+/// A run leaves nothing behind.
 async fn assert_empty(cluster: &EmbeddedCluster) {
     let client = Client::connect(ClientOptions::new(cluster.url())).await.unwrap();
     let left: Vec<_> = client.readdir("/").await.unwrap().into_iter().map(|entry| entry.name).collect();
@@ -163,7 +163,7 @@ async fn md_does_every_phase_and_leaves_nothing() {
     assert_empty(&cluster).await;
 }
 
-/// Every byte read is checked, and as many are read as the plan says.
+/// Every byte read is verified, and the number read is that of the plan.
 async fn assert_reads(cluster: &EmbeddedCluster, plan: impl Plan + 'static, bytes: u64) -> Report {
     let report = run(plan, options(cluster)).await.unwrap();
     assert_eq!(report.verification.checked_bytes, bytes);

@@ -1,20 +1,20 @@
-//! How the command ends.
+//! Exit codes of the command.
 
 use std::process::ExitCode;
 
-/// Why a subcommand did not do what was asked; each kind has its own exit code.
+/// Why a subcommand failed; each kind has its own exit code.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// 1: it was tried and failed.
+    /// 1: the operation failed.
     Failed(String),
     /// 2: the arguments or the configuration are wrong (clap uses the same code).
     Usage(String),
-    /// 3: it ran, but data read back was not what had been written.
+    /// 3: it ran, but data read back differs from what was written.
     Corrupt(String),
 }
 
 impl Exit {
-    /// Tells the user, and the code for the caller.
+    /// Prints the error for the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let (code, message) = match self {
             Self::Failed(message) => (1, message),

@@ -19,22 +19,21 @@ pub(crate) struct LogSwitch {
 }
 
 impl LogSwitch {
-    /// Takes over a configured level, unless the environment overrides it.
+    /// Applies a configured level, unless the environment overrides it.
     pub(crate) fn set(&self, level: LogLevel) {
         if !self.overridden {
-            // The only failure is a subscriber that is gone, and with it the log.
+            // The only possible error is that the subscriber is gone, and with it the log.
             let _ = self.handle.reload(EnvFilter::new(level.name()));
         }
     }
 }
 
-/// Starts logging at `level`, or as the environment variable `VPFS_LOG` says.
+/// Starts logging at `level`, or at the level in the environment variable `VPFS_LOG`.
 pub(crate) fn start(level: LogLevel, json: bool) -> Result<LogSwitch, Exit> {
     let variable = std::env::var(VARIABLE).ok();
     let filter = match &variable {
-        Some(text) => {
-            EnvFilter::try_new(text).map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is no filter: {error}")))?
-        }
+        Some(text) => EnvFilter::try_new(text)
+            .map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is not a filter: {error}")))?,
         None => EnvFilter::new(level.name()),
     };
     let (filter, handle) = reload::Layer::new(filter);

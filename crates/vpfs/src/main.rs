@@ -9,7 +9,7 @@ mod signals;
 
 use clap::{Parser, Subcommand};
 
-/// I/O performance management for shared parallel storage: a proxy in front of each storage server that knows
+/// I/O performance management for shared parallel storage: a proxy in front of each storage server that recognises
 /// applications and schedules their requests.
 #[derive(Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true)]

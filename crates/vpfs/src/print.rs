@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 
 use crate::exit::Exit;
 
-/// Prints a text and a line end. A reader that has seen enough, such as `head`, is no error.
+/// Prints a text and a line end. A reader that closes the pipe early, such as `head`, is not an error.
 pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -1,17 +1,17 @@
-//! The signals that ask for an end.
+//! The signals that request termination.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM or SIGINT, whichever comes.
+/// SIGTERM or SIGINT, whichever comes first.
 pub(crate) struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stop {
-    /// Takes over both signals from now on.
+    /// Handles both signals from now on.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }

@@ -4,7 +4,7 @@ mod orangefs;
 
 use std::process::Command;
 
-/// Measures before real servers if `--orangefs` says which, else in simulation.
+/// Measures in front of the real servers that `--orangefs` names, otherwise in simulation.
 pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     if args.contains(&"--orangefs") { orangefs::run(args) } else { simulated(args) }
 }

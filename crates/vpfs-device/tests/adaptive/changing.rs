@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 use vpfs_device::{Completion, Device, Io, IoId};
 
-/// From `at` on, one nanosecond outside is `faster / slower` nanoseconds of the device's own time.
+/// From `at` on, one nanosecond outside corresponds to `faster / slower` nanoseconds of the device's own time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) at: Time,
@@ -13,7 +13,7 @@ pub(crate) struct Change {
     pub(crate) slower: u32,
 }
 
-/// Runs `inner` on a time line of its own, which is as fast as the clock until `change`.
+/// Runs `inner` on a separate time line, which is as fast as the clock until `change`.
 pub(crate) struct Scaled {
     inner: Box<dyn Device>,
     change: Change,
@@ -57,7 +57,7 @@ impl Device for Scaled {
     }
 }
 
-/// Two devices: what is submitted from `at` on goes to the second.
+/// Two devices: accesses submitted from `at` on go to the second.
 pub(crate) struct Replaced {
     devices: [Box<dyn Device>; 2],
     at: Time,

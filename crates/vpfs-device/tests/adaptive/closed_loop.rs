@@ -1,4 +1,4 @@
-//! Clients with few requests at once, a scheduler and a device, in virtual time.
+//! Clients with few outstanding requests, a scheduler and a device, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Clients {
     /// Drawn at random for each access.
     pub(crate) sizes: Vec<Bytes>,
     pub(crate) processes: u32,
-    /// Mean; drawn between half of it and one and a half.
+    /// Mean; drawn between half and one and a half times this value.
     pub(crate) think: Duration,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Served {
     pub(crate) size: Bytes,
 }
 
-/// What happened in a run.
+/// The record of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) served: Vec<Served>,
-    /// The depth found, from each time on.
+    /// The depth found, with the time from which it holds.
     pub(crate) depths: Vec<(Time, u32)>,
 }
 

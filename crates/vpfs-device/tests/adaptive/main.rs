@@ -18,7 +18,7 @@ struct Load {
     name: &'static str,
     device: DeviceProfile,
     clients: [Clients; 2],
-    /// By then the depth has settled, whatever it was at first.
+    /// By then the depth has settled, regardless of its initial value.
     settled: Time,
     until: Time,
 }
@@ -77,12 +77,12 @@ impl Load {
         run(&mut policy(depth, adaptive), device, &self.clients, 1, self.until)
     }
 
-    /// Throughput of all, and of the small application.
+    /// Total throughput, and that of the small application.
     fn score(&self, trace: &Trace) -> (f64, f64) {
         (trace.bandwidth(self.settled, self.until), trace.rate(SMALL, self.settled, self.until))
     }
 
-    /// The best depth that does not change: the smallest that reaches 95 % of what any reaches [vPFS+ §III-B].
+    /// The best static depth: the smallest one that reaches 95 % of the highest throughput of any [vPFS+ §III-B].
     fn best(&self) -> (u32, (f64, f64)) {
         let scores = SWEEP.map(|depth| (depth, self.score(&self.run(depth, false))));
         let most = scores.iter().map(|(_, (throughput, _))| *throughput).fold(0.0, f64::max);
@@ -90,7 +90,7 @@ impl Load {
     }
 }
 
-/// Seconds until the depth stays within a third of where it ends.
+/// Seconds until the depth stays within a third of its final value.
 fn settled_after(trace: &Trace) -> f64 {
     let (_, end) = *trace.depths.last().expect("a depth was found");
     let near = |depth: u32| 3 * depth.abs_diff(end) <= end.max(3);
@@ -98,8 +98,8 @@ fn settled_after(trace: &Trace) -> f64 {
     last_far.map_or(0.0, |last| trace.depths[last + 1].0.since(Time::ZERO).as_secs_f64())
 }
 
-/// From far too small and from far too large, the depth settles where both applications get what they get at the best
-/// static depth.
+/// From far too small and from far too large values, the depth settles where both applications get what they get at the
+/// best static depth.
 #[test]
 fn it_is_as_good_as_the_best_static_depth() {
     println!("load                  best D  from      found  settled after  throughput  isolation");
@@ -117,17 +117,17 @@ fn it_is_as_good_as_the_best_static_depth() {
             failures += u32::from(!stays || throughput < 95.0 || rate < 95.0);
         }
     }
-    assert_eq!(failures, 0, "loads that are not as the table should say");
+    assert_eq!(failures, 0, "loads whose results differ from the expected table");
 }
 
-/// Throughput and small rate after `from`, relative to what `best` gets there.
+/// Total throughput and the small application's rate after `from`, relative to those of `best`.
 fn relative(trace: &Trace, best: &Trace, from: Time, until: Time) -> (f64, f64) {
     let of = |trace: &Trace| (trace.bandwidth(from, until), trace.rate(SMALL, from, until));
     let (ours, best) = (of(trace), of(best));
     (ours.0 / best.0, ours.1 / best.1)
 }
 
-/// A device that is four times as slow or as fast needs the same depth: it is kept, or found again at once.
+/// A device that becomes four times slower or faster needs the same depth: it is kept, or found again at once.
 #[test]
 fn the_depth_stays_when_the_device_changes_its_speed() {
     for (load, seconds) in [(small_on_disk(), 120), (small_on_flash(), 12)] {
@@ -146,7 +146,8 @@ fn the_depth_stays_when_the_device_changes_its_speed() {
     }
 }
 
-/// Flash with four times as many channels, or a quarter of them, needs another depth; it is found within seven seconds.
+/// Flash with four times as many channels, or a quarter of them, needs a different depth; it is found within seven
+/// seconds.
 #[test]
 fn the_depth_follows_the_device() {
     let flash = |channels| Load {
@@ -167,7 +168,7 @@ fn the_depth_follows_the_device() {
     }
 }
 
-/// On disks that need more or less time for each byte, large requests get the slots that they are worth.
+/// On disks that need more or less time for each byte, large requests get slot costs to match.
 #[test]
 fn slot_costs_follow_the_disk() {
     let found = |bytes_per_second| {

@@ -9,7 +9,7 @@ use super::file::{File, Layout};
 use super::mount::Mount;
 use super::{ClientError, FileKind, Result, Stat, StatFs};
 
-/// Both times, as given rather than as the server's clock has them; like the stock client with a type, which is none.
+/// Both times, with the given values instead of the server's clock. Like the stock client, sends an object type (none).
 const TIMES_MASK: u32 = mask::ATIME | mask::ATIME_SET | mask::MTIME | mask::MTIME_SET | mask::TYPE;
 const STAT_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::SYMLINK_TARGET | mask::CAPABILITY;
 
@@ -88,7 +88,7 @@ impl Mount {
         Ok(end)
     }
 
-    /// Gives each datafile the size it has in a file of `size` bytes.
+    /// Sets each datafile to the size it has in a file of `size` bytes.
     pub(super) async fn truncate(&self, file: &File, size: u64) -> Result<()> {
         let layout = self.layout_up_to(file, size, true).await?;
         let stripe = layout.stripe()?;

@@ -16,15 +16,15 @@ use vpfs_wire::bmi::{MAX_MESSAGE, Tag};
 
 use crate::transport::{MessageReader, Outgoing, write_messages};
 
-/// Messages that wait to be written.
+/// Number of messages that may wait to be written.
 const QUEUE: usize = 32;
 
-/// What can happen to an exchange; whether it may be repeated is the caller's knowledge.
+/// Why an exchange failed; only the caller knows whether it may be repeated.
 #[derive(Clone, Debug)]
 pub(super) enum LinkError {
     /// No connection, or it broke.
     Lost { kind: io::ErrorKind, reason: String },
-    /// Nothing came for that long.
+    /// Nothing arrived for this long.
     Silent(Duration),
     /// The server broke the protocol.
     Protocol(String),
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     tasks: [AbortHandle; 2],
 }
 
-/// Who waits for which tag.
+/// The operations that wait for replies, by tag.
 #[derive(Debug, Default)]
 struct Waiting {
     by_tag: HashMap<Tag, Waiter>,
@@ -80,7 +80,7 @@ impl Connection {
         Ok(Self { queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
     }
 
-    /// Whether an operation may still be started on it.
+    /// Whether operations may still be started on it.
     pub(super) fn is_open(&self) -> bool {
         lock(&self.waiting).ended.is_none()
     }
@@ -91,7 +91,8 @@ impl Connection {
         end(&self.waiting, reason);
     }
 
-    /// Sends a request and returns where its answers come, of at most `allowance` payload bytes in sum.
+    /// Sends a request and returns the exchange that receives its replies, of at most `allowance` payload bytes in
+    /// total.
     pub(super) async fn begin(
         self: &Arc<Self>,
         tag: Tag,
@@ -119,13 +120,14 @@ impl Drop for Connection {
     }
 }
 
-/// One operation on a connection, from request to last reply. Dropping it forgets what may still come.
+/// One operation on a connection, from request to last reply. Dropping it discards further replies.
 #[derive(Debug)]
 pub(super) struct Exchange {
     connection: Arc<Connection>,
     tag: Tag,
     incoming: mpsc::UnboundedReceiver<Bytes>,
-    /// The server waits for data: if this is dropped now, only closing the connection tells it.
+    /// The server waits for data: if the exchange is dropped now, the server learns of it only if the connection is
+    /// closed.
     owes_data: bool,
 }
 
@@ -134,12 +136,12 @@ impl Exchange {
         self.tag
     }
 
-    /// Marks the span in which the server waits for data from this side.
+    /// Marks the time during which the server waits for data from this side.
     pub(super) fn set_owes_data(&mut self, owes: bool) {
         self.owes_data = owes;
     }
 
-    /// Sends a further message; waits at most `wait` while many others are queued.
+    /// Sends another message; waits at most `wait` while the queue is full.
     pub(super) async fn send(&self, message: Outgoing, wait: Duration) -> Result<(), LinkError> {
         match timeout(wait, self.connection.queue.send(message)).await {
             Ok(sent) => sent.map_err(|_| self.why_ended()),
@@ -147,7 +149,7 @@ impl Exchange {
         }
     }
 
-    /// The payload of the next message that came for this tag.
+    /// The payload of the next message with this tag.
     pub(super) async fn receive(&mut self, wait: Duration) -> Result<Bytes, LinkError> {
         match timeout(wait, self.incoming.recv()).await {
             Ok(Some(payload)) => Ok(payload),
@@ -156,7 +158,7 @@ impl Exchange {
         }
     }
 
-    /// Closes the connection: what comes next on it cannot be told any more.
+    /// Closes the connection, as the meaning of further bytes on it is no longer known.
     pub(super) fn fail(&self, what: String) -> LinkError {
         let error = LinkError::Protocol(what);
         self.connection.close(error.clone());
@@ -173,7 +175,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         lock(&self.connection.waiting).by_tag.remove(&self.tag);
         if self.owes_data {
-            let reason = "a transfer was given up in the middle".to_owned();
+            let reason = "a transfer was abandoned".to_owned();
             self.connection.close(LinkError::Lost { kind: io::ErrorKind::ConnectionAborted, reason });
         }
     }
@@ -198,7 +200,7 @@ async fn connect_to(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Tcp
     socket.connect(remote).await
 }
 
-/// Hands messages to those who wait for them, until the connection ends; returns why.
+/// Delivers messages to the operations that wait for them until the connection ends; returns the reason.
 async fn read(stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> LinkError {
     let mut reader = MessageReader::new(stream, MAX_MESSAGE, None);
     loop {
@@ -211,18 +213,18 @@ async fn read(stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> LinkError {
             Err(error) => return LinkError::Lost { kind: io::ErrorKind::InvalidData, reason: error.to_string() },
         };
         let mut waiting = lock(waiting);
-        // A late reply to an operation that nobody waits for is no error.
+        // A late reply to an operation that nobody waits for is not an error.
         let Some(waiter) = waiting.by_tag.get_mut(&message.header.tag) else { continue };
         let Some(left) = waiter.allowance.checked_sub(message.payload.len() as u64) else {
             return LinkError::Protocol("more data than was asked for".to_owned());
         };
         waiter.allowance = left;
-        // The receiver may have gone a moment ago.
+        // The receiver may have been dropped a moment ago.
         let _ = waiter.messages.send(message.payload);
     }
 }
 
-/// Notes why the connection ended, first reason first, and wakes all that wait.
+/// Records why the connection ended (the first reason stays) and wakes all waiting operations.
 fn end(waiting: &Mutex<Waiting>, reason: LinkError) {
     let mut waiting = lock(waiting);
     waiting.ended.get_or_insert(reason);

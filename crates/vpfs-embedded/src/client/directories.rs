@@ -1,4 +1,4 @@
-//! Directories: where their entries lie, the right to use them, and walking a path through them.
+//! Directories: where their entries are stored, the capability to use them, and path resolution.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use vpfs_wire::pvfs2::{Capability, Errno, Handle, Op, ReplyBody, RequestBody, re
 use super::mount::Mount;
 use super::{ClientError, Result};
 
-/// How long a directory's attributes are believed, the stock client's attribute cache time.
+/// How long a directory's attributes are cached: the stock client's attribute cache time.
 const LIFE: Duration = Duration::from_secs(5);
-/// Directories remembered; when there are more all are forgotten.
+/// Number of directories cached; beyond it, the cache is cleared.
 const KNOWN_MAX: usize = 4096;
 
-/// What using a directory takes.
+/// What is needed to use a directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) handle: Handle,
@@ -74,7 +74,7 @@ impl Mount {
         Ok(directory)
     }
 
-    /// What `path` names. Links are not followed.
+    /// The object that `path` names. Links are not followed.
     pub(super) async fn resolve(&self, path: &str) -> Result<Handle> {
         self.walk(&components(path)?).await
     }
@@ -83,19 +83,19 @@ impl Mount {
     pub(super) async fn parent<'a>(&self, path: &'a str) -> Result<(Arc<Directory>, &'a str)> {
         let components = components(path)?;
         let Some((name, parents)) = components.split_last() else {
-            return Err(ClientError::Path { path: path.to_owned(), what: "the root has no name to work on" });
+            return Err(ClientError::Path { path: path.to_owned(), what: "the root directory has no name to change" });
         };
         let parent = self.walk(parents).await?;
         Ok((self.directory(parent).await?, name))
     }
 
-    /// What the entry `name` of a directory names.
+    /// The object that the entry `name` of a directory names.
     pub(super) async fn entry(&self, directory: &Directory, name: &str) -> Result<Handle> {
         let handles = self.lookup(directory, name.to_owned()).await?;
         handles.first().copied().ok_or(ClientError::refused(Op::LookupPath, Errno::ENOENT))
     }
 
-    /// From the root, as many components at a time as one server knows.
+    /// Resolves from the root, as many components at a time as one server knows.
     async fn walk(&self, components: &[&str]) -> Result<Handle> {
         let mut at = Handle(self.config.root_handle);
         let mut rest = components;
@@ -108,8 +108,8 @@ impl Mount {
         Ok(at)
     }
 
-    /// The objects along `path` below a directory, up to where this server's knowledge ends. A server adds attributes for
-    /// its own objects only, so they are no help.
+    /// The objects along `path` below a directory, as far as this server knows them. A server returns attributes for
+    /// its own objects only, so the attributes are not used.
     async fn lookup(&self, directory: &Directory, path: String) -> Result<Vec<Handle>> {
         let (parent, credential) = (directory.handle, self.credential());
         let body =

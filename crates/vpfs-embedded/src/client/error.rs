@@ -7,13 +7,13 @@ use vpfs_wire::pvfs2::{Errno, Op, Status};
 
 use crate::fsconfig::FsConfigError;
 
-/// Why an operation failed. Retries the protocol allows have been made already.
+/// Why an operation failed, after all retries that the protocol allows.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     /// Not `tcp://host:port/filesystem`.
     #[error("`{0}` is not tcp://host:port/filesystem")]
     Url(String),
-    /// A path that no server could resolve: not absolute, or the root where a name is needed.
+    /// An invalid path: not absolute, or the root where a name is needed.
     #[error("path `{path}`: {what}")]
     Path {
         /// The path.
@@ -21,14 +21,14 @@ pub enum ClientError {
         /// What is wrong.
         what: &'static str,
     },
-    /// An argument that makes no sense for the file or the cluster.
+    /// An argument that is invalid for the file or the cluster.
     #[error("{0}")]
     Argument(&'static str),
     /// The servers' configuration text cannot be used.
     #[error(transparent)]
     Config(#[from] FsConfigError),
-    /// The servers do not agree on the configuration: some address leads to another cluster or past a proxy.
-    #[error("{server} gives another configuration than {first}; all must be equal, byte for byte")]
+    /// The servers' configurations differ: an address leads to another cluster or bypasses a proxy.
+    #[error("{server} returns a different configuration than {first}; all servers must return the same bytes")]
     ConfigsDiffer {
         /// The server that was asked first.
         first: String,
@@ -43,7 +43,7 @@ pub enum ClientError {
         /// The reason.
         status: Status,
     },
-    /// No connection, or it was lost, on every attempt.
+    /// Every attempt failed to connect or lost the connection.
     #[error("connection to {server}: {reason}")]
     Connection {
         /// `host:port`.
@@ -53,7 +53,7 @@ pub enum ClientError {
         /// The last error.
         reason: String,
     },
-    /// No reply, or no progress of a transfer, on every attempt.
+    /// Every attempt timed out without a reply or without progress of a transfer.
     #[error("{server} did not answer {op} for {waited:?}")]
     Timeout {
         /// `host:port`.
@@ -63,7 +63,7 @@ pub enum ClientError {
         /// Time waited on the last attempt.
         waited: Duration,
     },
-    /// A server broke the protocol, or does what this client does not know.
+    /// A server violated the protocol, or used a feature that this client does not support.
     #[error("{server}: {what}")]
     Protocol {
         /// `host:port`.
@@ -74,7 +74,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// A refusal for a reason that the client itself found.
+    /// An error that the client itself detected.
     pub(super) const fn refused(op: Op, errno: Errno) -> Self {
         Self::Refused { op, status: Status::error(errno) }
     }

@@ -1,4 +1,4 @@
-//! An open file: where its bytes lie and the right to use them.
+//! An open file: its layout and the capability to use it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,12 +9,12 @@ use vpfs_wire::pvfs2::{Attr, Capability, Dist, Errno, Handle, ObjType, Op, Reply
 use super::mount::{Mount, unix_seconds};
 use super::{ClientError, Result};
 
-/// What is asked of a file before I/O.
+/// The attributes requested before I/O.
 pub(super) const FILE_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::MIRRORS | mask::CAPABILITY;
-/// A capability is renewed when it ends within this many seconds.
+/// A capability is renewed when it expires within this many seconds.
 const RENEW_SECONDS: u64 = 30;
 
-/// An open file: where its bytes lie and the right to use them. Clones are the same file; nothing to close.
+/// An open file: its layout and the capability to use it. Clones are the same file; it need not be closed.
 #[derive(Clone, Debug)]
 pub struct File(Arc<Opened>);
 
@@ -24,7 +24,7 @@ struct Opened {
     layout: Mutex<Arc<Layout>>,
 }
 
-/// What is known of a file at one time.
+/// A file's layout and capability as last fetched.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) dist: Dist,
@@ -75,7 +75,7 @@ impl File {
 }
 
 impl Layout {
-    /// A layout from a file's attributes; `dist` where they do not say.
+    /// A layout from a file's attributes; `dist` is used if they contain no distribution.
     pub(super) fn new(mount: &Mount, attr: Attr, dist: Option<Dist>) -> Result<Self> {
         if attr.objtype != ObjType::METAFILE {
             let is_directory = attr.objtype == ObjType::DIRECTORY;
@@ -94,16 +94,16 @@ impl Layout {
     /// The arithmetic of the distribution over the datafiles in use.
     pub(super) fn stripe(&self) -> Result<Stripe> {
         let servers = u32::try_from(self.datafiles.len()).unwrap_or(u32::MAX);
-        self.dist.stripe(servers).map_err(|_| ClientError::Argument("the file's distribution makes no sense"))
+        self.dist.stripe(servers).map_err(|_| ClientError::Argument("the file's distribution is invalid"))
     }
 
-    /// The right to use the file, if it lasts a while.
+    /// The capability to use the file, if it does not expire soon.
     pub(super) fn valid_capability(&self) -> Option<&Capability> {
         self.capability.as_ref().filter(|capability| capability.timeout > unix_seconds() + RENEW_SECONDS)
     }
 
-    /// Whether an access that ends at byte `end` goes beyond what a stuffed file may hold: the first strip, that
-    /// is all before the first byte that a second server would get.
+    /// Whether an access that ends at byte `end` goes beyond what a stuffed file can hold: the first strip, that is,
+    /// all bytes before the first one that belongs to a second server.
     pub(super) fn leaves_first_strip(&self, end: u64) -> bool {
         let boundary = self.dist.stripe(2).ok().and_then(|stripe| stripe.logical_of(1, 0));
         self.stuffed && boundary.is_some_and(|boundary| end > boundary)
@@ -121,24 +121,24 @@ impl Mount {
         }
     }
 
-    /// Asks for a file's layout and capability.
+    /// Fetches a file's layout and capability.
     pub(super) async fn fetch_layout(&self, handle: Handle) -> Result<Layout> {
         Layout::new(self, self.get_attr(handle, FILE_MASK).await?, None)
     }
 
-    /// Asks again.
+    /// Fetches them again.
     pub(super) async fn refresh(&self, file: &File) -> Result<Arc<Layout>> {
         Ok(file.set_layout(self.fetch_layout(file.metafile()).await?))
     }
 
-    /// The layout, with a capability that lasts.
+    /// The layout, with a capability that does not expire soon.
     pub(super) async fn usable_layout(&self, file: &File) -> Result<Arc<Layout>> {
         let layout = file.layout();
         if layout.valid_capability().is_some() { Ok(layout) } else { self.refresh(file).await }
     }
 
-    /// The layout for an access up to byte `end`: a stuffed file is unstuffed before a write beyond its first strip, and
-    /// looked at again before a read beyond it, as another client may have unstuffed it.
+    /// The layout for an access up to byte `end`: a stuffed file is unstuffed before a write beyond its first strip,
+    /// and fetched again before a read beyond it, as another client may have unstuffed it.
     pub(super) async fn layout_up_to(&self, file: &File, end: u64, writes: bool) -> Result<Arc<Layout>> {
         let layout = self.usable_layout(file).await?;
         match (layout.leaves_first_strip(end), writes) {
@@ -152,7 +152,7 @@ impl Mount {
         let (handle, fs) = (file.metafile(), self.config.fs_id);
         let body = request::Unstuff { handle, fs, mask: FILE_MASK, credential: self.credential() };
         let capability = layout.capability.clone().unwrap_or_default();
-        // The one request that never carries hints.
+        // UNSTUFF is the only request that never carries hints.
         let mut request = self.request(capability, handle, RequestBody::Unstuff(body));
         request.hints.clear();
         let server = self.owner(handle)?;

@@ -11,12 +11,12 @@ use super::mount::Mount;
 use super::share::{Direction, Outcome, Share};
 use super::{ClientError, Result};
 
-/// Inline transfers are used when every server's share fits: what is left of a 16384-byte message
-/// (OrangeFS 2.10 wire protocol, SMALL_IO).
+/// Inline transfers are used when every server's share fits into what remains of a 16384-byte message
+/// (docs/protocols/orangefs.md, SMALL_IO).
 const SMALL_READ_MAX: u64 = 16344;
 const SMALL_WRITE_MAX: u64 = 6768;
 
-/// An access as the caller wants it.
+/// An access as requested by the caller.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     offset: i64,
@@ -56,7 +56,7 @@ pub(super) async fn read_at(mount: &Arc<Mount>, file: &File, offset: u64, len: u
 
 /// The part of the access on each server that has one.
 fn shares(mount: &Arc<Mount>, file: &File, layout: &Arc<Layout>, range: Range, io_type: IoType) -> Result<Vec<Share>> {
-    let malformed = |_: TransferError| ClientError::Argument("the file's distribution makes no sense");
+    let malformed = |_: TransferError| ClientError::Argument("the file's distribution is invalid");
     let servers = u32::try_from(layout.datafiles.len()).unwrap_or(u32::MAX);
     let mut shares = Vec::new();
     for number in 0..servers {
@@ -75,7 +75,7 @@ fn shares(mount: &Arc<Mount>, file: &File, layout: &Arc<Layout>, range: Range, i
     Ok(shares)
 }
 
-/// Runs all shares at once; the first error ends the others.
+/// Runs all shares concurrently; the first error cancels the others.
 async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcome>> {
     if shares.len() == 1 {
         let only = shares.remove(0);
@@ -95,10 +95,10 @@ async fn run(mut shares: Vec<Share>, direction: &Direction) -> Result<Vec<Outcom
     Ok(outcomes)
 }
 
-/// Where the file ends, as far as that matters to a read up to byte `wanted`.
+/// Where the file ends, as far as it matters for a read up to byte `wanted`.
 ///
-/// A server that was asked tells how much it holds. If none of them reaches `wanted`, the others may: then all are asked,
-/// as bytes before the end of the file that nobody wrote read as zeros.
+/// Each server that took part has returned its datafile's size. If none of these reaches `wanted`, another server's
+/// may; then all servers are asked, because unwritten bytes before the end of the file read as zeros.
 async fn end_of_data(mount: &Mount, file: &File, layout: &Layout, wanted: u64, outcomes: &[Outcome]) -> Result<u64> {
     let stripe = layout.stripe()?;
     let ends = outcomes.iter().filter_map(|outcome| stripe.logical_size(outcome.number, outcome.bstream_size));
@@ -106,7 +106,7 @@ async fn end_of_data(mount: &Mount, file: &File, layout: &Layout, wanted: u64, o
     if end >= wanted || outcomes.len() == layout.datafiles.len() { Ok(end) } else { mount.size(file).await }
 }
 
-/// Puts the pieces of all servers in their places in a buffer of `len` bytes.
+/// Copies the pieces of all servers to their places in a buffer of `len` bytes.
 fn assemble(mut outcomes: Vec<Outcome>, len: usize) -> Bytes {
     if let [Outcome { pieces, .. }] = outcomes.as_mut_slice()
         && let [(0, bytes)] = pieces.as_mut_slice()

@@ -1,4 +1,4 @@
-//! A server as the client sees it: an address, and a connection that is made when it is needed.
+//! A server as the client sees it: an address, and a connection that is opened on first use.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use vpfs_wire::bmi::Tag;
 
 use super::connection::{Connection, LinkError};
 
-/// Longest time to wait for a connection to be made.
+/// Longest time to wait for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 
 /// One server.

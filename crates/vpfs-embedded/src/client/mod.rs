@@ -2,7 +2,7 @@
 //!
 //! One connection to each server, shared by all operations of a [`Client`] and its clones; replies may come in any
 //! order. Retries, capabilities and the choice between bulk and inline transfers follow the stock client
-//! (OrangeFS 2.10 wire protocol), so servers and proxies cannot tell the difference.
+//! (docs/protocols/orangefs.md), so servers and proxies cannot tell the difference.
 
 mod attributes;
 mod connection;
@@ -34,25 +34,25 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 
 /// A mounted file system. Clones share connections; safe to use from many tasks at once.
 ///
-/// Paths are absolute (`/a/b`), without `.` and `..`; links are not followed. An operation that was repeated because its
-/// reply was lost may find what its first attempt did: a removal may then say that the name does not exist.
+/// Paths are absolute (`/a/b`), without `.` and `..`; links are not followed. An operation that was repeated because
+/// its reply was lost may see the effect of its first attempt: a removal may then report that the name does not exist.
 #[derive(Clone, Debug)]
 pub struct Client {
     mount: Arc<Mount>,
 }
 
 impl Client {
-    /// Connects to all servers, after checking that they agree on the configuration.
+    /// Connects to all servers and checks that their configurations are equal.
     pub async fn connect(options: ClientOptions) -> Result<Self> {
         Ok(Self { mount: Arc::new(Mount::new(options).await?) })
     }
 
-    /// The configuration that the servers gave.
+    /// The configuration returned by the servers.
     pub fn fs_config(&self) -> &FsConfig {
         &self.mount.config
     }
 
-    /// Creates a file; refused if the name exists.
+    /// Creates a file; fails if the name exists.
     pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<File> {
         self.mount.create(path, options).await
     }
@@ -63,7 +63,7 @@ impl Client {
         Ok(File::new(handle, self.mount.fetch_layout(handle).await?))
     }
 
-    /// Up to `len` bytes from `offset`; less only at the end of the file. Holes read as zeros.
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes read as zeros.
     pub async fn read_at(&self, file: &File, offset: u64, len: usize) -> Result<Bytes> {
         io::read_at(&self.mount, file, offset, len).await
     }
@@ -73,12 +73,12 @@ impl Client {
         io::write_at(&self.mount, file, offset, data).await
     }
 
-    /// Sets the size of a file: cuts, or extends by a hole.
+    /// Sets the size of a file: truncates it, or extends it with a hole.
     pub async fn truncate(&self, file: &File, size: u64) -> Result<()> {
         self.mount.truncate(file, size).await
     }
 
-    /// Returns when all servers of the file have its data and attributes on storage.
+    /// Returns when all servers of the file have stored its data and attributes.
     pub async fn fsync(&self, file: &File) -> Result<()> {
         self.mount.fsync(file).await
     }
@@ -88,14 +88,14 @@ impl Client {
         self.mount.size(file).await
     }
 
-    /// Attributes and size of what `path` names.
+    /// Attributes and size of the object that `path` names.
     pub async fn stat(&self, path: &str) -> Result<Stat> {
         self.mount.stat(path).await
     }
 
-    /// Sets the times of last access and last change of content of what `path` names, in seconds since 1970.
+    /// Sets the times of last access and last modification of the object that `path` names, in seconds since 1970.
     ///
-    /// Refused with EACCES unless this client's user is its owner or user 0. Costs two requests beyond the look-up.
+    /// Fails with EACCES unless this client's user is the owner or user 0. Takes two requests besides the look-up.
     pub async fn set_times(&self, path: &str, atime_secs: u64, mtime_secs: u64) -> Result<()> {
         self.mount.set_times(path, atime_secs, mtime_secs).await
     }

@@ -1,4 +1,4 @@
-//! What all operations of a client share, how it is set up, and how requests are made and repeated.
+//! State shared by all operations of a client, its setup, and how requests are sent and repeated.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -16,19 +16,19 @@ use super::{ClientError, ClientOptions, Result};
 use crate::fsconfig::{FsConfig, FsServer};
 use crate::transport::Outgoing;
 
-/// GETCONFIG is made before the configuration could say otherwise: the stock client's fixed values.
+/// GETCONFIG is sent before the configuration is known, so it uses the stock client's fixed values.
 const CONFIG_POLICY: Policy = Policy {
     retries: 5,
     delay: Duration::from_secs(2),
     reply_wait: Duration::from_secs(30),
     flow_wait: Duration::ZERO,
 };
-/// Life of a credential, seconds. New ones are made all the time, as they are not signed.
+/// Lifetime of a credential in seconds. Credentials are not signed, so a new one is made for every request.
 const CREDENTIAL_SECONDS: u64 = 3600;
-/// Class of status codes that tell of transport errors; only these are worth repeating.
+/// Class of status codes for transport errors; only these are retried.
 const TRANSPORT_CLASS: i32 = 1;
 
-/// When to wait, when to repeat (OrangeFS 2.10 wire protocol, time-outs and retries).
+/// When to wait, when to repeat (docs/protocols/orangefs.md, time-outs and retries).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// Attempts after the first one.
@@ -48,12 +48,12 @@ pub(super) struct Mount {
     links: Vec<Link>,
     tags: Tags,
     options: ClientOptions,
-    /// Next metadata server for a new object.
+    /// The metadata server for the next new object.
     next_server: AtomicU64,
 }
 
 impl Mount {
-    /// Fetches the configuration from all servers and checks that they agree.
+    /// Fetches the configuration from all servers and checks that the copies are equal.
     pub(super) async fn new(options: ClientOptions) -> Result<Self> {
         let (address, fs_name) = options.split_url()?;
         let tags = Tags::default();
@@ -78,7 +78,7 @@ impl Mount {
             reply_wait: config.reply_timeout,
             flow_wait: config.flow_timeout,
         };
-        // Different clients should not all begin with the same server.
+        // Different clients should not all start with the same server.
         let next_server = AtomicU64::new(RandomState::new().hash_one(address));
         let policy = overridden(policy, &options);
         Ok(Self { config, policy, directories: Directories::default(), links, tags, options, next_server })
@@ -102,7 +102,7 @@ impl Mount {
         self.options.gids.first().copied().unwrap_or(0)
     }
 
-    /// A request that is about `subject` (the file or directory that the operation is for).
+    /// A request whose hint names `subject`, the file or directory that the operation is for.
     pub(super) fn request(&self, capability: Capability, subject: Handle, body: RequestBody) -> Request {
         let named = self.options.hints.iter();
         let named = named.map(|(name, value)| Hint::Named { name: name.as_str().into(), value: value.as_str().into() });
@@ -115,12 +115,12 @@ impl Mount {
         self.config.owner_of(handle.0).ok_or(ClientError::refused(Op::GetAttr, Errno::ENOENT))
     }
 
-    /// A server for the metadata of a new object: each in turn.
+    /// A server for the metadata of a new object, round robin.
     pub(super) fn pick_metadata_server(&self) -> usize {
         let servers = self.config.servers.iter().enumerate();
         let with_metadata: Vec<_> = servers.filter(|(_, server)| !server.meta_handles.is_empty()).collect();
         let turn = self.next_server.fetch_add(1, Ordering::Relaxed) % with_metadata.len() as u64;
-        // A configuration without metadata servers is refused when it is read.
+        // A configuration without metadata servers is rejected when it is parsed.
         usize::try_from(turn).map_or(0, |turn| with_metadata[turn].0)
     }
 
@@ -138,7 +138,7 @@ impl Mount {
         self.call(self.owner(handle)?, request).await
     }
 
-    /// Starts an exchange of several messages; it is the caller's to repeat.
+    /// Starts an exchange of several messages; repeating it is up to the caller.
     pub(super) async fn begin(
         &self,
         server: usize,
@@ -148,12 +148,12 @@ impl Mount {
         begin(&self.links[server], &self.tags, self.policy, payload, allowance).await
     }
 
-    /// What a server that sent a reply of the wrong kind did.
+    /// The error for a reply of the wrong kind.
     pub(super) fn unexpected(&self, server: usize, op: Op) -> ClientError {
         ClientError::Protocol { server: self.address(server).to_owned(), what: format!("unexpected reply to {op}") }
     }
 
-    /// The error of an operation that will not be tried again.
+    /// The error of an operation that will not be retried.
     pub(super) fn failure(&self, server: usize, op: Op, error: LinkError) -> ClientError {
         failure(self.address(server), op, error)
     }
@@ -187,7 +187,7 @@ async fn call(link: &Link, tags: &Tags, policy: Policy, request: &Request) -> Re
     }
 }
 
-/// After a lost connection a while, after a time-out not at all.
+/// Waits after a lost connection, but not after a time-out.
 pub(super) async fn pause_before_retry(error: &ClientError, policy: Policy) {
     if !matches!(error, ClientError::Timeout { .. }) {
         tokio::time::sleep(policy.delay).await;

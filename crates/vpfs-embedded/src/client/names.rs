@@ -10,7 +10,7 @@ use super::file::{FILE_MASK, File, Layout};
 use super::mount::Mount;
 use super::{ClientError, CreateOptions, DirEntry, Result};
 
-/// Entries asked for at a time.
+/// Entries requested at a time.
 const READDIR_COUNT: u32 = 512;
 
 impl Mount {
@@ -31,7 +31,7 @@ impl Mount {
         let layout = Layout::new(self, created.attr, Some(options.distribution.clone()))?;
         let added = self.add_entry(&directory, name, created.metafile).await;
         if added.is_err() {
-            // The error that matters is the first one; what cannot be removed stays without a name.
+            // The first error is the one to report; objects that cannot be removed remain without a name.
             let _ = self.remove_object(&directory, created.metafile, &layout.datafiles).await;
         }
         added.map(|()| File::new(created.metafile, layout))
@@ -105,7 +105,7 @@ impl Mount {
             ReplyBody::BatchCreate(made) if made.handles.len() == 1 => made.handles[0],
             _ => return Err(self.unexpected(server, Op::BatchCreate)),
         };
-        // Not the directory's: servers want a capability for the link itself.
+        // Not the directory's capability: servers require one for the link itself.
         let capability = self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default();
         let attr = Attr { target: Some(target.into()), ..self.new_attr(ObjType::SYMLINK, 0o777) };
         let body = request::SetAttr { handle, fs, attr, credential: self.credential() };
@@ -122,13 +122,14 @@ impl Mount {
     async fn name_or_remove(&self, directory: &Directory, name: &str, handle: Handle) -> Result<()> {
         let added = self.add_entry(directory, name, handle).await;
         if added.is_err() {
-            // As for files: the first error is the one to tell.
+            // As for files, the first error is the one to report.
             let _ = self.remove_object(directory, handle, &[]).await;
         }
         added
     }
 
-    /// Adds an entry. If a reply was lost and the repetition finds the name taken by this very object, all is well.
+    /// Adds an entry. If a reply was lost and the repetition finds that the name already refers to this object, it
+    /// succeeded.
     async fn add_entry(&self, directory: &Directory, name: &str, new_handle: Handle) -> Result<()> {
         let body = request::CrDirent {
             credential: self.credential(),
@@ -159,7 +160,7 @@ impl Mount {
         }
     }
 
-    /// Removes an object that has no name any more, and its datafiles.
+    /// Removes an object that no longer has a name, and its datafiles.
     async fn remove_object(&self, parent: &Directory, handle: Handle, datafiles: &[Handle]) -> Result<()> {
         let (fs, capability) = (self.config.fs_id, &parent.capability);
         if let Some(first) = datafiles.first() {
@@ -171,13 +172,13 @@ impl Mount {
         let body = request::Remove { handle, fs, credential: self.credential() };
         let request = self.request(capability.clone(), parent.handle, RequestBody::Remove(body));
         match self.call_owner(handle, &request).await {
-            // A repetition after a lost reply.
+            // Repeated after a lost reply.
             Err(error) if error.is_not_found() => Ok(()),
             removed => removed.map(|_| ()),
         }
     }
 
-    /// Removes a file or link that has no name any more.
+    /// Removes a file or link that no longer has a name.
     async fn remove_nameless(&self, parent: &Directory, handle: Handle) -> Result<()> {
         let attr = self.get_attr(handle, FILE_MASK).await?;
         self.remove_object(parent, handle, &datafiles_of(attr)).await
@@ -192,7 +193,7 @@ impl Mount {
         }
         match self.remove_entry(&directory, name).await? {
             removed if removed == handle => self.remove_object(&directory, handle, &datafiles_of(attr)).await,
-            // The name came to mean something else meanwhile.
+            // The name refers to another object by now.
             removed => self.remove_nameless(&directory, removed).await,
         }
     }
@@ -209,7 +210,7 @@ impl Mount {
         let handle = self.remove_entry(&parent, name).await?;
         let removed = self.remove_object(&parent, handle, &[]).await;
         if removed.as_ref().is_err_and(|error| error.errno() == Some(Errno::ENOTEMPTY)) {
-            // Somebody was faster: the directory gets its name back.
+            // Another client was faster: restore the directory's name.
             self.add_entry(&parent, name, handle).await?;
         }
         removed
@@ -217,7 +218,7 @@ impl Mount {
 
     pub(super) async fn rename(&self, old: &str, new: &str) -> Result<()> {
         if new.starts_with(&format!("{}/", old.trim_end_matches('/'))) {
-            // Below itself, or below a file.
+            // The target is below the directory itself or below a file.
             return Err(ClientError::refused(Op::CrDirent, Errno::EINVAL));
         }
         let (old_parent, old_name) = self.parent(old).await?;
@@ -232,7 +233,7 @@ impl Mount {
                     return Err(error);
                 }
                 let replaced = match self.change_entry(&new_parent, new_name, moved).await? {
-                    // A repetition after a lost reply finds what the first attempt did.
+                    // Repeated after a lost reply, the operation sees the effect of its first attempt.
                     handle if handle == moved => replaced,
                     handle => handle,
                 };
@@ -247,7 +248,7 @@ impl Mount {
         Ok(self.get_attr(handle, mask::COMMON).await?.objtype == ObjType::DIRECTORY)
     }
 
-    /// Makes an existing name mean `new_handle` and returns what it meant.
+    /// Makes an existing name refer to `new_handle` and returns the handle it referred to before.
     async fn change_entry(&self, directory: &Directory, name: &str, new_handle: Handle) -> Result<Handle> {
         let (dirdata, fs) = (directory.dirdata, self.config.fs_id);
         let body = request::ChDirent { name: name.into(), new_handle, dirdata, fs };
@@ -284,7 +285,7 @@ impl Mount {
     }
 }
 
-/// The datafiles of a file; none of anything else.
+/// The datafiles of a file; none for other objects.
 fn datafiles_of(attr: Attr) -> Vec<Handle> {
     attr.datafiles.map_or_else(Vec::new, |datafiles| datafiles.handles.0)
 }

@@ -1,4 +1,4 @@
-//! What a caller chooses: how to connect, and how a new file lies on the servers.
+//! Options: how to connect, and the layout of new files.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::ClientError;
 /// How a client connects and who it is. Start from [`ClientOptions::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// `tcp://host:port/filesystem`: any one server; the others are learnt from it.
+    /// `tcp://host:port/filesystem` of any one server; its configuration names the others.
     pub url: String,
     /// User in every credential.
     pub uid: u32,
@@ -20,15 +20,15 @@ pub struct ClientOptions {
     pub host_name: String,
     /// Local address to connect from, for example 127.0.0.7 to look like another host. Default: the system's choice.
     pub local_address: Option<IpAddr>,
-    /// Attempts after the first one; default: what the servers' configuration says (5).
+    /// Attempts after the first one; default: from the servers' configuration (5).
     pub retry_limit: Option<u32>,
-    /// Pause before an attempt on a lost connection; default: what the configuration says (2 s).
+    /// Pause before an attempt on a lost connection; default: from the configuration (2 s).
     pub retry_delay: Option<Duration>,
-    /// How long to wait for a reply; default: what the configuration says (300 s).
+    /// How long to wait for a reply; default: from the configuration (300 s).
     pub reply_timeout: Option<Duration>,
-    /// How long a bulk transfer may make no progress; default: what the configuration says (300 s).
+    /// How long a bulk transfer may make no progress; default: from the configuration (300 s).
     pub flow_timeout: Option<Duration>,
-    /// Name and value pairs sent with each request, for servers or proxies that look at them (hint type 0).
+    /// Name and value pairs sent with each request, for servers or proxies that use them (hint type 0).
     pub hints: Vec<(String, String)>,
 }
 
@@ -57,7 +57,7 @@ impl ClientOptions {
     }
 }
 
-/// How a new file lies on the servers.
+/// The layout of a new file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     pub(super) distribution: Dist,
@@ -123,7 +123,7 @@ impl CreateOptions {
     }
 }
 
-/// A strip too long for the wire is no strip at all; servers refuse it.
+/// A strip size too large for the wire becomes zero, which servers reject.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! One server's part of a read or write, with its repetitions (OrangeFS 2.10 wire protocol, IO and failures).
+//! One server's part of a read or write, with its repetitions (docs/protocols/orangefs.md, IO and failures).
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use super::{ClientError, Result};
 use crate::flow::{Chunk, chunk_len, chunks};
 use crate::transport::Outgoing;
 
-/// The only flow type there is.
+/// The only flow type in use.
 const FLOW_TYPE: i32 = 3;
 /// Bytes of replies around the data.
 const REPLIES_MAX: u64 = 2 * MAX_UNEXPECTED;
 
-/// What moves.
+/// What is transferred.
 #[derive(Clone, Debug)]
 pub(super) enum Direction {
     Read,
@@ -34,33 +34,33 @@ pub(super) struct Share {
     pub(super) mount: Arc<Mount>,
     pub(super) file: File,
     pub(super) layout: Arc<Layout>,
-    /// Number of the datafile in the file.
+    /// Index of the datafile in the file.
     pub(super) number: u32,
     pub(super) offset: i64,
     pub(super) len: i64,
     pub(super) io_type: IoType,
     pub(super) transfer: Transfer,
-    /// Data in the request or reply, instead of further messages.
+    /// Whether the data is in the request or reply instead of further messages.
     pub(super) inline: bool,
 }
 
-/// What came of a share.
+/// The outcome of a share.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) number: u32,
-    /// Bytes in the datafile.
+    /// Size of the datafile in bytes.
     pub(super) bstream_size: u64,
-    /// What was read, by offset in the access.
+    /// The data read, by offset in the access.
     pub(super) pieces: Vec<(usize, Bytes)>,
 }
 
 /// How an attempt failed.
 enum Failure {
-    /// The transport's fault.
+    /// The transport failed.
     Link(LinkError),
-    /// The server said no.
+    /// The server refused.
     Refused { op: Op, status: Status },
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     Protocol(&'static str),
 }
 
@@ -71,8 +71,8 @@ impl From<LinkError> for Failure {
 }
 
 impl Share {
-    /// Tries until it succeeds or there are no attempts left. Transport errors are repeated like those of any request,
-    /// EAGAIN after renewing the capability; other refusals are final (a stock client repeats those too).
+    /// Retries until it succeeds or no attempts are left: after transport errors as for any request, after EAGAIN with
+    /// a renewed capability. Other refusals are final (a stock client retries those too).
     pub(super) async fn run(mut self, direction: Direction) -> Result<Outcome> {
         let mut attempts_left = self.mount.policy.retries;
         loop {
@@ -121,7 +121,7 @@ impl Share {
         }
     }
 
-    /// A bulk read: acknowledgement, then chunks as long as the datafile has bytes for them.
+    /// A bulk read: acknowledgement, then chunks until the end of the datafile's part.
     async fn read(&self) -> std::result::Result<Outcome, Failure> {
         let (mut exchange, bstream_size) = self.begin_bulk(self.upper_bound()?).await?;
         let total = self.transfer.read_bytes(bstream_size).map_err(|_| SENSELESS)?;
@@ -130,7 +130,7 @@ impl Share {
             let chunk = chunk?;
             let payload = exchange.receive(self.mount.policy.flow_wait).await?;
             if payload.len() as u64 != chunk_len(&chunk) {
-                return Err(exchange.fail("a data message of the wrong length".to_owned()).into());
+                return Err(exchange.fail("a data message has the wrong length".to_owned()).into());
             }
             pieces.extend(placed(&chunk, payload));
         }
@@ -151,7 +151,7 @@ impl Share {
             ReplyBody::WriteCompletion(done) if u64::try_from(done.total_completed) == Ok(total) => {
                 Ok(Outcome { number: self.number, bstream_size, pieces: Vec::new() })
             }
-            _ => Err(exchange.fail("a write was completed in part".to_owned()).into()),
+            _ => Err(exchange.fail("a write was completed only partially".to_owned()).into()),
         }
     }
 
@@ -172,7 +172,7 @@ impl Share {
         let mut exchange = self.begin(body, data_bytes).await?;
         match self.reply(&mut exchange, self.mount.policy.reply_wait).await?.body {
             ReplyBody::Io(ack) => Ok((exchange, size_of(ack.bstream_size)?)),
-            _ => Err(exchange.fail("not an acknowledgement".to_owned()).into()),
+            _ => Err(exchange.fail("expected an acknowledgement".to_owned()).into()),
         }
     }
 
@@ -193,21 +193,21 @@ impl Share {
         let mut exchange = self.begin(body, 0).await?;
         let reply = self.reply(&mut exchange, self.mount.policy.reply_wait).await?;
         let ReplyBody::SmallIo(done) = reply.body else {
-            return Err(exchange.fail("not a reply to a small I/O".to_owned()).into());
+            return Err(exchange.fail("expected a reply to a small I/O".to_owned()).into());
         };
         let pieces = match done.result {
             SmallIoResult::Read(bytes) => self.placed_small(bytes.into())?,
             SmallIoResult::Written(written) if u64::try_from(written) == Ok(sent) => Vec::new(),
-            SmallIoResult::Written(_) => return Err(Failure::Protocol("a write was completed in part")),
+            SmallIoResult::Written(_) => return Err(Failure::Protocol("a write was completed only partially")),
         };
         Ok(Outcome { number: self.number, bstream_size: size_of(done.bstream_size)?, pieces })
     }
 
-    /// Places what a small read returned, which may be less than was asked for.
+    /// Places the data of a small read, which may be shorter than requested.
     fn placed_small(&self, bytes: Bytes) -> std::result::Result<Vec<(usize, Bytes)>, Failure> {
         let total = bytes.len() as u64;
         if total > self.upper_bound()? {
-            return Err(Failure::Protocol("more data than was asked for"));
+            return Err(Failure::Protocol("more data than requested"));
         }
         match self.chunks(total, u64::MAX).next() {
             Some(chunk) => Ok(placed(&chunk?, bytes).collect()),
@@ -245,7 +245,7 @@ impl Share {
     }
 }
 
-/// Checked when the share was made, so never seen.
+/// Never seen, as the share was checked when it was created.
 const SENSELESS: Failure = Failure::Protocol("the access cannot be computed");
 
 fn size_of(bstream_size: i64) -> std::result::Result<u64, Failure> {
@@ -257,7 +257,7 @@ fn segments(data: &Bytes, chunk: &[TransferPiece]) -> Vec<Bytes> {
     chunk.iter().map(|piece| data.slice(place(piece.access_offset)..place(piece.access_offset + piece.len))).collect()
 }
 
-/// The data of a chunk, with the places in the access where it belongs.
+/// The data of a chunk, with its offsets in the access.
 fn placed(chunk: &[TransferPiece], mut data: Bytes) -> impl Iterator<Item = (usize, Bytes)> {
     let mut joined: Vec<(usize, usize)> = Vec::new();
     for piece in chunk {
@@ -270,7 +270,7 @@ fn placed(chunk: &[TransferPiece], mut data: Bytes) -> impl Iterator<Item = (usi
     joined.into_iter().map(move |(at, len)| (at, data.split_to(len)))
 }
 
-/// Offsets in an access are offsets in memory.
+/// Offsets in an access are offsets into a buffer in memory.
 fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,8 @@
-//! What a client returns.
+//! Results of client operations.
 
 use std::time::SystemTime;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A file.
@@ -18,7 +18,7 @@ pub enum FileKind {
 pub struct Stat {
     /// The object's handle.
     pub handle: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Size in bytes: of the data, of a link's target; 0 for a directory.
     pub size: u64,
@@ -34,7 +34,7 @@ pub struct Stat {
     pub modified: SystemTime,
     /// Last change of the attributes, in whole seconds.
     pub changed: SystemTime,
-    /// Datafiles the file is spread over; 0 for what is no file.
+    /// Datafiles the file is striped over; 0 for other objects.
     pub datafiles: usize,
 }
 
@@ -47,15 +47,15 @@ pub struct DirEntry {
     pub handle: u64,
 }
 
-/// How full the servers are, summed.
+/// Space used and available, summed over the servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// Bytes that may still be written.
     pub bytes_available: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes_total: u64,
     /// Objects that may still be created.
     pub handles_available: u64,
-    /// Objects in all.
+    /// Total objects.
     pub handles_total: u64,
 }

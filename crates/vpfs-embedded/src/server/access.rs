@@ -1,11 +1,11 @@
-//! Who may do what: capabilities are given by owner and mode, and checked by the bits an operation needs.
+//! Access control: capabilities are granted by owner and mode, and checked against the bits that an operation needs.
 
 use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Capability, Credential, Errno, ObjType};
 
 use super::namespace::Object;
 
-/// What changing a directory's entries takes.
+/// The permissions needed to change a directory's entries.
 pub(super) const CHANGE_ENTRIES: u32 = op_mask::WRITE | op_mask::EXEC;
 
 /// The operations that a user may perform on an object. User 0 may do everything.
@@ -31,7 +31,8 @@ pub(super) fn allowed(object: &Object, credential: &Credential) -> u32 {
     allowed
 }
 
-/// EACCES unless the capability has all bits of `needed`. Capabilities are not signed, as in default builds of OrangeFS.
+/// EACCES unless the capability has all bits of `needed`. Capabilities are not signed, as in default builds of
+/// OrangeFS.
 pub(super) fn require(capability: &Capability, needed: u32) -> Result<(), Errno> {
     if capability.op_mask & needed == needed { Ok(()) } else { Err(Errno::EACCES) }
 }

@@ -1,4 +1,4 @@
-//! What the servers of one cluster share: description, names, and each server's storage.
+//! State shared by the servers of one cluster: configuration, names, and each server's storage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;
 use crate::store::{ObjectStore, StoreError};
 
-/// Object number of a server's metadata log on its device; no handle is that large.
+/// Object number of a server's metadata log on its device, larger than any handle.
 const LOG_OBJECT: u64 = u64::MAX;
-/// Bytes after which the metadata log starts anew, the size of a common file system journal.
+/// Bytes after which the metadata log wraps around: the size of a common file system journal.
 const LOG_BYTES: u64 = 128 << 20;
 
 /// A cluster in one process.
@@ -51,7 +51,7 @@ impl Cluster {
         self.namespace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The storage that holds `datafile`.
+    /// The storage of the server that holds `datafile`.
     pub(crate) fn storage_of(&self, datafile: Handle) -> Result<&Storage, Errno> {
         let owner = self.config.owner_of(datafile.0).ok_or(Errno::ENOENT)?;
         self.storage.get(owner).ok_or(Errno::ENOENT)
@@ -62,7 +62,7 @@ impl Cluster {
         self.placed.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until all changes so far are logged.
+    /// Waits until all changes made so far are logged.
     pub(crate) async fn catch_up(&self) -> Result<(), Errno> {
         match &self.journal {
             Some(journal) => journal.catch_up().await.map_err(|_| Errno::EIO),
@@ -71,12 +71,12 @@ impl Cluster {
     }
 }
 
-/// The bytes of one server, and the device model that says how long it takes to get at them.
+/// The data of one server, and the device model that determines how long accesses take.
 #[derive(Debug)]
 pub(crate) struct Storage {
     store: Arc<dyn ObjectStore>,
     pub(crate) device: DeviceHandle,
-    /// Bytes that a change of metadata writes to the device's log; 0 for none.
+    /// Bytes that each metadata change writes to the device's log; 0 for none.
     metadata_bytes: u64,
     log_offset: AtomicU64,
 }
@@ -91,7 +91,7 @@ impl Storage {
         &*self.store
     }
 
-    /// Runs a call that may wait for a disk, where that does not keep others waiting.
+    /// Runs a call that may wait for a disk, on a thread where it does not block other tasks.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
         call: impl FnOnce(&dyn ObjectStore) -> Result<R, StoreError> + Send + 'static,
@@ -104,7 +104,7 @@ impl Storage {
         done.unwrap_or_else(|failed| Err(StoreError::Io(failed.into())))
     }
 
-    /// The device's share of a metadata change: one write to its log, which is sequential.
+    /// The device time of a metadata change: one sequential write to its log.
     pub(crate) async fn log_metadata(&self) {
         if self.metadata_bytes > 0 {
             let offset = self.log_offset.fetch_add(self.metadata_bytes, Ordering::Relaxed) % LOG_BYTES;
@@ -114,7 +114,7 @@ impl Storage {
     }
 }
 
-/// The protocol's number for what a store says.
+/// The protocol's error number for a store error.
 pub(crate) fn errno_of(error: &StoreError) -> Errno {
     match error {
         StoreError::Full { .. } => Errno::ENOSPC,

@@ -1,4 +1,4 @@
-//! What a cluster is made of.
+//! The configuration of a cluster.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,60 +10,60 @@ use vpfs_device::DeviceProfile;
 use crate::device::DeviceClock;
 use crate::fsconfig::FsConfig;
 
-/// Most servers of one cluster.
+/// Largest number of servers in one cluster.
 const SERVERS_MAX: usize = 1024;
 
-/// A cluster to start. Begin with [`ClusterConfig::new`] and change fields.
+/// A cluster to start. Start from [`ClusterConfig::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// Number of servers, each for metadata and data.
     pub servers: usize,
     /// Where they listen; servers beyond the list get a free port on 127.0.0.1.
     pub listen: Vec<SocketAddr>,
-    /// Addresses (`host:port`) that clients are told instead; servers beyond the list tell where they listen.
+    /// Addresses (`host:port`) announced to clients instead; servers beyond the list announce where they listen.
     pub advertise: Vec<String>,
     /// Name of the file system, the last part of its URL.
     pub fs_name: String,
     /// Device models, taken in turn: one for all servers, or one for each.
     pub devices: Vec<DeviceProfile>,
-    /// Whose time the devices live in.
+    /// The clock that the devices run on.
     pub clock: DeviceClock,
-    /// Bytes that each change of names or attributes writes to its server's device; 0 makes them free.
-    /// Reading them is always free: metadata are in memory.
+    /// Bytes that each change of names or attributes writes to its server's device; 0 makes them free. Reading metadata
+    /// is always free, because it is in memory.
     pub metadata_write_bytes: u64,
     /// Where bytes and names are kept.
     pub storage: StorageKind,
-    /// Bytes that each server may store.
+    /// Largest number of bytes that each server stores.
     pub capacity_bytes: u64,
-    /// Files, directories, datafiles and links that the cluster may hold.
+    /// Largest number of files, directories, datafiles and links in the cluster.
     pub objects_max: usize,
-    /// Bytes of a bulk data message.
+    /// Size of a bulk data message in bytes.
     pub flow_buffer_bytes: u64,
-    /// How clients wait and retry, as they are told.
+    /// How many times clients retry, as announced to them.
     pub retry_limit: u32,
-    /// Pause of a client before it tries a lost connection again.
+    /// Pause of a client before it retries on a lost connection.
     pub retry_delay: Duration,
     /// How long a client waits for a reply.
     pub reply_timeout: Duration,
-    /// Bounds on what clients can make a server do at once.
+    /// Limits on what clients can make a server do concurrently.
     pub limits: Limits,
 }
 
 /// Where a cluster keeps its bytes and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageKind {
-    /// In memory, gone with the cluster.
+    /// In memory, lost when the cluster ends.
     Memory,
-    /// In a directory; a cluster with as many servers that is started on it again has everything back.
+    /// In a directory; a cluster with the same number of servers that is started on it again finds everything.
     Directory(PathBuf),
 }
 
-/// Bounds on what clients can make one server do at once.
+/// Limits on what clients can make one server do concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections; more wait to be accepted.
+    /// Open connections; further ones wait to be accepted.
     pub connections: usize,
-    /// Operations of one connection that run at once; more wait.
+    /// Operations of one connection that run concurrently; further ones wait.
     pub running_requests: usize,
     /// Requests of one connection that wait while data of running writes must still be read; a client that sends more
     /// is disconnected. Without such writes the connection is simply not read.

@@ -17,9 +17,9 @@ use super::data::{FlowError, Replies};
 use super::ops::Server;
 use crate::transport::{Message, MessageReader, Outgoing, ReadError, write_messages};
 
-/// Replies and data chunks that wait to be written.
+/// Number of replies and data chunks that may wait to be written.
 const REPLY_QUEUE: usize = 32;
-/// How long a begun message may pause.
+/// How long a partly received message may pause.
 const STALL: Duration = Duration::from_secs(30);
 
 /// Why a server closes a connection.
@@ -29,11 +29,11 @@ enum CloseReason {
     Read(#[from] ReadError),
     #[error("request {0}")]
     Request(DecodeError),
-    #[error("data for no operation (tag {0})")]
+    #[error("data for an unknown operation (tag {0})")]
     StrayData(Tag),
     #[error("tag {0} is in use already")]
     TagInUse(Tag),
-    #[error("{0} requests wait already")]
+    #[error("too many requests while write data is expected: {0} are waiting")]
     Backlog(usize),
     #[error("transfer: {0}")]
     Flow(#[from] FlowError),
@@ -43,7 +43,7 @@ enum CloseReason {
     Panic(#[from] tokio::task::JoinError),
 }
 
-/// Serves a connection until it ends. Whatever is wrong with it ends this connection only.
+/// Serves a connection until it ends. An error ends this connection only.
 pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, server: Server) {
     let (alias, index) = (server.cluster.config.servers[server.index].alias.clone(), server.index);
     tracing::debug!(%peer, server = alias, "connected");
@@ -57,20 +57,20 @@ struct Connection {
     server: Server,
     reader: MessageReader<OwnedReadHalf>,
     replies: mpsc::Sender<Outgoing>,
-    /// The writer first; it ends by error only, as we hold a sender.
+    /// The writer comes first; it ends only with an error, because we hold a sender.
     writer: JoinSet<std::io::Result<()>>,
     /// Metadata operations and inline I/O.
     answers: JoinSet<Result<(), FlowError>>,
     /// Bulk transfers, by tag so that data finds them.
     flows: JoinSet<(Tag, Result<(), FlowError>)>,
     receivers: HashMap<Tag, mpsc::Sender<Bytes>>,
-    /// Requests that wait because as many as allowed are running.
+    /// Requests that wait because the limit of running operations is reached.
     backlog: VecDeque<Message>,
 }
 
 impl Connection {
     fn new(stream: TcpStream, server: Server) -> Self {
-        // Without it small replies wait for the client's delayed acknowledgements.
+        // Without TCP_NODELAY, small replies wait for the client's delayed acknowledgements.
         let _ = stream.set_nodelay(true);
         let (read_half, write_half) = stream.into_split();
         let (replies, mut queue) = mpsc::channel(REPLY_QUEUE);
@@ -94,17 +94,17 @@ impl Connection {
             Ok(()) => self.answer_the_rest().await,
             Err(reason) => Err(reason),
         };
-        // What a metadata operation has begun it finishes; transfers end with the connection.
+        // Metadata operations run to their end; transfers end with the connection.
         self.answers.detach_all();
         if result.is_ok() {
             drop(self.replies);
-            // The last replies; the client may be gone, which is no error now.
+            // The last replies; the client may be gone, which is not an error here.
             let _ = self.writer.join_next().await;
         }
         result
     }
 
-    /// The client sends no more, but may still read: all but writes, whose data cannot come, are answered.
+    /// The client sends no more, but may still read: all requests are answered except writes, whose data cannot arrive.
     async fn answer_the_rest(&mut self) -> Result<(), CloseReason> {
         loop {
             self.start_waiting()?;
@@ -118,7 +118,7 @@ impl Connection {
                     Err(FlowError::Closed) => {}
                     result => result?,
                 },
-                // The client is gone altogether.
+                // The client has closed both directions.
                 Some(_) = self.writer.join_next() => return Ok(()),
             }
         }
@@ -144,8 +144,8 @@ impl Connection {
         }
     }
 
-    /// Back-pressure: with requests waiting, more are read only while a running write needs its data, which comes
-    /// behind them.
+    /// Back-pressure: while requests wait, the connection is read only if a running write still needs data, which comes
+    /// after them.
     fn may_read(&self) -> Result<bool, CloseReason> {
         match self.backlog.len() {
             0 => Ok(true),
@@ -210,7 +210,7 @@ impl Connection {
     }
 }
 
-/// The answer to an operation whose body nobody knows.
+/// The reply to an operation whose body is not known.
 fn unknown(op: Op) -> Reply {
     Reply::error(op, Status::error(Errno::ENOSYS))
 }

@@ -1,4 +1,4 @@
-//! IO and SMALL_IO: bytes between the wire, the device and the store (OrangeFS 2.10 wire protocol, IO).
+//! IO and SMALL_IO: bytes between the wire, the device and the store (docs/protocols/orangefs.md, IO).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::flow::{Chunk, chunk_len, chunks};
 use crate::store::StoreError;
 use crate::transport::Outgoing;
 
-/// Pieces nearer to each other are one access to the device, which passes over the gap.
+/// Pieces closer together than this form one access to the device, which includes the gap.
 const GAP_MAX: u64 = 64 << 10;
 /// Bytes of a SMALL_IO reply besides the data.
 const SMALL_REPLY_OVERHEAD: u64 = 40;
 /// How long a write waits for its next chunk: ServerJobFlowTimeoutSecs.
 const FLOW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a transfer takes its connection down: the two sides no longer agree on what comes next.
+/// Why a transfer closes its connection: the two sides no longer agree on what comes next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FlowError {
-    #[error("a data message of {got} bytes, {expected} were due")]
+    #[error("a data message has {got} bytes instead of {expected}")]
     WrongChunk { got: u64, expected: u64 },
     #[error("no data for {0:?}")]
     NoData(Duration),
@@ -42,12 +42,12 @@ pub(super) enum FlowError {
     Storage(#[from] StoreError),
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// The connection is going down already.
+    /// The connection is already being closed.
     #[error("the connection is closed")]
     Closed,
 }
 
-/// What a running transfer needs of its connection.
+/// What a running transfer needs from its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Replies {
     pub(super) tag: Tag,
@@ -75,8 +75,8 @@ struct Checked {
 }
 
 impl Server {
-    /// A write: acknowledge, take chunks, complete. Errors after the acknowledgement are told in the completion, after
-    /// the client has sent all it was going to send.
+    /// A write: acknowledge, receive chunks, complete. Errors after the acknowledgement are reported in the completion,
+    /// after the client has sent all its data.
     pub(super) async fn write_flow(
         &self,
         capability: &Capability,
@@ -107,7 +107,8 @@ impl Server {
         replies.send(&completion).await
     }
 
-    /// A read: acknowledge, send chunks. There is no end message, so a failure in the middle can only end the connection.
+    /// A read: acknowledge, send chunks. There is no end message, so a failure in the middle can only close the
+    /// connection.
     pub(super) async fn read_flow(
         &self,
         capability: &Capability,
@@ -177,7 +178,7 @@ impl Server {
         let Some((chunk, bytes)) = written else { return Ok(()) };
         self.storage().write(handle, chunk, bytes).await.map_err(|error| errno_of(&error))?;
         if self.own_datafile(handle).is_err() {
-            // Removed meanwhile: nobody else will free what was just written.
+            // The datafile was removed meanwhile, so nobody else will free what was just written.
             let _ = self.storage().run(move |store| store.remove(handle.0)).await;
             return Err(Errno::ENOENT);
         }
@@ -189,7 +190,7 @@ impl Server {
         replies.put(Outgoing::data(replies.tag, segments)?).await
     }
 
-    /// Data inside the request or the reply.
+    /// An I/O with its data in the request or the reply.
     pub(super) async fn small_io(&self, capability: &Capability, body: request::SmallIo) -> Reply {
         let done = self.try_small_io(capability, body).await;
         done.unwrap_or_else(|errno| Reply::error(Op::SmallIo, Status::error(errno)))
@@ -256,7 +257,8 @@ impl Storage {
         .await
     }
 
-    /// The bytes of a chunk. A datafile that was cut meanwhile reads as zeros: the length is promised already.
+    /// The bytes of a chunk. A datafile that was truncated meanwhile reads as zeros, because the length has already
+    /// been announced.
     async fn read(&self, handle: Handle, chunk: Chunk) -> Result<Vec<Bytes>, StoreError> {
         self.run(move |store| {
             let piece = |run: TransferPiece| {
@@ -269,7 +271,7 @@ impl Storage {
     }
 }
 
-/// Joins pieces that follow each other in the datafile.
+/// Joins pieces that are adjacent in the datafile.
 fn coalesce(chunk: &[TransferPiece]) -> impl Iterator<Item = TransferPiece> {
     let mut pieces = chunk.iter().copied().peekable();
     std::iter::from_fn(move || {
@@ -307,7 +309,7 @@ impl Accesses {
     }
 }
 
-/// Chunks that the device works on, oldest first, at most as many as a flow has buffers.
+/// Chunks submitted to the device, oldest first, at most as many as a flow has buffers.
 struct InFlight<T> {
     chunks: VecDeque<(Accesses, T)>,
     buffers: usize,
@@ -322,12 +324,12 @@ impl<T> InFlight<T> {
         self.chunks.push_back((accesses, chunk));
     }
 
-    /// The oldest chunk when the device is done with it, if all buffers are taken.
+    /// The oldest chunk once the device has finished it, if all buffers are in use.
     async fn pop_excess(&mut self) -> Option<T> {
         if self.chunks.len() < self.buffers { None } else { self.pop().await }
     }
 
-    /// The oldest chunk when the device is done with it.
+    /// The oldest chunk once the device has finished it.
     async fn pop(&mut self) -> Option<T> {
         let (accesses, chunk) = self.chunks.pop_front()?;
         accesses.done().await;

@@ -1,8 +1,9 @@
-//! The file that makes a namespace outlive its process: one append-only log, compacted when it is opened.
+//! The persistent form of a namespace: one append-only log, compacted when it is opened.
 //!
-//! Changes are appended to a buffer in the order they were made; a thread writes the buffer to the file, many changes at a
-//! time, and tells how far it has come. A crash of the process loses nothing that was acknowledged. A crash of the
-//! machine may lose the last changes, as nothing waits for the disk itself, and leaves a log that is cut at the first torn record.
+//! Changes are appended to a buffer in the order they were made; a thread writes the buffer to the file, many changes
+//! at a time, and publishes how much it has written. A crash of the process loses nothing that was acknowledged. A
+//! crash of the machine may lose the last changes, as nothing waits for the disk itself, and leaves a log that is cut
+//! at the first torn record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -32,26 +33,26 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
-    /// Records appended so far.
+    /// Number of records appended so far.
     records: u64,
     closed: bool,
 }
 
-/// How far the file is.
+/// How much has been written to the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Progress {
-    /// Records in the file.
+    /// Number of records in the file.
     Written(u64),
-    /// The file refused; nothing more will be written.
+    /// A write failed; nothing more will be written.
     Failed,
 }
 
-/// The log could not be written; what was changed since is in memory only.
+/// The log could not be written; later changes are in memory only.
 #[derive(Debug)]
 pub(crate) struct JournalFailed;
 
 impl Journal {
-    /// Reads the log in `directory` into `namespace`, writes it anew in its shortest form, and opens it to append.
+    /// Reads the log in `directory` into `namespace`, rewrites it in its shortest form, and opens it for appending.
     pub(crate) fn open(directory: &Path, namespace: &mut Namespace, now: u64) -> io::Result<Arc<Self>> {
         fs::create_dir_all(directory)?;
         let path = directory.join(FILE);
@@ -77,7 +78,7 @@ impl Journal {
         self.shared.filled.notify_one();
     }
 
-    /// Waits until everything appended before is in the file.
+    /// Waits until everything appended so far is in the file.
     pub(crate) async fn catch_up(&self) -> Result<(), JournalFailed> {
         let target = self.shared.lock().records;
         let mut written = self.written.clone();
@@ -115,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// Waits for bytes and takes them all; `None` when closed and empty.
+    /// Waits for bytes and takes all of them; `None` when closed and empty.
     fn take(&self) -> Option<(Vec<u8>, u64)> {
         let mut buffer = self.lock();
         while buffer.bytes.is_empty() {
@@ -131,7 +132,7 @@ impl Shared {
 fn replay(mut log: &[u8], namespace: &mut Namespace) -> io::Result<()> {
     while let Some(record) = Record::split_off(&mut log) {
         if !namespace.replay(record) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the namespace log contradicts itself"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the namespace log is inconsistent"));
         }
     }
     if !log.is_empty() {
@@ -140,7 +141,7 @@ fn replay(mut log: &[u8], namespace: &mut Namespace) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the log as a whole, so that a crash leaves the old one or the new one.
+/// Replaces the log atomically, so that a crash leaves either the old one or the new one.
 fn write_snapshot(path: &Path, namespace: &Namespace, now: u64) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut log = Vec::new();

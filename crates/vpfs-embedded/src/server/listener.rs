@@ -6,7 +6,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::connection::serve;
 use super::ops::Server;
 
-/// A server that accepts. Dropping it closes its port and its connections.
+/// A listening server. Dropping it closes its port and its connections.
 #[derive(Debug)]
 pub(super) struct Listening {
     task: JoinHandle<()>,
@@ -17,10 +17,10 @@ impl Listening {
         Self { task: tokio::spawn(accept(listener, server)) }
     }
 
-    /// Closes everything and returns when the port is free.
+    /// Closes everything and returns once the port is free.
     pub(super) async fn stop(mut self) {
         self.task.abort();
-        // The only outcome is that it was aborted.
+        // The only possible result is that the task was aborted.
         let _ = (&mut self.task).await;
     }
 }
@@ -31,7 +31,7 @@ impl Drop for Listening {
     }
 }
 
-/// At the bound on connections, new ones wait in the system's queue.
+/// At the limit, new connections wait in the operating system's queue.
 async fn accept(listener: TcpListener, server: Server) {
     let mut connections = JoinSet::new();
     loop {
@@ -40,7 +40,8 @@ async fn accept(listener: TcpListener, server: Server) {
             accepted = listener.accept(), if may_accept => match accepted {
                 Ok((stream, peer)) => drop(connections.spawn(serve(stream, peer, server.clone()))),
                 Err(error) => {
-                    // Out of descriptors, mostly: others must close before the next attempt can succeed.
+                    // Usually out of file descriptors: other connections must close before the next attempt can
+                    // succeed.
                     tracing::warn!(%error, "cannot accept");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }

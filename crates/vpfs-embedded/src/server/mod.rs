@@ -1,7 +1,7 @@
 //! Embedded file servers that speak the OrangeFS protocol to stock clients and tools.
 //!
-//! The servers of a cluster live in one process and share their names and attributes; each has its own address, handles,
-//! store and device, and serves only what it owns, so clients see an ordinary cluster.
+//! The servers of a cluster live in one process and share their names and attributes; each has its own address,
+//! handles, store and device, and serves only what it owns, so clients see an ordinary cluster.
 
 mod access;
 mod cluster;
@@ -64,12 +64,12 @@ impl EmbeddedCluster {
         &self.addresses
     }
 
-    /// What clients are told.
+    /// The configuration announced to clients.
     pub fn fs_config(&self) -> &FsConfig {
         &self.cluster.config
     }
 
-    /// What a client gives to connect: the first server's advertised address and the file system's name.
+    /// The URL for clients: the first server's advertised address and the file system's name.
     pub fn url(&self) -> String {
         let fs = self.fs_config();
         format!("{}/{}", fs.servers[0].address, fs.name)
@@ -80,12 +80,12 @@ impl EmbeddedCluster {
         self.cluster.storage[server].quick().usage().used
     }
 
-    /// Accesses that a server's device has not finished.
+    /// Number of accesses that a server's device has not finished.
     pub fn outstanding(&self, server: usize) -> usize {
         self.cluster.storage[server].device.outstanding()
     }
 
-    /// Stops one server as a crash would: closes its port and all its connections. Its data stay.
+    /// Stops one server as a crash would: closes its port and all its connections. Its data is kept.
     pub async fn stop_server(&self, server: usize) {
         let stopped = self.lock()[server].take();
         if let Some(listening) = stopped {
@@ -104,7 +104,7 @@ impl EmbeddedCluster {
         Ok(())
     }
 
-    /// Stops all servers and returns when everything they changed is in its files.
+    /// Stops all servers and returns once all changes have been written.
     pub async fn shutdown(self) -> io::Result<()> {
         for server in 0..self.addresses.len() {
             self.stop_server(server).await;

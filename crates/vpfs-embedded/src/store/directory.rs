@@ -11,9 +11,10 @@ use bytes::Bytes;
 
 use super::{ObjectStore, StoreError, Usage, checked_end};
 
-/// Objects in a directory: object 0xabc is the file `bc/0000000000000abc`. Survives the process.
+/// Objects in a directory: object 0xabc is the file `bc/0000000000000abc`. The data outlives the process.
 ///
-/// Used bytes are the sum of the objects' sizes; holes count, so the bound holds whatever the file system below does.
+/// Used bytes are the sum of the objects' sizes; holes count, so the limit holds whatever the underlying file system
+/// does.
 #[derive(Debug)]
 pub struct DirectoryStore {
     root: PathBuf,
@@ -73,7 +74,8 @@ impl DirectoryStore {
         }
     }
 
-    /// Books a new size, made from the old one, before the file has it: two writers cannot both take the last bytes.
+    /// Reserves a new size, computed from the old one, before the file has it, so that two writers cannot both take the
+    /// last bytes.
     fn book(&self, object: u64, resize: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
         let mut sizes = self.sizes();
         let before = sizes.get(object);
@@ -86,7 +88,7 @@ impl DirectoryStore {
         Ok(())
     }
 
-    /// After a failed write the file tells the size.
+    /// After a failed write the size is taken from the file.
     fn book_real_size(&self, object: u64) {
         let real = fs::metadata(self.path(object)).map_or(0, |metadata| metadata.len());
         self.sizes().set(object, real);
@@ -173,7 +175,7 @@ impl ObjectStore for DirectoryStore {
     }
 }
 
-/// Books the objects of one subdirectory; files whose name is no object number are not ours and stay.
+/// Counts the objects of one subdirectory; files whose name is not an object number are not ours and are left alone.
 fn scan(directory: &Path, sizes: &mut Sizes) -> io::Result<()> {
     for file in fs::read_dir(directory)? {
         let file = file?;

@@ -1,4 +1,4 @@
-//! Objects in memory, in chunks, so that a growing object is never copied and a hole takes nothing.
+//! Objects in memory, in chunks, so that a growing object is never copied and a hole takes no memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ impl ObjectStore for MemoryStore {
     }
 
     fn remove(&self, object: u64) -> Result<(), StoreError> {
-        // Its bytes are freed by the last one who still reads it.
+        // Its bytes are freed when the last reader is done.
         lock(&self.objects).remove(&object);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Object {
         let gone = self.chunks.split_off(&size.div_ceil(chunk_bytes));
         self.budget.give_back((gone.len() * CHUNK) as u64);
         if let Some(last) = self.chunks.get_mut(&(size / chunk_bytes)) {
-            // What lies behind the end must be zero when the object grows again.
+            // Bytes beyond the end must be zero when the object grows again.
             last[clamp(size % chunk_bytes)..].fill(0);
         }
         self.size = size;
@@ -133,7 +133,7 @@ impl Drop for Object {
     }
 }
 
-/// The bound on all objects together.
+/// The limit on all objects together.
 #[derive(Debug)]
 struct Budget {
     used: AtomicU64,

@@ -1,4 +1,4 @@
-//! Where the bytes of datafiles live: sparse bytestreams named by number, within a bound.
+//! Storage for the bytes of datafiles: sparse byte streams named by number, of limited total size.
 
 mod directory;
 mod memory;
@@ -15,28 +15,28 @@ pub const OBJECT_BYTES_MAX: u64 = 1 << 62;
 
 /// Sparse bytestreams.
 ///
-/// An object that was never written is empty; there is nothing to create. Every call is atomic in itself with respect to
-/// other calls on the same object; there is no order between calls that run at the same time.
+/// An object that was never written is empty; objects need not be created. Every call is atomic in itself with respect
+/// to other calls on the same object; there is no order between calls that run at the same time.
 pub trait ObjectStore: std::fmt::Debug + Send + Sync {
-    /// Up to `len` bytes from `offset`: less at the end of the object, nothing behind it. Holes read as zeros.
+    /// Up to `len` bytes from `offset`: fewer at the end of the object, none beyond it. Holes read as zeros.
     fn read(&self, object: u64, offset: u64, len: usize) -> Result<Bytes, StoreError>;
 
-    /// Puts `data` at `offset`, extending the object where needed. Refused whole when it does not fit.
+    /// Writes `data` at `offset`, extending the object where needed. Writes nothing if it does not fit.
     fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), StoreError>;
 
-    /// Sets the size: cuts, or extends by a hole.
+    /// Sets the size: truncates, or extends with a hole.
     fn truncate(&self, object: u64, size: u64) -> Result<(), StoreError>;
 
     /// Size in bytes, 0 for an object that does not exist.
     fn size(&self, object: u64) -> u64;
 
-    /// Removes the object and frees its bytes; no error when there is none.
+    /// Removes the object and frees its bytes; not an error if it does not exist.
     fn remove(&self, object: u64) -> Result<(), StoreError>;
 
-    /// Returns when what was written before is as safe as the store can make it.
+    /// Returns when everything written before is as durable as the store can make it.
     fn flush(&self, object: u64) -> Result<(), StoreError>;
 
-    /// Bytes used and the bound on them.
+    /// Bytes used and their limit.
     fn usage(&self) -> Usage;
 
     /// Whether calls may wait for a disk, so that async code must run them on a blocking thread.
@@ -46,23 +46,23 @@ pub trait ObjectStore: std::fmt::Debug + Send + Sync {
 /// How full a store is, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes taken, as the store counts them.
+    /// Bytes in use, as the store counts them.
     pub used: u64,
-    /// The bound on `used`.
+    /// The limit on `used`.
     pub capacity: u64,
 }
 
 /// Why a store refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The write or extension would exceed the store's bound; nothing was changed.
+    /// The write or extension would exceed the store's limit; nothing was changed.
     #[error("the store is full: {wanted} more bytes on top of {used} of {capacity}")]
     Full {
-        /// Bytes the call needed.
+        /// Bytes that the call needed.
         wanted: u64,
         /// Bytes used before.
         used: u64,
-        /// The bound.
+        /// The limit.
         capacity: u64,
     },
     /// The object would grow beyond [`OBJECT_BYTES_MAX`].
@@ -71,7 +71,7 @@ pub enum StoreError {
         /// Where it would end.
         end: u64,
     },
-    /// The disk below refused.
+    /// The underlying disk returned an error.
     #[error("storage: {0}")]
     Io(#[from] io::Error),
 }

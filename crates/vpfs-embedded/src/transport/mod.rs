@@ -1,4 +1,4 @@
-//! Whole BMI messages over a byte stream, both directions (OrangeFS 2.10 wire protocol, transport).
+//! Whole BMI messages over a byte stream, both directions (docs/protocols/orangefs.md, transport).
 
 mod reader;
 mod writer;

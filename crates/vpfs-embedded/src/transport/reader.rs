@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use vpfs_wire::DecodeError;
 use vpfs_wire::bmi::{self, Header};
 
-/// Room made for each read when nothing is known about what comes.
+/// Buffer space for each read when the size of what follows is not known.
 const READ_AHEAD: usize = 32 << 10;
 
 /// One message.
@@ -26,11 +26,11 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
     #[error("the connection ended inside a message")]
     Truncated,
-    #[error("no byte of a begun message for {0:?}")]
+    #[error("no further bytes of a partly received message for {0:?}")]
     Stalled(Duration),
     #[error("message header {0}")]
     Header(#[from] DecodeError),
-    #[error("a message of {size} bytes, {limit} are allowed")]
+    #[error("a message of {size} bytes exceeds the limit of {limit}")]
     TooLong { size: u64, limit: u64 },
 }
 
@@ -39,9 +39,9 @@ pub(crate) enum ReadError {
 pub(crate) struct MessageReader<R> {
     stream: R,
     buffer: BytesMut,
-    /// Longest payload accepted, bytes.
+    /// Longest payload accepted, in bytes.
     limit: u64,
-    /// How long a begun message may pause; `None`: for ever.
+    /// How long a partly received message may pause; `None`: without limit.
     stall: Option<Duration>,
 }
 
@@ -99,6 +99,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
 
 enum Split {
     Message(Message),
-    /// Bytes that are missing at least.
+    /// The least number of bytes that are missing.
     Missing(usize),
 }

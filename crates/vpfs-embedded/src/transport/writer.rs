@@ -8,12 +8,12 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use vpfs_wire::bmi::{Header, Tag, TooLong};
 
-/// Messages taken from the queue for one turn of writing.
+/// Messages taken from the queue for one write.
 const BATCH: usize = 32;
-/// Slices given to one system call.
+/// Slices passed to one system call.
 const SLICES: usize = 64;
 
-/// A message to send: header and payload, the payload in segments that need not be copied together.
+/// A message to send: header and payload, the payload in segments so that they need not be copied into one buffer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     header: Header,

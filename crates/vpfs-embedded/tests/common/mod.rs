@@ -1,4 +1,4 @@
-//! What the tests of servers and client share.
+//! Helpers for the tests of servers and client.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) async fn cluster(servers: usize) -> EmbeddedCluster {
     EmbeddedCluster::start(ClusterConfig::new(servers)).await.unwrap()
 }
 
-/// A client that repeats often and soon.
+/// A client that retries often and after short pauses.
 pub(crate) fn options(cluster: &EmbeddedCluster) -> ClientOptions {
     let (retry_limit, retry_delay) = (Some(100), Some(Duration::from_millis(10)));
     ClientOptions { retry_limit, retry_delay, ..ClientOptions::new(cluster.url()) }
@@ -20,7 +20,7 @@ pub(crate) async fn client(cluster: &EmbeddedCluster) -> Client {
     Client::connect(options(cluster)).await.unwrap()
 }
 
-/// `len` bytes that differ from place to place and from seed to seed.
+/// `len` bytes that differ by position and by seed.
 pub(crate) fn pattern(seed: u64, len: usize) -> Bytes {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

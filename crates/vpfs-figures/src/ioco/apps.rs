@@ -1,9 +1,9 @@
 //! [IOCO Fig. 6]: mean completion time with 2 to 16 IOR instances of 8, 16 and 32 processes on 16 servers.
 //!
 //! As in the paper: requests of 128 KiB, strips of 4 KiB, windows of 1 s. The paper has a barrier between requests and
-//! does not say how many there are. Here each process makes one, all applications at the same time, in eight repeated runs
-//! instead of many rounds: so it is in the paper's analysis, with which it compares its results. See also
-//! [`super::servers`]. IOR instances read one shared file each, in which the processes' requests lie side by side.
+//! does not say how many there are. Here each process makes one, all applications at the same time, in eight repeated
+//! runs instead of many rounds. This is the case of the paper's analysis, with which it compares its results. See also
+//! [`super::servers`]. Each IOR instance reads one shared file, in which the processes' requests are adjacent.
 
 use vpfs_plan::Ior;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
@@ -52,7 +52,7 @@ fn sweep(base: &Scenario) -> Result<Vec<Point>, SimError> {
     parallel::map(&places, point).into_iter().collect()
 }
 
-/// An application of the scenario, again with so many processes.
+/// A copy of the scenario's application with `processes` processes.
 fn app(base: &App, number: u32, processes: u32) -> App {
     let workload = match &base.workload {
         Workload::Ior(ior) => Ior { processes, ..ior.clone() }.into(),
@@ -87,7 +87,7 @@ fn table(medium: Medium, points: &[Point]) -> Table {
     })
 }
 
-/// Mean reduction over the numbers of processes.
+/// Mean reduction over all numbers of processes.
 fn reduction(points: &[Point], medium: Medium, apps: u32) -> f64 {
     let all = points.iter().filter(|point| point.medium == medium && point.apps == apps);
     all.map(|point| point.pair.reduction()).sum::<f64>() / PROCESSES.len() as f64
@@ -105,7 +105,7 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 4] {
         let contended = points.iter().filter(|point| point.medium == medium && point.apps >= 4);
         contended.map(|point| point.pair.reduction())
     };
-    // What falls is the part that is left.
+    // The falling value is the part of the completion time that is left.
     let left = APPS.map(|apps| (format!("{apps} apps"), 100.0 - reduction(points, medium, apps)));
     let few = "each server has one place of the disk to read for each application and begins with what comes first, so two of \
                them leave nothing to order; the paper does not say what happens between the barriers of its runs";

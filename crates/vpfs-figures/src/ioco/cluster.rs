@@ -1,14 +1,15 @@
-//! The two environments of [IOCO §5.1], and what is measured on them.
+//! The two environments of [IOCO §5.1], and the values measured on them.
 //!
 //! Deviations and guesses, for all figures of the paper:
-//! - Only reads. The paper does not say which of its results are writes; those of such small experiments end in the page
-//!   caches of servers with 8 GB.
-//! - Clients' links do not limit: the paper does not say which nodes the clients run on, and most were servers as well.
-//! - Depth 1 for disks: the server hands accesses to the disk one by one, so with more outstanding the proxy has nothing left
-//!   to order. Depth 2 for flash: the next request comes while the reply to the last one is still on the wire, which takes
-//!   a sixteenth of the access itself. (The paper's scheduler sits inside of the server, where a reply on the wire keeps
-//!   nobody waiting.)
-//! - Requests of one moment reach servers up to 1 ms (Ethernet) or 0.1 ms (InfiniBand) apart.
+//! - Only reads. The paper does not say which of its results are writes; in such small experiments, writes end in the
+//!   page caches of servers with 8 GB.
+//! - Clients' links are not a bottleneck: the paper does not say which nodes the clients run on, and most were servers
+//!   as well.
+//! - Depth 1 for disks: the server passes accesses to the disk one by one, so with more outstanding the proxy has
+//!   nothing left to order. Depth 2 for flash: the next request arrives while the reply to the last one is still on the
+//!   wire, which takes a sixteenth of the time of the access itself. (The paper's scheduler is inside the server, where
+//!   a reply on the wire delays nobody.)
+//! - Simultaneous requests reach servers up to 1 ms (Ethernet) or 0.1 ms (InfiniBand) apart.
 
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ impl Medium {
         Depth::new(if self == Self::Hdd { 1 } else { 2 }).expect("not zero")
     }
 
-    /// A figure's scenario on so many servers of this environment.
+    /// A figure's scenario on `servers` servers of this environment.
     pub(super) fn on(self, base: &Scenario, servers: u32) -> Scenario {
         let mut scenario = base.clone();
         scenario.servers = vec![self.servers(servers)];
@@ -67,14 +68,15 @@ impl Medium {
 /// Names of the policies in the scenario files.
 pub(super) const POLICIES: [&str; 2] = ["original", "coordinated"];
 
-/// What is measured of one or more runs.
+/// The measurements of one or more runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     /// Mean over all calls of the time from issue to the last server's reply, in seconds.
     pub(super) completion: f64,
-    /// Bytes per second that applications see, each over its own run time, in sum: what benchmarks report.
+    /// Sum of the throughput that each application sees over its own run time, in bytes per second, as reported by
+    /// benchmarks.
     pub(super) reported: f64,
-    /// All bytes by the time of the whole run, bytes per second.
+    /// All bytes divided by the time of the whole run, in bytes per second.
     pub(super) bandwidth: f64,
 }
 
@@ -97,7 +99,8 @@ impl Outcome {
     }
 }
 
-/// The scenario with another seed, which also draws the applications' places in windows, as the paper does for each run.
+/// The scenario with a different seed, which also determines the applications' order in windows, as in the paper, where
+/// each run draws a new order.
 pub(super) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     let mut scenario = Scenario { seed, ..scenario.clone() };
     for app in &mut scenario.apps {
@@ -106,7 +109,7 @@ pub(super) fn seeded(scenario: &Scenario, seed: u64) -> Scenario {
     scenario
 }
 
-/// Means over runs with so many seeds under a policy.
+/// Means over runs with `seeds` seeds under a policy.
 pub(super) fn repeat(scenario: &Scenario, policy: &str, seeds: u64) -> Result<Outcome, SimError> {
     let run = |seed| Ok(Outcome::of(&scenario::run(&seeded(scenario, seed), policy)?));
     Ok(Outcome::mean(&(1..=seeds).map(run).collect::<Result<Vec<_>, SimError>>()?))

@@ -1,7 +1,7 @@
-//! [IOCO Fig. 3 and 5]: when each of eight servers is done with its part of ten applications' requests.
+//! [IOCO Fig. 3 and 5]: when each of eight servers finishes its part of ten applications' requests.
 //!
-//! As in the paper: one process each, one read of 4 MB, 64 KB strips. [IOCO §2] has InfiniBand for the disks too. Ten
-//! requests are few, so means are those of 16 runs; charts show the first.
+//! As in the paper: one process each, one read of 4 MB, 64 KB strips. [IOCO §2] has InfiniBand for the disks too. As
+//! ten requests are few, means are over 16 runs; charts show the first run.
 
 use vpfs_report::{Axis, Check, Plot, Section, Series};
 use vpfs_sim::{CallTrace, Results, Scenario, ServerGroup, SimError, parallel};
@@ -46,7 +46,7 @@ fn finished(call: &CallTrace) -> impl Iterator<Item = (u32, f64)> {
     call.parts.iter().map(|part| (part.server, (part.finished - call.issued).as_secs_f64() * 1e3))
 }
 
-/// When the first and the last server are done with a call, in ms.
+/// When the first and the last server finish a call, in ms.
 fn extent(call: &CallTrace) -> (f64, f64) {
     let times = || finished(call).map(|(_, time)| time);
     (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max))

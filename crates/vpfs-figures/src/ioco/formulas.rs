@@ -1,7 +1,7 @@
 //! [IOCO §3.2]: formulas (1) and (2) against simulated servers that need one unit of time for each request.
 //!
-//! The analysis has all applications wait before the first one is served; so a first application keeps all servers
-//! busy until the requests of the others are there.
+//! In the analysis all applications wait before the first one is served; therefore an additional application keeps all
+//! servers busy until the requests of the others have arrived.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimE
 const APPS: [u32; 4] = [2, 4, 8, 16];
 const SERVERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const SEEDS: u64 = 40;
-/// The unit of time t, and when the applications come: in the middle of what keeps the servers busy.
+/// The unit of time t, and when the applications arrive: while the additional application keeps the servers busy.
 const UNIT: Duration = Duration::from_secs(1);
 const ARRIVAL: Duration = Duration::from_millis(500);
 const STRIP: u32 = 4 << 10;
 
-/// Mean completion times of one number of applications and servers, in units.
+/// Mean completion times for one number of applications and servers, in units.
 struct Point {
     apps: u32,
     servers: u32,
@@ -53,7 +53,7 @@ impl Point {
     }
 }
 
-/// The mean completion time of one run, counted from when the servers are free.
+/// The mean completion time of one run, counted from the time when the servers become free.
 fn completion(apps: u32, servers: u32, kind: PolicyKind, seed: u64) -> Result<f64, SimError> {
     let settings = Settings::new(kind, Depth::new(1).expect("not zero"), SlotCostTable::uniform());
     let results = Simulation::new(&scenario(apps, servers, seed), &PolicySpec::new("policy", settings))?.run()?;

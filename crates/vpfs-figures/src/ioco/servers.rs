@@ -1,11 +1,11 @@
 //! [IOCO Fig. 7]: mean completion time of ten PIO-Bench instances with 8, 16 and 32 processes on 2 to 64 servers.
 //!
-//! As in the paper: each request has 8 KB at each server. The paper does not say how many requests a process makes. Here it
-//! is one, all applications at the same time, in eight repeated runs. Back to back the gain does not depend on the number
-//! of servers, as the second table shows: an application whose request is done joins the end of all queues, so with the
-//! original order each request waits for one of every other application, even at a single server; only the priority
-//! within a window lets some go ahead. The paper's 10 % at two servers and 46 % at 64 are those of requests that meet,
-//! as in its formula (3).
+//! As in the paper: each request has 8 KB at each server. The paper does not say how many requests a process makes.
+//! Here it is one, all applications at the same time, in eight repeated runs. With back-to-back requests the gain does
+//! not depend on the number of servers, as the second table shows: an application whose request is done joins the end
+//! of all queues, so with the original order each request waits for one of every other application, even at a single
+//! server; only the priority within a window lets some go ahead. The paper's 10 % at two servers and 46 % at 64
+//! correspond to simultaneous requests, as in its formula (3).
 
 use vpfs_plan::PioBench;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
@@ -21,7 +21,7 @@ const SERVERS: [u32; 6] = [2, 4, 8, 16, 32, 64];
 const MOST_FLASH: u32 = 16;
 const BYTES_AT_SERVER: u32 = 8 << 10;
 const SEEDS: u64 = 8;
-/// Requests of each process, back to back with barriers, beside the figure.
+/// Requests of each process, back to back with barriers, in the table next to the figure.
 const BACK_TO_BACK: u64 = 16;
 
 struct Point {
@@ -31,7 +31,7 @@ struct Point {
     pair: Pair,
 }
 
-/// What a point repeats.
+/// The runs averaged for a point.
 #[derive(Clone, Copy)]
 struct Load {
     requests: u64,
@@ -72,7 +72,7 @@ fn sweep(base: &Scenario, processes: &[u32], load: Load) -> Result<Vec<Point>, S
     parallel::map(&places, point).into_iter().collect()
 }
 
-/// An application of the scenario, for so many servers.
+/// A copy of the scenario's application for `servers` servers.
 fn app(base: &App, processes: u32, servers: u32, requests: u64) -> App {
     let workload = match &base.workload {
         Workload::Pio(pio) => {
@@ -110,7 +110,7 @@ fn table(medium: Medium, points: &[Point], requests: &str) -> Table {
     })
 }
 
-/// Mean over the numbers of processes.
+/// Mean over all numbers of processes.
 fn mean(points: &[Point], medium: Medium, servers: u32, value: fn(&Pair) -> f64) -> f64 {
     let all = points.iter().filter(|point| point.medium == medium && point.servers == servers);
     all.map(|point| value(&point.pair)).sum::<f64>() / PROCESSES.len() as f64

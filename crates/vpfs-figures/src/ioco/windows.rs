@@ -1,10 +1,10 @@
-//! [IOCO Fig. 8]: mean completion time and aggregate bandwidth of three IOR, three PIO-Bench, two MPI-TILE-IO and two Noncontig
-//! instances on 16 servers, by the width of the window.
+//! [IOCO Fig. 8]: mean completion time and aggregate bandwidth of three IOR, three PIO-Bench, two MPI-TILE-IO and two
+//! Noncontig instances on 16 servers, by the width of the window.
 //!
-//! As in the paper: requests of 128 KB, strips of 4 KB, 8, 16 and 32 processes each. Assumed: 64 requests by each process, a
-//! barrier after each, and where the pieces of a request lie, see [`vpfs_plan`]. Bandwidth is the sum of what the programs
-//! report, each over its own run time, as ten benchmarks that run at once print it; the table also has all bytes by the time
-//! of the whole run.
+//! As in the paper: requests of 128 KB, strips of 4 KB, 8, 16 and 32 processes each. Assumed: 64 requests by each
+//! process, a barrier after each, and where the pieces of a request are, see [`vpfs_plan`]. Bandwidth is the sum of the
+//! values that ten concurrent benchmarks report, each over its own run time; the table also has all bytes divided by
+//! the time of the whole run.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::cluster::{self, Medium, Outcome, POLICIES};
 use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/ioco-8.toml");
-/// Milliseconds; `None`: the original order.
+/// Window in milliseconds; `None`: the original order.
 const WINDOWS: [Option<u64>; 5] = [None, Some(250), Some(500), Some(1000), Some(2000)];
 const REQUESTS: u64 = 64;
-/// As the paper.
+/// As in the paper.
 const SEEDS: u64 = 3;
 
 struct Point {
@@ -66,7 +66,7 @@ fn sweep(base: &Scenario) -> Result<Vec<Point>, SimError> {
     parallel::map(&places, point).into_iter().collect()
 }
 
-/// An application of the scenario, again with so many processes.
+/// A copy of the scenario's application with `processes` processes.
 fn app(base: &App, processes: u32) -> App {
     let workload = match &base.workload {
         Workload::Ior(ior) => Ior { processes, segments: REQUESTS, ..ior.clone() }.into(),
@@ -108,7 +108,7 @@ fn table(medium: Medium, points: &[Point]) -> Table {
     })
 }
 
-/// By how many % a value changes from the original order to these windows, for each number of processes.
+/// The change of a value from the original order to these windows in %, for each number of processes.
 fn changes(points: &[Point], medium: Medium, windows: &[Option<u64>], value: fn(&Outcome) -> f64) -> Vec<f64> {
     let wanted = points.iter().filter(|point| point.medium == medium && windows.contains(&point.window));
     let change = |point: &Point| {

@@ -5,7 +5,7 @@ use vpfs_sim::{Results, Scenario, SimError};
 
 use super::run::{self, HALF_SECONDS, Runs, SECONDS};
 
-/// The same in intervals of the series.
+/// The same times in intervals of the series.
 const HALF: usize = HALF_SECONDS as usize;
 
 pub(super) fn run() -> Result<Section, SimError> {
@@ -50,12 +50,12 @@ fn depth(runs: &Runs) -> Plot {
         .series(Series::line("outstanding", seconds(&server.outstanding_series)))
 }
 
-/// The largest of the values of some seconds.
+/// The largest value within these seconds.
 fn largest(values: &[u32], from: usize, to: usize) -> f64 {
     values.iter().take(to).skip(from).copied().max().map_or(f64::NAN, f64::from)
 }
 
-/// The least of the values of some seconds.
+/// The smallest value within these seconds.
 fn least(values: &[u32], from: usize, to: usize) -> f64 {
     values.iter().take(to).skip(from).copied().min().map_or(f64::NAN, f64::from)
 }
@@ -64,7 +64,7 @@ fn checks(runs: &Runs) -> Vec<Check> {
     let server = &runs.two_level.servers[0];
     let (limit, outstanding) = (&server.depth_series, &server.outstanding_series);
     let on = |values: &[u32], period: usize| largest(values, 2 * period * HALF, (2 * period + 1) * HALF);
-    // The last of the requests that waited are served in the first seconds.
+    // The last waiting requests are served in the first seconds.
     let alone = |period: usize| largest(outstanding, (2 * period + 1) * HALF + 8, (2 * period + 2) * HALF);
     let drop = |period: usize| {
         let off = (2 * period + 1) * HALF;

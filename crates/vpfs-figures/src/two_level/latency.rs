@@ -21,7 +21,7 @@ pub(super) fn run() -> Result<Section, SimError> {
     Ok(checks(&runs).into_iter().fold(section.table(table(&runs)), Section::check))
 }
 
-/// 95 of a hundred are at most this; not a number if there are none.
+/// The 95th percentile; not a number if there are no values.
 fn p95(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let index = (values.len() * 95).div_ceil(100);

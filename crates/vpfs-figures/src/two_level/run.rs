@@ -1,12 +1,14 @@
-//! The experiment of both plots of [Two-level]: two IOR instances on one server, one on and off, one that asks for more and
-//! more.
+//! The experiment of both plots of [Two-level]: two IOR instances on one server, one on and off, one with growing
+//! demand.
 //!
 //! From the slides: one server with gigabit Ethernet, one client with 64 processes, storage of about 50 MB/s, (40 MB/s,
-//! 100 ms) for the first application and (20 MB/s, 300 ms) for the second one. Chosen once for both plots, for the slides print
-//! no numbers:
-//! - Calls of 256 KiB, IOR's default transfer, to one shared file each. With both applications the disk then serves 60 MB/s.
-//! - 35 MB/s for 20 s in turn with nothing: within its rate. 5 to 45 MB/s in two minutes: from far below its rate to far
-//!   above it, and more than there is when both are on, as in the slides.
+//! 100 ms) for the first application and (20 MB/s, 300 ms) for the second one. Chosen once for both plots, as the
+//! slides give no numbers:
+//! - Calls of 256 KiB, IOR's default transfer, to one shared file each. With both applications the disk then serves 60
+//!   MB/s.
+//! - First application: 35 MB/s for 20 s alternating with pauses, which is within its rate. Second application: 5 to 45
+//!   MB/s in two minutes, from far below its rate to far above it, and more than the storage has when both are on, as
+//!   in the slides.
 //!
 //! All of this is `scenarios/figures/two-level.toml`.
 
@@ -15,16 +17,16 @@ use vpfs_sim::{CallTrace, Results, Scenario, SimError, Simulation, Workload, par
 use crate::scenario;
 
 pub(super) const SECONDS: u32 = 120;
-/// The first application is on, and off, for so many seconds.
+/// Seconds for which the first application is on, and then off.
 pub(super) const HALF_SECONDS: u32 = 20;
-/// What the applications are promised.
+/// The applications' promises.
 const DEADLINES_MS: [f64; 2] = [100.0, 300.0];
 
 pub(super) fn scenario() -> Result<Scenario, SimError> {
     scenario::parse("two-level.toml", include_str!("../../../../scenarios/figures/two-level.toml"))
 }
 
-/// What an application asks for so many seconds after the begin, in bytes per second.
+/// The demand of an application at `seconds` after the start, in bytes per second.
 pub(super) fn asked(workload: &Workload, seconds: f64) -> f64 {
     match workload {
         Workload::Paced(paced) => paced.pace.at(seconds, paced.time),
@@ -56,7 +58,7 @@ pub(super) fn deadline_ms(app: usize) -> f64 {
     DEADLINES_MS[app]
 }
 
-/// How long a call took, in ms.
+/// The latency of a call in ms.
 pub(super) fn latency_ms(call: &CallTrace) -> f64 {
     (call.finished - call.issued).as_secs_f64() * 1e3
 }
@@ -66,7 +68,7 @@ pub(super) fn calls(results: &Results, app: usize) -> impl Iterator<Item = &Call
     results.trace.iter().filter(move |call| call.app as usize == app)
 }
 
-/// % of an application's calls that took longer than its deadline.
+/// Percentage of an application's calls that took longer than its deadline.
 pub(super) fn missed_percent(results: &Results, app: usize) -> f64 {
     let missed = calls(results, app).filter(|call| latency_ms(call) > deadline_ms(app)).count();
     missed as f64 * 100.0 / calls(results, app).count().max(1) as f64

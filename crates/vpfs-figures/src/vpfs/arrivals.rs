@@ -1,8 +1,8 @@
 //! [vPFS Fig. 6]: unfairness over 5 s and 60 s while eight applications arrive a minute apart, with layout-driven DSFQ.
 //!
 //! As in the paper: weights 1 to 8, 32 processes each, sequential writes, odd ones on four servers and even ones on
-//! eight, 960 s, unfairness among the applications that are there. Service is what was measured, not what was charged.
-//! Assumed, see the scenario file: the size of calls and the placement of processes.
+//! eight, 960 s, unfairness among the applications present. Service is as measured, not as charged. Assumed, see the
+//! scenario file: the size of calls and the placement of processes.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const LAST_ARRIVAL: Duration = Duration::from_secs(420);
 const SHORT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Unfairness in a window that begins at a time, in %.
+/// Start time of a window, and the unfairness in it, in %.
 type Window = (Duration, f64);
 
 pub(super) fn run() -> Result<Section, SimError> {
@@ -31,7 +31,7 @@ pub(super) fn run() -> Result<Section, SimError> {
     Ok(section(&results[0], &results[1], &results[2]))
 }
 
-/// Unfairness among those that are there in each window; none for windows in which nothing was complete.
+/// Unfairness among the applications present in each window; none for windows in which nothing completed.
 fn windows(results: &Results, length: Duration) -> Vec<Window> {
     let begins = (0..).map(|number| length * number).take_while(|begin| *begin + length <= results.elapsed);
     begins.filter_map(|begin| Some((begin, unfairness_in(results, begin, begin + length)? * 100.0))).collect()

@@ -1,10 +1,10 @@
 //! [vPFS Fig. 5]: the ratio of the total service of two applications, one on four servers and one on eight, with
 //! threshold-driven DSFQ.
 //!
-//! As in the paper: 128 processes each, D = 8, thresholds of 10 MB and 512 KB, sequential writes of the first application
-//! beside three patterns of the second one, ratios of 2, 8 and 32 in favour of the second one, repeated runs. Assumed, see the
-//! scenario file: the size of calls, the time, and the placement of processes. Keep-alives between servers are switched
-//! off, so that messages are those of synchronisation only.
+//! As in the paper: 128 processes each, D = 8, thresholds of 10 MB and 512 KB, sequential writes of the first
+//! application beside three patterns of the second one, ratios of 2, 8 and 32 in favour of the second one, repeated
+//! runs. Assumed, see the scenario file: the size of calls, the time, and the placement of processes. Keep-alives
+//! between servers are switched off, so that only messages of synchronisation are counted.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use vpfs_sim::{CoordinationResults, Results, Scenario, SimError, parallel};
 use crate::scenario;
 
 const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-5.toml");
-/// Part of the figure, what the second application does, and as which phase.
+/// Part of the figure, the second application's pattern, and its phase.
 const PATTERNS: [(&str, &str, Phase); 3] = [
     ("Fig. 5a", "writes", Phase::Write),
     ("Fig. 5b", "reads", Phase::Read),
     ("Fig. 5c", "random reads and writes", Phase::Mixed),
 ];
 const RATIOS: [u32; 3] = [2, 8, 32];
-/// The paper repeats each run, too.
+/// The paper repeats each run as well.
 const SEEDS: [u64; 3] = [1, 2, 3];
 /// The threshold of the figure, and the one that it is compared with.
 const POLICIES: [&str; 2] = ["10 MB", "512 KB"];
@@ -38,10 +38,10 @@ struct Point {
     seed: u64,
 }
 
-/// What came out of it.
+/// Its results.
 struct Outcome {
     point: Point,
-    /// Service of the second application divided by that of the first one.
+    /// Service of the second application divided by that of the first.
     ratio: f64,
     /// Bytes per second of both together.
     throughput: f64,
@@ -62,7 +62,7 @@ impl Point {
     }
 }
 
-/// Ratio and throughput after the begin.
+/// Ratio and throughput after the start-up.
 fn measured(results: &Results) -> (f64, f64) {
     let bytes = results.bytes_between(WARM_UP, results.elapsed);
     let time = (results.elapsed - WARM_UP).as_secs_f64();
@@ -82,7 +82,7 @@ fn points() -> Vec<Point> {
     runs.into_iter().flat_map(|(policy, seeds)| of(policy, seeds)).chain(ASIDE).collect()
 }
 
-/// Without management, and with more for the application on four servers.
+/// Runs beside the figure: without management, and with larger shares for the application on four servers.
 const ASIDE: [Point; 2] = [
     Point { policy: "native", pattern: Phase::Write, weights: [1, 2], seed: 1 },
     Point { policy: "10 MB", pattern: Phase::Write, weights: [2, 1], seed: 1 },
@@ -103,7 +103,7 @@ impl Outcomes {
         })
     }
 
-    /// The one that differs most from the target.
+    /// The value that differs most from the target.
     fn worst(&self, policy: &'static str, pattern: Phase, ratio: u32) -> f64 {
         let off = |ours: &f64| (ours - f64::from(ratio)).abs();
         let ratios = self.of(policy, pattern, ratio).map(|outcome| outcome.ratio);
@@ -118,7 +118,7 @@ impl Outcomes {
         Bar::new(mean).with_error(least, ratios.iter().copied().fold(0.0, f64::max))
     }
 
-    /// What coordination sent in all runs with seed 1, and how much of it the figure's threshold saves, in %.
+    /// Messages of coordination in all runs with seed 1, and the part that the figure's threshold saves, in %.
     fn saved(&self, amount: fn(&CoordinationResults) -> u64) -> f64 {
         let sum = |policy| {
             let with = |outcome: &&Outcome| outcome.point.policy == policy && outcome.point.seed == SEEDS[0];
@@ -226,7 +226,7 @@ fn checks(outcomes: &Outcomes) -> Vec<Check> {
 mod tests {
     use super::*;
 
-    /// One run of the figure's three ratios; all runs take too long in a debug build.
+    /// One run for each of the figure's three ratios; all runs take too long in a debug build.
     #[test]
     fn total_service_has_the_ratio_asked_for() {
         let base = scenario::parse("vpfs-5.toml", BASE).unwrap();

@@ -1,8 +1,8 @@
 //! [vPFS Fig. 7]: BTIO beside IOR without management, under layout-driven DSFQ at 32:1, and with IOR capped.
 //!
-//! The experiment is that of vPFS+ Fig. 5 and 6, with other schedulers: the scenario file is the same and says what the
-//! texts leave open. As in the paper: D = 8, shares of 32 to 1 for BTIO. Not work-conserving: the same scheduler with IOR
-//! capped at its share of the storage, a 33rd of what IOR gets alone, at each server alike.
+//! The experiment is that of vPFS+ Fig. 5 and 6, with other schedulers: the scenario file is the same and states the
+//! assumptions. As in the paper: D = 8, shares of 32 to 1 for BTIO. Not work-conserving: the same scheduler with IOR
+//! capped, equally at each server, at its share of the storage, which is a 33rd of what IOR gets alone.
 
 use vpfs_core::{Bytes, Cap};
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, Verdict, number};
@@ -64,7 +64,7 @@ pub(super) fn run() -> Result<Section, SimError> {
     Ok(checks(&classes).into_iter().fold(section, Section::check))
 }
 
-/// What IOR may have at each server if it gets one part of 33 and nobody's share is given to others.
+/// IOR's cap at each server if it gets one part in 33 and nobody's share is given to others.
 #[expect(clippy::cast_possible_truncation, reason = "a rate in whole bytes")]
 fn share_of_ior(base: &Scenario) -> Result<Option<Cap>, SimError> {
     let servers: u32 = base.servers.iter().map(|group| group.count).sum();
@@ -135,7 +135,7 @@ fn compare(what: &str, classes: &[Class; 2], ours: fn(&Class) -> [f64; 3], paper
 mod tests {
     use super::*;
 
-    /// What an administrator may rely on: a cap shields the small application, shares alone help it.
+    /// What an administrator can rely on: a cap shields the small application, shares alone help it.
     #[test]
     fn shares_help_and_a_cap_shields() {
         let base = scenario::parse("vpfs-plus-5.toml", isolation::BASE).unwrap();

@@ -1,10 +1,11 @@
-//! [vPFS Table 2, Fig. 9 and 10]: what a message for each request costs on 96 servers, against sharing by layout.
+//! [vPFS Table 2, Fig. 9 and 10]: the cost of one message for each request on 96 servers, compared with sharing by
+//! layout.
 //!
 //! As in the paper: 96 virtual servers that discard data, eight applications with 32 processes on a node each, equal
-//! shares, a threshold below the size of a request. Messages cost the sender and the receiver time of the processor that
-//! moves the data, and room on the links. Assumed, see the scenario file: the size of calls and the cost of a message. The
-//! device model is made so that all servers together move what the paper's layout-driven run did. Keep-alives between
-//! servers are switched off, so that messages are those of synchronisation only.
+//! shares, a threshold below the size of a request. Messages cost processor time at the sender and the receiver, on the
+//! processor that moves the data, and bandwidth on the links. Assumed, see the scenario file: the size of calls and the
+//! cost of a message. The device model is chosen so that all servers together move what the paper's layout-driven run
+//! did. Keep-alives between servers are switched off, so that only messages of synchronisation are counted.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const SCHEMES: [&str; 2] = ["threshold", "layout"];
 /// The paper's total throughput and standard deviation of one application's, both in MB/s.
 const PAPER: [(f64, f64); 2] = [(540.91, 31.59), (612.08, 2.21)];
 
-/// What one scheme did after the begin.
+/// The results of one scheme after the start-up.
 struct Outcome {
     /// Of all applications, in MB/s.
     throughput: f64,
@@ -30,7 +31,7 @@ struct Outcome {
     deviation: f64,
     /// Largest difference of an application's share from an eighth, in % of that.
     unfairness: f64,
-    /// Synchronisation at one server, each second from the begin, in KB/s.
+    /// Synchronisation traffic at one server, each second from the start, in KB/s.
     traffic: Vec<f64>,
     messages: u64,
 }
@@ -52,13 +53,13 @@ impl Outcome {
         }
     }
 
-    /// Mean after the begin, in KB/s.
+    /// Mean after the start-up, in KB/s.
     fn steady_traffic(&self) -> f64 {
         self.traffic[WARM_UP..].iter().sum::<f64>() / (self.traffic.len() - WARM_UP) as f64
     }
 }
 
-/// What one server sends, with what carries it; all servers are alike.
+/// Bytes that one server sends, including headers; all servers are alike.
 fn traffic(scenario: &Scenario, results: &Results) -> Vec<f64> {
     let Some(sent) = &results.coordination else { return vec![0.0; results.apps[0].bytes_series.len()] };
     let overhead = scenario.peers.message_overhead.0;

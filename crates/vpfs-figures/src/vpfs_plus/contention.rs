@@ -1,4 +1,4 @@
-//! A small application that ends beside a large one that never does: what [vPFS+ Fig. 5 to 8] have in common.
+//! A small application that ends, beside a large one that never does: the common part of [vPFS+ Fig. 5 to 8].
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use vpfs_sim::{App, Results, Scenario, SimError, parallel};
 
 use crate::scenario;
 
-/// How long the large application is measured by itself, after as long a start as beside the small one.
+/// How long the large application is measured alone, after a start-up of the same length as beside the small one.
 const LARGE_ALONE: Duration = Duration::from_secs(120);
 
-/// What the small application got, and the large one meanwhile.
+/// Results of the small application, and of the large one during the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Seconds from the small application's begin to its end.
+    /// Seconds from the start of the small application to its end.
     pub(crate) run: f64,
-    /// Of these, computation.
+    /// Of these, seconds of computation.
     pub(crate) think: f64,
     /// MB/s of the small application over its whole run.
     pub(crate) small: f64,
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// The policy of all scenarios that stands for no management.
+/// The policy that represents no management in all scenarios.
 const NATIVE: &str = "native";
 
 /// One point of a sweep: a scenario and the name of its policy.
@@ -49,7 +49,7 @@ pub(crate) fn small_alone(scenario: &Scenario) -> Trial {
     Trial { scenario: Scenario { apps, ..scenario.clone() }, policy: NATIVE }
 }
 
-/// Runs all trials and says what each gave.
+/// Runs all trials and returns the outcome of each.
 pub(crate) fn outcomes(trials: &[Trial]) -> Result<Vec<Outcome>, SimError> {
     let run = |trial: &Trial| scenario::run(&trial.scenario, trial.policy).map(|results| outcome(&results));
     parallel::map(trials, run).into_iter().collect()

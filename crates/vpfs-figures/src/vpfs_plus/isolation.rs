@@ -1,10 +1,11 @@
-//! [vPFS+ Fig. 5 and 6]: BTIO beside IOR, by itself, without management, and under each scheduler.
+//! [vPFS+ Fig. 5 and 6]: BTIO alone, and beside IOR without management and under each scheduler.
 //!
-//! The scenario file says what was taken from the text and what the text leaves open. What is done here besides:
+//! The scenario file states what was taken from the text and what was assumed. In addition:
 //!
 //! - Class C with the full subtype instead of class A: one process of each node writes calls of 4 to 16 MiB.
-//! - Not work-conserving: SFQ(D) with a cap on IOR. The paper gives the outcome only, 0.69 MB/s on eight servers; that is the cap.
-//! - Class A with fewer rows in a call, down to the single row of 320 B, to show what the missing page cache does.
+//! - Not work-conserving: SFQ(D) with a cap on IOR. The paper gives the outcome only, 0.69 MB/s on eight servers; that
+//!   is the cap.
+//! - Class A with fewer rows in a call, down to a single row of 320 B, to show the effect of the missing page cache.
 
 use vpfs_core::{Bytes, Cap};
 use vpfs_plan::{Btio, BtioClass};
@@ -17,13 +18,13 @@ use crate::scenario;
 /// Also that of [vPFS Fig. 7].
 pub(crate) const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-5.toml");
 
-/// All that IOR got in the paper's run that was not work-conserving, over eight servers [vPFS+ §V-B].
+/// IOR's total throughput in the paper's run that was not work-conserving, over eight servers [vPFS+ §V-B].
 const CAP_ALL_SERVERS: u64 = 690_000;
-/// Rows of 320 B in a call of class A, from none gathered to the scenario's strip.
+/// Rows of 320 B in a call of class A, from a single row to the scenario's strip.
 const ROWS: [u32; 5] = [1, 13, 61, 122, 162];
 const ROW_BYTES: u32 = 320;
 
-/// A way of sharing, with what the paper measured relative to alone, for class A and for class C.
+/// A way of sharing, with the paper's results relative to alone, for class A and for class C.
 struct Way {
     name: &'static str,
     run_time: [f64; 2],
@@ -111,7 +112,7 @@ fn capped(base: &Scenario) -> Trial {
     Trial { scenario, policy: "SFQ(D)" }
 }
 
-/// The same with another workload of BTIO.
+/// The same scenario with a different workload of BTIO.
 fn with_btio(base: &Scenario, change: impl Fn(&Btio) -> Btio) -> Scenario {
     let mut scenario = base.clone();
     if let Workload::Btio(btio) = &scenario.apps[0].workload {
@@ -166,7 +167,7 @@ fn gathered(base: &Scenario) -> Result<Table, SimError> {
     }))
 }
 
-/// What SFQ(D)+ is for: the small application is hardly slower, and the storage stays in use.
+/// The purpose of SFQ(D)+: the small application is hardly slower, and the storage stays busy.
 fn isolation(class_a: &Class, ior_alone: f64) -> Vec<Check> {
     let [native, sfq, capped, plus] = class_a.slowdowns();
     let [_, of_sfq, of_capped, of_plus] = class_a.ways;
@@ -196,7 +197,7 @@ fn throughputs(classes: &[Class; 2]) -> Vec<Check> {
     compare("Fig. 5", "I/O throughput relative to alone", why, classes, Class::throughputs, |way| way.throughput)
 }
 
-/// One check for each class and way; `why` goes to those that differ.
+/// One check for each class and way; `why` is attached to those that differ.
 fn compare(
     figure: &str,
     what: &str,

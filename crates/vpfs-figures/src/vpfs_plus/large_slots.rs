@@ -1,4 +1,5 @@
-//! [vPFS+ Fig. 8]: throughput of WRF and IOR under SFQ(D)+ against L, the slots of a large request. The scenario of Fig. 7.
+//! [vPFS+ Fig. 8]: throughput of WRF and IOR under SFQ(D)+ against L, the slots of a large request. The scenario of
+//! Fig. 7.
 
 use vpfs_core::slot_cost::{SMALL_THRESHOLD, SizeClass};
 use vpfs_core::{Bytes, SlotCost, SlotCostTable};
@@ -9,7 +10,7 @@ use super::contention::{self, Outcome, Trial};
 use super::wrf;
 
 const SLOTS: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
-/// The paper's L, and what 14 slots make of it: two large requests at a time.
+/// The paper's L: 14 slots then hold two large requests at a time.
 const CHOSEN: u32 = 5;
 const POLICY: &str = "SFQ(D)+";
 
@@ -30,7 +31,7 @@ fn outcomes(base: &Scenario) -> Result<Vec<Outcome>, SimError> {
     contention::outcomes(&SLOTS.map(trial).into_iter().collect::<Result<Vec<_>, SimError>>()?)
 }
 
-/// The same with this L for everything that is not small.
+/// The same scenario with this L for all requests that are not small.
 fn with_slots(base: &Scenario, slots: u32) -> Result<Scenario, SimError> {
     let slot_cost = SlotCost::new(slots).unwrap_or(SlotCost::ONE);
     let large = vec![SizeClass { up_to: Bytes::mib(2), slot_cost }];

@@ -1,5 +1,5 @@
-//! [vPFS+ Fig. 9]: metadata throughput of two multi-md-test with weights 2 to 1 at one server, and Jain's index over time.
-//! The scenario file says what the text leaves open.
+//! [vPFS+ Fig. 9]: metadata throughput of two multi-md-test with weights 2 to 1 at one server, and Jain's index over
+//! time. The scenario file states the assumptions.
 
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
@@ -12,13 +12,14 @@ const BASE: &str = include_str!("../../../../scenarios/figures/vpfs-plus-9.toml"
 
 /// The server that is shown, as in the paper one of eight.
 const SERVER: usize = 0;
-/// An application asks a server for metadata if that has so many of its requests: a quarter of what 64 processes would have
-/// at each of eight servers. With fewer most of its processes wait for others at the end of a phase.
+/// An application counts as active at a server if the server has at least this many of its metadata requests: a quarter
+/// of what 64 processes would have at each of eight servers. With fewer, most of its processes are waiting for others
+/// at the end of a phase.
 const ACTIVE: f64 = 2.0;
-/// Intervals of a second in one value of the series.
+/// Intervals of one second that form one value of the series.
 const WINDOW: usize = 10;
 
-/// Seeds: each places directories on servers in its own way.
+/// Seeds: each places directories on servers differently.
 const PLACEMENTS: [u64; 4] = [1, 2, 3, 4];
 
 /// The same placement with one queue for data and metadata, and with a queue for each.
@@ -64,10 +65,10 @@ fn placements(base: &Scenario, seeds: &[u64]) -> Result<Vec<Placement>, SimError
     seeds.iter().map(|&seed| Ok(Placement { seed, one: next()?, two: next()? })).collect()
 }
 
-/// What both applications did in one window.
+/// Results of both applications in one window.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Seconds from the begin to its middle.
+    /// Seconds from the start to its middle.
     at: f64,
     /// Metadata operations at the server.
     operations: [u64; 2],
@@ -75,18 +76,18 @@ struct Window {
     total: [u64; 2],
     /// Data at all servers.
     bytes: [u64; 2],
-    /// Requests that the server had of each, mean.
+    /// Mean number of requests of each at the server.
     underway: [f64; 2],
     jain: f64,
 }
 
 impl Window {
-    /// Both do metadata only, and ask the server for it.
+    /// Both do metadata only, and are active at the server.
     fn is_metadata(&self) -> bool {
         self.bytes == [0, 0] && self.underway.iter().all(|&requests| requests >= ACTIVE)
     }
 
-    /// One moves data and asks for hardly any metadata, the other does metadata only.
+    /// One moves data and requests hardly any metadata, the other does metadata only.
     fn is_lopsided(&self) -> bool {
         let one = |writer: usize, other: usize| {
             self.bytes[writer] > 0 && self.bytes[other] == 0 && self.operations[writer] * 20 < self.operations[other]
@@ -125,7 +126,7 @@ fn jain(windows: &[Window]) -> f64 {
     mean(windows.iter().filter(|window| window.is_metadata()).map(|window| window.jain))
 }
 
-/// Operations of the first application at all servers for each of the second while both do metadata.
+/// Ratio of operations of the first application to those of the second at all servers while both do metadata.
 fn ratio(windows: &[Window]) -> f64 {
     let sum = |app: usize| -> u64 { windows.iter().filter(|one| one.is_metadata()).map(|one| one.total[app]).sum() };
     sum(0) as f64 / sum(1) as f64
@@ -136,7 +137,7 @@ fn lopsided(windows: &[Window]) -> f64 {
     mean(windows.iter().filter(|window| window.is_lopsided()).map(|window| window.jain))
 }
 
-/// Bytes of the first application for each of the second while both move data.
+/// Ratio of bytes of the first application to those of the second while both move data.
 fn data_ratio(windows: &[Window]) -> f64 {
     let both = || windows.iter().filter(|window| window.bytes.iter().all(|&bytes| bytes > 0));
     let sum = |app: usize| -> u64 { both().map(|window| window.bytes[app]).sum() };
@@ -173,7 +174,7 @@ fn table(placements: &[Placement]) -> Table {
     })
 }
 
-/// The results with one queue or with two.
+/// The results with one queue, or with two.
 type Queues = fn(&Placement) -> &Results;
 
 fn checks(placements: &[Placement]) -> Vec<Check> {
@@ -201,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// One placement, until all files are there: Jain's index as in the figure.
+    /// One placement, until all files exist: Jain's index as in the figure.
     #[test]
     fn metadata_is_shared_by_weight() {
         let mut base = scenario::parse("vpfs-plus-9.toml", BASE).unwrap();

@@ -1,9 +1,9 @@
 //! [vPFS+ Fig. 2 and 3]: throughput and latency of a data server's disk against the number of outstanding accesses, and
-//! what D and L follow from them.
+//! the resulting D and L.
 //!
 //! As in the paper, accesses of each size go to random places of the disk itself, without a file system's cache, and a
-//! constant number of them is outstanding. The paper does not say whether they read or write; the disk model treats both
-//! alike. Figures show reads; the fit uses both.
+//! constant number of them is outstanding. The paper does not say whether they read or write; the disk model treats
+//! both alike. Figures show reads; the fit uses both.
 
 use vpfs_core::profile::{Measurement, OpFit, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
@@ -13,12 +13,12 @@ use vpfs_sim::{SimError, parallel};
 
 use crate::testbed;
 
-/// What the paper calls small is below 128 KiB; it shows sizes up to 4 MiB.
+/// Sizes below 128 KiB are small in the paper, which shows sizes up to 4 MiB.
 const SIZES_KIB: [u64; 11] = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const OUTSTANDING: [u32; 13] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 48, 64];
-/// Accesses of each measurement.
+/// Number of accesses of each measurement.
 const ACCESSES: u32 = 2_000;
-/// The part of the disk that they spread over.
+/// The part of the disk that they are spread over.
 const SPAN: Bytes = Bytes::mib(64 << 10);
 
 pub(super) fn run() -> Result<Section, SimError> {
@@ -97,13 +97,13 @@ fn largest(measured: &[Measurement], kib: u64) -> f64 {
     of_size(measured, kib).map(|one| one.throughput.0).max().unwrap_or(0) as f64
 }
 
-/// The part of its largest throughput that a size reaches with so many outstanding.
+/// The part of its largest throughput that a size reaches with `outstanding` accesses.
 fn reached(measured: &[Measurement], kib: u64, outstanding: u32) -> f64 {
     let there = of_size(measured, kib).find(|one| one.outstanding == outstanding);
     there.map_or(f64::NAN, |one| one.throughput.0 as f64 / largest(measured, kib))
 }
 
-/// The smallest number outstanding that reaches 95 % of the largest throughput.
+/// The smallest number of outstanding accesses that reaches 95 % of the largest throughput.
 fn knee(measured: &[Measurement], kib: u64) -> f64 {
     let knee = OUTSTANDING.into_iter().find(|&outstanding| reached(measured, kib, outstanding) >= 0.95);
     knee.map_or(f64::NAN, f64::from)

@@ -1,4 +1,4 @@
-//! [vPFS+ Fig. 7]: run time of WRF beside IOR. The scenario file says what the text leaves open.
+//! [vPFS+ Fig. 7]: run time of WRF beside IOR. The scenario file states the assumptions.
 
 use vpfs_core::Weight;
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};

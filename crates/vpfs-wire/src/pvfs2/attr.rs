@@ -1,4 +1,4 @@
-//! Object attributes (OrangeFS 2.10 wire protocol, object attributes).
+//! Object attributes (docs/protocols/orangefs.md, object attributes).
 
 use super::auth::Capability;
 use super::codec::{Reader, Wire, Writer, wire_struct};
@@ -32,7 +32,7 @@ pub mod mask {
     pub const COMMON: u32 = 0x7f;
 }
 
-/// The attributes of an object. What an `Option` holds decides the mask bits that stand for it when encoding.
+/// The attributes of an object. When encoding, the presence of each optional part decides its mask bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// The owner's user id.
@@ -43,18 +43,18 @@ pub struct Attr {
     pub perms: u32,
     /// Last access, in seconds since 1970.
     pub atime: u64,
-    /// Last change of content, in seconds since 1970, or, where stored times show, seconds << 32 | counter.
+    /// Last change of content, in seconds since 1970; where a server sends the time as stored: seconds << 32 | counter.
     pub mtime: u64,
     /// Last change of attributes, in seconds since 1970.
     pub ctime: u64,
-    /// Which fields have a meaning, see [`mask`].
+    /// Which fields are valid, see [`mask`].
     pub mask: u32,
     /// What the object is.
     pub objtype: ObjType,
     /// Present if asked for.
     pub capability: Option<Capability>,
-    /// Metafiles that are stuffed (one datafile, on the metadata server): the first strip's size limit in bytes.
-    /// `Some` exactly for metafiles without [`mask::UNSTUFFED`].
+    /// For stuffed metafiles (one datafile, on the metadata server): the size limit of the first strip in bytes. `Some`
+    /// exactly for metafiles without [`mask::UNSTUFFED`].
     pub stuffed_size: Option<i32>,
     /// How the file is striped.
     pub dist: Option<Dist>,
@@ -88,7 +88,7 @@ wire_struct! {
 pub struct Mirrors {
     /// Copies of each datafile.
     pub copies: u32,
-    /// `copies` times as many handles as there are datafiles.
+    /// The handles of all copies: `copies` for each datafile.
     pub handles: Vec<Handle>,
 }
 
@@ -99,7 +99,7 @@ pub struct DistDir {
     pub tree_height: i32,
     /// Entries in one directory data object before it splits.
     pub split_size: i32,
-    /// The place of the object whose attributes these are.
+    /// The server index of the object whose attributes these are.
     pub server_no: i32,
     /// Its level in the tree.
     pub branch_level: i32,
@@ -110,7 +110,7 @@ pub struct DistDir {
 }
 
 wire_struct! {
-    /// What a directory says about itself.
+    /// Attributes that only directories have.
     #[derive(Default)]
     pub struct DirInfo {
         /// Number of entries.

@@ -1,4 +1,4 @@
-//! Capabilities and credentials: what a request may do, and on whose behalf (OrangeFS 2.10 wire protocol,
+//! Capabilities and credentials: what a request may do, and on whose behalf (docs/protocols/orangefs.md,
 //! capability and credential).
 
 use super::codec::{Reader, Wire, Writer};
@@ -19,16 +19,17 @@ pub mod op_mask {
     pub const BATCH_REMOVE: u32 = 256;
 }
 
-/// What a request may do to which objects. The default is the null capability that GETCONFIG and others carry.
+/// What a request is allowed to do, and to which objects. The default is the null capability, which GETCONFIG and
+/// others carry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
-    /// `S:` and the alias of the server that gave it; empty in the null capability.
+    /// `S:` and the alias of the server that issued it; empty in the null capability.
     pub issuer: Text,
     /// The file system it is for.
     pub fs: FsId,
     /// Empty in builds without key or certificate security.
     pub signature: Vec<u8>,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub timeout: u64,
     /// What it allows, see [`op_mask`].
     pub op_mask: u32,
@@ -68,7 +69,7 @@ pub struct Credential {
     pub gids: Vec<u32>,
     /// `C:` and a client's host name, or `S:` and a server's alias.
     pub issuer: Text,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub timeout: u64,
     /// Empty in builds without key or certificate security.
     pub signature: Vec<u8>,

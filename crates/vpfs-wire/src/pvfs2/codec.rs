@@ -1,4 +1,4 @@
-//! The "little-endian bytefield" encoding: readers and writers of its primitives (OrangeFS 2.10 wire protocol,
+//! The "little-endian bytefield" encoding: readers and writers of its primitives (docs/protocols/orangefs.md,
 //! message encoding).
 //!
 //! Integers are little-endian and unaligned. Only `align8` looks at the offset from the start of the payload, so
@@ -6,7 +6,7 @@
 
 use crate::DecodeError;
 
-/// A type with one place in a message: read from and written to it.
+/// A type that is encoded in one place of a message.
 pub(crate) trait Wire: Sized {
     /// A lower bound of the encoded length, to check array counts before allocating.
     const MIN_LEN: usize;
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         Self { bytes: payload, at: 0 }
     }
 
-    /// Continues at `at`, which must not be beyond the end.
+    /// Moves to offset `at`, which must not be beyond the end.
     pub(crate) fn at(payload: &'a [u8], at: usize) -> Self {
         Self { bytes: payload, at: at.min(payload.len()) }
     }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// An error that points at the next byte.
+    /// An error at the next byte.
     pub(crate) fn malformed(&self, what: &'static str) -> DecodeError {
         DecodeError::Malformed { offset: self.at, what }
     }
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.take(self.at.next_multiple_of(8) - self.at).map(|_| ())
     }
 
-    /// A `u32` length of bytes that must still be there.
+    /// A `u32` length; that many bytes must remain.
     fn len(&mut self) -> Result<usize, DecodeError> {
         let start = *self;
         match usize::try_from(self.u32()?) {
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
 
     /// A `str`: length, bytes, NUL, padded as a whole to a multiple of 8.
     ///
-    /// The NUL of an empty string is not checked, as senders of none leave it uninitialised.
+    /// The NUL of an empty string is not checked, because senders leave it uninitialised.
     pub(crate) fn str(&mut self) -> Result<&'a [u8], DecodeError> {
         let start = *self;
         let len = self.len()?;
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
 
     /// A message must be consumed exactly.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
-        if self.remaining() == 0 { Ok(()) } else { Err(self.malformed("bytes follow the end of the message")) }
+        if self.remaining() == 0 { Ok(()) } else { Err(self.malformed("extra bytes after the end of the message")) }
     }
 
     pub(crate) fn read<T: Wire>(&mut self) -> Result<T, DecodeError> {
@@ -183,7 +183,8 @@ impl Writer {
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
     }
 
-    /// A length or count. A value that large cannot be sent anyway, so it is cut, and framing refuses the message.
+    /// A length or count. A value beyond `u32` is cut off: a message of that size cannot be sent, and framing refuses
+    /// it.
     pub(crate) fn count(&mut self, count: usize) {
         self.u32(u32::try_from(count).unwrap_or(u32::MAX));
     }

@@ -1,4 +1,4 @@
-//! Distribution parameters on the wire (OrangeFS 2.10 wire protocol, distribution).
+//! Distribution parameters on the wire (docs/protocols/orangefs.md, distribution).
 
 use vpfs_core::stripe::{Distribution, Stripe, StripeError, VarStrip};
 
@@ -6,7 +6,7 @@ use super::codec::{Reader, Wire, Writer};
 use super::types::Text;
 use crate::DecodeError;
 
-/// How a file is cut over its servers, as the wire says it; not checked to make sense, see [`Dist::stripe`].
+/// How a file is striped over its servers, as sent on the wire; parameters are checked only by [`Dist::stripe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dist {
     /// Strips of equal size, round robin.
@@ -21,7 +21,7 @@ pub enum Dist {
         /// For example `0:10K;1:1M;2:30000`.
         strips: Text,
     },
-    /// Groups of servers in turn.
+    /// Groups of servers, one after the other.
     TwoDStripe {
         /// Number of groups.
         groups: u32,
@@ -66,7 +66,7 @@ impl<'a> DistView<'a> {
             b"basic_dist" => Self::Basic,
             b"varstrip_dist" => Self::VarStrip { strips: r.str()? },
             b"twod_stripe" => Self::TwoDStripe { groups: r.u32()?, strip_size: r.i64()?, factor: r.u32()? },
-            _ => return Err(start.malformed("a distribution that 2.10 does not have")),
+            _ => return Err(start.malformed("not a distribution of version 2.10")),
         };
         r.align8()?;
         Ok(dist)

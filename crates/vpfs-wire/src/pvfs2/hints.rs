@@ -1,4 +1,4 @@
-//! Hints: typed values that clients and servers attach to requests (OrangeFS 2.10 wire protocol, hints).
+//! Hints: typed values that clients and servers attach to requests (docs/protocols/orangefs.md, hints).
 
 use super::codec::{Reader, Wire, Writer};
 use super::types::{Handle, Text};
@@ -7,7 +7,7 @@ use crate::DecodeError;
 /// One hint. Hints are packed without alignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Type 0: a name that the client library does not know, with its text; how programs mark their requests.
+    /// Type 0: a name unknown to the client library, with its text. Programs can mark their requests this way.
     Named {
         /// The hint's name.
         name: Text,
@@ -85,7 +85,7 @@ pub enum HintView<'a> {
     },
     /// Type 3.
     Handle(Handle),
-    /// Every other type that exists.
+    /// Any other type.
     Number {
         /// The type on the wire: 1 request, 2 client, 4 operation, 5 rank, 6 server, 12 local user, 13 owner group.
         kind: u32,

@@ -1,4 +1,4 @@
-//! Where a new object's parts go: handle ranges and server layouts (OrangeFS 2.10 wire protocol, handle ranges and
+//! Where a new object's parts go: handle ranges and server layouts (docs/protocols/orangefs.md, handle ranges and
 //! layout).
 
 use super::codec::wire_struct;

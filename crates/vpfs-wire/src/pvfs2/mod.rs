@@ -1,4 +1,4 @@
-//! OrangeFS messages of protocol version 7000 (OrangeFS 2.10 wire protocol).
+//! OrangeFS messages of protocol version 7000 (docs/protocols/orangefs.md).
 
 mod codec;
 

@@ -1,19 +1,19 @@
-//! The operations and what kind of work each is (OrangeFS 2.10 wire protocol, operations).
+//! The operations and what kind of work each is (docs/protocols/orangefs.md, operations).
 
 use std::fmt;
 
-/// What kind of work an operation is, as far as a scheduler cares.
+/// The kind of work an operation is, for scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpClass {
     /// Moves file data: IO and SMALL_IO, nothing else.
     Data,
-    /// One request, one reply, about names and attributes.
+    /// Names and attributes: one request and one reply.
     Metadata,
-    /// Configuration and administration; must never queue.
+    /// Configuration and administration; must never be queued.
     Management,
-    /// Only servers send it; a client operation waits for it inside a server, so it must never queue.
+    /// Sent by servers only. A client operation waits for it inside a server, so it must never be queued.
     ServerToServer,
-    /// Only appears in replies.
+    /// Appears in replies only.
     ReplyOnly,
     /// Never on the wire.
     Internal,
@@ -47,7 +47,7 @@ macro_rules! ops {
                 }
             }
 
-            /// What kind of work it is.
+            /// The kind of work it is.
             pub const fn class(self) -> OpClass {
                 match self {
                     $( Self::$variant => OpClass::$class, )*

@@ -1,16 +1,16 @@
-//! Access descriptions: which bytes of a file an I/O touches (OrangeFS 2.10 wire protocol, access description).
+//! Access descriptions: which bytes of a file an I/O touches (docs/protocols/orangefs.md, access description).
 
 use super::codec::{Reader, Wire, Writer, wire_struct};
 use crate::DecodeError;
 
-/// Nodes besides the root that a description may have.
+/// Largest number of nodes besides the root.
 pub const MAX_NESTED: usize = 100;
 
 wire_struct! {
     /// One node of an access description.
     #[derive(Copy)]
     pub struct Node {
-        /// Where its first block starts, in bytes from its parent's place.
+        /// Where its first block starts, in bytes relative to its parent.
         pub offset: i64,
         /// Copies of the element type in each block.
         pub num_ereqs: i32,
@@ -22,9 +22,9 @@ wire_struct! {
         pub ub: i64,
         /// Lower bound.
         pub lb: i64,
-        /// Data bytes of this node and those that follow it by `sreq`.
+        /// Data bytes of this node and of those that follow it in sequence (`sreq`).
         pub aggregate_size: i64,
-        /// Contiguous runs that the sender counted.
+        /// Number of contiguous runs, as counted by the sender.
         pub num_contig_chunks: i32,
         /// Levels of nesting.
         pub depth: i32,
@@ -72,7 +72,7 @@ pub struct Preq {
 }
 
 impl Preq {
-    /// What every ordinary read and write carries: the plain byte range.
+    /// The plain byte range, which every ordinary read and write carries.
     pub fn contiguous() -> Self {
         Self { nodes: vec![Node::BYTE] }
     }

@@ -1,4 +1,4 @@
-//! Status codes of replies: OrangeFS numbers, not those of the host (OrangeFS 2.10 wire protocol, status codes).
+//! Status codes of replies: OrangeFS numbers, not those of the host (docs/protocols/orangefs.md, status codes).
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub struct Status(pub i32);
 
 /// Marks an OrangeFS error code.
 const ERROR_BIT: i32 = 1 << 30;
-/// Marks, beside [`ERROR_BIT`], codes that are no errno.
+/// Marks, in addition to [`ERROR_BIT`], codes that are not an errno.
 const NON_ERRNO_BIT: i32 = 1 << 29;
 
 impl Status {
@@ -20,12 +20,12 @@ impl Status {
         Self(-(ERROR_BIT | errno.0))
     }
 
-    /// Zero. Only such replies have a body.
+    /// Whether the status is zero. Only such replies have a body.
     pub const fn is_ok(self) -> bool {
         self.0 == 0
     }
 
-    /// The errno of an error; `None` for success and for codes that are no errno.
+    /// The errno of an error; `None` for success and for codes that are not an errno.
     pub const fn errno(self) -> Option<Errno> {
         match self.0.checked_neg() {
             Some(code) if code > 0 && code & ERROR_BIT != 0 && code & NON_ERRNO_BIT == 0 => Some(Errno(code & 0x7f)),
@@ -59,7 +59,7 @@ macro_rules! errnos {
         impl Errno {
             $( pub const $name: Self = Self($code); )*
 
-            /// The POSIX name, if the number is one of the constants.
+            /// The POSIX name, if the number is one of the constants here.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $( $code => Some(stringify!($name)), )*

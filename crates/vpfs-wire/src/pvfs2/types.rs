@@ -25,7 +25,7 @@ impl Wire for Handle {
     }
 }
 
-/// The number of a file system, as the configuration says.
+/// The number of a file system, as given in the configuration.
 pub type FsId = i32;
 
 macro_rules! byte_text {
@@ -150,12 +150,12 @@ impl<T: Wire> Wire for Padded<T> {
     }
 }
 
-/// The kind of an object; the constants are all that exist.
+/// The kind of an object; one of the constants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjType(pub i32);
 
 impl ObjType {
-    /// Not said.
+    /// Not specified.
     pub const NONE: Self = Self(0);
     /// Metadata of a file.
     pub const METAFILE: Self = Self(1);
@@ -197,7 +197,7 @@ impl Wire for IoType {
         match r.i32()? {
             1 => Ok(Self::Read),
             2 => Ok(Self::Write),
-            _ => Err(start.malformed("an I/O that neither reads nor writes")),
+            _ => Err(start.malformed("an I/O that is neither a read nor a write")),
         }
     }
     fn write(&self, w: &mut Writer) {

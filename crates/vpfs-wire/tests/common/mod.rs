@@ -101,7 +101,7 @@ pub(crate) fn scalars(debug: &str) -> BTreeMap<String, usize> {
 }
 
 fn collect(value: &Value, key: &str, out: &mut Vec<String>) {
-    // Lengths and names that the decoded types leave to their enums, and values of another notation.
+    // Lengths and names that the decoded types express by their enums, and values in another notation.
     const SKIPPED: &str = "proto_version encoding op op_name body_offset sig_size certificate_size data_offset num_servers \
         bitmap_size nkey nentries handle_count nhandles target_len fs_config_buf_size config_len_field_offset value_type \
         io_type result_size total_bytes type signature entry_count num_nested_req";

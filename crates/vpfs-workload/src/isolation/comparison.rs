@@ -1,4 +1,4 @@
-//! The runs side by side, each relative to what the applications get alone.
+//! The runs side by side, relative to what each application gets alone.
 
 use serde::Serialize;
 use vpfs_core::fairness::jain_index;
@@ -11,53 +11,54 @@ use vpfs_plan::Phase;
 /// All runs of the experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The small application's run time with nothing beside it.
+    /// The small application's run time alone.
     pub small_alone_seconds: f64,
-    /// Its time in I/O calls, mean over its processes, with nothing beside it.
+    /// Its time in I/O calls alone, mean over its processes.
     pub small_alone_io_seconds: f64,
-    /// What it moves in each second of data calls, with nothing beside it.
+    /// Bytes that it moves per second of data calls, alone.
     pub small_alone_bytes_per_second: f64,
-    /// The 99th percentile of its data calls, with nothing beside it.
+    /// The 99th percentile of the latency of its data calls, alone.
     pub small_alone_p99_seconds: f64,
-    /// What the writer writes with nothing beside it.
+    /// The writer's throughput alone.
     pub writer_alone_bytes_per_second: f64,
-    /// A row for each way of sharing.
+    /// One row for each way of sharing.
     pub rows: Vec<Row>,
-    /// The paper's statements on the order of the rows, and whether they hold.
+    /// The paper's statements about the order of the rows, and whether they hold.
     pub relations: Vec<Relation>,
     /// Whether all of them hold.
     pub matches_paper: bool,
-    /// What `isolation` promises, and whether it is kept.
+    /// The promises of `isolation`, and whether they hold.
     pub promises: Vec<Relation>,
 }
 
 /// One way of sharing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which.
+    /// Which way it is.
     pub management: Management,
     /// Run time of the small application.
     pub small_seconds: f64,
     /// Relative to its run time alone.
     pub small_slowdown: f64,
-    /// The paper's value of the same, for comparison only.
+    /// The paper's value for the same ratio, for comparison only.
     pub small_slowdown_in_paper: Option<f64>,
-    /// Time of the small application in I/O calls, create and open among them, mean over its processes. Run time hides much of it behind computation.
+    /// Time of the small application in I/O calls, including create and open, mean over its processes. In the run time,
+    /// much of it is hidden behind computation.
     pub small_io_seconds: f64,
     /// Relative to its I/O time alone.
     pub small_io_slowdown: f64,
-    /// What the small application moves in each second of data calls, summed over its processes [vPFS+ Fig. 5].
+    /// Bytes that the small application moves per second of data calls, summed over its processes [vPFS+ Fig. 5].
     pub small_bytes_per_second: f64,
-    /// The 99th percentile of its data calls.
+    /// The 99th percentile of the latency of its data calls.
     pub small_p99_seconds: f64,
-    /// What the writer wrote while the small application ran.
+    /// The writer's throughput while the small application ran.
     pub writer_bytes_per_second: f64,
-    /// Relative to what it writes alone.
+    /// Relative to its throughput alone.
     pub writer_relative: f64,
-    /// What both moved in each second of the small application's run time.
+    /// Bytes that both moved per second of the small application's run time.
     pub total_bytes_per_second: f64,
-    /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute throughputs
-    /// would say nothing here: the small application does not want more than a few KB/s.
+    /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute
+    /// throughputs would be meaningless here, as the small application does not want more than a few KB/s.
     pub jain_index: f64,
 }
 
@@ -108,7 +109,7 @@ impl Row {
     }
 }
 
-/// What the table says of one run of the small application.
+/// The values in the table for one run of the small application.
 struct Small {
     seconds: f64,
     io_seconds: f64,
@@ -182,7 +183,7 @@ pub(super) mod tests {
         assert!((none.writer_relative - 1.0).abs() < 1e-9 && capped.writer_relative.abs() < 1e-9);
         assert!((none.small_bytes_per_second - 3200.0 / 22.0).abs() < 1e-9);
         assert!((none.total_bytes_per_second - (100e6 + 3200.0 / 30.0)).abs() < 1e-3);
-        // One gets all it wants, the other a fraction or nothing.
+        // One gets all that it wants, the other a fraction or nothing.
         assert!((capped.jain_index - 0.5).abs() < 1e-6);
         assert!(
             (none.jain_index - (1.0 + 2.0 / 22.0_f64).powi(2) / (2.0 * (1.0 + (2.0 / 22.0_f64).powi(2)))).abs() < 1e-5

@@ -1,4 +1,4 @@
-//! Runs the small application, alone or beside the one that keeps the storage busy.
+//! Runs the small application, alone or while the other one keeps the storage busy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::measure::{Progress, Report, per_second};
 use crate::run::{Run, RunError, RunHandle, RunOptions};
 use vpfs_plan::{Btio, Ior, Plan};
 
-/// A plan, and where and as whom it runs.
+/// A plan, with the target and identity of its run.
 #[derive(Clone, Debug)]
 pub struct Application<P> {
     /// What it does.
     pub plan: P,
-    /// Where and as whom.
+    /// Target and identity.
     pub options: RunOptions,
 }
 
@@ -30,7 +30,7 @@ impl<P: Plan + Clone + 'static> Application<P> {
 /// The two applications of the experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Bursts of tiny calls; its run time is what is to be protected.
+    /// Bursts of tiny calls; its run time is to be protected.
     pub small: Application<Btio>,
     /// Large writes back to back. Its plan needs a time limit that is longer than any run.
     pub writer: Application<Ior>,
@@ -47,17 +47,17 @@ pub struct Trial {
     pub writer_bytes_per_second: f64,
 }
 
-/// Called now and then with how far the measured application is.
+/// Called from time to time with the progress of the measured application.
 pub type Watch<'a> = &'a dyn Fn(&Progress);
 
-/// Says how many bytes of the writer have reached the servers so far. Its own calls are too coarse for that: each is
-/// large, takes long, and ends with its last server.
+/// Returns how many bytes of the writer have reached the servers so far. The writer's own calls are too coarse for
+/// this: each is large, takes long, and ends only with its last server.
 pub type Meter<'a> = &'a dyn Fn() -> u64;
 
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 impl Experiment {
-    /// Runs the small application with nothing beside it.
+    /// Runs the small application alone.
     ///
     /// # Errors
     /// A call that failed.
@@ -66,7 +66,7 @@ impl Experiment {
         watched(small, watch).await
     }
 
-    /// Runs the writer with nothing beside it for `time`; returns its bytes per second.
+    /// Runs the writer alone for `time`; returns its bytes per second.
     ///
     /// # Errors
     /// A call that failed.
@@ -88,12 +88,12 @@ impl Experiment {
         Ok(per_second(meter() - before, begin.elapsed().as_secs_f64()))
     }
 
-    /// Runs the small application beside the writer, then drops the writer where it is.
+    /// Runs the small application beside the writer, then stops the writer wherever it is.
     ///
     /// # Errors
     /// A call of either that failed.
     pub async fn both(&self, url: &str, meter: Meter<'_>, watch: Watch<'_>) -> Result<Trial, RunError> {
-        // Before the writer begins, so that connecting is not part of the contention.
+        // Connect before the writer starts, so that connecting is not part of the contention.
         let small = self.small.prepare(url).await?;
         let mut writer = Background::start(self.writer.prepare(url).await?);
         writer.unless_failed(sleep(self.warm_up)).await?;
@@ -115,7 +115,7 @@ async fn watched(run: Run, watch: Watch<'_>) -> Result<Report, RunError> {
     }
 }
 
-/// A run that goes on until it is dropped.
+/// A run that continues until it is dropped.
 struct Background {
     handle: RunHandle,
     task: JoinHandle<Result<Report, RunError>>,
@@ -126,7 +126,7 @@ impl Background {
         Self { handle: run.handle(), task: tokio::spawn(run.execute()) }
     }
 
-    /// Waits for `other`; ends early with the run's failure if it fails meanwhile.
+    /// Waits for `other`; returns early with the run's error if it fails meanwhile.
     async fn unless_failed<T>(&mut self, other: impl Future<Output = T>) -> Result<T, RunError> {
         tokio::select! {
             value = other => Ok(value),

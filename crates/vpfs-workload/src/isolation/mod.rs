@@ -1,7 +1,8 @@
 //! How well a small application is isolated from a checkpointing one: the experiment of vPFS+ §V-B, BTIO against IOR.
 //!
-//! [`Experiment`] runs the applications, [`Comparison`] puts the runs beside the stand-alone ones, and [`verdict`] says
-//! whether they come in the paper's order, [`promises`] whether the default policy serves both. Who schedules between the two is not known here.
+//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`verdict`] checks
+//! the paper's order, and [`promises`] checks whether the default policy serves both. Nothing here knows how the two
+//! are scheduled.
 
 mod comparison;
 mod experiment;
@@ -17,20 +18,21 @@ pub use verdict::{Relation, promises, verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Management {
-    /// In order of arrival, without a bound on what is outstanding.
+    /// In order of arrival, with unlimited outstanding requests.
     None,
     /// SFQ(D): one slot for each request.
     SfqD,
     /// SFQ(D)+: slots by size, with backfill.
     SfqDPlus,
-    /// SFQ(D) and a cap on the checkpointing application: not work-conserving.
+    /// SFQ(D) with a cap on the checkpointing application: not work-conserving.
     Capped,
-    /// The policy `isolation`: shares of device time, and protection of who asks for less than its share. Nothing is set.
+    /// The policy `isolation`: shares of device time, and protection of applications that ask for less than their
+    /// share. No parameters are set.
     Isolation,
 }
 
 impl Management {
-    /// In the order of the paper's figures, then what is not in the paper.
+    /// In the order of the paper's figures, followed by those that are not in the paper.
     pub const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
 
     /// For tables.
@@ -44,8 +46,8 @@ impl Management {
         }
     }
 
-    /// Run time relative to stand-alone that the paper measured with BTIO class A [vPFS+ §V-B, Fig. 6]. That of the capped
-    /// run is given only through SFQ(D)+, which is 18 % worse; `isolation` is not in the paper.
+    /// Run time relative to stand-alone as measured in the paper with BTIO class A [vPFS+ §V-B, Fig. 6]. For the capped
+    /// run the paper says only that SFQ(D)+ is 18 % worse; `isolation` is not in the paper.
     pub const fn slowdown_in_paper(self) -> Option<f64> {
         match self {
             Self::None => Some(3.288),

@@ -1,17 +1,17 @@
-//! Whether the runs come in the order of vPFS+ Fig. 5 and 6, and whether `isolation` keeps what it promises.
+//! Whether the runs are in the order of vPFS+ Fig. 5 and 6, and whether `isolation` keeps its promises.
 
 use serde::Serialize;
 
 use super::{Management, Row};
 
-/// A statement on rows, and whether it holds.
+/// A statement about rows, and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Relation {
     /// In words.
     pub statement: String,
     /// Left side divided by right side, or the value that has a limit.
     pub ratio: f64,
-    /// Whether the ratio is as the statement needs it.
+    /// Whether the ratio satisfies the statement.
     pub holds: bool,
 }
 
@@ -23,7 +23,7 @@ const MUCH_LESS: f64 = 0.25;
 const EQUAL: f64 = 0.02;
 
 /// The paper's statements: for the small application's run time, unmanaged ≫ SFQ(D) > SFQ(D)+ ≥ capped; for total
-/// throughput, capped ≪ SFQ(D)+. Rows that are missing make no statement.
+/// throughput, capped ≪ SFQ(D)+. There is no statement about missing rows.
 pub fn verdict(rows: &[Row]) -> Vec<Relation> {
     use Management::{Capped, None, SfqD, SfqDPlus};
     let find = |management| rows.iter().find(|row| row.management == management);
@@ -44,12 +44,12 @@ pub fn verdict(rows: &[Row]) -> Vec<Relation> {
     relations.into_iter().flatten().collect()
 }
 
-/// The small application may take so many times its run time alone under `isolation`. The paper's SFQ(D)+: 1.20.
+/// Limit on the small application's run time under `isolation`, relative to alone. The paper's SFQ(D)+: 1.20.
 const SLOWDOWN_MAX: f64 = 1.10;
 /// The writer gets at least this part of its throughput alone under `isolation`. The paper's SFQ(D)+: 0.44.
 const WRITER_MIN: f64 = 0.60;
 
-/// What `isolation` promises to both applications at once. No statement if its row is missing.
+/// The promises of `isolation` to both applications. No statement if its row is missing.
 pub fn promises(rows: &[Row]) -> Vec<Relation> {
     let Some(row) = rows.iter().find(|row| row.management == Management::Isolation) else { return Vec::new() };
     let (slowdown, writer) = (row.small_slowdown, row.writer_relative);
@@ -82,7 +82,7 @@ mod tests {
     fn held(slowdowns: [f64; 4], writer: [f64; 4]) -> Vec<bool> {
         let trials: Vec<_> = [0, 1, 2, 3].map(|i| trial(Management::ALL[i], slowdowns[i], writer[i])).into();
         let comparison = Comparison::new(&report(10.0, 1.0), 600e6, &trials);
-        assert!(comparison.promises.is_empty(), "nothing is said of a row that is missing");
+        assert!(comparison.promises.is_empty(), "there is no statement about a missing row");
         assert_eq!(comparison.matches_paper, comparison.relations.iter().all(|relation| relation.holds));
         comparison.relations.iter().map(|relation| relation.holds).collect()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies of many calls, in seconds, each within 0.1 % of the true value. Zero where there were no calls.
+/// Latencies of many calls, in seconds, each within 0.1 % of the true value. Zero if there were no calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Number of calls.

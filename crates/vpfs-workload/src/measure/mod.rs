@@ -1,4 +1,4 @@
-//! What a run measured: by phase, over time, and the verdict of the verification.
+//! The measurements of a run: by phase, over time, and the result of the verification.
 
 mod latency;
 mod recorder;
@@ -20,19 +20,20 @@ pub struct Report {
     pub processes: u32,
     /// Number of nodes they ran on.
     pub nodes: u32,
-    /// From the first process's first step to the last one's last, without making and removing the run's directory.
+    /// From the first step of the first process to the last step of the last one, without creating and removing the
+    /// run's directory.
     pub run_seconds: f64,
     /// Mean over the processes: time in calls.
     pub io_seconds: f64,
     /// Mean over the processes: time in computation.
     pub think_seconds: f64,
-    /// Mean over the processes: time in barriers, waiting for other processes.
+    /// Mean over the processes: time waiting for other processes in barriers.
     pub wait_seconds: f64,
-    /// The phases in their order.
+    /// The phases in order.
     pub phases: Vec<PhaseReport>,
     /// Throughput over time.
     pub timeline: Timeline,
-    /// What reading back found.
+    /// Result of the verification of data read back.
     pub verification: Verification,
 }
 
@@ -46,9 +47,9 @@ impl Report {
 /// One phase of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseReport {
-    /// Which.
+    /// Which phase it is.
     pub phase: Phase,
-    /// From the first process's begin to the last one's end.
+    /// From the start of the first process to the end of the last one.
     pub seconds: f64,
     /// Mean over the processes: time in calls.
     pub io_seconds: f64,
@@ -60,20 +61,20 @@ pub struct PhaseReport {
     pub bytes_per_second: f64,
     /// Over `seconds`.
     pub operations_per_second: f64,
-    /// Of each call, as the process saw it.
+    /// Latency of each call, as seen by the process.
     pub latency: Latency,
 }
 
-/// Calls and bytes that completed in each interval since the run's begin.
+/// Calls and bytes completed in each interval since the start of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Timeline {
     /// Length of an interval.
     pub interval_seconds: f64,
-    /// The intervals in their order, up to the last one in which something completed.
+    /// The intervals in order, up to the last one in which something completed.
     pub samples: Vec<Sample>,
 }
 
-/// What completed in one interval.
+/// Calls and bytes completed in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// Calls.
@@ -82,25 +83,25 @@ pub struct Sample {
     pub bytes: u64,
 }
 
-/// What reading back found.
+/// Result of the verification of data read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// Bytes read and compared.
     pub checked_bytes: u64,
-    /// Reads that did not return what belongs there.
+    /// Number of reads that returned wrong data.
     pub wrong_reads: u64,
     /// The first of them.
     pub examples: Vec<WrongRead>,
 }
 
 impl Verification {
-    /// Whether everything read was right.
+    /// Whether all data read was correct.
     pub fn is_clean(&self) -> bool {
         self.wrong_reads == 0
     }
 }
 
-/// A read that did not return what belongs there.
+/// A read that returned wrong data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 pub enum WrongRead {
     /// Bytes differ.
@@ -111,9 +112,9 @@ pub enum WrongRead {
         path: String,
         /// The first wrong byte.
         offset: u64,
-        /// What it should be.
+        /// The expected value.
         expected: u8,
-        /// What it is.
+        /// The value found.
         found: u8,
         /// Wrong bytes in this read.
         count: u64,
@@ -124,16 +125,16 @@ pub enum WrongRead {
     Length {
         /// The file.
         path: String,
-        /// Where the read began.
+        /// Offset of the read.
         offset: u64,
         /// Bytes asked for.
         expected: u64,
-        /// Bytes that came.
+        /// Bytes returned.
         found: u64,
     },
 }
 
-/// `amount` for each second of `seconds`; zero over no time.
+/// `amount` per second over `seconds`; zero if there was no time.
 pub(crate) fn per_second(amount: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount as f64 / seconds } else { 0.0 }
 }

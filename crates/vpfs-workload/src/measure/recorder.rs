@@ -1,4 +1,4 @@
-//! Collects measurements while a run goes on.
+//! Collects measurements during a run.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub(crate) struct Recorder {
     state: Mutex<State>,
 }
 
-/// How far a run is, for progress lines.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The phase that began last; `None` before the first.
+    /// The phase that started last; `None` before the first.
     pub phase: Option<Phase>,
     /// Calls completed in all phases.
     pub operations: u64,
@@ -55,12 +55,12 @@ struct PhaseState {
 const EXAMPLES: usize = 16;
 
 impl Recorder {
-    /// Nothing measured yet; the timeline will have a sample for each `interval`.
+    /// An empty recorder; the timeline will have a sample for each `interval`.
     pub(crate) fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::default() }
     }
 
-    /// How far the run is.
+    /// The progress of the run.
     pub(crate) fn progress(&self) -> Progress {
         let state = self.lock();
         Progress {
@@ -71,7 +71,7 @@ impl Recorder {
         }
     }
 
-    /// A process begins a phase.
+    /// A process starts a phase.
     pub(crate) fn begin_phase(&self, phase: Phase, now: Instant) {
         let mut state = self.lock();
         state.begin.get_or_insert(now);
@@ -90,7 +90,7 @@ impl Recorder {
         phase.end = phase.end.max(now);
     }
 
-    /// A call began at `begin`, ended at `end` and moved `bytes`.
+    /// A call started at `begin`, ended at `end` and moved `bytes`.
     pub(crate) fn call(&self, phase: Phase, begin: Instant, end: Instant, bytes: u64) {
         let one = Sample { operations: 1, bytes };
         let mut state = self.lock();
@@ -119,7 +119,7 @@ impl Recorder {
         self.lock().verification.checked_bytes += bytes;
     }
 
-    /// A read returned something else.
+    /// A read returned wrong bytes.
     pub(crate) fn wrong(&self, read: WrongRead) {
         let verification = &mut self.lock().verification;
         verification.wrong_reads += 1;
@@ -153,7 +153,7 @@ impl Recorder {
 
 impl State {
     fn phase(&mut self, phase: Phase) -> &mut PhaseState {
-        self.phases.iter_mut().find(|known| known.phase == phase).expect("a phase begins before it has calls")
+        self.phases.iter_mut().find(|known| known.phase == phase).expect("a phase starts before it has calls")
     }
 
     fn sample(&mut self, interval: usize) -> &mut Sample {

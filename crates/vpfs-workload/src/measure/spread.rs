@@ -1,4 +1,4 @@
-//! How much a number varies over repetitions.
+//! The variation of a number over repetitions.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; all zero if there are none.
+    /// Computes the spread of `values`; all zero if there are none.
     pub fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();

@@ -29,32 +29,32 @@ pub enum Connections {
     PerProcess,
 }
 
-/// Where and as whom a plan runs.
+/// The target and identity of a plan's run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Target, user and time-outs; the local address comes from `local_addresses`.
     pub client: ClientOptions,
-    /// Node number n connects from address n modulo their number; empty: the system chooses.
+    /// Node n connects from address n modulo the number of addresses; empty: the system chooses.
     pub local_addresses: Vec<IpAddr>,
     /// Number of nodes, at most the number of processes; filled in blocks.
     pub nodes: u32,
     /// Which processes share connections.
     pub connections: Connections,
-    /// Absolute path of the run's directory: made if it does not exist, and then also removed.
+    /// Absolute path of the run's directory: created if it does not exist, and then also removed.
     pub directory: String,
-    /// How new files lie on the servers.
+    /// Layout of new files.
     pub create: CreateOptions,
-    /// Whether to remove a file that exists before creating it, instead of failing.
+    /// Whether to replace an existing file instead of failing.
     pub overwrite: bool,
-    /// Whether the directory stays.
+    /// Whether the directory is kept.
     pub keep: bool,
-    /// Decides file contents.
+    /// Seed of file contents.
     pub seed: u64,
     /// Length of an interval of the timeline.
     pub interval: Duration,
 }
 
-/// Why a run ended before its plan did.
+/// Why a run ended before its plan was done.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A node could not connect.
@@ -62,7 +62,7 @@ pub enum RunError {
     Connect {
         /// Number of the node.
         node: u32,
-        /// The client's reason.
+        /// The client's error.
         source: ClientError,
     },
     /// A call failed after the retries the protocol allows.
@@ -70,14 +70,14 @@ pub enum RunError {
     Call {
         /// Number of the process.
         process: u32,
-        /// What was tried.
+        /// The call.
         call: &'static str,
-        /// On what.
+        /// Its path.
         path: String,
-        /// The client's reason.
+        /// The client's error.
         source: ClientError,
     },
-    /// A run that should last as long as another one did not.
+    /// A background run ended before the measurement did.
     #[error("the load ended before the measurement did; its time limit is too short")]
     EndedEarly,
     /// A process panicked: a bug.
@@ -85,7 +85,7 @@ pub enum RunError {
     Process(#[from] tokio::task::JoinError),
 }
 
-/// A plan with its clients connected and its directory made, ready to go.
+/// A plan with its clients connected and its directory created, ready to run.
 pub struct Run {
     shared: Arc<Shared>,
     /// One for each process; those of a node are clones, unless each process has its own.
@@ -99,7 +99,7 @@ pub struct Run {
 #[derive(Clone)]
 pub struct RunHandle(Arc<Shared>);
 
-/// What all processes of a run share.
+/// State shared by all processes of a run.
 struct Shared {
     plan: Arc<dyn Plan>,
     names: Names,
@@ -111,10 +111,10 @@ struct Shared {
 }
 
 impl Run {
-    /// Connects and makes the directory. Nothing is measured yet.
+    /// Connects and creates the directory. Nothing is measured yet.
     ///
     /// # Errors
-    /// A node cannot connect, or the directory can be neither found nor made.
+    /// A node cannot connect, or the directory can be neither found nor created.
     pub async fn prepare(plan: Arc<dyn Plan>, options: RunOptions) -> Result<Self, RunError> {
         let processes = plan.processes();
         let nodes = options.nodes.clamp(1, processes);
@@ -137,10 +137,10 @@ impl Run {
         RunHandle(Arc::clone(&self.shared))
     }
 
-    /// Runs the plan to its end.
+    /// Runs the plan until it is done.
     ///
     /// # Errors
-    /// The first call that failed; the other processes are dropped where they are and files stay.
+    /// The first call that failed; the other processes are stopped at once, and files are kept.
     pub async fn execute(self) -> Result<Report, RunError> {
         let processes = self.shared.plan.processes();
         let mut tasks = JoinSet::new();
@@ -176,7 +176,7 @@ async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> Result<Vec
     Ok(clients)
 }
 
-/// Whether the directory had to be made.
+/// Whether the directory had to be created.
 async fn make_directory(client: &Client, path: &str) -> Result<bool, RunError> {
     match client.mkdir(path, 0o755).await {
         Ok(()) => Ok(true),

@@ -2,7 +2,7 @@
 
 use vpfs_plan::{Call, Dir, FileId};
 
-/// Names everything below the run's directory.
+/// Gives the paths of everything below the run's directory.
 #[derive(Debug)]
 pub(super) struct Names {
     base: String,
@@ -30,7 +30,7 @@ impl Names {
         format!("{}/file.{}", self.dir(file.dir).trim_end_matches('/'), file.number)
     }
 
-    /// The path a call is about.
+    /// The path that a call refers to.
     pub(super) fn of(&self, call: Call) -> String {
         match call {
             Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => self.dir(dir),

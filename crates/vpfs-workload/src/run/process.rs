@@ -12,7 +12,7 @@ use super::{RunError, Shared};
 use crate::measure::WrongRead;
 use vpfs_plan::{Call, Extent, FileId, Phase, Step};
 
-/// What files' times are set to, in seconds since 1970: any will do, and a run can be repeated.
+/// The value that files' times are set to, in seconds since 1970: a constant, so that runs are repeatable.
 const SET_TIME: u64 = 1_000_000_000;
 
 pub(super) struct Process {
@@ -20,9 +20,9 @@ pub(super) struct Process {
     client: Client,
     shared: Arc<Shared>,
     files: HashMap<FileId, File>,
-    /// Taken for a write and taken back after it, so that large writes do not allocate each time.
+    /// Lent to a write and reclaimed after it, so that large writes do not allocate each time.
     buffer: BytesMut,
-    /// What the buffer holds: who overwrites one place again and again need not make the data anew.
+    /// What the buffer contains, so that repeated writes to one place need not generate the data again.
     buffered: Option<Extent>,
 }
 
@@ -32,7 +32,7 @@ impl Process {
     }
 
     pub(super) async fn run(mut self) -> Result<(), RunError> {
-        // All begin together; this first wait is no part of the run.
+        // All processes start together; this first wait is not part of the run.
         self.shared.barrier.wait().await;
         for phase in self.shared.plan.phases() {
             self.phase(phase).await?;
@@ -112,14 +112,14 @@ impl Process {
         }
     }
 
-    /// The time to make the data is not the file system's, so it is not measured.
+    /// Generating the data is not work of the file system, so it is not measured.
     async fn write(&mut self, phase: Phase, extent: Extent) -> Result<(), ClientError> {
         let data = self.pattern(extent);
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
         self.client.write_at(&file, extent.offset, data.clone()).await?;
         self.shared.recorder.call(phase, begin, Instant::now(), u64::from(extent.bytes));
-        // Fails, and costs one allocation, if the client still holds on to the data.
+        // Fails, at the cost of one allocation, if the client still holds a reference to the data.
         if let Ok(buffer) = data.try_into_mut() {
             (self.buffer, self.buffered) = (buffer, Some(extent));
         }
@@ -201,7 +201,7 @@ impl Process {
         })
     }
 
-    /// The open file; plans open what they use, so this is a look-up.
+    /// The open file; plans open the files that they use, so this is only a look-up.
     async fn file(&mut self, id: FileId) -> Result<File, ClientError> {
         if let Some(file) = self.files.get(&id) {
             return Ok(file.clone());

@@ -1,4 +1,4 @@
-//! What IOR calls an access: the write or the read part of a run, with what it took to open and close the files.
+//! An access in the sense of IOR: the write or the read part of a run, with the time to open and close the files.
 
 use serde::Serialize;
 
@@ -9,9 +9,9 @@ use vpfs_plan::Phase;
 /// One access of one repetition; times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Access {
-    /// Bytes over `total_seconds`, as IOR does.
+    /// Bytes divided by `total_seconds`, as in IOR.
     pub(super) mib_per_second: f64,
-    /// Calls over `transfer_seconds`.
+    /// Calls divided by `transfer_seconds`.
     pub(super) operations_per_second: f64,
     pub(super) latency_seconds: f64,
     pub(super) open_seconds: f64,
@@ -65,7 +65,7 @@ pub(super) fn access(report: &Report, phase: Phase) -> Option<Access> {
     })
 }
 
-/// Sums up the repetitions of an access; `None` if it did not take place.
+/// Summarises the repetitions of an access; `None` if there was none.
 pub fn summarize(repetitions: &[Report], phase: Phase) -> Option<AccessSummary> {
     let accesses: Vec<Access> = repetitions.iter().filter_map(|report| access(report, phase)).collect();
     if accesses.is_empty() {

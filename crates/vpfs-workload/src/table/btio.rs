@@ -1,4 +1,4 @@
-//! BTIO's statistics, and the division of the run time that vPFS+ draws in its Fig. 6.
+//! BTIO's statistics, and the breakdown of the run time as in vPFS+ Fig. 6.
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use super::MB;
 use crate::measure::{Report, per_second};
 use vpfs_plan::Phase;
 
-/// The statistics of each repetition. I/O is everything but computation: also waiting for processes that still do I/O, as
-/// in a collective call.
+/// The statistics of each repetition. I/O is everything except computation, including waiting for processes that still
+/// do I/O, as in a collective call.
 pub fn btio(repetitions: &[Report]) -> String {
     let mut text = String::new();
     for report in repetitions {

@@ -1,11 +1,11 @@
-//! What somebody who waits for each call notices: a line for each repetition.
+//! The latencies that a waiting user notices: one line for each repetition.
 
 use crate::measure::Report;
 use vpfs_plan::Phase;
 
 const HEADINGS: [&str; 7] = ["access", "calls", "calls/s", "mean(ms)", "p99(ms)", "max(ms)", "iter"];
 
-/// The table of all repetitions of a run; making and filling the files is left out.
+/// The table of all repetitions of a run, without creating and filling the files.
 pub fn interactive(repetitions: &[Report]) -> String {
     let mut text = line(HEADINGS.map(str::to_owned)) + &line(HEADINGS.map(|name| "-".repeat(name.len())));
     for (iteration, report) in repetitions.iter().enumerate() {

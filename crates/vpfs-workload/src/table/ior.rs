@@ -1,4 +1,4 @@
-//! IOR's table: a line for each access and repetition, then the largest bandwidths.
+//! IOR's table: one line for each access and repetition, then the largest bandwidths.
 
 use std::fmt::Write;
 

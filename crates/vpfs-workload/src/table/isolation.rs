@@ -1,4 +1,4 @@
-//! The one table of the isolation experiment, and its verdict.
+//! The table of the isolation experiment, and its verdict.
 
 use std::fmt::Write;
 

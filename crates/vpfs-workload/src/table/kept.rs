@@ -1,4 +1,4 @@
-//! What two applications keep of what each gets alone while they run side by side.
+//! The part of its stand-alone throughput that each of two applications keeps while they run side by side.
 
 use serde::Serialize;
 use vpfs_plan::Phase;
@@ -9,22 +9,22 @@ use crate::measure::{PhaseReport, Report};
 /// One application, alone and beside the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// Nobody else was there.
+    /// The run alone.
     pub alone: &'a Report,
-    /// The other one was.
+    /// The run beside the other one.
     pub beside: &'a Report,
 }
 
-/// The parts of their throughput alone that both keep; `None` if one moved nothing alone.
+/// The parts of their stand-alone throughput that both keep; `None` if one moved nothing alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Kept {
-    /// Calls a second of the small one.
+    /// Calls per second of the small application.
     pub small: Option<f64>,
-    /// The same of the large one.
+    /// The same for the large one.
     pub large: Option<f64>,
 }
 
-/// What both keep.
+/// The parts that both keep.
 pub fn kept(small: Pair<'_>, large: Pair<'_>) -> Kept {
     let of = |pair: Pair<'_>| {
         let rate = |report| data(report).map(|phase| phase.operations_per_second);
@@ -34,7 +34,7 @@ pub fn kept(small: Pair<'_>, large: Pair<'_>) -> Kept {
     Kept { small: of(small), large: of(large) }
 }
 
-/// A line for each application.
+/// One line for each application.
 pub fn side_by_side(small: Pair<'_>, large: Pair<'_>) -> String {
     let kept = kept(small, large);
     let mut text = line(["application", "alone", "beside", "kept", "mean(ms)", "p99(ms)"].map(str::to_owned));

@@ -21,7 +21,7 @@ fn line(name: &str, [max, min, mean, std_dev]: [String; 4]) -> String {
     format!("   {name:<20}{max:>14} {min:>14} {mean:>14} {std_dev:>14}\n")
 }
 
-/// What mdtest would measure, in the order of the first repetition.
+/// The phases that mdtest measures, in the order of the first repetition.
 fn phases(repetitions: &[Report]) -> impl Iterator<Item = Phase> {
     let first = repetitions.first().map(|report| report.phases.as_slice()).unwrap_or_default();
     first.iter().map(|report| report.phase).filter(|&phase| name(phase).is_some())

@@ -1,4 +1,4 @@
-//! Measurements as people of the field print them.
+//! Measurements in the formats customary in the field.
 
 mod access;
 mod btio;

@@ -20,8 +20,8 @@ use crate::print::print;
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
 ///
-/// Run it on a storage server, on the directory that the server stores in, while nobody uses it. Random reads and
-/// writes of 4 KiB to 4 MiB, 1 to 64 at a time, go to a test file that has no name, so nothing stays of it even after Ctrl-C. A
+/// Run it on a storage server, on the server's storage directory, while nobody uses it. Random reads and writes of 4
+/// KiB to 4 MiB, 1 to 64 at a time, go to a test file without a name, so nothing remains of it even after Ctrl-C. A
 /// block device is only read.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -29,35 +29,35 @@ use crate::print::print;
     vpfs profile /srv/data --time 5min             a disk: more accurate\n  \
     vpfs profile --model hdd                       the disk model of `vpfs serve --device hdd`")]
 pub(crate) struct Profile {
-    /// The directory that a server stores in, or a block device
+    /// The storage directory of a server, or a block device
     #[arg(value_name = "PATH", required_unless_present = "model")]
     path: Option<PathBuf>,
 
-    /// Measure this device model instead, in its own time
+    /// Measure this device model instead, in virtual time
     #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "time", "size", "buffered", "destroy_data"], value_parser = model)]
     model: Option<Model>,
 
-    /// About how long to measure
+    /// Approximate time to measure
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = parse_duration)]
     time: Duration,
 
-    /// Size of the test file; less if a quarter of the time does not suffice to fill it
+    /// Size of the test file; less if it cannot be filled within a quarter of the time
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_size)]
     size: Bytes,
 
-    /// Go through the page cache, where the file system has no direct I/O
+    /// Use the page cache, for file systems without direct I/O
     #[arg(long)]
     buffered: bool,
 
-    /// Also write to the block device PATH; name it here once more. Refused if it is in use or has data at its ends
+    /// Also write to the block device PATH; repeat its name here. Refused if it is in use or has data at either end
     #[arg(long, value_name = "DEVICE")]
     destroy_data: Option<PathBuf>,
 
-    /// Where the profile goes
+    /// Where to write the profile
     #[arg(long, short, value_name = "FILE", default_value = "profile.toml")]
     output: PathBuf,
 
-    /// Draw both models in this file, a page for a browser
+    /// Write charts of both models to this file, an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -87,7 +87,7 @@ impl Profile {
         let measurements = self.measure(&line);
         line.clear();
         let measurements = measurements?;
-        // Measurements are worth keeping even if they do not make a profile.
+        // Measurements are worth keeping even if no profile can be derived from them.
         self.write_json(&measurements)?;
         let fit = measurements.fit().map_err(|error| Exit::Failed(error.to_string()))?;
         write(&self.output, &to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject())))?;
@@ -109,7 +109,7 @@ impl Profile {
         sweep.run(&mut *storage, time, show).map_err(|error| Exit::Failed(error.to_string()))
     }
 
-    /// What is measured, and for how long at most.
+    /// What to measure, and for how long at most.
     fn storage(&self, largest: Bytes, line: &ProgressLine) -> Result<(Box<dyn Storage>, Option<Duration>), Exit> {
         if let Some(model) = &self.model {
             return Ok((Box::new(ModelStorage(model.device.clone())), None));
@@ -153,7 +153,7 @@ fn describe(progress: &Progress) -> String {
     format!("{done}/{all}: {} of {}, {} outstanding", op_name(point.op), Size(point.size), point.outstanding)
 }
 
-/// Depth and slot costs, and what to be careful about.
+/// Depth and slot costs, with warnings.
 fn summary(fit: &StorageFit) -> String {
     let mut text = format!("depth {}\n", fit.depth.get());
     let models = [("reads", &fit.reads), ("writes", &fit.writes)];
@@ -167,7 +167,7 @@ fn summary(fit: &StorageFit) -> String {
     text
 }
 
-/// A knee at the last depth may lie beyond it.
+/// If the knee is at the last depth, the true one may be beyond it.
 fn warning(name: &str, model: &OpFit) -> String {
     if model.knee < model.deepest {
         return String::new();
@@ -178,7 +178,7 @@ fn warning(name: &str, model: &OpFit) -> String {
     )
 }
 
-/// The smallest accesses cannot take most of the slots that were found with them.
+/// The depth was found with the smallest accesses, so these cannot occupy most of the slots.
 fn noise(name: &str, model: &OpFit, depth: Depth) -> String {
     match model.sizes.first() {
         Some(smallest) if smallest.slot_cost.get() > 1 && smallest.slot_cost.get() * 2 > depth.get() => format!(
@@ -211,7 +211,7 @@ mod tests {
             .run()
     }
 
-    /// What the daemon makes of a profile, together with the smallest configuration.
+    /// The daemon's settings from a profile, together with the smallest configuration.
     fn load(profile: &Path) -> Config {
         let servers = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
         let text = fs::read_to_string(profile).expect("it was written") + servers;

@@ -13,21 +13,21 @@ use crate::log::{self, LogSwitch};
 use crate::print::print;
 use crate::signals::Stop;
 
-/// Stand in front of storage servers and schedule what clients ask of them
+/// Run proxies in front of storage servers that schedule the requests of clients
 ///
-/// Reads one configuration file for the whole cluster. SIGHUP reads it again without dropping a connection; SIGTERM and
-/// SIGINT let operations in progress end (limits.drain_timeout), a second one ends at once.
+/// Reads one configuration file for the whole cluster. SIGHUP reloads it without dropping a connection; SIGTERM and
+/// SIGINT let operations in progress finish (limits.drain_timeout); a second one exits at once.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs proxy --config vpfs.toml --check          say what is wrong with the file, or what it means\n  \
-    vpfs proxy --config vpfs.toml                  front every server of the file\n  \
-    vpfs proxy --config vpfs.toml --server s1      front only s1, on its own host")]
+    vpfs proxy --config vpfs.toml --check          report what is wrong with the file, or print its meaning\n  \
+    vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
+    vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host")]
 pub(crate) struct Proxy {
     /// The configuration, see docs/config.md
     #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
     config: PathBuf,
 
-    /// A server to front, by its name in the file; may be given several times [default: every server of the file]
+    /// A server to serve, by its name in the file; may be given several times [default: every server in the file]
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
@@ -45,7 +45,7 @@ impl Proxy {
         }
         let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
-            tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not meant so");
+            tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not as intended");
         }
         runtime()?.block_on(self.serve(config, &servers, &switch))
     }
@@ -77,9 +77,9 @@ impl Proxy {
         tokio::select! {
             cut_off = daemon.drain() => match cut_off {
                 0 => tracing::info!("drained"),
-                _ => tracing::warn!(connections = cut_off, "limits.drain_timeout passed; these were cut off"),
+                _ => tracing::warn!(connections = cut_off, "limits.drain_timeout expired; connections were cut off"),
             },
-            () = stop.asked() => tracing::warn!("asked again; ending at once"),
+            () = stop.asked() => tracing::warn!("second signal; exiting at once"),
         }
         Ok(())
     }
@@ -87,11 +87,11 @@ impl Proxy {
     async fn reload(&self, daemon: &mut Daemon, log: &LogSwitch) {
         let newer = match Config::load(&self.config) {
             Ok(newer) => newer,
-            Err(problems) => return tracing::error!(%problems, "reload refused; the old configuration stays in force"),
+            Err(problems) => return tracing::error!(%problems, "reload rejected; the old configuration stays active"),
         };
         match daemon.reload(newer).await {
             Ok(()) => log.set(daemon.config().log.level),
-            Err(error) => tracing::error!(%error, "reload refused; the old configuration stays in force"),
+            Err(error) => tracing::error!(%error, "reload rejected; the old configuration stays active"),
         }
     }
 }

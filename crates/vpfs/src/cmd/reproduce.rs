@@ -11,10 +11,10 @@ use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
 use crate::print::print;
 
-/// Repeat the papers' experiments in the simulator and compare with what the papers say
+/// Repeat the papers' experiments in the simulator and compare the results with the papers
 ///
-/// Runs the experiments of vPFS, vPFS+, Two-level and IOCO with the schedulers of the proxy, in virtual time, and prints one
-/// row for each value that a paper states: the paper's, ours, the tolerance, and the verdict, which is computed.
+/// Runs the experiments of vPFS, vPFS+, Two-level and IOCO with the schedulers of the proxy, in virtual time, and
+/// prints one row for each value in a paper: the paper's, ours, the tolerance, and the computed verdict.
 ///
 /// Writes DIR/report.html (one file with everything), DIR/report.txt, and for each figure its numbers (FIGURE.json) and
 /// each of its charts (FIGURE-1.svg, FIGURE-1.csv, ...).
@@ -24,15 +24,15 @@ pub(crate) struct Reproduce {
     #[arg(value_name = "FIGURE", default_value = "all")]
     figures: Vec<String>,
 
-    /// Where to write; made if it is not there
+    /// Where to write; created if it does not exist
     #[arg(short, long, value_name = "DIR", default_value = "vpfs-figures")]
     out: PathBuf,
 
-    /// List the figures and end
+    /// List the figures and exit
     #[arg(long)]
     list: bool,
 
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(short, long)]
     quiet: bool,
 }
@@ -59,7 +59,7 @@ impl Reproduce {
         print(format_args!("{}\n{} ({:.0} s)", report.summary(), page.display(), begin.elapsed().as_secs_f64()))
     }
 
-    /// In the order of the papers, each once.
+    /// The figures to run, in the order of the papers, each once.
     fn selected(&self) -> Result<Vec<&'static Figure>, Exit> {
         let is_all = |name: &String| name == "all";
         for name in self.figures.iter().filter(|name| !is_all(name)) {
@@ -86,5 +86,5 @@ impl Reproduce {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Exit {
-    Exit::Failed(format!("cannot write {}: {error}; choose another place with --out", path.display()))
+    Exit::Failed(format!("cannot write {}: {error}; choose another directory with --out", path.display()))
 }

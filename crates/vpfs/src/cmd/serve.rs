@@ -16,9 +16,9 @@ use crate::signals::Stop;
 
 /// Run embedded servers that speak the OrangeFS protocol, for tests and trials
 ///
-/// Stock OrangeFS tools and pvfs2fuse can use them. With a device model, requests take the time they would take on that
-/// device, so contention is real and repeatable. Not for production: there is no replication and no server-to-server
-/// protocol.
+/// Stock OrangeFS tools and pvfs2fuse can use them. With a device model, requests take as long as they would on that
+/// device, so contention is realistic and repeatable. Not for production: there is no replication and no
+/// server-to-server protocol.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs serve                                    four servers in memory at 127.0.0.1:6334 to 6337\n  \
@@ -29,18 +29,19 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     servers: u16,
 
-    /// Where the first server listens, and what clients are told; the others take the ports that follow
+    /// Where the first server listens, which is also the address announced to clients; the others take the following
+    /// ports
     #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 6334)))]
     listen: SocketAddr,
 
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = device, help = device_help())]
     device: DeviceProfile,
 
-    /// Keep files in this directory, which is made if it does not exist [default: in memory, lost at the end]
+    /// Keep files in this directory, which is created if it does not exist [default: in memory, lost on exit]
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
 
-    /// What each server may store
+    /// Storage capacity of each server
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = parse_size)]
     capacity: Bytes,
 
@@ -48,14 +49,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME", default_value = "pfs")]
     name: String,
 
-    /// Least urgent messages to log: error, warn, info, debug or trace
+    /// Log level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level)]
     log_level: LogLevel,
 }
 
 fn log_level(text: &str) -> Result<LogLevel, String> {
     let found = LogLevel::ALL.into_iter().find(|level| level.name() == text);
-    found.ok_or_else(|| "write error, warn, info, debug or trace".to_owned())
+    found.ok_or_else(|| "must be error, warn, info, debug or trace".to_owned())
 }
 
 fn device(name: &str) -> Result<DeviceProfile, String> {
@@ -64,7 +65,7 @@ fn device(name: &str) -> Result<DeviceProfile, String> {
 
 fn device_help() -> String {
     let names: Vec<&str> = DeviceProfile::NAMED.iter().map(|(name, _)| *name).collect();
-    format!("What every server's storage behaves like: {}", names.join(", "))
+    format!("Device model of every server's storage: {}", names.join(", "))
 }
 
 impl Serve {
@@ -81,13 +82,13 @@ impl Serve {
     fn config(&self) -> Result<ClusterConfig, Exit> {
         let mut config = ClusterConfig::new(usize::from(self.servers));
         if self.listen.ip().is_unspecified() {
-            return Err(Exit::Usage(format!("clients cannot reach {}; name the address they use", self.listen)));
+            return Err(Exit::Usage(format!("clients cannot reach {}; give the address they connect to", self.listen)));
         }
         let last = u32::from(self.listen.port()) + u32::from(self.servers).saturating_sub(1);
         if self.listen.port() != 0 && last > u32::from(u16::MAX) {
             let port = self.listen.port();
             return Err(Exit::Usage(format!(
-                "{} ports from {port} on go beyond 65535; choose a lower one",
+                "{} ports from {port} on go beyond 65535; choose a lower port",
                 self.servers
             )));
         }
@@ -108,7 +109,7 @@ impl Serve {
         for (number, address) in (1..).zip(cluster.addresses()) {
             println!("s{number} tcp://{address}");
         }
-        println!("serving {} ({} for each server); end with Ctrl-C", cluster.url(), Size(self.capacity));
+        println!("serving {} ({} for each server); stop with Ctrl-C", cluster.url(), Size(self.capacity));
         stop.asked().await;
         cluster.shutdown().await
     }

@@ -1,4 +1,4 @@
-//! Isolation before a running OrangeFS cluster: stock clients, real servers, `vpfs proxy` between them.
+//! Isolation in front of a running OrangeFS cluster: stock clients, real servers, `vpfs proxy` between them.
 
 mod case;
 mod cluster;
@@ -20,10 +20,10 @@ use cluster::Cluster;
 use options::Options;
 use scratch::Scratch;
 
-/// Programs that are not ours.
+/// External programs that are needed.
 const PROGRAMS: [&str; 4] = ["pvfs2fuse", "pvfs2-cp", "fio", "fusermount"];
 
-/// Runs all cases that the arguments ask for, prints them as a table, and skips aloud where programs are missing.
+/// Runs all cases that the arguments select and prints them as a table; if programs are missing, skips with a message.
 pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let missing: Vec<&str> = PROGRAMS.into_iter().filter(|program| on_path(program).is_none()).collect();

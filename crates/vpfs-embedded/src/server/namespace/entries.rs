@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use vpfs_wire::pvfs2::request::TOKEN_START;
 use vpfs_wire::pvfs2::{Handle, Text};
 
-/// Where a listing may continue after its first page: above every special token of the protocol.
+/// The first token of a later page, above all special tokens of the protocol.
 const FIRST_PLACE: u64 = TOKEN_START + 1;
 
-/// Names and handles. A listing stays right while entries come and go: each entry keeps its place for life.
+/// Names and handles. Each entry keeps its position for its lifetime, so a listing stays correct while entries come and
+/// go.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     by_name: HashMap<Text, Entry>,
     by_place: BTreeMap<u64, Text>,
     next_place: u64,
-    /// Changes so far.
+    /// Number of changes so far.
     version: u64,
 }
 
@@ -28,7 +29,7 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<(Text, Handle)>,
-    /// Where the next page begins; `None` after the last entry.
+    /// Where the next page starts; `None` after the last entry.
     pub(crate) next: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ impl Entries {
         self.by_name.get(name).map(|entry| entry.handle)
     }
 
-    /// Adds or replaces an entry and returns what the name meant before.
+    /// Adds or replaces an entry and returns the handle that the name referred to before.
     pub(crate) fn set(&mut self, name: &Text, handle: Handle) -> Option<Handle> {
         self.version += 1;
         if let Some(entry) = self.by_name.get_mut(name) {
@@ -69,7 +70,7 @@ impl Entries {
         Some(entry.handle)
     }
 
-    /// Up to `count` entries from `token` on ([`TOKEN_START`]: from the first).
+    /// Up to `count` entries starting at `token` ([`TOKEN_START`]: at the first).
     pub(crate) fn page(&self, token: u64, count: usize) -> Page {
         let mut rest = self.by_place.range(token..);
         let entries = rest.by_ref().take(count).map(|(_, name)| (name.clone(), self.by_name[name].handle)).collect();

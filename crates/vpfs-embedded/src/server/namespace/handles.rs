@@ -1,4 +1,4 @@
-//! Which handles each server owns, how many of them are in use, and which one is next.
+//! The handles that each server owns, how many of them are in use, and the next one.
 
 use std::ops::RangeInclusive;
 
@@ -6,7 +6,7 @@ use vpfs_wire::pvfs2::{Errno, Handle};
 
 use crate::fsconfig::{FsConfig, FsServer};
 
-/// Which of a server's handle ranges an object takes its handle from.
+/// The handle range of a server from which an object takes its handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pool {
     Meta,
@@ -26,7 +26,7 @@ struct Owner {
 }
 
 impl Handles {
-    /// None in use.
+    /// No handles in use.
     pub(super) fn new(config: &FsConfig) -> Self {
         let first = |ranges: &[RangeInclusive<u64>]| ranges.first().map_or(0, |range| *range.start());
         let owner = |server: &FsServer| Owner {
@@ -38,12 +38,12 @@ impl Handles {
         Self(config.servers.iter().map(owner).collect())
     }
 
-    /// Handles of `server` in use.
+    /// Number of handles of `server` in use.
     pub(super) fn used(&self, server: usize) -> usize {
         self.0[server].used
     }
 
-    /// The next handle of `server` that is not taken; ENOSPC when none is left.
+    /// The next free handle of `server`; ENOSPC if none is left.
     pub(super) fn allocate(
         &mut self,
         server: usize,
@@ -65,12 +65,12 @@ impl Handles {
         Ok(Handle(*next - 1))
     }
 
-    /// Counts a handle that came into use.
+    /// Counts a newly used handle.
     pub(super) fn count_up(&mut self, handle: Handle) {
         self.owner_mut(handle).into_iter().for_each(|owner| owner.used += 1);
     }
 
-    /// Counts a handle that went out of use.
+    /// Counts a handle that is no longer used.
     pub(super) fn count_down(&mut self, handle: Handle) {
         self.owner_mut(handle).into_iter().for_each(|owner| owner.used -= 1);
     }

@@ -1,7 +1,7 @@
 //! Names and attributes of the whole cluster, in memory, with every change appended to a log if there is one.
 //!
-//! Servers of one embedded cluster share it behind one lock, in place of server-to-server messages. Calls are short
-//! and never wait; what must wait (storage, the log reaching its file) happens after the lock is released.
+//! The servers of one embedded cluster share it behind one lock instead of sending server-to-server messages. Calls are
+//! short and never wait; waiting (for storage, or for the log to reach its file) happens after the lock is released.
 
 mod entries;
 mod handles;
@@ -26,7 +26,7 @@ pub(crate) use record::Record;
 #[derive(Debug)]
 pub(crate) struct Namespace {
     objects: BTreeMap<Handle, Object>,
-    /// The bound on `objects`.
+    /// Limit on the number of `objects`.
     objects_max: usize,
     handles: Handles,
     journal: Option<Arc<Journal>>,
@@ -53,7 +53,7 @@ impl Namespace {
         self.journal = Some(journal);
     }
 
-    /// Objects of `server`, and how many more the cluster may hold.
+    /// Number of objects of `server`, and how many more the cluster can hold.
     pub(crate) fn usage(&self, server: usize) -> (usize, usize) {
         (self.handles.used(server), self.objects_max.saturating_sub(self.objects.len()))
     }
@@ -62,12 +62,12 @@ impl Namespace {
         self.objects.get(&handle).ok_or(Errno::ENOENT)
     }
 
-    /// Objects from `first` on, by ascending handle.
+    /// Objects from `first` on, in ascending order of handles.
     pub(crate) fn objects_from(&self, first: Handle) -> impl Iterator<Item = (Handle, &Object)> {
         self.objects.range(first..).map(|(handle, object)| (*handle, object))
     }
 
-    /// An unused handle of `server`; ENOSPC when objects or handles have run out.
+    /// An unused handle of `server`; ENOSPC if no more objects or handles are available.
     pub(crate) fn allocate(&mut self, server: usize, pool: Pool) -> Result<Handle, Errno> {
         if self.objects.len() >= self.objects_max {
             return Err(Errno::ENOSPC);
@@ -75,7 +75,7 @@ impl Namespace {
         self.handles.allocate(server, pool, |handle| self.objects.contains_key(&handle))
     }
 
-    /// Adds an object; its handle must be fresh.
+    /// Adds an object; its handle must be unused.
     pub(crate) fn insert(&mut self, handle: Handle, object: Object, now: u64) {
         self.log(now, || record::put(handle, &object));
         self.put(handle, object);
@@ -115,8 +115,8 @@ impl Namespace {
         Ok(result)
     }
 
-    /// Removes an object, and with it what only servers know of: the entries' object of a directory, which must be empty,
-    /// and the datafiles that a stuffed file does not use yet.
+    /// Removes an object together with the objects that only servers know about: a directory's dirdata object, which
+    /// must be empty, and the datafiles that a stuffed file does not use yet.
     pub(crate) fn remove(&mut self, handle: Handle, now: u64) -> Result<Object, Errno> {
         let hidden = match &self.get(handle)?.kind {
             Kind::Directory { dirdata, .. } if !self.entries(*dirdata)?.is_empty() => return Err(Errno::ENOTEMPTY),
@@ -150,7 +150,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Makes an existing name mean another object, and returns the one it meant.
+    /// Makes an existing name refer to another object, and returns the one it referred to before.
     pub(crate) fn change_entry(
         &mut self,
         dirdata: Handle,
@@ -164,7 +164,7 @@ impl Namespace {
         Ok(old)
     }
 
-    /// Removes an entry and returns the object it meant.
+    /// Removes an entry and returns the object it referred to.
     pub(crate) fn remove_entry(&mut self, dirdata: Handle, name: &Text, now: u64) -> Result<Handle, Errno> {
         self.entries(dirdata)?.get(name).ok_or(Errno::ENOENT)?;
         let removed = self.entries_mut(dirdata, now)?.remove(name).ok_or(Errno::ENOENT)?;
@@ -186,7 +186,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The entries, to be changed: directory and dirdata take `now` as their time of change.
+    /// The entries, for changing them: sets the directory's and the dirdata object's time of change to `now`.
     fn entries_mut(&mut self, dirdata: Handle, now: u64) -> Result<&mut Entries, Errno> {
         let directory = match &self.get(dirdata)?.kind {
             Kind::Dirdata { directory, .. } => *directory,
@@ -209,7 +209,7 @@ impl Namespace {
         }
     }
 
-    /// Repeats a logged change. `false` for one that makes no sense here: the log is not ours.
+    /// Replays a logged change. Returns `false` for one that is impossible here: the log is inconsistent.
     pub(crate) fn replay(&mut self, record: Record) -> bool {
         let now = record.time;
         match record.change {
@@ -242,13 +242,13 @@ impl Namespace {
         true
     }
 
-    /// The shortest list of changes that gives this namespace.
+    /// The shortest list of changes that produces this namespace.
     pub(crate) fn snapshot(&self, now: u64) -> impl Iterator<Item = Record> {
         let objects = self.objects.iter().flat_map(|(handle, object)| {
             let xattrs = object.xattrs.iter().map(|(key, value)| record::set_xattr(*handle, key, value));
             std::iter::once(record::put(*handle, object)).chain(xattrs)
         });
-        // Entries set times, so the objects come again after them.
+        // Adding entries changes times, so the objects are written again after them.
         let dirdata = self.objects.iter().filter_map(|(handle, object)| match &object.kind {
             Kind::Dirdata { entries, .. } => Some((*handle, entries)),
             _ => None,

@@ -1,4 +1,4 @@
-//! An object of the file system: attributes, and what its kind adds to them.
+//! An object of the file system: common attributes, and those of its kind.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) enum Kind {
     File(FileLayout),
-    /// Its bytes lie in the owner's store.
+    /// Its bytes are in the store of the owning server.
     Datafile,
     /// Will be a datafile when its file is unstuffed.
     Reserved,
@@ -38,30 +38,30 @@ pub(crate) enum Kind {
         directory: Handle,
         entries: Entries,
     },
-    /// `None` between creation and the SETATTR that says where it points.
+    /// `None` between creation and the SETATTR that sets the target.
     Symlink(Option<Text>),
 }
 
-/// How a file lies on the servers.
+/// The layout of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileLayout {
     pub(crate) dist: Dist,
-    /// All datafiles the file has or will have.
+    /// All datafiles that the file has or will have.
     pub(crate) datafiles: Vec<Handle>,
-    /// Only the first datafile is in use yet, and it lies on the metadata server.
+    /// Only the first datafile is in use so far; it is on the metadata server.
     pub(crate) stuffed: bool,
     pub(crate) hint_flags: u64,
 }
 
 impl FileLayout {
-    /// The datafiles that clients may know of.
+    /// The datafiles that are visible to clients.
     pub(crate) fn datafiles_in_use(&self) -> &[Handle] {
         if self.stuffed { self.datafiles.get(..1).unwrap_or(&[]) } else { &self.datafiles }
     }
 }
 
 impl Object {
-    /// A new object that belongs to whom `attr` says, with its permissions.
+    /// A new object with the owner and permissions in `attr`.
     pub(crate) fn new(attr: &Attr, kind: Kind, now: u64) -> Self {
         let (owner, group, perms) = (attr.owner, attr.group, attr.perms);
         Self { owner, group, perms, atime: now, mtime: now, ctime: now, kind, xattrs: BTreeMap::new() }
@@ -78,7 +78,7 @@ impl Object {
         }
     }
 
-    /// The attributes every object has. A file's says whether it is stuffed, with no size yet.
+    /// The attributes that every object has. For a file they include whether it is stuffed, but no size.
     pub(crate) fn common_attr(&self) -> Attr {
         let stuffed = matches!(&self.kind, Kind::File(layout) if layout.stuffed);
         Attr {
@@ -95,8 +95,8 @@ impl Object {
         }
     }
 
-    /// Everything but extended attributes and entries, as the log keeps it: like on the wire, but with all datafiles
-    /// of a stuffed file, and with the directory in place of the handles of a dirdata.
+    /// Everything except extended attributes and entries, as stored in the log: as on the wire, but with all datafiles
+    /// of a stuffed file, and with the directory instead of the handles of a dirdata object.
     pub(super) fn to_log(&self) -> Attr {
         let mut attr = self.common_attr();
         match &self.kind {
@@ -140,12 +140,12 @@ impl Object {
     }
 }
 
-/// A list of datafiles as attributes carry it.
+/// A list of datafiles in the form of attributes.
 pub(crate) fn datafiles(handles: &[Handle], hint_flags: u64) -> Datafiles {
     Datafiles { handles: Padded(handles.to_vec()), hint_flags }
 }
 
-/// A directory whose entries all lie in one object.
+/// A directory whose entries are all in one object.
 pub(crate) fn single_distdir(handle: Handle) -> DistDir {
     DistDir { tree_height: 0, split_size: 100, server_no: 0, branch_level: 0, bitmap: vec![1], handles: vec![handle] }
 }

@@ -1,5 +1,5 @@
-//! The log of changes: each record is a change as the protocol would ask for it, so the log needs no format of
-//! its own beyond a frame.
+//! The log of changes. Each record is a change encoded like a request of the protocol, so the log needs no format of
+//! its own besides a frame.
 //!
 //! Frame: `u32` payload bytes, `u32` checksum of the rest, `u64` seconds since 1970, payload; little-endian.
 
@@ -18,7 +18,7 @@ pub(crate) struct Record {
     pub(crate) change: RequestBody,
 }
 
-/// The object is new or has changed; its entries and extended attributes stay.
+/// The object is new or has changed; its entries and extended attributes are unchanged.
 pub(super) fn put(handle: Handle, object: &Object) -> RequestBody {
     let (attr, credential) = (object.to_log(), Credential::default());
     RequestBody::SetAttr(request::SetAttr { handle, fs: 0, attr, credential })
@@ -56,7 +56,7 @@ impl Record {
         log.extend_from_slice(&payload);
     }
 
-    /// Takes the first record off `log`. `None` at the end, and where a record is torn or damaged: what follows it was
+    /// Takes the first record off `log`. Returns `None` at the end and at a torn or damaged record: what follows was
     /// never acknowledged or cannot be trusted.
     pub(crate) fn split_off(log: &mut &[u8]) -> Option<Self> {
         let (frame, rest) = log.split_first_chunk::<FRAME>()?;
@@ -73,7 +73,7 @@ impl Record {
     }
 }
 
-/// FNV-1a over time and payload: finds torn writes, which is all it is for.
+/// FNV-1a over time and payload: sufficient to detect torn writes, its only purpose.
 fn checksum(time: u64, payload: &[u8]) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     time.to_le_bytes().iter().chain(payload).fold(0x811c_9dc5, step)

@@ -8,9 +8,9 @@ use crate::server::namespace::{Kind, Object};
 /// Parameters of MGMT_SETPARAM that `pvfs2-ping` sets.
 const CHECK_FS_ID: i32 = 2;
 const CHECK_ROOT: i32 = 3;
-/// Most handles in one reply of MGMT_ITERATE_HANDLES.
+/// Largest number of handles in one reply of MGMT_ITERATE_HANDLES.
 const HANDLES_MAX: usize = 4096;
-/// Where a listing of handles starts, and what says that it has ended.
+/// The positions that start and end a listing of handles.
 const POSITION_START: u64 = request::TOKEN_START;
 const POSITION_END: u64 = request::TOKEN_END;
 
@@ -19,7 +19,7 @@ impl Server {
         reply::GetConfig { text: self.cluster.config_text.clone() }.into()
     }
 
-    /// Only the two checks do anything; the other parameters have no counterpart here and are accepted.
+    /// Only the two checks have an effect; the other parameters have no counterpart here and are accepted.
     pub(super) fn set_param(&self, body: &request::MgmtSetParam) -> Answer {
         let config = &self.cluster.config;
         let number = match &body.value {
@@ -39,7 +39,7 @@ impl Server {
         self.same_fs(body.fs)?;
         let usage = self.storage().quick().usage();
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        // Tools sum over the servers, so each one has its share of what the cluster may still hold.
+        // Tools sum over the servers, so each one reports its share of what the cluster can still hold.
         let (used, free) = self.cluster.namespace().usage(self.index);
         let free = (free / self.cluster.config.servers.len()) as u64;
         Ok(reply::StatFs {
@@ -58,8 +58,8 @@ impl Server {
         .into())
     }
 
-    /// This server's handles in ascending order, or only those set aside if the flags ask for them; the position is the
-    /// first one not given yet.
+    /// This server's handles in ascending order, or only the reserved ones if the flags ask for them; the position is
+    /// the first handle not returned yet.
     pub(super) fn iterate_handles(&self, body: &request::MgmtIterateHandles) -> Answer {
         self.same_fs(body.fs)?;
         let first = if body.position == POSITION_START { 0 } else { body.position };

@@ -10,9 +10,9 @@ use crate::server::access;
 use crate::server::cluster::now;
 use crate::server::namespace::{FileLayout, Kind, Namespace, Object, datafiles, single_distdir};
 
-/// Life of a capability, seconds: the default of OrangeFS.
+/// Lifetime of a capability in seconds: the default of OrangeFS.
 const CAPABILITY_SECONDS: u64 = 600;
-/// Most handles in one LISTATTR.
+/// Largest number of handles in one LISTATTR.
 const LISTATTR_MAX: usize = 512;
 
 impl Server {
@@ -24,7 +24,8 @@ impl Server {
         Ok(reply::GetAttr { attr }.into())
     }
 
-    /// One status and one set of attributes for each handle; carries no credential, so gives no capabilities.
+    /// One status and one set of attributes for each handle. The request carries no credential, so no capabilities are
+    /// granted.
     pub(super) fn list_attr(&self, body: &request::ListAttr) -> Answer {
         self.same_fs(body.fs)?;
         if body.handles.len() > LISTATTR_MAX {
@@ -42,7 +43,7 @@ impl Server {
         Ok(reply::ListAttr { attrs: Columns(body.handles.iter().map(row).collect()) }.into())
     }
 
-    /// What `wanted` asks for, as far as the object has it; the common attributes always.
+    /// The attributes that `wanted` asks for, if the object has them; always includes the common attributes.
     pub(super) fn attr(
         &self,
         namespace: &Namespace,
@@ -119,7 +120,7 @@ impl Server {
         Ok(Reply::done(Op::SetAttr))
     }
 
-    /// The same change to many objects, on whichever server they are.
+    /// Applies the same change to many objects, on any server.
     pub(super) fn tree_set_attr(&self, body: &request::TreeSetAttr) -> Answer {
         self.same_fs(body.fs)?;
         let now = now();
@@ -135,7 +136,7 @@ impl Server {
         Ok(reply::TreeSetAttr { caller_index: body.caller_index, statuses }.into())
     }
 
-    /// Sizes of datafiles, on whichever server they are.
+    /// Sizes of datafiles, on any server.
     pub(super) fn tree_get_file_size(&self, body: &request::TreeGetFileSize) -> Answer {
         self.same_fs(body.fs)?;
         let namespace = self.cluster.namespace();
@@ -152,15 +153,15 @@ impl Server {
     }
 }
 
-/// The status of one of many objects of a request.
+/// The status of one object of a request for many.
 pub(super) fn status_of(result: Result<(), Errno>) -> i32 {
     result.map_or_else(|errno| Status::error(errno).0, |()| Status::OK.0)
 }
 
-/// EACCES unless the capability allows to set every attribute that `attr` sets.
+/// EACCES unless the capability permits setting every attribute that `attr` sets.
 fn may_set(capability: &Capability, object: &Object, attr: &Attr) -> Result<(), Errno> {
     if matches!(object.kind, Kind::Symlink(None)) {
-        // Its maker, who has a capability for the directory only, says what it is.
+        // Its creator, who has a capability for the directory only, sets the target.
         return Ok(());
     }
     let sets = |bits: u32| attr.mask & bits != 0;
@@ -178,7 +179,7 @@ fn may_set(capability: &Capability, object: &Object, attr: &Attr) -> Result<(), 
     asked.try_for_each(|(_, sufficient)| access::require_any(capability, *sufficient))
 }
 
-/// Sets what the mask says; times without their "set" bit become `now`.
+/// Sets the attributes in the mask; times without their "set" bit become `now`.
 fn set(object: &mut Object, attr: &Attr, now: u64) -> Result<(), Errno> {
     let sets = |bit: u32| attr.mask & bit != 0;
     if sets(mask::TYPE) && attr.objtype != ObjType::NONE && attr.objtype != object.objtype() {

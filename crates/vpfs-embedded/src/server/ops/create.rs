@@ -1,4 +1,4 @@
-//! New objects, and where their parts go.
+//! Creation of objects, and placement of their parts.
 
 use vpfs_wire::pvfs2::attr::DirHint;
 use vpfs_wire::pvfs2::auth::op_mask;
@@ -10,16 +10,16 @@ use crate::server::cluster::now;
 use crate::server::namespace::{FileLayout, Kind, Namespace, Object, Pool, datafiles};
 use vpfs_core::hash::mix;
 
-/// What a file gets whose creator names no distribution.
+/// The distribution of files whose creator names none.
 const DEFAULT_DIST: Dist = Dist::SimpleStripe { strip_size: 64 << 10 };
-/// Most objects in one BATCH_CREATE.
+/// Largest number of objects in one BATCH_CREATE.
 const BATCH_MAX: u32 = 1024;
-/// Most datafiles of one file: what fits into a capability.
+/// Largest number of datafiles of one file: what fits into a capability.
 const DATAFILES_MAX: usize = 1023;
 
 impl Server {
-    /// A metafile here and datafiles where the layout says. With a round-robin layout over several servers the file is
-    /// stuffed: its first datafile is here too, and clients see only that one until they ask to unstuff.
+    /// Creates a metafile here and datafiles according to the layout. With a round-robin layout over several servers
+    /// the file is stuffed: its first datafile is here too, and clients see only that one until they send UNSTUFF.
     pub(super) fn create(&self, capability: &Capability, body: &request::Create) -> Answer {
         self.same_fs(body.fs)?;
         access::require(capability, op_mask::CREATE)?;
@@ -55,7 +55,7 @@ impl Server {
         let rotated = |first: usize| (0..wanted.min(all)).map(move |n| (first + n) % all);
         let servers: Vec<usize> = match layout.algorithm {
             Layout::NONE => rotated(0).collect(),
-            // Stuffed files begin here; what follows differs from file to file.
+            // Stuffed files start here; the servers that follow differ from file to file.
             Layout::ROUND_ROBIN if wanted > 1 => {
                 let others: Vec<_> = (1..all).map(|n| (self.index + n) % all).collect();
                 let first = usize::try_from(number % others.len().max(1) as u64).map_err(|_| Errno::EINVAL)?;
@@ -76,7 +76,7 @@ impl Server {
         if servers.is_empty() || servers.len() > DATAFILES_MAX { Err(Errno::EINVAL) } else { Ok(servers) }
     }
 
-    /// The servers that a layout lists by address; EINVAL for an address that is none of ours.
+    /// The servers that a layout lists by address; EINVAL for an unknown address.
     fn listed(&self, layout: &Layout) -> Result<Vec<usize>, Errno> {
         let find = |address: &[u8]| {
             let found = self.cluster.config.servers.iter().position(|server| server.address.as_bytes() == address);
@@ -103,7 +103,7 @@ impl Server {
         Ok([next()?, next()?])
     }
 
-    /// Symbolic links only: their targets follow by SETATTR.
+    /// Symbolic links only; their targets are set by a later SETATTR.
     pub(super) fn batch_create(&self, capability: &Capability, body: &request::BatchCreate) -> Answer {
         self.same_fs(body.fs)?;
         match body.count {
@@ -124,7 +124,7 @@ impl Server {
         Ok(reply::BatchCreate { handles }.into())
     }
 
-    /// Puts all datafiles of a file in use; no change if they are.
+    /// Puts all datafiles of a file in use; no change if they already are.
     pub(super) fn unstuff(&self, capability: &Capability, body: &request::Unstuff) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;

@@ -1,4 +1,4 @@
-//! The operations that are one request and one reply (OrangeFS 2.10 wire protocol, bodies).
+//! The operations that are one request and one reply (docs/protocols/orangefs.md, bodies).
 
 mod admin;
 mod attributes;
@@ -24,7 +24,8 @@ pub(super) struct Server {
 type Answer = Result<Reply, Errno>;
 
 impl Server {
-    /// Answers any request but IO and SMALL_IO. A reply means that the change is logged and its cost paid.
+    /// Answers all requests except IO and SMALL_IO. A reply means that the change is logged and its device time has
+    /// passed.
     pub(super) async fn answer(&self, request: Request) -> Reply {
         let op = request.body.op();
         let mut answer = self.perform(request).await;
@@ -75,7 +76,7 @@ impl Server {
         &self.cluster.storage[self.index]
     }
 
-    /// ENOENT for objects of other servers, as if they did not exist here.
+    /// Returns ENOENT for objects of other servers, as if they did not exist.
     pub(super) fn own(&self, handle: Handle) -> Result<(), Errno> {
         let owner = &self.cluster.config.servers[self.index];
         if owner.owns(handle.0) { Ok(()) } else { Err(Errno::ENOENT) }
@@ -87,7 +88,7 @@ impl Server {
     }
 }
 
-/// Whether a success changes names or attributes, or asks for earlier changes to be safe.
+/// Whether success changes names or attributes, or requires earlier changes to be stored.
 fn changes_metadata(op: Op) -> bool {
     matches!(
         op,

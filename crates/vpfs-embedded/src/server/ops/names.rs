@@ -8,13 +8,13 @@ use crate::server::access::{self, CHANGE_ENTRIES};
 use crate::server::cluster::now;
 use crate::server::namespace::{Kind, Namespace};
 
-/// Most entries in one listing reply.
+/// Largest number of entries in one listing reply.
 const READDIR_MAX: u32 = 512;
-/// Longest name, bytes.
+/// Longest name in bytes.
 const NAME_MAX: usize = 255;
 
 impl Server {
-    /// Resolves as many components as lie in directories of this server, up to the first that is no directory.
+    /// Resolves components as long as they are in directories of this server, up to the first that is not a directory.
     pub(super) fn lookup_path(&self, capability: &Capability, body: &request::LookupPath) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.parent)?;
@@ -26,14 +26,15 @@ impl Server {
             let Some(dirdata) = self.enter(&namespace, directory, handles.is_empty(), &body.credential)? else { break };
             let handle = namespace.entries(dirdata)?.get(&Text::from(component)).ok_or(Errno::ENOENT)?;
             handles.push(handle);
-            // Like a real server, which does not know the others' objects.
+            // Like a real server, which does not know other servers' objects.
             attrs.extend(self.own(handle).and_then(|()| namespace.get(handle)).map(|object| self.common_attr(object)));
             directory = handle;
         }
         if handles.is_empty() { Err(Errno::ENOENT) } else { Ok(reply::LookupPath { handles, attrs }.into()) }
     }
 
-    /// The dirdata to look further in; `None` if the path leads to another server or through no directory.
+    /// The dirdata object to continue in; `None` if the path leads to another server or through an object that is not a
+    /// directory.
     fn enter(
         &self,
         namespace: &Namespace,
@@ -85,7 +86,8 @@ impl Server {
         }
     }
 
-    /// A page of a listing. Entries that come or go meanwhile are listed or not; all others exactly once.
+    /// A page of a listing. Entries added or removed meanwhile may be listed or not; all others are listed exactly
+    /// once.
     pub(super) fn read_dir(&self, capability: &Capability, body: &request::ReadDir) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.dirdata)?;

@@ -1,4 +1,4 @@
-//! Removing objects, cutting datafiles, and making sure that they are stored.
+//! Removal of objects, and truncation and flushing of datafiles.
 
 use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Capability, Errno, Handle, Op, Reply, reply, request};
@@ -10,7 +10,7 @@ use crate::server::cluster::{errno_of, now};
 use crate::server::namespace::Kind;
 
 impl Server {
-    /// Removes one object; its entry and a file's datafiles are the client's business.
+    /// Removes one object; the client removes its entry and a file's datafiles.
     pub(super) async fn remove(&self, capability: &Capability, body: &request::Remove) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;
@@ -19,7 +19,7 @@ impl Server {
         Ok(Reply::done(Op::Remove))
     }
 
-    /// Removes many objects, on whichever server they are.
+    /// Removes many objects, on any server.
     pub(super) async fn tree_remove(&self, body: request::TreeRemove) -> Answer {
         self.same_fs(body.fs)?;
         let mut statuses = Vec::with_capacity(body.handles.len());
@@ -48,7 +48,8 @@ impl Server {
         Ok(Reply::done(Op::Truncate))
     }
 
-    /// Bytes of a datafile reach the store before their write is answered; what is left is the store's own cache.
+    /// The data of a write is in the store before the write is answered, so only the store's own cache remains to be
+    /// flushed.
     pub(super) async fn flush(&self, body: &request::Flush) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;

@@ -15,13 +15,13 @@ const MUST_EXIST: i32 = 2;
 const TEST_AND_SET: i32 = 1;
 const SWAP: i32 = 2;
 const FETCH_AND_ADD: i32 = 0xadd;
-/// Longest key and value, and most attributes of one object.
+/// Limits on the length of keys and values, and on the number of attributes of one object.
 const KEY_MAX: usize = 256;
 const VALUE_MAX: usize = 8192;
 const ATTRIBUTES_MAX: usize = 64;
 
 impl Server {
-    /// All values or, if one of the keys does not exist, ENOENT.
+    /// All values, or ENOENT if one of the keys does not exist.
     pub(super) fn get_xattrs(&self, body: request::GetEattr) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;
@@ -56,7 +56,7 @@ impl Server {
         Ok(Reply::done(Op::DelEattr))
     }
 
-    /// A page of keys in their order; the token is the number of the first key not given yet.
+    /// A page of keys in order; the token is the index of the first key not returned yet.
     pub(super) fn list_xattrs(&self, body: &request::ListEattr) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;
@@ -97,13 +97,13 @@ impl Server {
     }
 }
 
-/// EOVERFLOW for a key or value that the asker has no room for.
+/// EOVERFLOW for a key or value that does not fit the requester's buffer.
 fn fits(bytes: &KeyVal, room: i64) -> Result<(), Errno> {
     let room = usize::try_from(room).unwrap_or(0);
     if bytes.0.len() <= room { Ok(()) } else { Err(Errno::EOVERFLOW) }
 }
 
-/// Whether an attribute may be set as `flags` says.
+/// Whether `flags` permit an attribute to be set.
 fn check(namespace: &Namespace, handle: Handle, key: &KeyVal, value: &KeyVal, flags: i32) -> Result<(), Errno> {
     if key.0.is_empty() || key.0.len() > KEY_MAX || value.0.len() > VALUE_MAX {
         return Err(Errno::EINVAL);
@@ -117,7 +117,8 @@ fn check(namespace: &Namespace, handle: Handle, key: &KeyVal, value: &KeyVal, fl
     }
 }
 
-/// What ATOMICEATTR stores for an old value; `None` leaves it. Test-and-set and add work on little-endian `i32`.
+/// What ATOMICEATTR stores, given the old value; `None` leaves it unchanged. Test-and-set and add work on little-endian
+/// `i32`.
 fn swapped(opcode: i32, old: &KeyVal, new: KeyVal) -> Result<Option<KeyVal>, Errno> {
     let number = |value: &KeyVal| value.0.as_slice().try_into().map(i32::from_le_bytes).ok();
     let stored = |number: i32| KeyVal(number.to_le_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! The bodies of all replies, field by field in wire order (OrangeFS 2.10 wire protocol, bodies).
+//! The bodies of all replies, field by field in wire order (docs/protocols/orangefs.md, bodies).
 //!
 //! Fields keep the protocol's names. `fs` is a file system id, offsets and sizes are bytes.
 #![expect(missing_docs, reason = "every field is named after the protocol's, as the module says")]
@@ -37,13 +37,13 @@ wire_struct! {
 }
 wire_struct! {
     pub struct RmDirent {
-        /// What the entry named.
+        /// The object that the entry named.
         pub handle: Handle,
     }
 }
 wire_struct! {
     pub struct ChDirent {
-        /// What the entry named before.
+        /// The object that the entry named before.
         pub old_handle: Handle,
     }
 }
@@ -116,7 +116,7 @@ wire_struct! {
 }
 wire_struct! {
     pub struct ListAttr {
-        /// An error and the attributes for each handle asked.
+        /// An error and the attributes for each handle in the request.
         [pad4] pub attrs: Columns<i32, Attr>,
     }
 }
@@ -208,7 +208,7 @@ impl Wire for GetConfig {
         r.pad4()?;
         let text: Text = r.read()?;
         if buf_size != text.0.len() + 1 {
-            return Err(start.malformed("the buffer size is not the text's length and its NUL"));
+            return Err(start.malformed("the buffer size is not the length of the text plus its NUL"));
         }
         Ok(Self { text })
     }
@@ -224,11 +224,11 @@ impl Wire for GetConfig {
 pub struct SmallIo {
     /// Bytes in this server's datafile.
     pub bstream_size: i64,
-    /// What happened.
+    /// The outcome.
     pub result: SmallIoResult,
 }
 
-/// What a small I/O did.
+/// The outcome of a small I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmallIoResult {
     /// The data read; empty at the end of the file.

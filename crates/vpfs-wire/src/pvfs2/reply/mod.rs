@@ -1,4 +1,4 @@
-//! Replies: status and, on success, a body for each operation (OrangeFS 2.10 wire protocol, reply header).
+//! Replies: status and, on success, a body for each operation (docs/protocols/orangefs.md, reply header).
 
 mod bodies;
 
@@ -18,12 +18,12 @@ pub struct Reply {
     pub op: Op,
     /// Success or error.
     pub status: Status,
-    /// [`ReplyBody::Empty`] with every error, and for operations that only succeed.
+    /// [`ReplyBody::Empty`] for every error, and for operations whose reply has no fields.
     pub body: ReplyBody,
 }
 
 impl Reply {
-    /// A success without fields.
+    /// A successful reply without fields.
     pub fn done(op: Op) -> Self {
         Self { op, status: Status::OK, body: ReplyBody::Empty }
     }
@@ -33,7 +33,7 @@ impl Reply {
         Self { op, status, body: ReplyBody::Empty }
     }
 
-    /// Decodes the payload of a reply, which must not be file data. Never says incomplete.
+    /// Decodes the payload of a reply, which must not be file data. Never returns *incomplete*.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(payload);
         let op = head::read(&mut r)?;
@@ -43,7 +43,7 @@ impl Reply {
         Ok(Self { op, status, body })
     }
 
-    /// The payload; [`crate::bmi::reply_message`] frames it. The body is left out of errors.
+    /// The payload; [`crate::bmi::reply_message`] frames it. Error replies have no body.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         head::write(self.op, &mut w);

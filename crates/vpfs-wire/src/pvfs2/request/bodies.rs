@@ -1,4 +1,4 @@
-//! The bodies of all requests, field by field in wire order (OrangeFS 2.10 wire protocol, bodies).
+//! The bodies of all requests, field by field in wire order (docs/protocols/orangefs.md, bodies).
 //!
 //! Fields keep the protocol's names. `fs` is a file system id, offsets and sizes are bytes, `mask` is an attribute
 //! mask (see [`crate::pvfs2::attr::mask`]).
@@ -14,7 +14,7 @@ use crate::pvfs2::preq::Preq;
 use crate::pvfs2::transfer::{Transfer, TransferError};
 use crate::pvfs2::types::{Columns, Columns3, FsId, Handle, IoType, KeyVal, ObjType, Text};
 
-/// What [`ReadDir`] and [`ListEattr`] start with.
+/// The first token of a [`ReadDir`] or [`ListEattr`] listing.
 pub const TOKEN_START: u64 = 0x7fff_fffe;
 /// The token after the last entry.
 pub const TOKEN_END: u64 = 0x7fff_fffd;
@@ -52,7 +52,7 @@ wire_struct! {
         pub preq: Preq,
         /// Position in the access description's data, in bytes.
         pub file_req_offset: i64,
-        /// Bytes of the whole access over all servers; more than this server moves.
+        /// Bytes of the whole access over all servers, usually more than this server moves.
         pub aggregate_size: i64,
     }
 }
@@ -134,7 +134,7 @@ wire_struct! {
         pub fs: FsId,
         /// At most 512.
         pub count: u32,
-        /// [`TOKEN_START`], then what the last reply said.
+        /// [`TOKEN_START`] for the first page, then the token of the last reply.
         [pad4] pub token: u64,
     }
 }
@@ -196,7 +196,7 @@ wire_struct! {
     pub struct GetEattr {
         pub handle: Handle,
         pub fs: FsId,
-        /// Keys, and the bytes that the sender has room for in each value.
+        /// Keys, and the sender's buffer size for each value in bytes.
         pub keys: Columns<KeyVal, i64>,
     }
 }
@@ -221,7 +221,7 @@ wire_struct! {
         pub handle: Handle,
         pub fs: FsId,
         [pad4] pub token: u64,
-        /// Bytes that the sender has room for in each key.
+        /// The sender's buffer size for each key in bytes.
         pub key_sizes: Vec<i64>,
     }
 }
@@ -314,7 +314,7 @@ wire_struct! {
         pub fs: FsId,
         pub flags: i32,
         pub opcode: i32,
-        /// Keys, values, and the bytes that the sender has room for in each old value.
+        /// Keys, values, and the sender's buffer size for each old value in bytes.
         pub entries: Columns3<KeyVal, KeyVal, i64>,
     }
 }
@@ -330,7 +330,7 @@ wire_struct! {
 }
 
 impl Io {
-    /// What this server moves.
+    /// The share of the access that this server moves.
     pub fn transfer(&self) -> Result<Transfer, TransferError> {
         let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;
         Transfer::new(&self.dist, server_nr, server_ct, &self.preq, file_req_offset, aggregate_size)
@@ -338,7 +338,7 @@ impl Io {
 }
 
 impl SmallIo {
-    /// What this server moves.
+    /// The share of the access that this server moves.
     pub fn transfer(&self) -> Result<Transfer, TransferError> {
         let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;
         Transfer::new(&self.dist, server_nr, server_ct, &self.preq, file_req_offset, aggregate_size)

@@ -1,4 +1,4 @@
-//! Requests: capability, hints and a body for each operation (OrangeFS 2.10 wire protocol, request header).
+//! Requests: capability, hints and a body for each operation (docs/protocols/orangefs.md, request header).
 
 mod bodies;
 
@@ -14,9 +14,9 @@ use crate::DecodeError;
 /// A request with all its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it may do; the null capability for GETCONFIG and others.
+    /// What the request is allowed to do; the null capability for GETCONFIG and others.
     pub capability: Capability,
-    /// What client and servers say about it.
+    /// Hints added by the client and by servers.
     pub hints: Vec<Hint>,
     /// The operation and its fields.
     pub body: RequestBody,
@@ -28,7 +28,7 @@ impl Request {
         Self { capability: Capability::default(), hints: Vec::new(), body }
     }
 
-    /// Decodes the payload of an unexpected message. Never says incomplete: the payload is all there is.
+    /// Decodes the payload of an unexpected message. Never returns *incomplete*: the payload must be whole.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(payload);
         let op = head::read(&mut r)?;
@@ -90,7 +90,7 @@ macro_rules! request_bodies {
 }
 
 impl RequestBody {
-    /// On whose behalf the request is made, for operations that say so.
+    /// On whose behalf the request is made, for operations that carry a credential.
     pub fn credential(&self) -> Option<&Credential> {
         match self {
             Self::Create(body) => Some(&body.credential),

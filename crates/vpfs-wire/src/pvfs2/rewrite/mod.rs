@@ -1,8 +1,8 @@
-//! What a proxy changes in messages: server addresses, and time-outs (OrangeFS 2.10 wire protocol, configuration
-//! and its rewriting).
+//! The parts of messages that a proxy changes: server addresses and time-outs (docs/protocols/orangefs.md,
+//! configuration and its rewriting).
 //!
-//! Everything else stays byte for byte, in particular the rest of the configuration text: clients compare the texts
-//! of all servers, so equal texts must stay equal, and every proxy must use the same map.
+//! All other bytes stay as they are, in particular the rest of the configuration text: clients compare the texts of all
+//! servers, so equal texts must stay equal, and every proxy must use the same map.
 
 mod text;
 
@@ -24,24 +24,24 @@ pub enum RewriteError {
     /// The message cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The result could not be sent.
+    /// The result is too long to be sent.
     #[error("rewritten addresses make the message too long: {0}")]
     TooLong(#[from] TooLong),
 }
 
-/// Client time-outs to announce, in seconds; `None` leaves what the servers say.
+/// Client time-outs to announce, in seconds; `None` keeps the servers' values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTimeouts {
     /// `ClientJobBMITimeoutSecs`: how long a client waits for a reply.
     pub bmi_secs: Option<u32>,
-    /// `ClientJobFlowTimeoutSecs`: how long a client waits for data to move.
+    /// `ClientJobFlowTimeoutSecs`: how long a client waits for a transfer to make progress.
     pub flow_secs: Option<u32>,
 }
 
 /// Rewrites a GETCONFIG reply: each address of each `Alias` line through `map` (`None` keeps it), and the client
-/// time-outs. Error replies come back unchanged.
+/// time-outs. Error replies are returned unchanged.
 ///
-/// A time-out that the text does not have is added at the start of `<Defaults>`.
+/// A time-out that is missing from the text is added at the start of `<Defaults>`.
 pub fn config_text(
     payload: &[u8],
     timeouts: ClientTimeouts,
@@ -60,8 +60,8 @@ pub fn config_text(
     Ok(Reply::from(GetConfig { text: Text(text) }).encode())
 }
 
-/// Rewrites the server addresses of a CREATE or MKDIR with an explicit server list through `map` (`None` keeps one).
-/// `None` if there is nothing to change.
+/// Rewrites the server addresses of a CREATE or MKDIR with an explicit server list through `map` (`None` keeps the
+/// address). `None` if there is nothing to change.
 pub fn layout(payload: &[u8], mut map: impl FnMut(&str) -> Option<String>) -> Result<Option<Vec<u8>>, RewriteError> {
     let Some(at) = RequestView::parse(payload)?.layout_offset()? else { return Ok(None) };
     let mut r = Reader::at(payload, at);

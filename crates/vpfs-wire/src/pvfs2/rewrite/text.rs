@@ -1,6 +1,6 @@
-//! Edits of the configuration text, which servers and clients read line by line: a key, then arguments.
+//! Edits the configuration text, which servers and clients read line by line: a key, then arguments.
 //!
-//! Keys are read in either case; arguments end at white space, may be quoted, and `#` starts a comment.
+//! Keys are case-insensitive; arguments end at white space and may be quoted; `#` starts a comment.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ pub(super) fn rewrite(text: &[u8], timeouts: ClientTimeouts, map: &mut dyn FnMut
     out
 }
 
-/// A number in seconds that clients read.
+/// A setting in seconds that clients read from the text.
 struct Setting {
     key: &'static [u8],
     secs: Option<u32>,
@@ -53,7 +53,7 @@ impl Setting {
         self.secs.map(|secs| secs.to_string())
     }
 
-    /// Appends a line of its own.
+    /// Appends a separate line.
     fn add(&self, out: &mut Vec<u8>) {
         while !out.ends_with(b"\n") || out.ends_with(b"\\\n") {
             out.push(b'\n');
@@ -94,7 +94,7 @@ fn words(line: &[u8]) -> Vec<Range<usize>> {
     words
 }
 
-/// Appends `line` with some of its words replaced, unless `new` has nothing for a word.
+/// Appends `line`, replacing each word for which `new` has a replacement.
 fn replace(line: &[u8], words: &[Range<usize>], out: &mut Vec<u8>, mut new: impl FnMut(&str) -> Option<String>) {
     let mut done = 0;
     for word in words {
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(rewritten(text, timeouts), expected);
         assert_eq!(rewritten(text, ClientTimeouts::default()), text);
         assert_eq!(rewritten("<Defaults>", timeouts).lines().count(), 3);
-        // A line that asks for another one must not swallow the time-outs.
+        // A line that ends in a continuation must not swallow the time-outs.
         for text in ["<Defaults> \\\n", "<Defaults> \\"] {
             let once = rewritten(text, timeouts);
             assert_eq!(rewritten(&once, timeouts), once);

@@ -1,4 +1,4 @@
-//! How many bytes an I/O moves through one server, and which (OrangeFS 2.10 wire protocol, bytes of an I/O).
+//! How many bytes an I/O moves through one server, and which (docs/protocols/orangefs.md, bytes of an I/O).
 //!
 //! Requests say what the whole access touches; each server's share follows from the access description and the
 //! distribution. Reads have no end marker on the wire, so a proxy must count exactly this share.
@@ -15,18 +15,18 @@ use super::dist::{Dist, DistView};
 use super::preq::{Node, Preq};
 use tree::{Run, Runs, Tree};
 
-/// Steps that one question about a structured access may cost: runs and pieces looked at. Beyond, the answer is
-/// [`TransferError::TooComplex`], so that a small request cannot buy unbounded work: about a
-/// millisecond, some more for variable strips. Enough for tens of thousands of pieces.
+/// Limit on the steps (runs and pieces visited) that one query on a structured access may take. A query beyond it fails
+/// with [`TransferError::TooComplex`], so that a small request cannot cause unbounded work. The limit amounts to about
+/// a millisecond, somewhat more for variable strips, and is enough for tens of thousands of pieces.
 pub const STEP_BUDGET: u32 = 1 << 17;
 
-/// Why the share of a server cannot be told.
+/// Why the share of a server cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// Negative sizes, overflowing offsets, broken trees: no correct client sends this.
     #[error("malformed access: {0}")]
     Malformed(&'static str),
-    /// The distribution's parameters make no sense.
+    /// The distribution's parameters are invalid.
     #[error("malformed distribution: {0}")]
     Distribution(#[from] StripeError),
     /// More than [`STEP_BUDGET`] steps would be needed.
@@ -53,7 +53,7 @@ enum Pattern {
     Nested(Box<Tree>),
 }
 
-/// Bytes that lie together in the file, in the datafile, in the client's buffer and in the data on the wire.
+/// Bytes that are contiguous in the file, in the datafile, in the client's buffer and in the data on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferPiece {
     /// Offset in this server's datafile.
@@ -80,7 +80,7 @@ impl Transfer {
         Self::build(dist.view(), server_nr, server_ct, preq.nodes.iter().copied(), file_req_offset, aggregate_size)
     }
 
-    /// As [`Transfer::new`], from borrowed parts. Does not allocate for a plain byte range, unless of variable
+    /// Like [`Transfer::new`], from borrowed parts. Does not allocate for a plain byte range, except with variable
     /// strips.
     pub(crate) fn build(
         dist: DistView<'_>,
@@ -94,7 +94,7 @@ impl Transfer {
         if server_nr >= server_ct {
             return Err(TransferError::Malformed("a server number beyond the server count"));
         }
-        // Servers ignore their number in this distribution: whoever is asked holds everything.
+        // Servers ignore their number in this distribution: the server that is asked holds everything.
         let server = if dist == DistView::Basic { 0 } else { server_nr };
         let end = file_req_offset.checked_add(aggregate_size);
         let (Ok(start), Ok(len), Some(_)) = (u64::try_from(file_req_offset), u64::try_from(aggregate_size), end) else {
@@ -110,24 +110,25 @@ impl Transfer {
         self.bytes_below(u64::MAX)
     }
 
-    /// Bytes that a read moves at most, that is from a datafile without end.
+    /// Upper bound on the bytes that a read moves: what it would move from a datafile without end.
     pub fn upper_bound(&self) -> Result<u64, TransferError> {
         self.write_bytes()
     }
 
-    /// Bytes that a read moves from a datafile of `bstream_size` bytes. The first end of file ends it, even if later
-    /// regions of an unsorted access lie inside the file.
+    /// Bytes that a read moves from a datafile of `bstream_size` bytes. The read stops at the first end of file, even
+    /// if later regions of an unsorted access lie inside the file.
     ///
-    /// Departs in one case that was never seen on the wire: a real server also stops if a region ends exactly where
-    /// a flow buffer is full and the next byte that the distribution would map lies beyond the end.
+    /// Differs from real servers in one case, which was never seen on the wire: they also stop if a region ends exactly
+    /// where a flow buffer is full and the next byte that the distribution would map lies beyond the end of the
+    /// datafile.
     pub fn read_bytes(&self, bstream_size: u64) -> Result<u64, TransferError> {
         self.bytes_below(bstream_size)
     }
 
-    /// What the access moves at all other servers, if it reveals that to each of them alike [vPFS §III-B2]; only accesses
-    /// to consecutive bytes do. O(n) in servers at most.
+    /// The bytes that the access moves at all other servers, if every server can compute this from its own request
+    /// [vPFS §III-B2]; this holds only for accesses to consecutive bytes. At most O(n) in servers.
     pub fn elsewhere(&self) -> Option<Bytes> {
-        // A layout over more servers than steps may be spent on is no real one.
+        // No real layout has more servers than the step budget allows.
         let Pattern::Contiguous { start } = self.pattern else { return None };
         if self.servers > STEP_BUDGET {
             return None;
@@ -140,7 +141,7 @@ impl Transfer {
         self.pieces().next().transpose().map(|piece| piece.map(|piece| piece.physical))
     }
 
-    /// The pieces on this server, in the order of the wire. Ends with an error after [`STEP_BUDGET`] steps.
+    /// The pieces on this server, in wire order. Ends with an error after [`STEP_BUDGET`] steps.
     pub fn pieces(&self) -> impl Iterator<Item = Result<TransferPiece, TransferError>> + '_ {
         let mut runs = self.runs(self.stream.clone());
         let mut current: Option<(Run, vpfs_core::stripe::Pieces<'_>)> = None;
@@ -189,7 +190,7 @@ impl Transfer {
         }
     }
 
-    /// The bytes of one run on this server and below `end`, and whether that is all of the run's.
+    /// The bytes of one run on this server and below `end`, and whether these are all of the run's bytes here.
     ///
     /// A server's bytes of a contiguous run are contiguous in its datafile too, so this needs no loop.
     fn run_below(&self, run: &Run, end: u64) -> (u64, bool) {
@@ -198,8 +199,8 @@ impl Transfer {
         (last.min(end.max(first)) - first, last <= end || last == first)
     }
 
-    /// Sums runs one by one, except for the middle part of whole tiles that lie below `end` altogether: what such
-    /// tiles hold repeats with the distribution's round.
+    /// Sums runs one by one, except for the middle part of whole tiles that lie entirely below `end`: their contents
+    /// repeat with the distribution's round.
     fn nested_below(&self, tree: &Tree, end: u64) -> Result<u64, TransferError> {
         let mut budget = Budget::default();
         let size = tree.size();
@@ -224,7 +225,7 @@ impl Transfer {
         Ok(total + self.sum((first_tile + whole) * size..self.stream.end, end, &mut budget)?.0)
     }
 
-    /// How many of `tiles`, from the first on, have all their bytes on this server below `end`.
+    /// How many of `tiles`, counted from the first, have all their bytes on this server below `end`.
     fn whole_tiles_below(&self, tree: &Tree, tiles: Range<u64>, end: u64) -> u64 {
         let is_below = |tile| self.stripe.bytes_before(self.server, tree.end_of_tile(tile)) <= end;
         let (mut low, mut high) = (tiles.start, tiles.end);
@@ -235,7 +236,7 @@ impl Transfer {
         low - tiles.start
     }
 
-    /// The bytes of a part of the stream below `end`, and whether the end was not met.
+    /// The bytes of a part of the stream below `end`, and whether `end` was not reached.
     fn sum(&self, stream: Range<u64>, end: u64, budget: &mut Budget) -> Result<(u64, bool), TransferError> {
         let mut runs = self.runs(stream);
         let mut total = 0;
@@ -278,7 +279,7 @@ impl Pattern {
     }
 }
 
-/// What is left of [`STEP_BUDGET`].
+/// The remaining part of [`STEP_BUDGET`].
 struct Budget(u32);
 
 impl Default for Budget {

@@ -1,7 +1,7 @@
 //! Access descriptions with structure: checked once, then walked run by run from any position.
 //!
-//! The walk follows the request processor that clients and servers share, including what it takes for contiguous:
-//! a type whose data fills its extent and whose element counts as one chunk is one run, whatever its inner order.
+//! The walk follows the request processor that clients and servers share, including what it treats as contiguous: a
+//! type whose data fills its extent and whose element counts as one chunk is one run, whatever its inner order.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::{Budget, TransferError};
 pub(super) struct Run {
     /// Offset in the file.
     pub(super) file_offset: u64,
-    /// Bytes, may be zero.
+    /// Length in bytes, may be zero.
     pub(super) len: u64,
     /// Position in the stream of the access description.
     pub(super) position: u64,
@@ -23,23 +23,23 @@ pub(super) struct Run {
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// Filled for nodes that are walked into.
+    /// Set for nodes that are walked into.
     rows: Vec<Option<Row>>,
-    /// Filled for nodes that start a type.
+    /// Set for nodes that start a type.
     types: Vec<Option<Type>>,
     root: Type,
 }
 
-/// A type, seen from whoever has it as element.
+/// A type, as seen by a node that has it as its element.
 #[derive(Clone, Copy, Debug)]
 struct Type {
-    /// Copies are one run, each this type's `size`.
+    /// Copies form one run, each of this type's `size`.
     is_run: bool,
     /// Data bytes of one copy.
     size: u64,
-    /// The first byte of a copy relative to its place; for a run, where the run starts.
+    /// The first byte of a copy relative to its origin; for a run, where the run starts.
     low: i64,
-    /// One past the last byte of a copy relative to its place.
+    /// One past the last byte of a copy relative to its origin.
     high: i64,
 }
 
@@ -58,8 +58,8 @@ struct Row {
 const OVERFLOW: TransferError = TransferError::Malformed("sizes or offsets overflow");
 
 impl Tree {
-    /// Checks that `nodes` is a tree (shared parts allowed), that its root's size is what it says and that the
-    /// stream positions of `stream` lie at offsets that a file can have.
+    /// Checks that `nodes` is a tree (shared parts allowed), that the root's size is correct and that the stream
+    /// positions of `stream` lie at offsets that a file can have.
     pub(super) fn build(nodes: Vec<Node>, stream: &Range<u64>) -> Result<Self, TransferError> {
         if nodes.len() > MAX_NESTED + 1 {
             return Err(TransferError::Malformed("too many nodes"));
@@ -88,7 +88,7 @@ impl Tree {
         self.root.size
     }
 
-    /// Where the stream starts if all of it is one run.
+    /// Where the stream starts if it is one run.
     pub(super) fn contiguous_start(&self) -> Option<i64> {
         self.root.is_run.then_some(self.root.low)
     }
@@ -163,7 +163,7 @@ impl Tree {
         Ok(this)
     }
 
-    /// A run starts where the offsets down the chain of elements add up to.
+    /// The start of a run is the sum of the offsets down the chain of elements.
     fn run_type(&self, node: usize) -> Result<Type, TransferError> {
         let size = self.nodes[node].aggregate_size;
         let mut low = 0i64;
@@ -206,7 +206,7 @@ impl Tree {
         Ok(Row { element, copies, blocks, len, next })
     }
 
-    /// The lowest byte of a row's blocks and one past the highest, relative to the place of its type.
+    /// The lowest byte of a row's blocks and one past the highest, relative to the origin of its type.
     fn row_bounds(&self, node: usize, row: &Row) -> Result<(i64, i64), TransferError> {
         let this = self.types[row.element].ok_or(OVERFLOW)?;
         let last = |count: u64, step: i64| i128::from(count.saturating_sub(1)) * i128::from(step);
@@ -255,7 +255,7 @@ fn offset(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// `count * step` modulo 2⁶⁴: sums of such products that fit come out right even if one of them does not.
+/// `count * step` modulo 2⁶⁴: a sum of such products that fits is correct even if one of the products does not fit.
 fn times(count: u64, step: i64) -> i64 {
     count.cast_signed().wrapping_mul(step)
 }
@@ -264,7 +264,7 @@ fn times(count: u64, step: i64) -> i64 {
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
     source: Source<'a>,
-    /// What is left.
+    /// Bytes left to walk.
     stream: Range<u64>,
 }
 
@@ -274,7 +274,7 @@ enum Source<'a> {
     Tree { tree: &'a Tree, stack: Vec<Frame> },
 }
 
-/// A place in one level of nesting: block `block` of node `node` in copy `copy` of the type that starts at `head`.
+/// A position in one level of nesting: block `block` of node `node` in copy `copy` of the type that starts at `head`.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     head: usize,
@@ -287,7 +287,7 @@ struct Frame {
 }
 
 impl<'a> Runs<'a> {
-    /// A stream that lies in the file as it is, from offset `start` on.
+    /// A stream that is contiguous in the file from offset `start` on.
     pub(super) fn single(start: u64, stream: Range<u64>) -> Self {
         Self { source: Source::Single { start }, stream }
     }

@@ -1,7 +1,8 @@
-//! Messages borrowed for gating: what decides whether and when a request may go, without allocation.
+//! Borrowed messages for scheduling: the fields that decide whether and when a request is dispatched, without
+//! allocation.
 //!
-//! A view checks what it passes over (capability, hints) at once and the body when asked, so a proxy pays for
-//! what it needs and forwards the original bytes.
+//! A view checks the capability and the hints at once and the body only when asked, so a proxy decodes no more than it
+//! needs and forwards the original bytes.
 
 mod request_io;
 mod skip;
@@ -32,7 +33,7 @@ pub struct RequestView<'a> {
 }
 
 impl<'a> RequestView<'a> {
-    /// Decodes the payload of an unexpected message up to its body. Never says incomplete.
+    /// Decodes the payload of an unexpected message up to its body. Never returns *incomplete*.
     pub fn parse(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(payload);
         let op = head::read(&mut r)?;
@@ -69,7 +70,7 @@ impl<'a> RequestView<'a> {
         (0..self.hint_count).map_while(move |_| HintView::read(&mut r).ok())
     }
 
-    /// A server made the request on behalf of another (hint type 6); clients never send it.
+    /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
     pub fn has_server_id_hint(&self) -> bool {
         self.has_server_id_hint
     }
@@ -88,7 +89,7 @@ impl<'a> RequestView<'a> {
         Reader::at(self.payload, self.body_at)
     }
 
-    /// On whose behalf the request is made; `None` for operations without a credential, as IO.
+    /// On whose behalf the request is made; `None` for operations without a credential, such as IO.
     pub fn credential_ids(&self) -> Result<Option<CredentialIds<'a>>, DecodeError> {
         let mut r = self.body();
         match self.op {
@@ -171,18 +172,18 @@ impl<'a> RequestView<'a> {
     }
 }
 
-/// The start of a reply, with the numbers that end an operation.
+/// The start of a reply, with the sizes that decide when an operation is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyHead {
     /// The request's operation; [`Op::WriteCompletion`] for the second reply of a write.
     pub op: Op,
     /// Success or error.
     pub status: Status,
-    /// The numbers, of successful data operations only.
+    /// The sizes; only for successful data operations.
     pub numbers: ReplyNumbers,
 }
 
-/// The numbers of a data operation's reply, all in bytes.
+/// The sizes in a data operation's reply, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyNumbers {
     /// An error, or an operation that moves no data.
@@ -209,10 +210,10 @@ pub enum ReplyNumbers {
 }
 
 impl ReplyHead {
-    /// Decodes the payload of a message that must be a reply, not data. Never says incomplete.
+    /// Decodes the payload of a message that must be a reply, not data. Never returns *incomplete*.
     ///
-    /// An error must be 16 bytes, and the replies of data operations as long as they say; other bodies are not
-    /// looked at.
+    /// An error must be 16 bytes, and the replies of data operations must have the length that they state; other bodies
+    /// are not examined.
     pub fn parse(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(payload);
         let op = head::read(&mut r)?;
@@ -240,7 +241,7 @@ impl ReplyHead {
         Ok(Self { op, status, numbers })
     }
 
-    /// Bytes in this server's datafile, as far as the reply says.
+    /// Bytes in this server's datafile, if the reply states it.
     pub fn bstream_size(&self) -> Option<u64> {
         match self.numbers {
             ReplyNumbers::IoAck { bstream_size } | ReplyNumbers::SmallIo { bstream_size, .. } => Some(bstream_size),

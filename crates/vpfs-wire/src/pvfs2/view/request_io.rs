@@ -22,7 +22,7 @@ pub struct IoView<'a> {
     pub server_ct: u32,
     /// How the file is striped.
     pub dist: DistView<'a>,
-    /// What the access touches.
+    /// Which bytes the access touches.
     pub preq: PreqView<'a>,
     /// Position in the access description's data, in bytes.
     pub file_req_offset: i64,
@@ -48,7 +48,7 @@ impl<'a> IoView<'a> {
         Ok(Self { handle, fs, io_type, server_nr, server_ct, dist, preq, file_req_offset, aggregate_size })
     }
 
-    /// What this server moves.
+    /// The share of the access that this server moves.
     pub fn transfer(&self) -> Result<Transfer, TransferError> {
         let Self { dist, server_nr, server_ct, preq, file_req_offset, aggregate_size, .. } = *self;
         Transfer::build(dist, server_nr, server_ct, preq.nodes(), file_req_offset, aggregate_size)
@@ -58,7 +58,7 @@ impl<'a> IoView<'a> {
 /// The fields of a SMALL_IO.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallIoView<'a> {
-    /// What it shares with an IO.
+    /// The fields that it shares with an IO.
     pub io: IoView<'a>,
     /// Bytes that a write carries, all for this server; 0 in a read.
     pub total_bytes: u64,

@@ -1,4 +1,4 @@
-//! Borrowed views of what precedes the interesting fields, and ways over what is not interesting.
+//! Borrowed views of the fields that precede the body, and functions that skip fields a proxy does not need.
 
 use super::super::attr::mask;
 use super::super::codec::Reader;
@@ -9,11 +9,11 @@ use crate::DecodeError;
 /// A borrowed [`super::super::Capability`].
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityView<'a> {
-    /// `S:` and the alias of the server that gave it; empty in the null capability.
+    /// `S:` and the alias of the server that issued it; empty in the null capability.
     pub issuer: &'a [u8],
     /// The file system it is for.
     pub fs: FsId,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub timeout: u64,
     /// What it allows, see [`super::super::auth::op_mask`].
     pub op_mask: u32,
@@ -38,7 +38,7 @@ impl<'a> CapabilityView<'a> {
     }
 }
 
-/// Who a credential names.
+/// The user and issuer of a credential.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialIds<'a> {
     /// The user.
@@ -72,19 +72,19 @@ impl<'a> CredentialIds<'a> {
         self.gids().next()
     }
 
-    /// A server issued the credential to itself.
+    /// Whether a server issued the credential to itself.
     pub fn is_from_server(&self) -> bool {
         self.issuer.starts_with(b"S:")
     }
 }
 
-/// Over an array of elements of `len` bytes; returns the elements.
+/// Skips an array of elements of `len` bytes and returns its bytes.
 pub(super) fn array<'a>(r: &mut Reader<'a>, len: usize) -> Result<&'a [u8], DecodeError> {
     let count = r.count(len)?;
     r.take(count * len)
 }
 
-/// Over attributes; takes the same bytes as decoding them.
+/// Skips attributes; consumes the same bytes as decoding them.
 pub(super) fn attr(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     r.take(40)?;
     let (mask, objtype) = (r.u32()?, ObjType(r.i32()?));

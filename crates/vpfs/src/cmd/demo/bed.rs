@@ -1,4 +1,4 @@
-//! What a run stands on: embedded servers with a disk model, and proxies before them.
+//! The test bed of a run: embedded servers with a disk model, and proxies in front of them.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 
 /// Servers and proxies; dropping it stops both.
 pub(super) struct Bed {
-    /// What clients connect to: the first proxy.
+    /// The URL that clients connect to: the first proxy.
     pub(super) url: String,
     proxies: Daemon,
     _servers: EmbeddedCluster,
@@ -35,7 +35,7 @@ impl Bed {
         Ok(Self { url, proxies, _servers: servers })
     }
 
-    /// Bytes that the writer has got through the proxies so far.
+    /// Bytes of the writer that have passed the proxies so far.
     pub(super) fn writer_bytes(&self) -> u64 {
         self.proxies.totals().iter().filter(|(app, _)| app == WRITER).map(|(_, totals)| totals.bytes).sum()
     }
@@ -44,7 +44,7 @@ impl Bed {
 /// The writer's name in the configuration.
 const WRITER: &str = "checkpoint";
 
-/// The daemon's configuration, as its file would be.
+/// The daemon's configuration, in the form of its file.
 fn configuration(management: Management, servers: &[String], ports: &[u16]) -> String {
     let mut text = String::new();
     for (index, address) in servers.iter().enumerate() {
@@ -66,7 +66,7 @@ fn configuration(management: Management, servers: &[String], ports: &[u16]) -> S
     text
 }
 
-/// Ports nobody listens at now. Somebody could take one before the proxies do; they would say so.
+/// Free ports. Another program could take one before the proxies do; they would report it.
 fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     let listeners: Vec<_> =
         (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<std::io::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! `vpfs demo`: what scheduling does for a small application beside a checkpointing one, on this machine.
+//! `vpfs demo`: the effect of scheduling on a small application beside a checkpointing one, on this machine.
 
 mod bed;
 mod scale;
@@ -20,18 +20,18 @@ use crate::print::print;
 use bed::Bed;
 use scale::Scale;
 
-/// Show, in 75 seconds on this machine, how a small application fares beside a checkpointing one
+/// Show in 75 seconds on this machine how a small application performs beside a checkpointing one
 ///
-/// Starts four file servers on a model of a disk, and four vpfs proxies before them, all over real loopback sockets. A
-/// simulation with tiny I/Os (BTIO class A) then runs alone, and beside a checkpoint writer (IOR) under no management,
-/// SFQ(D), SFQ(D)+, SFQ(D) with a cap on the writer, and `isolation`, the default, with nothing set. The table tells what each
-/// of the two got.
+/// Starts four file servers on a model of a disk, and four vpfs proxies in front of them, all over real loopback
+/// sockets. A simulation with tiny I/Os (BTIO class A) then runs alone, and beside a checkpoint writer (IOR) under no
+/// management, SFQ(D), SFQ(D)+, SFQ(D) with a cap on the writer, and `isolation`, the default, without any settings.
+/// The table shows the results of both applications.
 ///
-/// It is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down, and `isolation` besides. All numbers are measured on the
-/// spot.
+/// This is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down, with `isolation` added. All numbers are
+/// measured during the run.
 #[derive(clap::Args)]
 pub(crate) struct Demo {
-    /// Shorter runs: 25 seconds in all
+    /// Shorter runs: 25 seconds in total
     #[arg(long)]
     quick: bool,
 
@@ -39,12 +39,12 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// All runs, before they are compared.
+/// The results of all runs, before they are compared.
 struct Runs {
     small_alone: Report,
     /// Bytes per second.
@@ -79,7 +79,7 @@ impl Demo {
     }
 }
 
-/// Each step on servers and proxies of its own, so that no run inherits anything.
+/// Each step has its own servers and proxies, so that no run is affected by an earlier one.
 async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Result<Runs, Exit> {
     let experiment = scale.experiment();
     let failed = |error: RunError| Exit::Failed(error.to_string());
@@ -124,7 +124,7 @@ fn document(scale: &Scale, runs: &Runs, comparison: &Comparison, wall_seconds: f
 mod tests {
     use super::*;
 
-    /// The whole demo in virtual time: sockets, proxies and servers are real, only waiting takes no time.
+    /// The whole demo in virtual time: sockets, proxies and servers are real, but waiting takes no time.
     #[tokio::test(start_paused = true)]
     async fn a_short_demo_matches_the_papers_ordering() {
         let runs = run_all(&Scale::TEST, DeviceClock::Tokio, &ProgressLine::Quiet).await;

@@ -1,4 +1,5 @@
-//! The size of the demo: the setup of vPFS+ §V scaled down to one machine and a minute. One set for all ways of sharing.
+//! The size of the demo: the setup of vPFS+ §V scaled down to one machine and a minute. One set of parameters for all
+//! ways of sharing.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -12,15 +13,15 @@ use vpfs_workload::run::{Connections, RunOptions};
 
 /// Servers, each with a proxy. The paper has eight.
 pub(super) const SERVERS: usize = 4;
-/// The disk of the paper's storage nodes, with files that lie in one piece as far as a block group of EXT3 goes: they were
-/// just written. Four such disks move less than 300 MB/s, so that two processors have little to do.
+/// The disk of the paper's storage nodes. Files were just written, so they are contiguous within a block group of EXT3.
+/// Four such disks move less than 300 MB/s, which is a light load for two processors.
 pub(super) const DEVICE: DeviceProfile =
     DeviceProfile::Hdd(HddProfile { extent_bytes: 128 << 20, ..HddProfile::SAS_7200 });
-/// Slots of each server under the papers' policies, from the paper's profile of that disk [vPFS+ §V-A]; slot costs are the default ones, its 5 for
-/// 2 MiB among them.
+/// Slots of each server under the papers' policies, from the paper's profile of that disk [vPFS+ §V-A]. Slot costs are
+/// the default ones, including the paper's 5 for 2 MiB.
 pub(super) const DEPTH: u32 = 14;
-/// The cap on the writer, on each server: below 3 % of the disk's rate. The paper's scheduler left 0.1 % [vPFS+ §V-B], at which
-/// the writer would not complete a single call during the demo.
+/// The cap on the writer, on each server: below 3 % of the disk's rate. The paper's scheduler left 0.1 % [vPFS+ §V-B],
+/// at which the writer would not complete a single call during the demo.
 pub(super) const CAP: &str = "cap = \"2MB/s\"\nburst = \"2MiB\"";
 
 /// Addresses of the small application's nodes.
@@ -32,11 +33,11 @@ const NODES: u8 = 4;
 
 /// Bytes of one call of the small application [vPFS+ §V-B].
 const SMALL_CALL: u32 = 320;
-/// Bytes of one call of the writer. The paper's 32 MiB over eight servers is 4 MiB for each; here it is 2 MiB for each of
-/// four, the size the paper profiled.
+/// Bytes of one call of the writer. The paper's 32 MiB over eight servers are 4 MiB for each; here it is 2 MiB for each
+/// of four, the size that the paper profiled.
 const WRITER_CALL: u32 = 8 << 20;
 
-/// How long the demo takes.
+/// The lengths of the demo's parts.
 pub(super) struct Scale {
     small_processes: u32,
     iterations: u32,
@@ -45,19 +46,21 @@ pub(super) struct Scale {
     think_read: Duration,
     writer_processes: u32,
     warm_up: Duration,
-    /// How long the writer is measured alone.
+    /// How long the writer is measured running alone.
     pub(super) writer_alone: Duration,
 }
 
 impl Scale {
     /// The whole demo within 90 seconds, on a busy machine as well.
     ///
-    /// - 56 writers of the paper's 64: four times the 14 slots. With 28 to 40 the unmanaged run takes only 1.1 to 1.7 times as
-    ///   long as SFQ(D), which then holds little back, and chance can hide that; with 56 it takes twice as long.
+    /// - 56 writers instead of the paper's 64: four times the 14 slots. With 28 to 40 writers the unmanaged run takes
+    ///   only 1.1 to 1.7 times as long as SFQ(D), which then holds little back, and the difference can be lost in
+    ///   noise; with 56 it takes twice as long.
     /// - 8 small processes, 4 bursts of one call in each phase: an unmanaged call takes more than two seconds.
-    /// - Think times: the paper's 6 s and 1 s lie beside 4 s and 3 s of I/O, which the writer made 13 times slower. It is slowed
-    ///   down far more here, because the model has no cache that would take small writes at once. Computation is
-    ///   therefore a larger part, so that the longest run stays short and slowdowns are of the paper's order.
+    /// - Think times: the paper's 6 s and 1 s compare with 4 s and 3 s of I/O, which the writer made 13 times slower.
+    ///   Here I/O is slowed down far more, because the model has no cache that would absorb small writes. Computation
+    ///   is therefore a larger part, so that the longest run stays short and slowdowns are of the same order as in the
+    ///   paper.
     pub(super) const FULL: Self = Self {
         small_processes: 8,
         iterations: 4,
@@ -96,12 +99,12 @@ impl Scale {
             total_bytes: calls * u64::from(SMALL_CALL),
             think_write: self.think_write,
             think_read: self.think_read,
-            // Servers and file end together.
+            // The file is lost together with the servers.
             keep: true,
             ..Btio::class(BtioClass::A)
         };
-        // A dump of the paper's run is 10 MB in 160 strips; strips of one call spread ours over all servers as well. With
-        // the servers named, the file is striped from its first byte.
+        // A dump in the paper's run is 10 MB in 160 strips; strips of one call spread ours over all servers as well.
+        // Naming the servers makes the file striped from its first byte.
         let create = CreateOptions::simple_stripe(SMALL_CALL.into()).on_servers((0..SERVERS).collect::<Vec<_>>());
         Application { plan, options: options("/simulation", 1, create) }
     }
@@ -122,19 +125,19 @@ impl Scale {
             read_shift: 0,
             fsync: false,
             keep: true,
-            // Ended by the small application's end.
+            // Stopped when the small application ends.
             time_limit: Some(Duration::from_secs(3600)),
             seed: 2,
         };
         Application { plan, options: options("/checkpoint", 2, CreateOptions::default()) }
     }
 
-    /// A paragraph for people.
+    /// A description of the setup, for people.
     pub(super) fn describe(&self) -> String {
         let bursts =
             |call| format!("{} of {}", count(self.iterations.into(), "burst"), count(self.calls_per_burst, call));
         format!(
-            "{SERVERS} servers with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), a proxy before each, D = {DEPTH}.\n\
+            "{SERVERS} servers with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), each behind a proxy, D = {DEPTH}.\n\
              Small application: {} processes, {}, then {}, {SMALL_CALL} B each, computation between.\n\
              Checkpoint writer: {} processes, writes of {} MiB back to back.",
             self.small_processes,
@@ -145,7 +148,7 @@ impl Scale {
         )
     }
 
-    /// Everything that decides the outcome, for the JSON document.
+    /// All parameters that affect the results, for the JSON document.
     pub(super) fn parameters(&self) -> Value {
         json!({
             "servers": SERVERS,
@@ -164,7 +167,7 @@ fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// As a user and hosts of its own: 127.0.`network`.1 and following.
+/// Target options with a separate user and separate hosts: 127.0.`network`.1 and following.
 fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
     RunOptions {
         client: ClientOptions { uid: 1000 + u32::from(network), ..ClientOptions::new("") },
@@ -190,7 +193,7 @@ mod tests {
             let experiment = scale.experiment();
             assert_eq!((experiment.small.plan.validate(), experiment.writer.plan.validate()), (Ok(()), Ok(())));
             assert_eq!(experiment.small.plan.written_bytes(), experiment.small.plan.total_bytes);
-            assert!(scale.writer_processes > DEPTH, "or SFQ(D) would have nothing to hold back");
+            assert!(scale.writer_processes > DEPTH, "otherwise SFQ(D) would have nothing to hold back");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `vpfs sim`: what policies would do to a cluster that is described in a file.
+//! `vpfs sim`: the effect of policies on a cluster that is described in a file.
 
 mod report;
 
@@ -17,49 +17,49 @@ use crate::exit::Exit;
 use crate::print::print;
 use report::Base;
 
-/// Simulate a cluster under each policy, and compare what applications get
+/// Simulate a cluster under each policy, and compare what the applications get
 ///
-/// The same scheduling and coordination code as in the proxies, between models of clients, links and devices. Equal
-/// scenarios and seeds give equal results. Without SCENARIO, a small application beside a large one.
+/// Runs the same scheduling and coordination code as the proxies, between models of clients, links and devices. Equal
+/// scenarios and seeds give equal results. Without SCENARIO, simulates a small application beside a large one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs sim\n  \
     vpfs sim scenarios/two-to-one.toml --html two-to-one.html\n  \
     vpfs sim my-cluster.toml --compare fifo,isolation --seed 7 --json results.json")]
 pub(crate) struct Sim {
-    /// The scenario file; scenarios/ has some to begin with
+    /// The scenario file; scenarios/ has some to start with
     scenario: Option<PathBuf>,
 
     /// Policies to run, by their names in the scenario, or fifo, sfq-d, sfq-d-plus, two-level, ioco or isolation with
-    /// their defaults [default: all of the scenario]
+    /// their defaults [default: all in the scenario]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policy: Vec<String>,
 
-    /// The same, and show all of them relative to the first one
+    /// Like --policy, and show all of them relative to the first one
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "policy")]
     compare: Vec<String>,
 
-    /// Run each application by itself too, and show all policies relative to that
+    /// Also run each application alone, and show all policies relative to that
     #[arg(long)]
     alone: bool,
 
-    /// Another seed than the scenario's
+    /// Use this seed instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Another end than the scenario's
+    /// End the simulation at this time instead of the scenario's
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
 
-    /// Write all results to this file; - is standard output, instead of tables
+    /// Write all results to this file; "-" for standard output instead of tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write tables and charts to this file, one page that needs nothing else
+    /// Write tables and charts to this file, a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(short, long)]
     quiet: bool,
 }
@@ -95,7 +95,7 @@ impl Sim {
         Ok(Scenario { seed, duration: self.duration.or(scenario.duration), ..scenario })
     }
 
-    /// Those that were asked for.
+    /// The policies selected on the command line.
     fn policies(&self, scenario: &Scenario) -> Result<Vec<PolicySpec>, Exit> {
         let names = if self.compare.is_empty() { &self.policy } else { &self.compare };
         match names.as_slice() {
@@ -127,7 +127,7 @@ impl Sim {
     }
 }
 
-/// A policy of the scenario, or one with its defaults.
+/// A policy of the scenario, or one with default settings.
 fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
     const KINDS: [(&str, PolicyKind); 6] = [
         ("fifo", PolicyKind::Fifo),
@@ -151,7 +151,7 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
     })
 }
 
-/// One application as if there were no other: once through its workload, from the beginning, without a policy.
+/// One application as if there were no other: a single run of its workload, from the start, without a policy.
 fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result<Results, Exit> {
     let end = app.end.map(|end| end.saturating_sub(app.start));
     let app = App { background: false, start: Duration::ZERO, end, ..app.clone() };

@@ -6,31 +6,31 @@ use vpfs_config::units::{Rate, Span};
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 use vpfs_sim::{AppResults, Latency, Results, Scenario};
 
-/// What results are compared with.
+/// The baseline that results are compared with.
 pub(super) struct Base<'a> {
     title: String,
-    /// Each application, and how long its run was.
+    /// Each application and the length of its run.
     apps: Vec<(&'a AppResults, Duration)>,
-    /// What is compared.
+    /// The results to compare.
     results: &'a [Results],
 }
 
 impl<'a> Base<'a> {
-    /// All policies with the first of them.
+    /// Compares all policies with the first of them.
     pub(super) fn first(results: &'a [Results]) -> Option<Self> {
         let (first, results) = results.split_first()?;
         let apps = first.apps.iter().map(|app| (app, first.elapsed)).collect();
         Some(Self { title: first.policy.clone(), apps, results })
     }
 
-    /// All policies with each application by itself: `alone` has a run for each of them.
+    /// Compares all policies with each application alone: `alone` has a run for each application.
     pub(super) fn alone(alone: &'a [Results], results: &'a [Results]) -> Self {
         let apps = alone.iter().flat_map(|run| run.apps.iter().map(|app| (app, run.elapsed))).collect();
         Self { title: "each application alone".into(), apps, results }
     }
 }
 
-/// Everything about a scenario's results, and how they compare with `bases`.
+/// The whole report of a scenario's results, compared with `bases`.
 pub(super) fn of(scenario: &Scenario, results: &[Results], bases: &[Base<'_>]) -> Report {
     let servers: u32 = scenario.servers.iter().map(|group| group.count).sum();
     let introduction = format!(
@@ -79,13 +79,13 @@ fn totals(results: &[Results]) -> Section {
     Section::new("Policies").table(results.iter().fold(table, |table, results| table.row(row(results))))
 }
 
-/// Whether anybody moved data, of which there are shares.
+/// Whether any application moved data, so that there are shares.
 fn has_moved(results: &Results) -> bool {
     let (from, to) = results.common_time();
     results.bytes_between(from, to).iter().any(|&bytes| bytes > 0)
 }
 
-/// What every policy does to every application, relative to the base.
+/// The effect of each policy on each application, relative to the base.
 fn comparison(base: &Base<'_>) -> Section {
     let mut table = Table::new(["application", "policy", "throughput", "run time", "99th percentile of latency"]);
     for results in base.results {
@@ -103,7 +103,7 @@ fn comparison(base: &Base<'_>) -> Section {
     Section::new(format!("Relative to {}", base.title)).table(table)
 }
 
-/// Run times and tails of all applications under all policies.
+/// Run times and tail latencies of all applications under all policies.
 fn run_times(results: &[Results]) -> Section {
     let Some(first) = results.first() else { return Section::new("Applications") };
     let names: Vec<&str> = first.apps.iter().map(|app| app.name.as_str()).collect();
@@ -120,7 +120,7 @@ fn run_times(results: &[Results]) -> Section {
         .figure(latency, "99th percentile of the calls that it makes most.")
 }
 
-/// Everything about one policy.
+/// The section about one policy.
 fn policy(results: &Results) -> Section {
     let (from, to) = results.common_time();
     let shares = results.shares_between(from, to);
@@ -192,7 +192,7 @@ fn tail(app: &AppResults) -> Duration {
     most.map_or(Duration::ZERO, |latency| Duration::from_secs_f64(latency.p99_seconds))
 }
 
-/// How long an application was there.
+/// How long an application was present.
 fn active(app: &AppResults, elapsed: Duration) -> Duration {
     app.finish.unwrap_or(elapsed).saturating_sub(app.start)
 }

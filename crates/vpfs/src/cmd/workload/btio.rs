@@ -21,7 +21,7 @@ use crate::exit::Exit;
     vpfs workload btio --url tcp://127.0.0.1:5334/pfs -n 8 --iterations 5 --total 1MB --think-write 1s --think-read 200ms\n  \
     vpfs workload btio --url tcp://127.0.0.1:5334/pfs --class c --nodes 4 --iterations 4 --total 700MB --think-write 1s")]
 pub(super) struct BtioArgs {
-    /// a: tiny calls of every process (simple subtype); c: large calls of one process for each node (full subtype)
+    /// a: tiny calls by every process (simple subtype); c: large calls by one process on each node (full subtype)
     #[arg(long, value_enum, default_value_t = Class::A)]
     class: Class,
 
@@ -37,7 +37,7 @@ pub(super) struct BtioArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     total: Option<Bytes>,
 
-    /// Bytes of one call; for class c also a range to draw from [default: 320B for class a, 4MiB..16MiB for c]
+    /// Bytes of one call; for class c also a range of random sizes [default: 320B for class a, 4MiB..16MiB for c]
     #[arg(short, long, value_name = "SIZE[..SIZE]", value_parser = parse_range)]
     transfer: Option<(u32, u32)>,
 
@@ -53,7 +53,7 @@ pub(super) struct BtioArgs {
     #[arg(long)]
     no_read: bool,
 
-    /// Leave the file
+    /// Keep the file
     #[arg(short, long)]
     keep: bool,
 

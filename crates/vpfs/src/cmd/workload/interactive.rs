@@ -11,9 +11,9 @@ use super::target::Target;
 use super::{Job, usage};
 use crate::exit::Exit;
 
-/// Small calls at random offsets with time to think before each: a database, a solver that looks things up, people
+/// Small calls at random offsets with think time before each: a database, a solver that looks things up, people
 ///
-/// Each process fills a file of its own first, which is not part of the result. Every read is verified.
+/// Each process first fills its own file, which is not part of the result. Every read is verified.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs workload interactive --url tcp://127.0.0.1:5334/pfs --read\n  \
@@ -31,11 +31,11 @@ pub(super) struct InteractiveArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     file: Bytes,
 
-    /// Mean time before each call, drawn between half of it and one and a half
+    /// Mean think time before each call, drawn between half and one and a half times this
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     think: Duration,
 
-    /// Go on for this long
+    /// Run for this long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     time: Duration,
 

@@ -44,27 +44,27 @@ pub(super) struct IorArgs {
     #[arg(short, long)]
     read: bool,
 
-    /// Visit offsets in random order, each once
+    /// Access offsets in random order, each once
     #[arg(short = 'z', long)]
     random: bool,
 
-    /// One file for each process instead of a shared one
+    /// Use one file for each process instead of a shared one
     #[arg(short = 'F', long)]
     file_per_process: bool,
 
-    /// Read what a process of the next node wrote
+    /// Read what a process on the next node wrote
     #[arg(short = 'C', long)]
     reorder_tasks: bool,
 
-    /// Make data durable after writing
+    /// Request durability after writing (fsync)
     #[arg(short = 'e', long)]
     fsync: bool,
 
-    /// Leave the files
+    /// Keep the files
     #[arg(short, long)]
     keep: bool,
 
-    /// Go on for this long, starting over when all offsets are done, instead of moving each byte once
+    /// Run for this long, starting over when all offsets are done, instead of moving each byte once
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
 

@@ -18,20 +18,20 @@ use super::{explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
-/// How much of its speed a small application keeps beside a large one, and the other way round
+/// How much of its speed a small application keeps beside a large one, and vice versa
 ///
-/// Runs small calls with time to think alone, large writes alone, then both at once. Give each a listener of its own to measure
-/// what a proxy makes of it, and the server itself to see what happens without one.
+/// Runs small calls with think time alone, large writes alone, then both at once. Give each application a separate
+/// listener to measure the effect of a proxy, or the address of the server to measure without one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs workload isolation --url tcp://127.0.0.1:5334/pfs\n  \
     vpfs workload isolation --url tcp://127.0.0.1:5334/pfs --large-url tcp://127.0.0.1:5434/pfs --read --large-transfer 16MiB")]
 pub(super) struct IsolationArgs {
-    /// Where the large application connects [default: as the small one]
+    /// Where the large application connects [default: same as the small one]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     large_url: Option<String>,
 
-    /// Processes of the small application; each waits for its call, so this is how many it has in flight
+    /// Processes of the small application; each waits for its call, so this is its number of calls in flight
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
@@ -43,15 +43,15 @@ pub(super) struct IsolationArgs {
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
     file: Bytes,
 
-    /// Its mean time before each call, drawn between half of it and one and a half
+    /// Its mean think time before each call, drawn between half and one and a half times this
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration)]
     think: Duration,
 
-    /// It reads and verifies instead of writing
+    /// Let it read and verify instead of writing
     #[arg(short, long)]
     read: bool,
 
-    /// Processes of the large application, each with a file of its own
+    /// Processes of the large application, each with its own file
     #[arg(long, value_name = "N", default_value_t = 12)]
     large_processes: u32,
 
@@ -59,11 +59,11 @@ pub(super) struct IsolationArgs {
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     large_transfer: Bytes,
 
-    /// Bytes of each of its processes' files, written over and over
+    /// Bytes of each of its processes' files, written repeatedly
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_size)]
     large_file: Bytes,
 
-    /// How long each of the three runs measures
+    /// Length of the measurement in each of the three runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     time: Duration,
 
@@ -95,7 +95,7 @@ impl IsolationArgs {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         if self.target.repetitions != 1 {
             return Err(Exit::Usage(
-                "--repetitions: three runs make one measurement; start it again instead".to_owned(),
+                "--repetitions: three runs form one measurement; run the command again instead".to_owned(),
             ));
         }
         let (small, large) = (self.small()?, self.large()?);
@@ -163,7 +163,7 @@ impl IsolationArgs {
             option => Exit::Usage(format!("--large-{option}: {}", error.problem)),
         })?;
         let mut options = self.target.options("isolation", false, plan.processes)?;
-        // Beside the small one's.
+        // Next to the small application's directory.
         options.directory = match options.directory.trim_end_matches('/') {
             "" => "/isolation-large".to_owned(),
             directory => format!("{directory}-large"),
@@ -177,7 +177,7 @@ fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
     u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
 }
 
-/// Small alone, large alone, and both at once.
+/// The small application alone, the large one alone, and both at once.
 async fn measure(
     small: &Application<Interactive>,
     large: &Application<Ior>,
@@ -188,7 +188,7 @@ async fn measure(
     let (run, other) = (small.prepare().await?, large.prepare().await?);
     let handles = [run.handle(), other.handle()];
     let measured = handles[0].clone();
-    // The small one's files are filled first, so that both measure nearly the same time.
+    // The small application's files are filled first, so that both measure nearly the same period.
     let both = async {
         tokio::try_join!(run.execute(), async {
             begin_of_calls(&measured).await;

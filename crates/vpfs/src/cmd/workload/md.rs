@@ -18,15 +18,16 @@ pub(super) struct MdArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
-    /// Directories, and files, that each process makes and removes; in between it reads and sets the files' attributes
+    /// Number of directories, and of files, that each process creates and removes; in between it reads and sets the
+    /// files' attributes
     #[arg(long, value_name = "N", default_value_t = 100)]
     items: u32,
 
-    /// How often each process lists its whole directory
+    /// Number of times that each process lists its whole directory
     #[arg(long, value_name = "N", default_value_t = 10)]
     listings: u32,
 
-    /// All processes work in one directory instead of one each
+    /// Let all processes work in one directory instead of one each
     #[arg(long)]
     shared_directory: bool,
 

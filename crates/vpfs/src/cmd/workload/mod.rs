@@ -1,4 +1,4 @@
-//! `vpfs workload`: what applications do to a parallel file system, run, verified and measured.
+//! `vpfs workload`: runs, verifies and measures the I/O of applications on a parallel file system.
 
 mod btio;
 mod interactive;
@@ -20,10 +20,10 @@ use crate::print::print;
 use progress::ProgressLine;
 use target::Target;
 
-/// Load a file system with the I/O of a known application, verify what comes back, and measure
+/// Load a file system with the I/O of a known application, verify the data, and measure
 ///
-/// Works with any OrangeFS-protocol server: `vpfs serve`, real ones, or vpfs proxies before either. Exits with 3 if data
-/// read back was not what had been written.
+/// Works with any OrangeFS-protocol server: `vpfs serve`, real ones, or vpfs proxies in front of either. Exits with 3
+/// if data read back differs from what was written.
 #[derive(clap::Args)]
 pub(crate) struct Workload {
     #[command(subcommand)]
@@ -54,18 +54,18 @@ impl Workload {
     }
 }
 
-/// A plan, where it runs, and what is done with the result.
+/// A plan, where it runs, and the options for its output.
 struct Job<'a, P> {
     /// The subcommand.
     name: &'static str,
     plan: P,
     target: &'a Target,
-    /// Whether files stay.
+    /// Whether files are kept.
     keep: bool,
 }
 
 impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
-    /// Runs all repetitions, prints what `table` makes of them, writes JSON, and fails if data was wrong.
+    /// Runs all repetitions, prints them as formatted by `table`, writes JSON, and fails if data was wrong.
     async fn run(&self, table: impl Fn(&[Report]) -> String) -> Result<(), Exit> {
         let options = self.target.options(self.name, self.keep, self.plan.processes())?;
         let mut reports = Vec::new();
@@ -94,12 +94,12 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
     }
 }
 
-/// A refusal as clap would put it.
+/// An error in the style of clap.
 fn usage(error: &PlanError) -> Exit {
     Exit::Usage(format!("--{}: {}", error.option, error.problem))
 }
 
-/// What the user can do about it, where that is known.
+/// Advice for the user, where there is any.
 fn explain(error: &RunError) -> String {
     let hint = match error {
         RunError::Call { call: "create" | "mkdir", source, .. } if source.is_already_exists() => {

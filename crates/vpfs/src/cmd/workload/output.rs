@@ -1,4 +1,4 @@
-//! Where results go: tables on standard output, JSON in a file, wrong data on standard error and in the exit code.
+//! Output of results: tables on standard output, JSON in a file, wrong data on standard error and in the exit code.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::Job;
 use crate::exit::Exit;
 use crate::print::print;
 
-/// The field's table, then latencies of the last repetition.
+/// The workload's table, then latencies of the last repetition.
 pub(super) fn table(table: &str, reports: &[Report]) -> String {
     let latencies = reports.last().map(table::latency).unwrap_or_default();
     format!("{table}\n{latencies}")
@@ -42,7 +42,7 @@ pub(crate) fn write(path: &Path, document: &Value) -> Result<(), Exit> {
         .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Fails if data read back was not what had been written, and says where.
+/// Fails if data read back differs from what was written, and reports where.
 pub(crate) fn verdict<'a>(reports: impl IntoIterator<Item = &'a Report, IntoIter: Clone>) -> Result<(), Exit> {
     let reports = reports.into_iter();
     let wrong: u64 = reports.clone().map(|report| report.verification.wrong_reads).sum();

@@ -1,4 +1,4 @@
-//! How far a run is, on standard error: a line that is redrawn on a terminal, plain lines every few seconds otherwise.
+//! Progress of a run on standard error: a line that is redrawn on a terminal, plain lines every few seconds otherwise.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,11 @@ use vpfs_workload::measure::Progress;
 
 /// Shows one line of text after the other.
 pub(crate) enum ProgressLine {
-    /// Says nothing.
+    /// Prints nothing.
     Quiet,
     /// Redraws one line.
     Terminal(ProgressBar),
-    /// Prints a line now and then; holds when the last one was due.
+    /// Prints a line from time to time; holds the time of the last one.
     Plain(Mutex<Option<Instant>>),
 }
 
@@ -35,7 +35,7 @@ impl ProgressLine {
         Self::Terminal(bar)
     }
 
-    /// Shows a text that stays until the next one; plain lines come even if the last one was just before.
+    /// Shows a text until the next one; in plain mode prints it even if the last line was very recent.
     pub(crate) fn announce(&self, text: impl Into<String>) {
         if let Self::Plain(last) = self {
             *last.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -43,7 +43,7 @@ impl ProgressLine {
         self.show(|| text.into());
     }
 
-    /// Shows how far something is; plain lines at most every few seconds.
+    /// Shows progress; in plain mode at most every few seconds.
     pub(crate) fn show(&self, text: impl FnOnce() -> String) {
         match self {
             Self::Quiet => {}
@@ -68,7 +68,7 @@ impl ProgressLine {
         }
     }
 
-    /// Waits for `work` and shows what `describe` says of it meanwhile.
+    /// Waits for `work` and shows the text of `describe` meanwhile.
     pub(crate) async fn follow<T>(&self, work: impl Future<Output = T>, describe: impl Fn() -> String) -> T {
         let mut work = std::pin::pin!(work);
         let mut ticks = interval(REDRAW);
@@ -82,7 +82,7 @@ impl ProgressLine {
     }
 }
 
-/// One line on a run: phase, calls, mean throughput.
+/// One line about a run: phase, calls, mean throughput.
 pub(crate) fn describe(progress: &Progress) -> String {
     let phase = progress.phase.map_or_else(|| "begin".to_owned(), |phase| phase.to_string());
     let mut text = format!("{phase}, {} calls in {:.1}", progress.operations, Span(progress.elapsed));

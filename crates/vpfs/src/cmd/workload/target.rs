@@ -1,4 +1,4 @@
-//! Options that all workloads share: where they run, as whom, and where results go.
+//! Options shared by all workloads: target, identity and output.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ pub(super) struct Target {
     #[arg(long, value_name = "NAME", default_value = "vpfs", help_heading = "Target")]
     host_name: String,
 
-    /// Local addresses to connect from, one node after the other, e.g. 127.0.0.2,127.0.0.3, so that nodes look like
-    /// different hosts [default: the system's choice]
+    /// Local addresses to connect from, assigned to nodes in turn, e.g. 127.0.0.2,127.0.0.3, so that nodes look like
+    /// different hosts [default: chosen by the system]
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',', help_heading = "Target")]
     bind: Vec<IpAddr>,
 
-    /// Number of client hosts the processes are spread over, in blocks
+    /// Number of client hosts that the processes are spread over, in blocks
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Target")]
     pub(super) nodes: u32,
 
@@ -43,7 +43,7 @@ pub(super) struct Target {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = SharedBy::Node, help_heading = "Target")]
     connection_per: SharedBy,
 
-    /// Directory of the run: made if it does not exist, and then also removed [default: / and the workload's name]
+    /// Directory of the run: created if it does not exist, and then also removed [default: / and the workload's name]
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     directory: Option<String>,
 
@@ -51,27 +51,27 @@ pub(super) struct Target {
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
     strip: Bytes,
 
-    /// Servers each new file is spread over [default: all]
+    /// Number of servers that each new file is striped over [default: all]
     #[arg(long, value_name = "N", help_heading = "Target")]
     datafiles: Option<u32>,
 
-    /// Remove a file that is in the way instead of failing
+    /// Replace an existing file instead of failing
     #[arg(long, help_heading = "Target")]
     overwrite: bool,
 
-    /// Attempts after the first one [default: what the servers' configuration says]
+    /// Attempts after the first one [default: from the servers' configuration]
     #[arg(long, value_name = "N", help_heading = "Target")]
     retries: Option<u32>,
 
-    /// How long to wait for a reply [default: what the servers' configuration says]
+    /// How long to wait for a reply [default: from the servers' configuration]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Target")]
     reply_timeout: Option<Duration>,
 
-    /// How often to run everything
+    /// Number of times to run everything
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub(super) repetitions: u32,
 
-    /// Decides file contents, random order and drawn sizes
+    /// Seed of file contents, random order and random sizes
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub(super) seed: u64,
 
@@ -83,7 +83,7 @@ pub(super) struct Target {
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub(super) json: Option<PathBuf>,
 
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(short, long, help_heading = "Run")]
     pub(super) quiet: bool,
 }
@@ -97,7 +97,7 @@ enum SharedBy {
 }
 
 impl Target {
-    /// Where the workload `name` with `processes` processes runs.
+    /// Target options of the workload `name` with `processes` processes.
     pub(super) fn options(&self, name: &str, keep: bool, processes: u32) -> Result<RunOptions, Exit> {
         if self.nodes > processes {
             return Err(Exit::Usage(format!("--nodes: there are only {processes} processes to spread")));
@@ -123,7 +123,7 @@ impl Target {
         })
     }
 
-    /// Whether JSON takes the place of the table.
+    /// Whether JSON is printed instead of the table.
     pub(super) fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }

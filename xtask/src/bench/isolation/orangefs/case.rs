@@ -1,4 +1,4 @@
-//! One way of sharing after another.
+//! Runs the ways of sharing one after the other.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -14,7 +14,7 @@ use super::process::Running;
 use super::scratch::Scratch;
 use super::{config, vpfs};
 
-/// What the large application gets to fill the storage before anything is measured.
+/// Time for the large application to fill the storage before anything is measured.
 const RAMP: Duration = Duration::from_secs(5);
 
 /// Everything a case needs.
@@ -26,12 +26,13 @@ pub(super) struct Bench<'a> {
     pub(super) scratch: &'a Scratch,
 }
 
-/// What a case gave.
+/// The results of a case.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) case: String,
     pub(super) small: Figures,
-    /// What the servers' disks wrote (or read, if the large one reads) while the small application ran, its own part included.
+    /// Bytes that the servers' disks wrote (or read, if the large application reads) while the small application ran,
+    /// including the small application's own.
     pub(super) all_mb_per_second: Option<f64>,
 }
 
@@ -54,7 +55,8 @@ impl Case<'_> {
 }
 
 impl Bench<'_> {
-    /// Runs all cases; alone is the first. The files in the file system go even if one fails.
+    /// Runs all cases, the first of which is the small application alone. Files in the file system are removed even if
+    /// a case fails.
     pub(super) fn run(self) -> Result<Vec<Outcome>, String> {
         self.cases().iter().try_for_each(|case| self.check(case))?;
         let outcomes = self.lay_out().and_then(|()| self.cases().iter().map(|case| self.measure(case)).collect());
@@ -80,7 +82,7 @@ impl Bench<'_> {
         fio::lay_out(self.scratch, &mounts.dirs())
     }
 
-    /// What clients mount without a proxy.
+    /// The addresses that clients mount without a proxy.
     fn direct(&self) -> String {
         self.cluster.spec(&self.cluster.addresses[0])
     }
@@ -103,7 +105,7 @@ impl Bench<'_> {
         self.remove("large").map(|()| outcome)
     }
 
-    /// What stands between clients and servers, and what the small and the large ones mount.
+    /// The proxies between clients and servers, and the addresses that the small and the large application mount.
     fn way(&self, case: &Case<'_>) -> Result<(Option<Running>, String, String), String> {
         let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
         let doors = vpfs::free_doors(self.cluster.addresses.len())?;

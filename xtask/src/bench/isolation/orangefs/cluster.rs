@@ -1,4 +1,4 @@
-//! What a cluster's own files tell of it.
+//! Facts about a cluster from its own files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) dir: PathBuf,
-    /// Of all servers, written as in fs.conf: vpfs wants them so.
+    /// Addresses of all servers, written as in fs.conf, as vpfs requires.
     pub(super) addresses: Vec<String>,
-    /// Where the servers keep their data; empty if fs.conf does not tell.
+    /// Where the servers keep their data; empty if not given in fs.conf.
     pub(super) data_dirs: Vec<PathBuf>,
-    /// The file system's name, what follows the address when mounting.
+    /// The file system's name, which follows the address when mounting.
     pub(super) name: String,
 }
 
@@ -36,7 +36,7 @@ impl Cluster {
         Ok(Self { dir: dir.to_owned(), addresses, data_dirs: data_dirs(&conf), name })
     }
 
-    /// What a client mounts that is to begin at `address`.
+    /// The URL for a client that is to start with the server at `address`.
     pub(super) fn spec(&self, address: &str) -> String {
         format!("{address}/{}", self.name)
     }
@@ -51,7 +51,7 @@ fn addresses(conf: &str) -> Vec<String> {
         .collect()
 }
 
-/// The last entry of a server counts, as for the servers.
+/// The last entry of a server counts, as in OrangeFS itself.
 fn data_dirs(conf: &str) -> Vec<PathBuf> {
     let mut dirs: Vec<(&str, &str)> = Vec::new();
     for options in conf.split("<ServerOptions>").skip(1).filter_map(|rest| rest.split("</ServerOptions>").next()) {
@@ -68,7 +68,7 @@ fn name(tab: &str) -> Option<String> {
     spec.split_once('/').map(|(_, name)| name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// What follows `key` in the lines that begin with it.
+/// The values of `key` in the lines that start with it.
 fn values<'a>(conf: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = conf.lines().filter_map(move |line| line.trim().strip_prefix(key));
     lines.filter(|rest| rest.starts_with(char::is_whitespace)).map(str::trim)

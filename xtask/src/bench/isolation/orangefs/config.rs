@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use super::cluster::Cluster;
 use super::options::Options;
 
-/// Where a proxy process listens: each application has a door of its own, so that nobody is taken for the other.
+/// Where a proxy process listens: each application has its own listener, so that neither is mistaken for the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doors {
     pub(super) small: u16,
     pub(super) large: u16,
 }
 
-/// `policy` is a name, after which lines of `[scheduler]` may follow, each behind a ';'.
+/// `policy` is a name, optionally followed by lines for `[scheduler]`, each after a ';'.
 pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &str, cap: Option<&str>) -> String {
     let mut text = String::new();
     for (i, address) in cluster.addresses.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &
     let [small, large] = options.weights;
     let _ = writeln!(text, "\n[apps]\nauto = \"off\"\n\n[[app]]\nname = \"small\"\nweight = {small}");
     if name == "two-level" {
-        // It keeps promises and knows no weights: one that the small application's demand just fits in.
+        // It keeps promises and has no weights: use a promise that the small application's demand just fits into.
         text += "target_rate = \"4MB/s\"\ndeadline = \"20ms\"\n";
     }
     options.small_app.iter().for_each(|line| text += &format!("{line}\n"));

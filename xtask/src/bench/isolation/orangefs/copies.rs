@@ -11,19 +11,19 @@ use super::options::Access;
 use super::process::Running;
 use super::scratch::{PREFIX, Scratch};
 
-/// Loops at once.
+/// Number of concurrent loops.
 const LOOPS: usize = 12;
-/// Where the file system is, for OrangeFS programs; nothing is mounted there.
+/// The mount point in the tab file for OrangeFS programs; nothing is mounted there.
 const MOUNT: &str = "/vpfs-bench";
 
-/// Running loops; dropped, they stop.
+/// Running loops; they stop when dropped.
 #[derive(Debug)]
 pub(super) struct Copies<'scope> {
     stop: Arc<AtomicBool>,
     loops: Vec<ScopedJoinHandle<'scope, Result<(), String>>>,
 }
 
-/// What all loops do.
+/// The parameters of all loops.
 #[derive(Clone, Debug)]
 struct Copying<'a> {
     scratch: &'a Scratch,
@@ -33,7 +33,8 @@ struct Copying<'a> {
 }
 
 impl<'scope> Copies<'scope> {
-    /// Starts the loops with calls of `call` bytes to the file system at `spec`. What is to be read is written before, to `direct`, past any proxy.
+    /// Starts the loops with calls of `call` bytes to the file system at `spec`. Files to be read are written before,
+    /// to `direct`, bypassing any proxy.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         scratch: &'env Scratch,
@@ -60,7 +61,7 @@ impl<'scope> Copies<'scope> {
         Ok(copies)
     }
 
-    /// Stops the loops; an error if a copy had failed, because figures beside fewer loops are of no use.
+    /// Stops the loops. An error if a copy failed, because results with fewer loops are not comparable.
     pub(super) fn stop(mut self) -> Result<(), String> {
         self.stop.store(true, Ordering::Relaxed);
         self.loops.drain(..).try_for_each(|one| one.join().map_err(|_| "a loop's thread panicked".to_owned())?)
@@ -74,7 +75,7 @@ impl Drop for Copies<'_> {
     }
 }
 
-/// Tells OrangeFS programs where the file system is.
+/// Writes the tab file that shows OrangeFS programs where the file system is.
 fn tab(scratch: &Scratch, name: &str, spec: &str) -> Result<PathBuf, String> {
     let tab = scratch.path(&format!("pvfs2tab-{name}"));
     std::fs::write(&tab, format!("{spec} {MOUNT} pvfs2 defaults,noauto 0 0\n"))
@@ -89,7 +90,7 @@ impl Copying<'_> {
     }
 
     fn writes(&self, number: usize, stopped: impl Fn() -> bool) -> Result<(), String> {
-        // pvfs2-cp refuses to write over a file.
+        // pvfs2-cp refuses to overwrite a file.
         for copy in 0.. {
             if !self.run(number, &self.source, &self.stored(number, copy), &stopped)? {
                 break;
@@ -100,7 +101,7 @@ impl Copying<'_> {
 
     fn reads(&self, number: usize, stopped: impl Fn() -> bool) -> Result<(), String> {
         let copy = self.scratch.path(&format!("read-{number}"));
-        // One that was stopped before leaves its part.
+        // A copy that was stopped leaves a partial file.
         let _ = std::fs::remove_file(&copy);
         while self.run(number, &self.stored(number, 0), &copy, &stopped)? {
             std::fs::remove_file(&copy).map_err(|error| format!("{}: {error}", copy.display()))?;
@@ -116,7 +117,7 @@ impl Copying<'_> {
     }
 }
 
-/// What is copied: 128 MiB, made once.
+/// The file to copy: 128 MiB, created once.
 fn source(scratch: &Scratch) -> Result<PathBuf, String> {
     let file = scratch.path("source");
     if file.exists() {

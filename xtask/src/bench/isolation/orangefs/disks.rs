@@ -1,4 +1,5 @@
-//! How much the servers' disks have written and read: the only count that misses nothing, since copies are long against a run.
+//! Bytes written and read by the servers' disks. This is the only complete count, since copies take long compared with
+//! a run.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -15,8 +16,8 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// Takes the counters that a file `disks` in the cluster's directory lists, if a start script left one, else those of the
-    /// block devices that hold the servers' data.
+    /// Takes the counters that a file `disks` in the cluster's directory lists, if a start script left one, else those
+    /// of the block devices that hold the servers' data.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let counters = match std::fs::read_to_string(cluster.dir.join("disks")) {
             Ok(list) => list.lines().map(PathBuf::from).collect(),
@@ -25,7 +26,7 @@ impl Disks {
         Self { counters }
     }
 
-    /// Bytes written or read since the disks were there.
+    /// Bytes written or read since the disks appeared.
     pub(super) fn moved(&self, access: Access) -> Option<u64> {
         if self.counters.is_empty() {
             return None;
@@ -33,7 +34,7 @@ impl Disks {
         self.counters.iter().map(|file| moved(&std::fs::read_to_string(file).ok()?, access)).sum()
     }
 
-    /// Waits until nothing is written any more, so that what one case left does not burden the next one.
+    /// Waits until nothing is being written any more, so that one case does not affect the next one.
     pub(super) fn await_quiet(&self) {
         const CALM: Duration = Duration::from_secs(2);
         const PATIENCE: Duration = Duration::from_secs(90);
@@ -56,7 +57,7 @@ fn block_devices(dirs: &[PathBuf]) -> Option<BTreeSet<PathBuf>> {
 
 fn block_device(dir: &Path) -> Option<PathBuf> {
     let device = std::fs::metadata(dir).ok()?.dev();
-    // As the C library's gnu_dev_major and gnu_dev_minor.
+    // Like the C library's gnu_dev_major and gnu_dev_minor.
     let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
     let minor = device & 0xff | (device >> 12) & !0xff;
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"))).filter(|file| file.exists())

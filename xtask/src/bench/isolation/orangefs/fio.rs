@@ -7,21 +7,21 @@ use super::options::Access;
 use super::process::Running;
 use super::scratch::{PREFIX, Scratch};
 
-/// What it got.
+/// Its results.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
     pub(super) iops: f64,
-    /// Of the reads or writes themselves; none were done if this is 0.
+    /// Latencies of the reads or writes themselves; there were none if this is 0.
     pub(super) mean_ms: f64,
     pub(super) p99_ms: f64,
 }
 
-/// Writes the files once, so that the measurement does not allocate.
+/// Writes the files once, so that the measurement does not allocate space.
 pub(super) fn lay_out(scratch: &Scratch, dirs: &[PathBuf]) -> Result<(), String> {
     run(scratch, dirs, &["--rw=write", "--bs=1m"]).map(drop)
 }
 
-/// Runs for some seconds at random places.
+/// Runs for `seconds` at random offsets.
 pub(super) fn measure(scratch: &Scratch, dirs: &[PathBuf], small: Access, seconds: u32) -> Result<Figures, String> {
     let runtime = format!("--runtime={seconds}");
     let mut args = vec!["--bs=8k", "--thinktime=2000", "--time_based", &runtime];
@@ -32,7 +32,7 @@ pub(super) fn measure(scratch: &Scratch, dirs: &[PathBuf], small: Access, second
     figures(&run(scratch, dirs, &args)?, small)
 }
 
-/// What fio wrote as JSON. Its jobs are one group, so that percentiles are those of all requests.
+/// Runs fio and returns its JSON. Its jobs form one group, so that percentiles are those of all requests.
 fn run(scratch: &Scratch, dirs: &[PathBuf], args: &[&str]) -> Result<String, String> {
     let out = scratch.path("fio.json");
     let mut command = Command::new("fio");

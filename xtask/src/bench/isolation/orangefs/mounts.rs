@@ -1,4 +1,4 @@
-//! Mounts of the file system by pvfs2fuse: one operation in flight for each, as a program with plain calls has.
+//! Mounts of the file system by pvfs2fuse: each has one operation in flight, like a program with plain system calls.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use super::options::Access;
 use super::process::Running;
 use super::scratch::{PREFIX, Scratch};
 
-/// Some mounts; dropped, they are undone.
+/// Mounted directories; they are unmounted when dropped.
 #[derive(Debug)]
 pub(super) struct Mounts {
     mounts: Vec<Mount>,
@@ -41,7 +41,7 @@ impl Mounts {
         Ok(all)
     }
 
-    /// Where they are.
+    /// Their paths.
     pub(super) fn dirs(&self) -> Vec<PathBuf> {
         self.mounts.iter().map(|mount| mount.dir.clone()).collect()
     }
@@ -51,7 +51,7 @@ impl Drop for Mounts {
     fn drop(&mut self) {
         for mount in &mut self.mounts {
             if !fusermount(&["-u"], &mount.dir) {
-                // Somebody still has a file open there: take it away from them.
+                // A file is still open there: unmount lazily.
                 fusermount(&["-u", "-z"], &mount.dir);
             }
             let _ = mount.daemon.await_end(Duration::from_secs(10));
@@ -59,7 +59,7 @@ impl Drop for Mounts {
     }
 }
 
-/// Deletes files of `kind` that the clients made, straight at the servers: OrangeFS has no program for it.
+/// Deletes the files of `kind` that the clients created, directly at the servers.
 pub(super) fn remove_files(scratch: &Scratch, spec: &str, kind: &str) -> Result<(), String> {
     let mounts = Mounts::new(scratch, spec, 1, Access::Write)?;
     for dir in mounts.dirs() {
@@ -79,7 +79,7 @@ fn fusermount(flags: &[&str], dir: &Path) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A look into the mount itself would wait for a server that does not answer.
+/// Accessing the mount itself would hang if a server does not answer.
 fn is_mounted(dir: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     table.lines().any(|line| line.split(' ').nth(1).is_some_and(|at| Path::new(at) == dir))

@@ -1,25 +1,25 @@
-//! What was typed.
+//! Command-line options.
 
 use std::path::PathBuf;
 
-/// How to call it.
+/// Usage message.
 const USAGE: &str = "usage: cargo xtask bench isolation --orangefs DIR [options]
 
   --orangefs DIR     a running cluster: its fs.conf and pvfs2tab are in DIR
-  --policy NAME      repeatable; every policy if not given. What follows a ';' goes into [scheduler]: 'sfq-d;depth = 4'
+  --policy NAME      repeatable; every policy if not given. Text after a ';' goes into [scheduler]: 'sfq-d;depth = 4'
   --cap RATE         repeatable: sfq-d-plus with the large application capped on each server, for example 10MB/s
-  --small KIND       what the small application does: write (default) or read
+  --small KIND       I/O of the small application: write (default) or read
   --mounts N         mounts of the small application, each with one call in flight (default 4)
-  --large KIND       what the large application does: write (default) or read
-  --call SIZE        what it writes or reads at once: 256KiB to 16MiB (default 4MiB)
+  --large KIND       I/O of the large application: write (default) or read
+  --call SIZE        its transfer size: 256KiB to 16MiB (default 4MiB)
   --weights S:L      weights of the small application and the large one (default 1:1)
-  --seconds N        how long each case is measured (default 20)
+  --seconds N        duration of each measurement (default 20)
   --small-app LINE   repeatable: a line for the small application in vpfs.toml, for example 'latency = \"10ms\"'
-  --json FILE        also write the figures there
+  --json FILE        also write the results to this file
   --vpfs PROGRAM     measure this vpfs; by default it is built from this source
 ";
 
-/// What an application does.
+/// Whether an application reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Write,
@@ -27,7 +27,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// As fio calls it.
+    /// Its name in fio.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -36,7 +36,7 @@ impl Access {
     }
 }
 
-/// Everything that can be chosen.
+/// All options.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) cluster: PathBuf,
@@ -55,7 +55,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads pairs of a flag and its value.
+    /// Parses pairs of a flag and its value.
     pub(super) fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self {
             cluster: PathBuf::new(),
@@ -85,7 +85,7 @@ impl Options {
         let wrong = |expected: &str| format!("{flag} {value}: expected {expected}");
         match flag {
             "--orangefs" => {
-                // Servers and mounts get paths of their own working directories.
+                // Servers and mounts have other working directories, so they need absolute paths.
                 self.cluster = std::path::absolute(value).map_err(|error| format!("{flag} {value}: {error}"))?;
             }
             "--policy" => self.policies.push(value.to_owned()),
@@ -128,8 +128,8 @@ fn weights(text: &str) -> Option<[u32; 2]> {
     Some([small.parse().ok()?, large.parse().ok()?])
 }
 
-/// The policies as the manual lists them: it is generated from the table that vpfs itself reads, and nothing here depends on
-/// the crates of vpfs.
+/// The policies as listed in the manual, which is generated from the table that vpfs itself uses, as nothing here
+/// depends on the crates of vpfs.
 fn every_policy() -> Vec<String> {
     let manual = include_str!("../../../../../docs/config.md");
     let row = manual.lines().find(|line| line.starts_with("| `policy` |")).unwrap_or_default();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::scratch::Scratch;
 
-/// How often a state is looked at that nothing tells of.
+/// Polling interval for states without notification.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A started program; dropped, it is killed.
+/// A started program; it is killed when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -25,14 +25,15 @@ impl Running {
         let log = scratch.path(&format!("{name}.log"));
         let out = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let err = out.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
-        // A group of its own: Ctrl-C ends this program alone, and the scratch directory's keeper then all others in order.
+        // A separate process group: Ctrl-C ends only this program, and the keeper of the scratch directory then ends
+        // all others in order.
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         let child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let mark = scratch.mark(child.id());
         Ok(Self { child, name: name.to_owned(), log, mark })
     }
 
-    /// Waits until `done`; an error if the program ends before, or after 30 s.
+    /// Waits until `done`. An error if the program ends before that, or after 30 s.
     pub(super) fn await_that(&mut self, what: &str, done: impl Fn() -> bool) -> Result<(), String> {
         let start = Instant::now();
         while !done() {
@@ -51,7 +52,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end, or until `stop`, which kills it. True if it ended well, false if it was stopped.
+    /// Waits for its end, or until `stop`, which kills it. True if it succeeded, false if it was stopped.
     pub(super) fn finish(mut self, stop: impl Fn() -> bool) -> Result<bool, String> {
         loop {
             match self.ended()? {
@@ -63,7 +64,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end, and insists after 40 s: a proxy drains for 30 s.
+    /// Asks it to terminate, and kills it after 40 s: a proxy drains for 30 s.
     pub(super) fn terminate(mut self) -> Result<(), String> {
         let id = self.child.id().to_string();
         let asked = Command::new("kill").arg(&id).stderr(Stdio::null()).status();
@@ -71,7 +72,7 @@ impl Running {
         self.await_end(Duration::from_secs(40))
     }
 
-    /// Waits for an end that something else has caused. At the limit the drop kills it.
+    /// Waits for a termination caused elsewhere. After the time limit, the drop kills it.
     pub(super) fn await_end(&mut self, limit: Duration) -> Result<(), String> {
         let start = Instant::now();
         while self.ended()?.is_none() && start.elapsed() < limit {
@@ -91,7 +92,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; the mark goes only when its number can no longer be another program's.
+        // It may have ended by itself. The mark is removed only after the program has been reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.mark);

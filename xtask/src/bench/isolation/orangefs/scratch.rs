@@ -1,15 +1,16 @@
-//! A directory for everything a run makes, and a keeper that cleans up behind it, however it ends.
+//! A directory for everything that a run creates, and a keeper that cleans up after it, however it ends.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// What all files begin with that the clients make in the file system.
+/// Prefix of all files that the clients create in the file system.
 pub(super) const PREFIX: &str = "vpfs-bench-";
 
-/// The keeper's orders; $0 is the directory. It waits for the end of its input, which comes even if this program is killed.
-/// In this order: who writes, what was written while mounts still work, the mounts, everybody else, the directory.
+/// The keeper's script; $0 is the directory. It waits for the end of its input, which comes even if this program is
+/// killed. It then removes in this order: the writing programs, their files while mounts still work, the mounts, all
+/// other programs, and the directory.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP
 echo ready
@@ -25,7 +26,7 @@ for id in $(marked); do kill -s KILL -- -$id 2>/dev/null; done
 rm -rf --one-file-system "$0"
 "#;
 
-/// The directory; dropped, everything in it and every program marked in it is gone.
+/// The directory; when dropped, everything in it is removed and every program marked in it is killed.
 #[derive(Debug)]
 pub(super) struct Scratch {
     dir: PathBuf,
@@ -34,7 +35,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the directory in memory if possible: reading what the writers copy must not burden a disk.
+    /// Creates the directory in memory if possible, so that reading the file to copy does not load a disk.
     pub(super) fn new() -> Result<Self, String> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -51,7 +52,7 @@ impl Scratch {
             .spawn()
             .map_err(|error| format!("cannot start sh: {error}"))?;
         let input = keeper.stdin.take();
-        // Its first word: from now on no signal ends it.
+        // Its first output: from now on no signal ends it.
         let mut ready = [0; 6];
         if let Some(mut out) = keeper.stdout.take() {
             out.read_exact(&mut ready).map_err(|error| format!("no word from sh: {error}"))?;
@@ -59,15 +60,15 @@ impl Scratch {
         Ok(Self { dir, keeper, input })
     }
 
-    /// A file in it.
+    /// The path of a file in it.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Notes that the program and its group are to be ended; the note itself.
+    /// Marks a program and its group to be killed; returns the mark.
     pub(super) fn mark(&self, id: u32) -> PathBuf {
         let mark = self.dir.join("marks").join(id.to_string());
-        // Without the note the program still ends with its owner, unless this one is killed.
+        // Without the mark the program still ends with its owner, unless this program is killed.
         let _ = std::fs::write(&mark, "");
         mark
     }

@@ -1,11 +1,11 @@
-//! Figures for people and for programs.
+//! Results for people and for programs.
 
 use std::fmt::Write as _;
 
 use super::case::Outcome;
 use super::options::Options;
 
-/// A Markdown table; `kept` is IOPS divided by those of the first case, which is alone.
+/// A Markdown table; `kept` is IOPS divided by those of the first case, the small application alone.
 pub(super) fn markdown(options: &Options, outcomes: &[Outcome]) -> String {
     let all = options.large.name();
     let mut text =
@@ -24,7 +24,7 @@ pub(super) fn markdown(options: &Options, outcomes: &[Outcome]) -> String {
     text
 }
 
-/// The same, and how it was measured.
+/// The same as JSON, with the parameters of the measurement.
 pub(super) fn json(options: &Options, outcomes: &[Outcome]) -> String {
     let cases: Vec<serde_json::Value> = outcomes
         .iter()

@@ -1,4 +1,4 @@
-//! Our own program: built, and started as a proxy.
+//! Builds our own program and starts it as a proxy.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::config::Doors;
 use super::process::Running;
 use super::scratch::Scratch;
 
-/// `given`, or the optimised one of the target directory that this program is in, built first so that it is never an old one.
+/// `given`, or the release build in the target directory of this program, built first so that it is up to date.
 pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(given) = given {
         let found = given.is_file().then(|| given.to_owned());
@@ -26,7 +26,7 @@ pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
     if vpfs.is_file() { Ok(vpfs) } else { Err(format!("{} is missing; give --vpfs PROGRAM", vpfs.display())) }
 }
 
-/// Free ports of 127.0.0.1 for both doors of `servers` servers.
+/// Free ports of 127.0.0.1 for both listeners of `servers` servers.
 pub(super) fn free_doors(servers: usize) -> Result<Doors, String> {
     let servers = u16::try_from(servers).map_err(|_| "too many servers")?;
     let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -37,7 +37,7 @@ pub(super) fn free_doors(servers: usize) -> Result<Doors, String> {
     Ok(Doors { small, large: small + servers })
 }
 
-/// Lets vpfs look at a configuration: a mistake is to be told before minutes of measuring.
+/// Lets vpfs check a configuration, so that a mistake is reported before minutes of measuring.
 pub(super) fn check(scratch: &Scratch, program: &Path, config: &str) -> Result<(), String> {
     let file = write(scratch, config)?;
     let mut command = Command::new(program);
@@ -51,7 +51,7 @@ fn write(scratch: &Scratch, config: &str) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// Starts a proxy before all servers with this configuration.
+/// Starts a proxy in front of all servers with this configuration.
 pub(super) fn start_proxy(scratch: &Scratch, program: &Path, config: &str, doors: Doors) -> Result<Running, String> {
     let file = write(scratch, config)?;
     let mut proxy = Running::start(scratch, "proxy", Command::new(program).args(["proxy", "--config"]).arg(&file))?;
