@@ -1,7 +1,7 @@
 //! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
 //!
-//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation` is a command of its
-//! own: it compares policies on simulated storage, and measures no speed of this machine.
+//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation`
+//! is a command of its own: it compares policies on simulated storage, and measures no speed of this machine.
 
 mod interposition;
 mod isolation;

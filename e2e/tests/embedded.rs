@@ -164,8 +164,9 @@ fn a_missing_server_is_told_and_healed() {
     proxy.await_log("server can be reached again");
 }
 
-/// Symptom: after SIGTERM the proxy stayed until a second signal if an operation did not end within limits.drain_timeout.
-/// Cause: the branch that waits for signals kept the other outcomes of the drain from being looked at.
+/// Symptom: after SIGTERM the proxy stayed until a second signal if an operation did not end within
+/// limits.drain_timeout. Cause: the branch that waits for signals kept the other outcomes of the drain from being
+/// looked at.
 #[test]
 fn a_drain_cuts_off_what_does_not_end() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! Stock OrangeFS tools through the proxies, to stock servers and to the embedded ones. Skips, aloud, what is not on PATH.
+//! Stock OrangeFS tools through the proxies, to stock servers and to the embedded ones. Skips, aloud, what is not on
+//! PATH.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -143,7 +144,8 @@ fn present(programs: &[&str]) -> bool {
 
 /// What every file system must do, done by the stock tools; then a clean end of the proxies.
 fn exercise(mut cluster: Cluster) {
-    // At their first start stock servers take some seconds until they have found each other and made the root directory.
+    // At their first start stock servers take some seconds until they have found each other and made the root
+    // directory.
     run_until_it_succeeds(cluster.command("pvfs2-ping").args(["-m", "/mnt/pfs"]));
     cluster.tool("pvfs2-mkdir", &["/mnt/pfs/dir"]);
     cluster.tool("pvfs2-touch", &["/mnt/pfs/dir/touched"]);

@@ -1,15 +1,19 @@
-//! The rules no compiler knows.
+//! Rules that no compiler checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Longest source file; longer ones hold more than one idea.
+/// Longest source file; longer ones contain more than one idea.
 const MAX_LINES: usize = 700;
+/// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
+const MAX_COMMENT: usize = 120;
+/// Crates whose comments have not been wrapped yet.
+const UNWRAPPED: [&str; 6] = ["vpfs-config", "vpfs-coord", "vpfs-core", "vpfs-interpose", "vpfs-proxy", "vpfs-sim"];
 /// Marks of unfinished code.
 const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
 
-/// Checks all rules and names every breach.
+/// Checks all rules and reports every breach.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent directory")?;
     let mut breaches = arrows(root)?;
@@ -72,7 +76,8 @@ fn actual_arrows(root: &Path) -> Result<Arrows, String> {
 
 fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
     let text = read(file)?;
-    let name = file.strip_prefix(root).unwrap_or(file).display();
+    let path = file.strip_prefix(root).unwrap_or(file);
+    let name = path.display();
     let mut breaches = Vec::new();
     if text.lines().count() > MAX_LINES {
         breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
@@ -82,7 +87,22 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));
         }
     }
+    if is_wrapped(path) {
+        let wide = wide_comments(&text);
+        breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
+    }
     Ok(breaches)
+}
+
+/// Whether the comments of this file must be wrapped; `path` is relative to the workspace.
+fn is_wrapped(path: &Path) -> bool {
+    !UNWRAPPED.iter().any(|name| path.starts_with(Path::new("crates").join(name)))
+}
+
+/// Numbers of the comment lines that are too wide. Comments behind code are left to the formatter.
+fn wide_comments(text: &str) -> impl Iterator<Item = usize> {
+    let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > MAX_COMMENT;
+    text.lines().zip(1..).filter(move |(line, _)| is_wide(line)).map(|(_, number)| number)
 }
 
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
@@ -118,5 +138,19 @@ mod tests {
         assert_eq!(arrows["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         assert!(arrows["b"].is_empty());
         assert_eq!(arrows.len(), 2);
+    }
+
+    #[test]
+    fn wide_comments_are_found() {
+        let comment = |columns: usize| format!("    /// {}\n", "\u{e9}".repeat(columns - "    /// ".len()));
+        let code = format!("let text = \"{}\";\n", "x".repeat(MAX_COMMENT));
+        let text = [comment(MAX_COMMENT), comment(MAX_COMMENT + 1), code].concat();
+        assert_eq!(wide_comments(&text).collect::<Vec<_>>(), [2], "columns are characters, and code may be wider");
+    }
+
+    #[test]
+    fn only_the_listed_crates_may_have_wide_comments() {
+        assert!(!is_wrapped(Path::new("crates/vpfs-core/src/lib.rs")));
+        assert!(is_wrapped(Path::new("crates/vpfs/src/main.rs")) && is_wrapped(Path::new("xtask/src/tidy.rs")));
     }
 }

@@ -1,8 +1,9 @@
 //! Two applications that both ask for all they can get, and the time of the storage that each is given.
 //!
-//! The device time of an application is its completed calls, each for the time that one takes of the storage when it serves
-//! nothing else but such calls and has always some to serve: *calls ÷ (calls a second alone)*. Relative to the measured time that is its
-//! throughput ÷ its throughput alone. Calls go to random places, so that what they take does not depend on their neighbours.
+//! The device time of an application is its completed calls, each for the time that one takes of the storage when it
+//! serves nothing else but such calls and has always some to serve: *calls ÷ (calls a second alone)*. Relative to the
+//! measured time that is its throughput ÷ its throughput alone. Calls go to random places, so that what they take does
+//! not depend on their neighbours.
 
 use std::time::Duration;
 

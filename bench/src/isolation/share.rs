@@ -4,22 +4,23 @@
 //!
 //! - *got* and *alone*: its throughput beside the other, and by itself, in calls or bytes a second.
 //! - *share*: its weight ÷ the sum of weights.
-//! - *occupancy*: the part of the storage's time that it takes when it is alone and **waited for**, as it must be to go as
-//!   fast as then. So `alone ÷ occupancy` is what it would do with all of the storage's time, and `share` of that is due to it;
-//!   but nobody can be given more than it asks for, which is what it does alone.
+//! - *occupancy*: the part of the storage's time that it takes when it is alone and **waited for**, as it must be to go
+//!   as fast as then. So `alone ÷ occupancy` is what it would do with all of the storage's time, and `share` of that is
+//!   due to it; but nobody can be given more than it asks for, which is what it does alone.
 //!
 //! Occupancy is
 //!
-//! - 1 for an application that keeps the storage busy by itself, as the large one does: share · alone is due to it. It gets more
-//!   where the small one leaves some of its share unused. That is not demanded, so numbers above 1 are usual.
-//! - 1 for the small application where the storage serves one access at a time: while it is thinking, or on its way, nothing
-//!   else can be begun without delaying it. Its whole cycle is what it occupies.
-//! - for the small application where storage serves in parallel (flash, volumes with limits): what it does alone ÷ what calls
-//!   like its own, many at once, do when they are all that the storage serves. Waiting for it costs nothing there.
+//! - 1 for an application that keeps the storage busy by itself, as the large one does: share · alone is due to it. It
+//!   gets more where the small one leaves some of its share unused. That is not demanded, so numbers above 1 are usual.
+//! - 1 for the small application where the storage serves one access at a time: while it is thinking, or on its way,
+//!   nothing else can be begun without delaying it. Its whole cycle is what it occupies.
+//! - for the small application where storage serves in parallel (flash, volumes with limits): what it does alone ÷ what
+//!   calls like its own, many at once, do when they are all that the storage serves. Waiting for it costs nothing
+//!   there.
 //!
-//! What is approximate: a disk whose queue is long takes less time for an access than an idle one, which is not counted;
-//! storage that is limited in several ways (bytes, I/Os) can give two applications more than its time divided among them;
-//! and with several servers, time is counted on all of them together.
+//! What is approximate: a disk whose queue is long takes less time for an access than an idle one, which is not
+//! counted; storage that is limited in several ways (bytes, I/Os) can give two applications more than its time divided
+//! among them; and with several servers, time is counted on all of them together.
 
 /// Part of what is due that was delivered; not a number if nothing is due.
 pub(crate) fn delivered(got: f64, alone: f64, share: f64, occupancy: f64) -> f64 {
@@ -31,8 +32,8 @@ pub(crate) fn share(weight: u32, other: u32) -> f64 {
     f64::from(weight) / (f64::from(weight) + f64::from(other))
 }
 
-/// Of an application that does `alone` by itself, where calls like its own get `saturated` of storage that serves nothing else;
-/// `is_serial`: of storage that serves one access at a time.
+/// Of an application that does `alone` by itself, where calls like its own get `saturated` of storage that serves
+/// nothing else; `is_serial`: of storage that serves one access at a time.
 pub(crate) fn occupancy(is_serial: bool, alone: f64, saturated: f64) -> f64 {
     if is_serial { 1.0 } else { (alone / saturated).min(1.0) }
 }
