@@ -72,13 +72,12 @@ pub fn find(name: &str) -> Result<&'static Figure, UnknownFigure> {
 pub fn report() -> Report {
     Report::new("The papers' figures, simulated by vpfs")
         .introduction(
-            "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon runs. \
-             Verdicts compare shape and factor with what the paper prints, within a stated tolerance; they are \
-             computed.",
+            "Each section repeats an experiment of a paper in the simulator, with the schedulers that the daemon \
+             runs. Verdicts compare shapes and factors with the paper's, within a stated tolerance; they are computed.",
         )
         .introduction(
-            "One description of each testbed's hardware serves all figures of its papers. What the papers do not say was \
-             taken from data sheets, and nothing was tuned for one figure alone. Where ours differs, the section says why, as \
-             far as was found.",
+            "One description of each testbed's hardware is used for all figures of its papers. Values that the papers \
+             do not state were taken from data sheets, and nothing was tuned for a single figure. Where our results \
+             differ, the section gives the reason, if it is known.",
         )
 }

@@ -27,14 +27,15 @@ struct Point {
 pub(super) fn run() -> Result<Section, SimError> {
     let points = sweep(&scenario::parse("ioco-6.toml", TEXT)?)?;
     let section = Section::new("IOCO Fig. 6: completion time by number of applications").text(
-        "Every process reads 128 KiB, a part from each of 16 servers, and all applications begin together. With the original \
-         order each application waits for the server that takes it last; coordinated, the first ones are done early and \
-         the last one is not later than before. The more applications share the servers, the more of them gain. With two \
-         of them on disks there is next to nothing to order: each server has two places to read from and begins with \
-         whatever comes first.",
+        "Every process reads 128 KiB, a part from each of 16 servers, and all applications start together. With the \
+         original order each application waits for the server that serves it last; with coordination the first ones \
+         finish early and the last one is not later than before. The more applications share the servers, the more of \
+         them gain. With two applications on disks there is almost nothing to order: each server has two places to \
+         read from and starts with whichever request arrives first.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
-        let caption = format!("Fig. 6, {}: 8C, 16C, 32C are processes of each application.", medium.name());
+        let caption =
+            format!("Fig. 6, {}: 8C, 16C and 32C are the numbers of processes of each application.", medium.name());
         section.figure(chart(medium, &points), caption).table(table(medium, &points))
     });
     Ok(checks(&points).into_iter().fold(section, Section::check))
@@ -107,8 +108,9 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 4] {
     };
     // The falling value is the part of the completion time that is left.
     let left = APPS.map(|apps| (format!("{apps} apps"), 100.0 - reduction(points, medium, apps)));
-    let few = "each server has one place of the disk to read for each application and begins with what comes first, so two of \
-               them leave nothing to order; the paper does not say what happens between the barriers of its runs";
+    let few = "each server reads one place of the disk for each application and starts with whichever request arrives \
+               first, so with two applications there is nothing to order; the paper does not say what happens between \
+               the barriers of its runs";
     let two = Check::of(figure, name("reduction with 2 applications"))
         .at_least(reduction(points, medium, 2), 8.0)
         .paper(two)

@@ -26,10 +26,11 @@ pub(super) fn run() -> Result<Section, SimError> {
     let runs = parallel::map(&places, |&(medium, policy)| Runs::new(&base, medium, policy));
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
     let section = Section::new("IOCO Fig. 3 and 5: when servers are done with each application").text(
-        "Each application reads 4 MB, of which every server has 512 KB, and goes on when the last server is done. With the \
-         original order the points of an application are spread over the whole time: nearly all applications wait for the \
-         slowest server. Coordinated, they lie close together and applications are done one after the other. The few \
-         points off are requests that found an idle server before those with a smaller number had come.",
+        "Each application reads 4 MB, of which every server has 512 KB, and continues when the last server is done. \
+         With the original order the points of an application are spread over the whole time: nearly all applications \
+         wait for the slowest server. With coordination they are close together and applications finish one after the \
+         other. The few outliers are requests that found an idle server before those with a smaller number had \
+         arrived.",
     );
     let section = runs.iter().fold(section, |section, runs| section.figure(runs.chart(), runs.caption()));
     Ok(checks(&runs).into_iter().fold(section, Section::check))
@@ -78,7 +79,7 @@ impl Runs {
         let (figure, shown) =
             if self.policy == POLICIES[0] { ("Fig. 3", "original") } else { ("Fig. 5", "coordinated") };
         format!(
-            "{figure}, {}, {shown}: one line of points for each server, and the slowest of them.",
+            "{figure}, {}, {shown}: one series of points for each server, and the slowest of them.",
             self.medium.name()
         )
     }
@@ -108,9 +109,9 @@ fn checks_of(original: &Runs, coordinated: &Runs, papers: (f64, f64, f64)) -> [C
     let name = |what: &str| format!("{}: {what}", original.medium.name());
     let spreads = [("original", original.spread()), ("coordinated", coordinated.spread())];
     let reduction = (1.0 - coordinated.completion() / original.completion()) * 100.0;
-    let early = "the mean of ratios is that of applications which find one idle server at the very begin and are done there in \
-                 a tenth of the time; the paper's times seem to contain a constant part, such as opening the file, that makes \
-                 all ratios smaller";
+    let early = "the mean of ratios is dominated by applications that find one idle server at the very start and \
+                 finish there in a tenth of the time; the paper's times seem to include a constant part, such as \
+                 opening the file, that makes all ratios smaller";
     [
         Check::of("Fig. 3", name("max/min finish time, original")).within(papers.0, spreads[0].1, 50.0).because(early),
         Check::of("Fig. 5", name("max/min finish time, coordinated"))

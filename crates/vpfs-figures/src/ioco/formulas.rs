@@ -34,10 +34,11 @@ pub(super) fn run() -> Result<Section, SimError> {
     let points = points.into_iter().collect::<Result<Vec<_>, _>>()?;
     let section = Section::new("IOCO §3.2: formulas against simulation")
         .text(
-            "If every server takes the applications in a random order of its own, nearly all of them wait for some server that \
-             has them last: the more servers, the nearer is the completion time to the number of applications. In the same \
-             order everywhere, the first one is done after one unit of time and the mean is half of that, whatever the number \
-             of servers. That is what coordination can gain at most: half the completion time.",
+            "If every server serves the applications in its own random order, nearly all of them wait for some server \
+             that serves them last: the more servers there are, the closer the completion time is to the number of \
+             applications. With the same order everywhere, the first one is done after one unit of time and the mean \
+             is half the number of applications, regardless of the number of servers. So coordination can at most \
+             halve the completion time.",
         )
         .figure(chart(&points), "Lines: formulas (1) and (2). Points: simulated, means over 40 seeds.");
     Ok(checks(&points).into_iter().fold(section, Section::check))

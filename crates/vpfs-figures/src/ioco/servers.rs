@@ -43,10 +43,10 @@ pub(super) fn run() -> Result<Section, SimError> {
     let points = sweep(&base, &PROCESSES, Load { requests: 1, seeds: SEEDS })?;
     let back_to_back = sweep(&base, &PROCESSES[..1], Load { requests: BACK_TO_BACK, seeds: 1 })?;
     let section = Section::new("IOCO Fig. 7: completion time by number of servers").text(
-        "Each request has 8 KB at every server. With the original order more servers mean more chances to be last at one of \
-         them, so completion time grows although no server has more to do; coordinated, it stays. The gain of requests \
-         that come back to back, in the second table, does not depend on the number of servers: there the order of \
-         applications within a window decides.",
+        "Each request has 8 KB at every server. With the original order, more servers mean a higher chance of being \
+         last at one of them, so the completion time grows although no server has more to do; with coordination it \
+         stays constant. For back-to-back requests, in the second table, the gain does not depend on the number of \
+         servers: there the order of applications within a window decides.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
         section
@@ -128,8 +128,8 @@ fn checks_of(points: &[Point], medium: Medium, figure: &str, most: u32, paper: f
     let left = sizes().map(|servers| (format!("{servers} servers"), 100.0 - reduction(servers)));
     let completion = |servers| mean(points, medium, servers, |pair| pair.coordinated.completion);
     let largest = sizes().map(completion).fold(0.0, f64::max);
-    let at_two = "formula (3) gives 23 % for ten applications on two servers; coordinated servers begin with what comes first, \
-                  which costs the more the fewer places there are to read";
+    let at_two = "formula (3) gives 23 % for ten applications on two servers; coordinated servers start with \
+                  whichever request arrives first, which costs more the fewer places there are to read";
     [
         Check::of(figure, name("reduction with 2 servers"))
             .between(reduction(2), 8.0, 46.0)

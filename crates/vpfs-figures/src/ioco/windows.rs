@@ -33,10 +33,11 @@ struct Point {
 pub(super) fn run() -> Result<Section, SimError> {
     let points = sweep(&scenario::parse("ioco-8.toml", TEXT)?)?;
     let section = Section::new("IOCO Fig. 8: completion time and bandwidth by window").text(
-        "Ten applications of four kinds read back to back, and wait for their own processes after each request. In a window \
-         the application with the smallest number is served first again and again, so a wide window lets it finish early and \
-         keeps others waiting, once for a window; a narrow one is fairer and gains less. Every window completes requests \
-         sooner in the mean than the original order, but for the narrowest one on disks with many processes.",
+        "Ten applications of four kinds read back to back, and wait for their own processes after each request. \
+         Within a window the application with the smallest number is always served first, so a wide window lets it \
+         finish early and keeps the others waiting once per window; a narrow one is fairer and gains less. With every \
+         window, requests complete sooner on average than with the original order, except for the narrowest one on \
+         disks with many processes.",
     );
     let section = Medium::ALL.into_iter().fold(section, |section, medium| {
         let completion = chart(medium, &points, "mean completion time", "ms", |outcome| outcome.completion * 1e3);
@@ -143,10 +144,11 @@ fn checks_of(points: &[Point], medium: Medium) -> [Check; 7] {
     let wider = "the wider the window, the longer an application keeps its place, and the more of them finish early; the paper \
                  does not say how long its runs are, and differences beyond its best window are small in its text as well as \
                  here";
-    let narrow = "with 32 processes all applications' requests of one round take longer than 250 ms of a disk, so a window ends \
-                  before any of them was served twice and the order is that of rounds";
-    let alone = "coordinated, applications end one after the other, and the last ones cannot keep 16 disks busy: with 8 processes \
-                 each waits for the slowest disk in every round; programs themselves see more bandwidth";
+    let narrow = "with 32 processes the requests of all applications in one round take a disk more than 250 ms, so a \
+                  window ends before any application was served twice and the order is that of rounds";
+    let alone = "with coordination applications end one after the other, and the last ones cannot keep 16 disks busy: \
+                 with 8 processes each waits for the slowest disk in every round; the programs themselves see more \
+                 bandwidth";
     let rising = [Some(2000), Some(1000), Some(500), Some(250)];
     let rising = rising.map(|window| (format!("{} ms", window.unwrap_or(0)), 100.0 + mean(&bandwidth(&[window]))));
     let any = Check::of(completion_figure, name("least reduction, any window")).at_least(-most(&completion(all)), 0.0);

@@ -12,14 +12,14 @@ pub(super) fn run() -> Result<Section, SimError> {
     let runs = Runs::new()?;
     let section = Section::new("Two-level: issue rates and the outstanding limit")
         .text(
-            "The scheduler sets Lo, the most requests the storage may have, anew each second, from what the storage did \
-             in the last one. While deadlines are met, Lo rises with the demand; when a class is about to miss its \
-             deadline, Lo falls; when it would miss it whatever Lo is, Lo grows until the storage keeps up, \
-             but to no more than the storage completes in half of the shortest deadline, or needs for what was promised.",
+            "Each second the scheduler sets a new Lo, the limit on outstanding requests, from what the storage did in \
+             the last second. While deadlines are met, Lo rises with the demand; when a class is about to miss its \
+             deadline, Lo falls; when it would miss it with any Lo, Lo grows until the storage keeps up, but to no \
+             more than the storage completes in half of the shortest deadline, or needs for the promised rates.",
         )
-        .figure(rates(&run::scenario()?), "What the applications ask for.")
-        .figure(throughput(&runs.two_level), "What they get with the two-level scheduler.")
-        .figure(depth(&runs), "Lo, and the requests that the storage has.");
+        .figure(rates(&run::scenario()?), "The demand of the applications.")
+        .figure(throughput(&runs.two_level), "Their throughput with the two-level scheduler.")
+        .figure(depth(&runs), "Lo, and the number of outstanding requests.");
     Ok(checks(&runs).into_iter().fold(section, Section::check))
 }
 
@@ -83,7 +83,7 @@ fn checks(runs: &Runs) -> Vec<Check> {
             .at_most(share * 100.0, 99.0)
             .unit("%")
             .because(format!(
-                "{named}; while deadlines are met nothing asks for a small Lo: it is a limit and no target"
+                "{named}; while deadlines are met nothing requires a small Lo: it is a limit, not a target"
             )),
         up("largest number outstanding with both and with App2 alone", alone(1), on(outstanding, 2)),
         Check::of("throughput", "of that with FIFO").at_least(throughput, 97.0).unit("%"),

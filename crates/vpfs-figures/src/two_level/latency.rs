@@ -11,12 +11,13 @@ const STEP: u32 = 2;
 pub(super) fn run() -> Result<Section, SimError> {
     let runs = Runs::new()?;
     let section = Section::new("Two-level: latency of two classes").text(
-        "App1 stays within its rate and is promised 100 ms; App2 asks in the end for more than twice its rate and is promised \
-         300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short deadline suffers. With \
-         the two-level scheduler the one that keeps its rate keeps its deadline, and what exceeds a rate waits.",
+        "App1 stays within its rate and is promised 100 ms; App2's demand grows to more than twice its rate, and it \
+         is promised 300 ms. With FIFO both wait in one queue, which overload fills, and the class with the short \
+         deadline suffers. With the two-level scheduler the class that keeps its rate meets its deadline, and \
+         requests beyond a class's rate wait.",
     );
     let section = runs.all().into_iter().fold(section, |section, results| {
-        section.figure(chart(results), format!("{}: 95th percentile of the calls of two seconds.", results.policy))
+        section.figure(chart(results), format!("{}: 95th percentile of the calls in each two seconds.", results.policy))
     });
     Ok(checks(&runs).into_iter().fold(section.table(table(&runs)), Section::check))
 }

@@ -55,20 +55,22 @@ fn section(cached: &Results, uncached: &Results, local: &Results) -> Section {
     let idle = cached.elapsed.as_secs() / SHORT.as_secs() - short.len() as u64;
     let section = Section::new("vPFS Fig. 6: fairness while applications arrive")
         .text(
-            "Eight applications arrive one after the other, and each is to get its weight's part of all servers together, \
-             although half of them use only half of the servers. With layout-driven DSFQ no server tells another what it \
-             gave: each request tells what its other parts cost. Over a minute hardly anything goes to the wrong one.",
+            "Eight applications arrive one after the other, and each is to get its weight's share of all servers \
+             together, although half of them use only half of the servers. With layout-driven DSFQ servers do not \
+             report their service to each other: each request reveals the cost of its other parts. Over a minute \
+             hardly any service goes to the wrong application.",
         )
         .text(format!(
-            "Over five seconds there are spikes. They come from the servers' caches: when too much is dirty, a server flushes in \
-             the foreground and nobody's writes are done, all applications wait, and what still completes in such a window \
-             is not a fair sample. In {idle} of {} windows nothing was complete at all; they are left out. Without caches \
-             there are no spikes. In the paper they begin after 420 s. Here they begin as soon as the first caches are \
-             full, after 80 s, because clients without limits of their own fill the servers' links from the first second.",
+            "Over five seconds there are spikes. They come from the servers' caches: when too much data is dirty, a \
+             server flushes in the foreground and no writes complete, all applications wait, and what still completes \
+             in such a window is not a fair sample. In {idle} of {} windows nothing completed at all; they are left \
+             out. Without caches there are no spikes. In the paper they start after 420 s. Here they start as soon as \
+             the first caches are full, after 80 s, because clients are not limited themselves and fill the servers' \
+             links from the first second.",
             cached.elapsed.as_secs() / SHORT.as_secs(),
         ))
         .figure(chart(&short, &long, &windows(uncached, SHORT)), "The paper's solid line is the one over 60 s.")
-        .figure(throughput(cached), "What each application gets over a minute, with caches.")
+        .figure(throughput(cached), "Throughput of each application over a minute, with caches.")
         .table(table(cached));
     checks(&short, &long, uncached, local).into_iter().fold(section, Section::check)
 }

@@ -147,10 +147,11 @@ impl Outcomes {
 
 fn section(outcomes: &Outcomes) -> Section {
     let section = Section::new("vPFS Fig. 5: shares over servers that not all applications use").text(
-        "One application has files on four of eight servers, the other one on all. Each server's scheduler alone would give \
-         both the same at the four that they share, and so twice as much in total to the second one. With threshold-driven \
-         DSFQ the servers tell each other what they gave, and the totals over all servers have the ratio that was asked \
-         for, whatever the second application does. A threshold of 10 MB is as fair as a message for each request.",
+        "One application has files on four of eight servers, the other one on all. Each server's scheduler alone \
+         would give both the same at the four that they share, and so twice as much in total to the second one. With \
+         threshold-driven DSFQ the servers report their service to each other, and the totals over all servers have \
+         the configured ratio, whatever the second application does. A threshold of 10 MB is as fair as a message for \
+         each request.",
     );
     let section = PATTERNS.iter().fold(section, |section, &(part, what, pattern)| {
         section.figure(chart(outcomes, part, what, pattern), "Mean of the runs, with the smallest and the largest.")
@@ -184,10 +185,10 @@ fn table(outcomes: &Outcomes) -> Table {
 fn aside(outcomes: &Outcomes) -> String {
     let ours = outcomes.aside(&ASIDE[1]);
     format!(
-        "The ratios are in favour of App2, as it has twice as many servers. App1 has four, of which it must have all before it \
-         gets as much as App2 gets at the other four alone. It can have more only at the cost of these: a call of App2 needs \
-         all eight servers, so what holds it back at four keeps the others idle. At 1:2 both together get {} MB/s (ratio {}), \
-         {} MB/s at 2:1.",
+        "The ratios are in favour of App2, as it has twice as many servers. App1 has four, and needs all of their \
+         capacity to get as much as App2 gets at the other four alone. It can get more only by leaving those idle: a \
+         call of App2 needs all eight servers, so holding it back at four keeps the others idle. At 1:2 both together \
+         get {} MB/s (ratio {}), {} MB/s at 2:1.",
         number(ours.throughput / 1e6),
         number(ours.ratio),
         number(outcomes.of(POLICIES[0], Phase::Write, 2).next().map_or(f64::NAN, |at_two| at_two.throughput / 1e6)),
@@ -206,8 +207,8 @@ fn checks(outcomes: &Outcomes) -> Vec<Check> {
     };
     let ratios =
         PATTERNS.iter().flat_map(|&(part, what, pattern)| RATIOS.map(|target| ratio(part, what, pattern, target)));
-    let saved = "each message is acknowledged. With one for each request the acknowledgement goes with the next one, with 10 MB \
-                 it is a message of its own. One report for twenty requests is 95 % fewer";
+    let saved = "each message is acknowledged. With one message for each request the acknowledgement is sent with the \
+                 next one, with 10 MB it is a separate message. One report for twenty requests is 95 % fewer";
     let more = [
         Check::of("Fig. 5", "ratio without management").within(2.0, outcomes.aside(&ASIDE[0]).ratio, 3.0),
         Check::of("§IV-C1", "messages saved by 10 MB instead of 512 KB")

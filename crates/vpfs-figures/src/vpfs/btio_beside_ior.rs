@@ -42,10 +42,10 @@ pub(super) fn run() -> Result<Section, SimError> {
     let classes = [class(&base, cap)?, class(&isolation::class_c(&base), cap)?];
     let section = Section::new("vPFS Fig. 7: BTIO beside IOR")
         .text(
-            "A simulation that computes and writes in turn runs beside an application that writes checkpoints all the time. \
-             Shares of 32 to 1 help the simulation, but do not shield it: while it computes, the writer gets everything, and \
-             each burst waits for the eight large requests that are with each server. A cap on the writer shields it, and \
-             leaves the storage idle meanwhile.",
+            "A simulation that computes and writes in turn runs beside an application that writes checkpoints all the \
+             time. Shares of 32 to 1 help the simulation, but do not shield it: while it computes, the writer gets \
+             everything, and each burst waits for the eight large requests outstanding at each server. A cap on the \
+             writer shields it, but leaves the storage idle meanwhile.",
         )
         .figure(
             bars("Run time of BTIO", &classes, Class::run_times, &RUN_TIMES),
@@ -57,9 +57,10 @@ pub(super) fn run() -> Result<Section, SimError> {
         )
         .table(table(&classes))
         .text(
-            "Where ours differs: clients take no time in the model and it has no page cache here, so alone BTIO spends less of its \
-             run in I/O than the paper's ratios imply, and the same seconds of waiting are a larger part of it. A server's \
-             part of a call is served in one piece and in order of arrival. See vPFS+ Fig. 5 and 6, the same experiment.",
+            "Why our results differ: clients take no time in the model and there is no page cache here, so alone BTIO \
+             spends less of its run in I/O than the paper's ratios imply, and the same seconds of waiting are a \
+             larger part of it. A server's part of a call is served in one piece and in order of arrival. See vPFS+ \
+             Fig. 5 and 6, the same experiment.",
         );
     Ok(checks(&classes).into_iter().fold(section, Section::check))
 }

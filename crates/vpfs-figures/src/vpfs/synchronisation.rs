@@ -86,9 +86,10 @@ pub(super) fn run() -> Result<Section, SimError> {
 fn section(outcomes: &[Outcome]) -> Section {
     let section = Section::new("vPFS Table 2, Fig. 9 and 10: the cost of synchronisation")
         .text(
-            "With 96 servers that each tell all others of every request, messages become a load of their own: they take the \
-             servers' processors and links from the data, without an end. With layout-driven sharing servers tell each \
-             other of arrivals only, and shares are as good. This is the worst case; a threshold of 10 MB sends a thirtieth of it.",
+            "With 96 servers that each report every request to all others, messages become a load themselves: they \
+             permanently take the servers' processors and links away from the data. With layout-driven sharing \
+             servers report only arrivals to each other, and shares are as good. This is the worst case; a threshold \
+             of 10 MB sends a thirtieth of it.",
         )
         .figure(
             chart("Fig. 9: throughput of one application", "MB/s", outcomes, |outcome| &outcome.series),
@@ -100,10 +101,11 @@ fn section(outcomes: &[Outcome]) -> Section {
         )
         .table(table(outcomes))
         .text(
-            "The paper explains the swings of its threshold-driven scheme by its scheduler, which re-sorts its queue at every \
-             message. Ours delays only what arrives afterwards, and does not swing. When it re-sorted, too, this experiment lost \
-             half of its throughput and shares over five seconds were off by 20 to 80 %: each server served the queues of \
-             the applications in another order, and a call that needs all servers waits for the last one.",
+            "The paper explains the swings of its threshold-driven scheme by its scheduler, which re-sorts its queue \
+             at every message. Ours delays only requests that arrive afterwards, and does not swing. When it \
+             re-sorted as well, this experiment lost half of its throughput and shares over five seconds were off by \
+             20 to 80 %: each server served the applications' queues in a different order, and a call that needs all \
+             servers waits for the last one.",
         );
     checks(outcomes).into_iter().fold(section, Section::check)
 }
@@ -149,7 +151,7 @@ fn checks(outcomes: &[Outcome]) -> Vec<Check> {
         table("deviation, layout-driven")
             .within(PAPER[1].1, layout.deviation, 50.0)
             .unit("MB/s")
-            .because("over one second; the paper does not say over which time"),
+            .because("over one second; the paper does not state the interval"),
         table("less deviation by layout")
             .within(93.0, calmer, 10.0)
             .unit("%")

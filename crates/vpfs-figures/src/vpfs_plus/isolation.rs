@@ -65,11 +65,11 @@ pub(super) fn run() -> Result<Section, SimError> {
     let ior_alone = contention::large_alone(&base)?;
     let section = Section::new("vPFS+ Fig. 5 and 6: BTIO beside IOR")
         .text(
-            "A simulation that computes most of the time runs beside an application that writes checkpoints all the time. \
-             Without management each of its calls waits behind everything that the writer has outstanding. SFQ(D) bounds \
-             that to 14 requests for each server; SFQ(D)+ knows that a large request occupies five slots, so that two of \
-             them are in the disk at a time, and lets small ones go between them. A cap on the writer shields the simulation \
-             completely, but leaves the storage idle.",
+            "A simulation that computes most of the time runs beside an application that writes checkpoints all the \
+             time. Without management each of its calls waits behind everything that the writer has outstanding. \
+             SFQ(D) bounds that to 14 requests for each server; SFQ(D)+ knows that a large request occupies five \
+             slots, so that two of them are in the disk at a time, and dispatches small ones between them. A cap on \
+             the writer shields the simulation completely, but leaves the storage idle.",
         )
         .figure(
             bars("Run time of BTIO", "run time", &classes, Class::slowdowns, |way| way.run_time),
@@ -81,17 +81,18 @@ pub(super) fn run() -> Result<Section, SimError> {
         )
         .table(table(&classes))
         .text(
-            "Where ours differs: the model serves a server's part of a call in one piece and in order of arrival, so a call of \
-             class C waits for all of IOR's parts of 4 MiB before it, while servers with page caches take 256 KiB from each \
-             connection in turn. And clients take no time in the model: alone, BTIO is in I/O for 1 % (class A) and 13 % (class \
-             C) of its run time, whereas the paper's ratios of run time and throughput imply 19 % and 35 %. The same seconds of \
-             waiting are then a larger part of ours.",
+            "Why our results differ: the model serves a server's part of a call in one piece and in order of arrival, \
+             so a call of class C waits for all of IOR's parts of 4 MiB before it, while servers with page caches \
+             take 256 KiB from each connection in turn. Also, clients take no time in the model: alone, BTIO is in \
+             I/O for 1 % (class A) and 13 % (class C) of its run time, whereas the paper's ratios of run time and \
+             throughput imply 19 % and 35 %. The same seconds of waiting are then a larger part of our run times.",
         )
         .text(
-            "The disk model has no page cache, so a row of 320 B that is written by itself pays for a seek whenever the writer \
-             keeps the head busy. On real servers rows are gathered in memory. The run above gathers 162 rows, those of a \
-             64 KiB strip; the next table tells how SFQ(D)+ and the run alone fare if fewer are gathered. That the small application \
-             stays below 120 % thus holds if servers gather what it writes, and not on a disk that is given every row.",
+            "The disk model has no page cache, so a row of 320 B that is written by itself pays for a seek whenever \
+             the writer keeps the head busy. On real servers rows are gathered in memory. The run above gathers 162 \
+             rows, those of a 64 KiB strip; the next table shows SFQ(D)+ and the run alone if fewer are gathered. So \
+             the small application stays below 120 % if servers gather what it writes, but not on a disk that \
+             receives every row.",
         )
         .table(gathered(&base)?);
     let checks = [isolation(&classes[0], ior_alone), run_times(&classes), throughputs(&classes)].concat();

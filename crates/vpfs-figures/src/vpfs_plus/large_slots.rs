@@ -18,9 +18,10 @@ pub(super) fn run() -> Result<Section, SimError> {
     let outcomes = outcomes(&wrf::base()?)?;
     let section = Section::new("vPFS+ Fig. 8: how many slots a large request should occupy")
         .text(
-            "With one slot SFQ(D)+ is SFQ(D) and lets 14 large requests into a disk at once; with more slots for each, small \
-             ones meet fewer of them there. WRF gains most from the first steps and is at its best from L = 5 on, where two \
-             large requests are in the disk; beyond that IOR loses and nobody gains. So the profiled 5 is the value to choose.",
+            "With one slot SFQ(D)+ is SFQ(D) and lets 14 large requests into a disk at once; with more slots for \
+             each, small requests compete with fewer of them there. WRF gains most from the first steps and is at its \
+             best from L = 5 on, where two large requests are in the disk; beyond that IOR loses and nobody gains. So \
+             the profiled 5 is the value to choose.",
         )
         .figure(plot(&outcomes), "Throughput of WRF, IOR and both; weights 1:1, D = 14.");
     Ok(checks(&outcomes).into_iter().fold(section, Section::check))

@@ -34,20 +34,20 @@ pub(super) fn run() -> Result<Section, SimError> {
     let shown = &placements[0].one;
     let section = Section::new("vPFS+ Fig. 9: metadata of two applications at 2:1")
         .text(
-            "Two applications make directories and files, write, list, read and remove, each as fast as it can. Metadata \
-             requests go through the same scheduler as data, at 10 KiB each. While both are busy with metadata, the first one \
-             gets two thirds of the operations: exactly if metadata has a queue and a depth of its own, roughly in one queue with \
-             data. While one moves data it asks for little or no metadata, so the other gets all \
-             there is and the index falls towards 0.5: sharing is work-conserving. Where both move data, data is \
-             shared 2:1 as well.",
+            "Two applications create directories and files, write, list, read and remove, each as fast as it can. \
+             Metadata requests go through the same scheduler as data, at 10 KiB each. While both are busy with \
+             metadata, the first one gets two thirds of the operations: exactly if metadata has a queue and a depth \
+             of its own, roughly in one queue with data. While one moves data it requests little or no metadata, so \
+             the other gets all the capacity and the index falls towards 0.5: sharing is work-conserving. Where both \
+             move data, data is shared 2:1 as well.",
         )
         .figure(operations(shown), "Metadata operations of both applications at one server, and Jain's index.")
         .figure(data(shown), "Data of both applications at all servers.")
         .text(
             "Dips of the index while both do metadata are ends of phases: an application waits for the process whose \
-             directory lies on its busiest server, and asks the others for less than its share. Times at which it asks for \
-             less than a quarter of what all its processes could ask for do not count as active. How long they last depends on where \
-             directories happen to lie, so four placements were run.",
+             directory is on its busiest server, and requests less than its share from the others. Times at which it \
+             requests less than a quarter of what all its processes could do not count as active. Their length \
+             depends on the placement of directories, so four placements were run.",
         )
         .table(table(&placements));
     Ok(checks(&placements).into_iter().fold(section, Section::check))

@@ -29,10 +29,11 @@ pub(super) fn run() -> Result<Section, SimError> {
     let models = fit.reads.as_ref().expect("reads were measured");
     let section = Section::new("vPFS+ Fig. 2 and 3: depth and slot costs of a data server")
         .text(
-            "A disk does more small random accesses per second the more of them it may choose from, until its command queue \
-             is full: the knee is D, the number of slots. A large access spends its time on transfer, so a few of them \
-             saturate the disk and latency grows fast with each more: its slope, in units of the smallest size's, is L, the \
-             number of slots that such an access occupies. `vpfs profile` does the same on your own storage.",
+            "A disk serves more small random accesses per second the more of them it can choose from, until its \
+             command queue is full: the knee is D, the number of slots. A large access spends its time on transfer, \
+             so a few of them saturate the disk and latency grows fast with each additional one: its slope, in units \
+             of the smallest size's, is L, the number of slots that such an access occupies. `vpfs profile` does the \
+             same on your own storage.",
         )
         .figure(throughput(&reads), "Fig. 2: small accesses need 10 to 15 outstanding, large ones few.")
         .figure(latency(&reads), "Fig. 3a: latency of small accesses is alike, that of large ones is not.")
@@ -116,8 +117,8 @@ fn checks(fit: &StorageFit, reads: &[Measurement]) -> Vec<Check> {
         Check::of("Fig. 2", "D: knee of small accesses").between(fit.depth.get().into(), 10.0, 15.0).paper(14.0),
         Check::of("Fig. 2", "knee by size").falling([4, 512, 4096].map(|kib| (name(kib), knee(reads, kib))), 0.0),
         Check::of("Fig. 2", "knee of 512 KiB").at_most(knee(reads, 512), 5.0).paper(5.0).because(format!(
-            "half of what the model needs for 512 KiB is seek and rotation, and seeks get shorter with more to choose from; \
-             the curve is flat before: {} % of the largest throughput with 4 outstanding",
+            "half of the model's time for 512 KiB is seek and rotation, and seeks get shorter with more accesses to \
+             choose from; the curve is nearly flat before: {} % of the largest throughput with 4 outstanding",
             number((reached(reads, 512, 4) * 100.0).round()),
         )),
         Check::of("Fig. 2", "knee of 4 MiB").at_most(knee(reads, 4096), 5.0).paper(1.0),

@@ -21,9 +21,9 @@ pub(super) fn run() -> Result<Section, SimError> {
     let outcomes = outcomes(&base()?)?;
     let section = Section::new("vPFS+ Fig. 7: WRF beside IOR")
         .text(
-            "A weather model that makes small requests and many looks at attributes runs beside an application that writes \
-             8 MB at a time. SFQ(D) needs a ratio of 16:1 to help the model, and still lets 14 large requests into each disk \
-             at once. SFQ(D)+ counts five slots for each of them, and does better with equal weights.",
+            "A weather model that makes small requests and many attribute look-ups runs beside an application that \
+             writes 8 MB at a time. SFQ(D) needs a ratio of 16:1 to help the model, and still lets 14 large requests \
+             into each disk at once. SFQ(D)+ counts five slots for each of them, and does better with equal weights.",
         )
         .figure(times(&outcomes), "Fig. 7: run time relative to alone.")
         .table(table(&outcomes));
