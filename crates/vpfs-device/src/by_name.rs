@@ -20,7 +20,7 @@ impl DeviceProfile {
     /// All names with their meaning: one set of parameters for each description of hardware.
     pub const NAMED: [(&str, &str); 13] = [
         ("none", "as fast as memory"),
-        ("hdd", "the disk of a vPFS or vPFS+ data server, without cache: what their profiling measures [vPFS+ §III-B]"),
+        ("hdd", "the disk of a vPFS or vPFS+ data server, without cache, as in their profiling [vPFS+ §III-B]"),
         ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
         ("vpfs-server", "`hdd` behind the page cache of its server: stalls while it flushes [vPFS §IV-A, §IV-C2]"),
         (
@@ -32,12 +32,12 @@ impl DeviceProfile {
         ("ioco-hdd-server", "`ioco-hdd` behind a PVFS2 server that reads ahead [IOCO §4.1]"),
         ("ioco-ssd-server", "`ioco-ssd` behind a PVFS2 server [IOCO §4.1]"),
         ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
-        ("volume", "a general purpose volume of a cloud: 125 MiB and 3,000 I/Os a second"),
+        ("volume", "a general purpose cloud volume: 125 MiB and 3,000 I/Os per second"),
         (
             "throttled-disk",
-            "a disk that the kernel limits to 15 MB and 300 I/Os a second, for trials with real servers",
+            "a disk that the kernel limits to 15 MB and 300 I/Os per second, for trials with real servers",
         ),
-        ("one-head", "the plainest disk: one access at a time in arrival order, 5 ms to position, 60 MB/s"),
+        ("one-head", "the simplest disk: one access at a time in arrival order, 5 ms to position, 60 MB/s"),
     ];
 
     /// The device model of that name, see [`DeviceProfile::NAMED`].

@@ -1,7 +1,7 @@
 //! Codecs: BMI framing and OrangeFS messages, bytes in and bytes out.
 //!
 //! Nothing here does I/O, and nothing panics on bytes from outside: a decoder answers with a value or a
-//! [`DecodeError`], which tells *incomplete* (read more) from *malformed* (close the connection).
+//! [`DecodeError`], which distinguishes *incomplete* (read more) from *malformed* (close the connection).
 //!
 //! Two levels, for two users:
 //! - [`pvfs2::RequestView`] and [`pvfs2::ReplyHead`] borrow and decode only what gating needs; a proxy forwards the

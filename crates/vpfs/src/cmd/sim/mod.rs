@@ -160,7 +160,7 @@ fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result
 }
 
 fn simulate(scenario: &Scenario, policy: &PolicySpec, line: &ProgressLine) -> Result<Results, Exit> {
-    line.announce(format!("{}: begins", policy.name));
+    line.announce(format!("{}: started", policy.name));
     let show = |Progress { now, events }| {
         line.show(|| format!("{}: {:.1} simulated, {events} events", policy.name, Span(now.since(Time::ZERO))));
     };

@@ -84,7 +84,7 @@ impl ProgressLine {
 
 /// One line about a run: phase, calls, mean throughput.
 pub(crate) fn describe(progress: &Progress) -> String {
-    let phase = progress.phase.map_or_else(|| "begin".to_owned(), |phase| phase.to_string());
+    let phase = progress.phase.map_or_else(|| "start".to_owned(), |phase| phase.to_string());
     let mut text = format!("{phase}, {} calls in {:.1}", progress.operations, Span(progress.elapsed));
     if progress.bytes > 0 && !progress.elapsed.is_zero() {
         let rate = u128::from(progress.bytes) * 1_000_000_000 / progress.elapsed.as_nanos();
