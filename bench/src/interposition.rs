@@ -1,8 +1,8 @@
-//! What a proxy costs: the same work straight to embedded servers and through proxies, in turn within one run.
+//! The cost of a proxy: the same work directly on embedded servers and through proxies, alternating within one run.
 //!
 //! On the disk model the device is the bottleneck, as it is in production: there the ratio to direct is the goal.
-//! Without a device model the processors are: clients, proxies and servers share this machine's, so those ratios tell
-//! how much work the hop is, not what users would see.
+//! Without a device model the processors are the bottleneck: clients, proxies and servers share this machine's, so
+//! those ratios show how much work the hop is, not what users would see.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,7 +21,7 @@ use crate::Effort;
 use crate::report::Measurement;
 
 const SERVERS: usize = 4;
-/// Ways to the servers; the first one is what the others are compared with.
+/// Ways to the servers; the others are compared with the first one.
 const WAYS: [&str; 3] = ["direct", "fifo", "sfq-d-plus"];
 const TRANSFER: usize = 4 << 20;
 
@@ -45,13 +45,13 @@ impl Work {
         }
     }
 
-    /// The ratio to direct that is meant to be reached where the device is the bottleneck.
+    /// The goal for the ratio to direct where the device is the bottleneck.
     fn target(self) -> f64 {
         if self == Self::Metadata { 0.95 } else { 0.97 }
     }
 
-    /// Requests in flight. Metadata stays below the depth: what a scheduler holds back on purpose is not the price of
-    /// the hop.
+    /// Requests in flight. Metadata stays below the depth: requests held back on purpose by a scheduler are not part of
+    /// the cost of the hop.
     fn tasks(self) -> usize {
         if self == Self::Metadata { 12 } else { 16 }
     }
@@ -122,7 +122,7 @@ impl Bed {
             (_, false, _) => 40,
         };
         let mut rounds = Vec::new();
-        // One round more: the first one fills caches and is not counted.
+        // One additional round: the first one fills caches and is not counted.
         for round in 0..=effort.runs as usize {
             let mut seconds = [0.0; WAYS.len()];
             for turn in 0..WAYS.len() {

@@ -20,7 +20,7 @@ type Benchmark = fn(Effort) -> Vec<Measurement>;
 const BENCHMARKS: &[(&str, Benchmark)] =
     &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("interposition", interposition::ratios)];
 
-/// Measure how fast vpfs decides, and what it costs to go through it.
+/// Measure the speed of scheduling decisions and the cost of a proxy.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -28,18 +28,18 @@ struct Arguments {
     command: Option<Command>,
     /// Names of the benchmarks to run; all by default.
     names: Vec<String>,
-    /// Write the measurements to this file, too.
+    /// Also write the measurements to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Samples of each measurement; the middle one counts.
+    /// Samples of each measurement; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Tiny inputs: to see that it works, not how fast.
+    /// Tiny inputs, to test that it works, not how fast.
     #[arg(long)]
     quick: bool,
 }
 
-/// What is not a benchmark of speed.
+/// Subcommands that are not benchmarks of speed.
 #[derive(Debug, Subcommand)]
 enum Command {
     Isolation(isolation::Options),
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// So that no benchmark rots.
+    /// A smoke test of all benchmarks.
     #[test]
     fn all_run() {
         for &(name, benchmark) in BENCHMARKS {

@@ -7,27 +7,27 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-/// What was measured, several times.
+/// A quantity that was measured several times.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measurement {
-    /// What was done, for example `pull and add`.
+    /// The operation, for example `pull and add`.
     pub(crate) benchmark: &'static str,
-    /// With what, for example a scheduler.
+    /// The subject, for example a scheduler.
     pub(crate) subject: &'static str,
-    /// On what input.
+    /// The input.
     pub(crate) input: String,
     /// Unit of the samples.
     pub(crate) unit: &'static str,
     /// One number for each run.
     pub(crate) samples: Vec<f64>,
-    /// What the median should not exceed; for a ratio to something, what it should reach.
+    /// The goal: an upper limit for the median, or a lower limit if it is a ratio.
     pub(crate) target: Option<f64>,
     /// Largest service per weight of a class of clients, divided by the smallest; 1 is fair.
     pub(crate) shares_max_min: Option<f64>,
 }
 
 impl Measurement {
-    /// The sample in the middle.
+    /// The median of the samples.
     pub(crate) fn median(&self) -> f64 {
         let sorted = self.sorted();
         sorted[sorted.len() / 2]

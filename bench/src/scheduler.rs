@@ -1,9 +1,9 @@
-//! How long a scheduling decision takes.
+//! The time of a scheduling decision.
 //!
-//! The workload is fixed, so that figures can be compared with those of other schedulers: flow i has weight
-//! 1 + i mod 8 and starts with four requests, round robin. One pair is: dispatch a request, complete it, and enqueue a
-//! new one of the same flow. So every flow has three or four requests queued. Slots are unlimited, time advances
-//! by a microsecond for each pair.
+//! The workload is fixed, so that results can be compared with those of other schedulers: flow i has weight 1 + i mod 8
+//! and starts with four requests, round robin. One pair is: dispatch a request, complete it, and enqueue a new one of
+//! the same flow. So every flow has three or four requests queued. Slots are unlimited, time advances by a microsecond
+//! for each pair.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -108,11 +108,11 @@ impl<S: Scheduler> Bench<S> {
         most / least
     }
 
-    /// The middle of how many nanoseconds the first request of each of `newcomers` flows takes.
+    /// The median time of the first request of each of `newcomers` flows, in nanoseconds.
     fn newcomers(&mut self, flows: u32, newcomers: u32) -> f64 {
         let mut nanos: Vec<f64> = (0..newcomers)
             .map(|newcomer| {
-                // The others go on, so that the newcomer finds what it would in practice.
+                // The others continue, so that the newcomer finds a realistic state.
                 for _ in 0..100 {
                     black_box(self.pair());
                 }

@@ -1,4 +1,4 @@
-//! Harness of the end-to-end tests: programs started and ended as a user would, on loopback.
+//! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback.
 
 use std::fs::File;
 use std::io::Write;
@@ -42,7 +42,7 @@ pub fn free_ports(count: u16) -> u16 {
         .expect("no free ports")
 }
 
-/// A background process that is ended with the test.
+/// A background process that is stopped with the test.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -135,9 +135,9 @@ impl Drop for Daemon {
     }
 }
 
-/// Says that a test does not run, past the test harness, which hides what passing tests print.
+/// Reports that a test is skipped, bypassing the test harness, which hides the output of passing tests.
 pub fn skip(why: &str) {
-    // Without standard error there is nobody to tell.
+    // Without standard error there is no place to report it.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
@@ -152,7 +152,7 @@ pub fn run(command: &mut Command) -> String {
     text
 }
 
-/// Runs a command again and again until it succeeds.
+/// Runs a command repeatedly until it succeeds.
 ///
 /// # Panics
 /// If it does not within 30 s; the message has its last output.

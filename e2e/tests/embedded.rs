@@ -1,4 +1,4 @@
-//! The built command alone: embedded servers, proxies before them, and loads through the proxies.
+//! The built command alone: embedded servers, proxies in front of them, and load through the proxies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use vpfs_e2e::{Daemon, free_ports, output, proxy_config, run, vpfs};
 
 const SERVERS: u16 = 2;
 
-/// Embedded servers and proxies in processes of their own.
+/// Embedded servers and proxies in separate processes.
 struct Cluster {
     dir: tempfile::TempDir,
     _servers: Daemon,
@@ -88,7 +88,7 @@ fn a_small_application_is_measured_beside_a_large_one() {
         assert!(kept > 0.0, "{app}: {report}");
         assert!(report["beside"][app]["phases"].as_array().is_some_and(|phases| !phases.is_empty()), "{report}");
     }
-    // Nothing is left: the same again finds no file in its way.
+    // Nothing is left behind: a second run finds no existing file.
     cluster.workload(&[&small[..], &large].concat());
 }
 
@@ -181,8 +181,8 @@ fn a_drain_cuts_off_what_does_not_end() {
     let url = format!("tcp://127.0.0.1:{}/pfs", port + 1);
     let load = ["workload", "md", "--processes", "1", "--items", "1", "--url", &url];
     let _load = Daemon::start(dir.path(), "load", Command::new(vpfs()).args(load));
-    // Two connections: the one that found out whether the proxy listens, and the load's; its request has arrived when
-    // something can be read.
+    // Two connections: the one that checked whether the proxy listens, and that of the load, whose request has arrived
+    // when something can be read.
     let connections: Vec<_> = (0..2).map(|_| silent.accept().expect("a connection").0).collect();
     assert!(connections.iter().any(|stream| stream.peek(&mut [0]).is_ok_and(|count| count > 0)), "{}", proxy.log());
     proxy.signal("TERM");

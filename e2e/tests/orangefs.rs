@@ -1,5 +1,5 @@
-//! Stock OrangeFS tools through the proxies, to stock servers and to the embedded ones. Skips, aloud, what is not on
-//! PATH.
+//! Stock OrangeFS tools through the proxies, to stock servers and to the embedded ones. Tests whose programs are not on
+//! PATH are skipped with a message.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn start_server(dir: &Path, config: &Path, index: u16) -> Daemon {
     Daemon::start(dir, &name, Command::new(SERVER).args(["-d", "-a", &name]).arg(config).current_dir(dir))
 }
 
-/// Bytes that no two places of a file share by chance.
+/// Bytes that differ between any two places of a file.
 fn pattern(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -133,7 +133,7 @@ fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Are all of these there? Says which are not.
+/// Whether all of these programs exist; reports the missing ones.
 fn present(programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| on_path(program).is_none()).collect();
     if !missing.is_empty() {
@@ -142,7 +142,7 @@ fn present(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// What every file system must do, done by the stock tools; then a clean end of the proxies.
+/// Basic operations by the stock tools, then a clean shutdown of the proxies.
 fn exercise(mut cluster: Cluster) {
     // At their first start stock servers take some seconds until they have found each other and made the root
     // directory.

@@ -1,9 +1,8 @@
-//! Two applications that both ask for all they can get, and the time of the storage that each is given.
+//! Two applications that both ask for all they can get, and the storage's time that each receives.
 //!
-//! The device time of an application is its completed calls, each for the time that one takes of the storage when it
-//! serves nothing else but such calls and has always some to serve: *calls ÷ (calls a second alone)*. Relative to the
-//! measured time that is its throughput ÷ its throughput alone. Calls go to random places, so that what they take does
-//! not depend on their neighbours.
+//! The device time of an application is its completed calls times the time that such a call takes of storage that is
+//! busy with such calls only: *calls ÷ (calls a second alone)*. Relative to the measured time that is its throughput ÷
+//! its throughput alone. Calls go to random offsets, so that their time does not depend on their neighbours.
 
 use std::time::Duration;
 
@@ -28,12 +27,12 @@ const SIZES: [(u32, u32); 7] = [
 ];
 const WEIGHTS: [(u32, u32); 3] = [(1, 1), (8, 1), (32, 1)];
 const PROCESSES: (u32, u32) = (64, 12);
-/// So many calls of the second application are measured at least, if it gets its share.
+/// The least number of calls of the second application that are measured if it gets its share.
 const LEAST_CALLS: f64 = 50.0;
-/// However slow it is.
+/// Limit on the measurement, however slow it is.
 const MOST_SECONDS: f64 = 2_000.0;
 
-/// What both got.
+/// The results of both.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     case: String,
@@ -68,7 +67,7 @@ impl Pair {
     }
 }
 
-/// All pairs on these models whose name has `text` in it, under all candidates.
+/// All pairs on these models whose name contains `text`, under all candidates.
 pub(crate) fn rows(models: &[&str], text: &str, candidates: &[Candidate], seconds: u64) -> Result<Vec<Row>, String> {
     let pairs: Vec<Pair> = pairs(models).into_iter().filter(|pair| pair.name().contains(text)).collect();
     if candidates.is_empty() {
@@ -96,7 +95,7 @@ fn row(pair: &Pair, candidate: Candidate, seconds: u64, baselines: &Baselines) -
     let alone = pair.alone(seconds).map(|alone| baselines.of(alone).bytes_per_second);
     let (first, second) = pair.weights;
     let due = alone[1] / f64::from(pair.loads[1].bytes) * f64::from(second) / f64::from(first + second);
-    // At least as long as the quickest ones, so that policies which learn have time to.
+    // At least as long as the fastest ones, so that learning policies have time to learn.
     let needed = (LEAST_CALLS / due).min(MOST_SECONDS * seconds as f64 / 20.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand seconds at most")]
     let seconds = Seconds((needed as u64).max(seconds));
@@ -115,7 +114,7 @@ fn row(pair: &Pair, candidate: Candidate, seconds: u64, baselines: &Baselines) -
     })
 }
 
-/// One line for each row.
+/// One line per row.
 pub(crate) fn sheet(rows: &[Row]) -> Sheet {
     let cells = |row: &Row| {
         vec![

@@ -10,7 +10,7 @@ use super::policy::Candidate;
 use super::share::{delivered, occupancy, share};
 use super::sheet::{Sheet, decimals};
 
-/// What both got in one case under one policy, or each alone; not a number where that says nothing.
+/// The results of both in one case under one policy, or of each alone; not a number where a value is meaningless.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) case: String,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     small_calls_per_second: f64,
     small_mean_ms: f64,
     small_p99_ms: f64,
-    /// Calls a second, relative to alone.
+    /// Calls per second, relative to alone.
     small_kept: f64,
     large_mb_per_second: f64,
     large_kept: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) large_delivered: f64,
 }
 
-/// What each does alone, and how much of the storage the small one takes then.
+/// The throughput of each alone, and how much of the storage the small one then occupies.
 #[derive(Clone, Copy)]
 struct Apart {
     small: Figures,
@@ -55,7 +55,7 @@ pub(crate) fn rows(cases: &[Case], candidates: &[Candidate], seconds: u64) -> Re
     Ok(rows)
 }
 
-/// What is measured alone: small, as much of small as the storage serves, large.
+/// The runs alone: small, as much of small as the storage serves, large.
 fn wanted(case: &Case, seconds: u64) -> [Alone; 3] {
     let of_large = case::seconds(seconds, case.large_bytes);
     [(case.small(), Seconds(seconds)), (case.saturating(), Seconds(seconds)), (case.large(), of_large)]
@@ -104,7 +104,7 @@ fn row(case: &Case, policy: &'static str, apart: Apart, small: Figures, large: F
     }
 }
 
-/// Each by itself; nothing is delivered to both at once.
+/// The row of each alone; shares are delivered only when both run.
 fn row_alone(case: &Case, apart: Apart) -> Row {
     let row = row(case, "alone", apart, apart.small, apart.large);
     Row { small_delivered: f64::NAN, large_delivered: f64::NAN, ..row }
@@ -145,7 +145,7 @@ pub(crate) fn sheet(rows: &[Row]) -> Sheet {
     }
 }
 
-/// For each policy the worst case of each application, and the one in the middle.
+/// For each policy the worst case of each application, and the median.
 pub(crate) fn summary(rows: &[Row], candidates: &[Candidate]) -> Sheet {
     let line = |candidate: &Candidate| {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.policy == candidate.name).collect();
@@ -176,7 +176,7 @@ pub(crate) fn summary(rows: &[Row], candidates: &[Candidate]) -> Sheet {
     }
 }
 
-/// What was delivered in one case: both applications, policy by policy.
+/// The shares delivered in one case: both applications, policy by policy.
 pub(crate) fn chart(case: &str, rows: &[&Row]) -> Bars {
     let rows: Vec<&&Row> = rows.iter().filter(|row| row.small_delivered.is_finite()).collect();
     let groups = rows.iter().map(|row| row.policy);
@@ -185,7 +185,7 @@ pub(crate) fn chart(case: &str, rows: &[&Row]) -> Bars {
         .series("large", rows.iter().map(|row| bar(row.large_delivered)))
 }
 
-/// A value with as many digits as a bar has room for.
+/// A value with as many digits as fit on a bar.
 fn bar(value: f64) -> Bar {
     Bar::new((value * 100.0).round() / 100.0)
 }

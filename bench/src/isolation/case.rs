@@ -1,4 +1,4 @@
-//! A small application beside a large one: what can differ, and what is looked at.
+//! A small application beside a large one: the factors, and the selection of cases.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::load::{Load, Op, Pattern, Seconds, Site};
 
 /// The storage models, by name.
 pub(crate) const MODELS: [&str; 5] = ["one-head", "hdd", "ssd", "volume", "throttled-disk"];
-/// What a call of the large application moves on each server.
+/// Bytes that a call of the large application moves on each server.
 pub(crate) const LARGE_BYTES: [u32; 4] = [256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// Processes of the large application.
 const LARGE_PROCESSES: u32 = 12;
@@ -21,18 +21,18 @@ const THINK_MICROS: [u64; 2] = [2_000, 200];
 pub(crate) struct Case {
     pub(crate) site: Site,
     small_op: Op,
-    /// Each from a process of its own, which waits for it.
+    /// Calls in flight, each from a separate process that waits for it.
     small_in_flight: u32,
     small_think_micros: u64,
     large_op: Op,
-    /// Of a call, on each server.
+    /// Bytes of a call on each server.
     pub(crate) large_bytes: u32,
-    /// Of the small and the large application.
+    /// Weights of the small and the large application.
     pub(crate) weights: (u32, u32),
 }
 
 impl Case {
-    /// What the others differ from in one thing.
+    /// The base case, from which the others differ in one factor.
     pub(crate) fn base(model: &'static str) -> Self {
         Self {
             site: Site { model, servers: 4 },
@@ -56,7 +56,7 @@ impl Case {
         cases.extend(LARGE_BYTES.map(|large_bytes| Self { large_bytes, ..base }));
         cases.extend(WEIGHTS.map(|weights| Self { weights, ..base }));
         cases.extend(SERVERS.map(|servers| Self { site: Site { model, servers }, ..base }));
-        // The base itself came with each factor.
+        // The base itself is included for each factor.
         let mut once: Vec<Self> = Vec::new();
         for case in cases {
             if !once.contains(&case) {
@@ -79,7 +79,7 @@ impl Case {
         cases
     }
 
-    /// All that it is, so that `--case` can find it by any of that.
+    /// All factors, so that `--case` can select it by any of them.
     pub(crate) fn name(&self) -> String {
         let Self { site: Site { model, servers }, small_in_flight, weights: (small, large), .. } = self;
         let think = Duration::from_micros(self.small_think_micros).as_secs_f64() * 1e3;
@@ -95,7 +95,7 @@ impl Case {
         Load { pattern: Pattern::Random, op, bytes: SMALL_BYTES, processes, think }
     }
 
-    /// Calls like those of the small application, so many that the storage has always something to do.
+    /// Calls like those of the small application, enough to keep the storage busy.
     pub(crate) fn saturating(&self) -> Load {
         Load { processes: 64 * self.site.servers, think: Duration::ZERO, ..self.small() }
     }
@@ -116,7 +116,8 @@ pub(crate) fn large(site: Site, op: Op, bytes: u32) -> Load {
     Load { pattern, op, bytes: bytes * site.servers, processes: LARGE_PROCESSES, think: Duration::ZERO }
 }
 
-/// How long a run with such large calls is measured, if one of at most 1 MiB is measured for `seconds`.
+/// How long a run with large calls of this size is measured, if one with calls of at most 1 MiB is measured for
+/// `seconds`.
 pub(crate) fn seconds(seconds: u64, large_bytes: u32) -> Seconds {
     Seconds(seconds * u64::from((large_bytes >> 20).isqrt().max(1)))
 }

@@ -27,12 +27,12 @@ impl Op {
     }
 }
 
-/// Where calls go.
+/// The offsets of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {
-    /// Anywhere in the file of the process.
+    /// Random offsets in the file of the process.
     Random,
-    /// One after the other in the file of the process.
+    /// Sequential in the file of the process.
     Sequential,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Pattern {
 pub(crate) struct Load {
     pub(crate) pattern: Pattern,
     pub(crate) op: Op,
-    /// Of a call.
+    /// Bytes of a call.
     pub(crate) bytes: u32,
     pub(crate) processes: u32,
     /// Mean; only random calls think.
@@ -111,23 +111,23 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seconds(pub(crate) u64);
 
-/// What an application got.
+/// The results of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
     pub(crate) calls_per_second: f64,
     pub(crate) bytes_per_second: f64,
-    /// Of calls that came back; not a number if none did.
+    /// Latencies of completed calls; not a number if there were none.
     pub(crate) mean_ms: f64,
     pub(crate) p99_ms: f64,
 }
 
-/// Runs `apps` before servers with `policy`; what each got.
+/// Runs `apps` on servers with `policy`; returns the results of each.
 ///
 /// # Errors
-/// What the simulator says.
+/// An error of the simulator.
 pub(crate) fn run(site: Site, apps: Vec<App>, policy: &PolicySpec, seconds: Seconds) -> Result<Vec<Figures>, String> {
     let device = DeviceProfile::by_name(site.model).map_err(|error| error.to_string())?;
-    // The network is no bottleneck, so that the storage is.
+    // The network is not a bottleneck, so that the storage is.
     let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
     let from = Duration::from_secs(seconds.0.div_ceil(2));
     let to = from + Duration::from_secs(seconds.0);
@@ -157,10 +157,10 @@ fn figures(results: &Results, app: u32, bytes: u64, from: Duration, to: Duration
     }
 }
 
-/// One application by itself.
+/// An application running alone.
 pub(crate) type Alone = (Site, Load, Seconds);
 
-/// What applications do alone, each measured once, under FIFO.
+/// The results of applications alone, each measured once, under FIFO.
 pub(crate) struct Baselines(BTreeMap<Alone, Figures>);
 
 impl Baselines {

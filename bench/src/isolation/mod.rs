@@ -1,10 +1,10 @@
 //! `vpfs-bench isolation`: how much of its speed a small application keeps beside a large one, in simulation.
 //!
 //! - [`beside`]: a small and a large application, under every policy and with caps set by hand.
-//! - [`only_large`]: what isolation costs where there is nobody to protect.
-//! - [`backlogged`]: two applications that ask for all they can get, and the device time that each is given.
+//! - [`only_large`]: the cost of isolation without an application to protect.
+//! - [`backlogged`]: two applications that ask for all they can get, and the device time that each receives.
 //!
-//! [`share`] says what the measure is, [`case`] what is varied.
+//! [`share`] defines the measure, [`case`] the factors that are varied.
 
 mod backlogged;
 mod beside;
@@ -27,7 +27,7 @@ use policy::Candidate;
 
 /// A small application beside a large one, on simulated storage, under every policy.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Before real servers: cargo xtask bench isolation --orangefs DIR")]
+#[command(after_help = "In front of real servers: cargo xtask bench isolation --orangefs DIR")]
 pub(crate) struct Options {
     /// Every combination of all factors; by default one factor at a time is varied.
     #[arg(long)]
@@ -38,21 +38,21 @@ pub(crate) struct Options {
     /// Only this policy; repeatable.
     #[arg(long = "policy", value_name = "NAME", value_parser = PossibleValuesParser::new(Candidate::ALL.map(|candidate| candidate.name)))]
     policies: Vec<String>,
-    /// On which storage factors are varied, if not on all.
+    /// The storage model on which factors are varied, unless --all is given.
     #[arg(long, value_parser = PossibleValuesParser::new(MODELS), default_value = "one-head")]
     model: String,
     /// Simulated time that is measured for each case, and twice and four times that with large calls of 4 and 16 MiB.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Write the figures to this file, too.
+    /// Also write the results to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with pictures of what was delivered to this file.
+    /// Write a page with charts of the shares delivered to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 struct Outcome {
     cases: Vec<beside::Row>,
@@ -60,7 +60,7 @@ struct Outcome {
     backlogged: Vec<backlogged::Row>,
 }
 
-/// Measures, prints, and writes what was asked for.
+/// Measures, prints and writes the selected cases.
 ///
 /// # Errors
 /// A broken rule in a simulation, or a file that cannot be written.
@@ -112,7 +112,7 @@ fn measure(options: &Options, candidates: &[Candidate]) -> Result<Outcome, Strin
     let cases = beside::rows(&options.cases(), candidates, *seconds)?;
     let has_isolation = candidates.contains(&Candidate::ISOLATION);
     let only_large = if has_isolation { only_large::rows(*all, case, *seconds)? } else { Vec::new() };
-    // Whoever names policies wants these; the others are many, and caps do not share.
+    // All named policies are compared, otherwise only the usual ones; never caps, as they do not share.
     let is_compared = |candidate: &Candidate| {
         let usual = [Candidate::SFQ_D_PLUS, Candidate::ISOLATION].contains(candidate);
         !candidate.is_capped() && (usual || !policies.is_empty())
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// So that it does not rot: every table has a row, and FIFO is what it is known for.
+    /// A smoke test: every table has a row, and FIFO behaves as known.
     #[test]
     fn a_tiny_run_has_all_tables() {
         let options = options("one-head, 4KiB beside 64KiB, 1:1", &["fifo", "isolation"]);

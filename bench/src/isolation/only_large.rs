@@ -1,4 +1,4 @@
-//! What isolation costs where there is nobody to protect: the large application alone.
+//! The cost of isolation without an application to protect: the large application alone.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(crate) struct Row {
     pub(crate) isolation_of_fifo: f64,
 }
 
-/// Every model and call size, as writes, and as reads too if `all`; only what has `text` in its name.
+/// Every model and call size, as writes, and also as reads if `all`; only cases whose name contains `text`.
 pub(crate) fn rows(all: bool, text: &str, seconds: u64) -> Result<Vec<Row>, String> {
     let ops = if all { &Op::BOTH[..] } else { &[Op::Write] };
     let mut cases: Vec<(String, Site, Load, Seconds)> = Vec::new();

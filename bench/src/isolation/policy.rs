@@ -1,4 +1,4 @@
-//! What is compared.
+//! The policies that are compared.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) struct Candidate {
     pub(crate) name: &'static str,
     kind: PolicyKind,
     is_adaptive: bool,
-    /// The large application gets at most so much of what it does alone, in %.
+    /// The cap of the large application, in % of its throughput alone.
     cap_percent: Option<u32>,
 }
 
@@ -52,9 +52,10 @@ impl Candidate {
         PolicySpec::new(self.name, Settings { adaptive: self.is_adaptive, ..settings })
     }
 
-    /// The small application with what this policy wants to know of it.
+    /// The small application with the parameters that this policy needs.
     pub(crate) fn small(self, app: App) -> App {
-        // Two-level keeps promises and knows no weights: one that the small application's demand just fits in.
+        // Two-level keeps promises and has no weights: use a promise that the small application's demand just fits
+        // into.
         let target = Target { rate: Bytes(4_000_000), deadline: Duration::from_millis(20) };
         App { target: (self.kind == PolicyKind::TwoLevel).then_some(target), ..app }
     }

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 /// Text, then numbers.
 pub(crate) struct Sheet {
     pub(crate) title: &'static str,
-    /// Of these columns, so many hold text.
+    /// How many of these columns contain text.
     pub(crate) texts: usize,
     pub(crate) headings: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -36,7 +36,7 @@ impl Sheet {
     }
 }
 
-/// So many decimals; a dash for what is no number.
+/// A value with this many decimals; a dash if it is not a number.
 pub(crate) fn decimals(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
 }
