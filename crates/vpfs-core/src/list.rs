@@ -37,6 +37,14 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
+    /// All its requests, in order. O(n).
+    pub(crate) fn ids<N: Node>(&self, table: &mut [N]) -> impl Iterator<Item = RequestId> {
+        core::iter::successors(self.first(), |id| {
+            let next = table[id.index()].links().next;
+            (next != NONE).then_some(next)
+        })
+    }
+
     /// Adds `id`, which must be in no list, at the end.
     pub(crate) fn push_back<N: Node>(&mut self, table: &mut [N], id: RequestId) {
         *table[id.index()].links() = Links { previous: self.last, next: NONE };
@@ -84,6 +92,7 @@ mod tests {
         list.remove(&mut table, RequestId(0));
         list.remove(&mut table, RequestId(1));
         list.push_back(&mut table, RequestId(0));
+        assert!(list.ids(&mut table).eq([2, 3, 0].map(RequestId)));
         for id in [2, 3, 0] {
             assert_eq!(list.first(), Some(RequestId(id)));
             list.remove(&mut table, RequestId(id));

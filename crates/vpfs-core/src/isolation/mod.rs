@@ -509,7 +509,16 @@ impl Isolation {
     /// A request of `app` costs `delta` more (or less) service than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
+        self.bound_corrections(app);
         self.shift(app, due);
+    }
+
+    /// Keeps what waits to be corrected in proportion to what is queued. O(1) amortised over the corrections.
+    fn bound_corrections(&mut self, app: AppId) {
+        if self.corrections.are_many(app, self.meters[app.index()].queued as usize) {
+            let queued = self.queue.arrivals(&mut self.requests, app);
+            self.corrections.merge(app, &queued);
+        }
     }
 
     /// When the oldest queued request of `app` arrived; later than all if there is none.
@@ -521,6 +530,7 @@ impl Isolation {
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
+            self.bound_corrections(app);
             self.shift(app, due);
         }
     }

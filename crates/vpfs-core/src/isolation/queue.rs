@@ -73,6 +73,13 @@ impl Queue {
         self.flows.get(app.index())?.head
     }
 
+    /// The arrival numbers of the queued requests of `app`, ascending. O(n).
+    pub(super) fn arrivals(&self, requests: &mut Table<Entry>, app: AppId) -> Vec<u64> {
+        let Some(flow) = self.flows.get(app.index()) else { return Vec::new() };
+        let ids: Vec<_> = flow.list.ids(requests.nodes()).collect();
+        ids.into_iter().map(|id| requests.get(id).arrival).collect()
+    }
+
     /// Charges a request to its flow, S = max(v, F of the one before it + delay/φ); its position.
     pub(super) fn charge(&mut self, app: AppId, service: Bytes, delay: Bytes, clock: &Clock) -> u128 {
         let flow = self.flow_mut(app);

@@ -270,6 +270,25 @@ fn who_was_charged_too_much_at_first_is_not_starved_later() {
     assert!((10..=12).contains(&part), "the one of weight 1 beside 8 got {part} % of the time: {served:?}");
 }
 
+/// As in [`crate::Sfq`]: what waits to be refunded is bounded by what is queued.
+#[test]
+fn refunds_that_wait_do_not_pile_up() {
+    let mut scheduler = Isolation::new(0);
+    let request = |id| Request::new(RequestId(id), LARGE, OpKind::Write, Bytes::mib(16));
+    let mut waiting = 0;
+    scheduler.enqueue(Time::ZERO, request(waiting));
+    while scheduler.poll_dispatch(Time::ZERO).is_some() {
+        waiting += 1;
+        scheduler.enqueue(Time::ZERO, request(waiting));
+    }
+    for _ in 0..20_000 {
+        scheduler.enqueue(Time::ZERO, request(waiting + 1));
+        scheduler.cancel(Time::ZERO, RequestId(waiting + 1));
+        assert!(scheduler.corrections.count(LARGE) <= 2, "one request is queued");
+    }
+    assert_eq!(scheduler.queued(), 1);
+}
+
 /// Comparisons, looks, and moments without limit included.
 #[test]
 fn a_steady_state_allocates_nothing() {

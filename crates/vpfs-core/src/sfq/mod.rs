@@ -181,7 +181,16 @@ impl Sfq {
     /// A request of `app` costs `delta` bytes more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
+        self.bound_corrections(app);
         self.shift(app, due);
+    }
+
+    /// Keeps what waits to be corrected in proportion to what is queued. O(1) amortised over the corrections.
+    fn bound_corrections(&mut self, app: AppId) {
+        if self.corrections.are_many(app, self.queue.queued(app)) {
+            let queued = self.queue.arrivals(&mut self.requests, app);
+            self.corrections.merge(app, &queued);
+        }
     }
 
     /// When the oldest queued request of `app` arrived; later than all if there is none.
@@ -193,6 +202,7 @@ impl Sfq {
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
+            self.bound_corrections(app);
             self.shift(app, due);
         }
     }
@@ -331,5 +341,34 @@ impl Scheduler for Sfq {
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.events.poll()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+    use crate::units::VirtualTime;
+
+    /// Symptom: memory grows while an application enqueues and cancels behind a request that waits. Cause: each refund
+    /// waited by itself until that one goes. Proof: they are as many as requests are queued, and all come back then.
+    #[test]
+    fn refunds_that_wait_do_not_pile_up() {
+        let app = AppId(0);
+        let mut sfq = Sfq::new(Depth::new(1).unwrap(), SlotCostTable::uniform(), 0);
+        let enqueue =
+            |sfq: &mut Sfq, id| sfq.enqueue(Time::ZERO, Request::new(RequestId(id), app, OpKind::Write, Bytes::mib(1)));
+        (0..2).for_each(|id| enqueue(&mut sfq, id));
+        assert!(sfq.poll_dispatch(Time::ZERO).is_some());
+        for _ in 0..20_000 {
+            enqueue(&mut sfq, 2);
+            sfq.cancel(Time::ZERO, RequestId(2));
+            assert!(sfq.corrections.count(app) <= 2, "one request is queued");
+        }
+        sfq.complete(Time::ZERO, RequestId(0));
+        assert!(sfq.poll_dispatch(Time::ZERO).is_some() && sfq.corrections.is_empty());
+        enqueue(&mut sfq, 2);
+        let start = sfq.queue.oldest(app).map(|head| head.start);
+        assert_eq!(start, Some(VirtualTime::of(Bytes::mib(2), Weight::ONE)), "all is refunded");
     }
 }

@@ -192,6 +192,23 @@ impl Queue {
         firsts.min_by_key(|first| first.arrival).copied()
     }
 
+    /// How many requests of `app` are queued.
+    pub(super) fn queued(&self, app: AppId) -> usize {
+        self.flows.get(app.index()).map_or(0, |flow| flow.queued as usize)
+    }
+
+    /// The arrival numbers of the queued requests of `app`, ascending. O(n log n).
+    pub(super) fn arrivals(&self, requests: &mut Requests, app: AppId) -> Vec<u64> {
+        let mut all = Vec::with_capacity(self.queued(app));
+        for class in 0..self.classes.len() {
+            let table = requests.table();
+            let ids: Vec<_> = self.lanes[self.lane(app, class)].ids(table).collect();
+            all.extend(ids.into_iter().map(|id| table[id.index()].arrival));
+        }
+        all.sort_unstable();
+        all
+    }
+
     /// Computes the keys of a flow anew after its tags moved. O(classes · log flows).
     fn refresh(&mut self, requests: &Requests, app: AppId) {
         for class in 0..self.classes.len() {
