@@ -237,7 +237,8 @@ fn the_outstanding_limit_follows_the_load_up_and_down() {
     // While both are on and ask for all there is, throughput comes first; when one goes, latency does again.
     // That is no more than the storage does in half of the shorter deadline, but for what promised requests need.
     assert!((70..=100).contains(&within(40, 50).max().unwrap()), "{limits:?}");
-    assert!(within(50, 55).min() < Some(80), "{limits:?}");
+    let least = within(50, 55).min().expect("the limit changes when one class goes");
+    assert!(least < 80, "{limits:?}");
 }
 
 /// Both ask for all of their rates, which is a fifth more than there is: nobody can keep all deadlines then, and the
