@@ -1,31 +1,230 @@
 //! The daemon's clock: the only place where the core's [`Time`] meets the machine's.
 
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use vpfs_core::Time;
 
-/// Nanoseconds since 1970, never going back: the wall clock is read once, so that windows of time begin at about the same
-/// moment on all servers, and tokio's clock goes on from there, so that tests can pause it.
-#[derive(Clone, Copy, Debug)]
+/// How often to look whether the wall clock was set.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Less than this is not a step, but the time between the readings of two clocks.
+const LEAST_STEP: Duration = Duration::from_millis(1);
+/// A step is made up for at one part in so many: soon enough, and no measurement is off by more.
+const SLEW_DIVISOR: u32 = 20;
+
+/// Nanoseconds since 1970, never going back and never jumping.
+///
+/// The wall clock is read at the start, so that windows of time begin at about the same moment on all servers, and
+/// tokio's clock goes on from there, so that tests can pause it. When the wall clock is set later (by NTP, by hand,
+/// after the machine slept), time passes a twentieth faster or slower until both agree again, which takes 20 seconds
+/// for each second: no window of time is left out or comes twice, and windows of servers that follow the same time do
+/// not stay apart.
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     started: tokio::time::Instant,
-    since_1970: Duration,
+    course: Arc<RwLock<Course>>,
 }
 
 impl Clock {
     /// A clock that starts now.
     pub(crate) fn start() -> Self {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { started: tokio::time::Instant::now(), since_1970 }
+        let course = Arc::new(RwLock::new(Course::starting_at(since_1970())));
+        Self { started: tokio::time::Instant::now(), course }
     }
 
     /// The current time.
-    pub(crate) fn now(self) -> Time {
-        Time::ZERO + (self.since_1970 + self.started.elapsed())
+    pub(crate) fn now(&self) -> Time {
+        Time::ZERO + self.course().at(self.started.elapsed())
     }
 
-    /// When the machine will reach `time`.
-    pub(crate) fn instant(self, time: Time) -> tokio::time::Instant {
-        self.started + time.since(Time::ZERO + self.since_1970)
+    /// When the machine will reach `time`, if the wall clock is not set until then.
+    pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
+        self.started + self.course().reaches(time.since(Time::ZERO))
+    }
+
+    /// Follows the wall clock for ever.
+    pub(crate) async fn follow_wall(self) {
+        let wall = Wall::start();
+        let mut followed_ns = 0;
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let step_ns = wall.stepped_ns().map_or(0, |all| all - followed_ns);
+            if size(step_ns) >= LEAST_STEP {
+                let direction = if step_ns < 0 { "back" } else { "forward" };
+                tracing::warn!(direction, by = ?size(step_ns), "the wall clock was set, time follows gradually");
+                self.step(step_ns);
+                followed_ns += step_ns;
+            }
+        }
+    }
+
+    /// The wall clock was set forward, or back if `step_ns` is negative.
+    fn step(&self, step_ns: i64) {
+        let mut course = self.course.write().unwrap_or_else(PoisonError::into_inner);
+        *course = course.stepped(self.started.elapsed(), step_ns);
+    }
+
+    fn course(&self) -> Course {
+        *self.course.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How time passes from one moment on.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    /// That moment, by tokio's clock.
+    since: Duration,
+    /// The time then, since 1970.
+    time: Duration,
+    /// By how much the wall clock was ahead then, or behind if negative.
+    gap_ns: i64,
+}
+
+impl Course {
+    fn starting_at(time: Duration) -> Self {
+        Self { since: Duration::ZERO, time, gap_ns: 0 }
+    }
+
+    /// The time since 1970 when tokio's clock has come to `elapsed`.
+    fn at(&self, elapsed: Duration) -> Duration {
+        let time = self.time + elapsed.saturating_sub(self.since);
+        let made_up = self.made_up(elapsed);
+        if self.gap_ns < 0 { time - made_up } else { time + made_up }
+    }
+
+    /// How much of the gap is closed by then.
+    fn made_up(&self, elapsed: Duration) -> Duration {
+        (elapsed.saturating_sub(self.since) / SLEW_DIVISOR).min(size(self.gap_ns))
+    }
+
+    /// What tokio's clock shows when it is `time`, or just after.
+    fn reaches(&self, time: Duration) -> Duration {
+        let (wanted, gap) = (time.saturating_sub(self.time), size(self.gap_ns));
+        let rate = if self.gap_ns < 0 { SLEW_DIVISOR - 1 } else { SLEW_DIVISOR + 1 };
+        let round_up = Duration::from_nanos(u64::from(rate) - 1);
+        let slewing = (wanted * SLEW_DIVISOR + round_up) / rate;
+        let passes = if slewing / SLEW_DIVISOR <= gap {
+            slewing
+        } else if self.gap_ns < 0 {
+            wanted + gap
+        } else {
+            wanted - gap
+        };
+        self.since + passes
+    }
+
+    /// The course from `elapsed` on, when the wall clock is set by `step_ns`.
+    fn stepped(&self, elapsed: Duration, step_ns: i64) -> Self {
+        let made_up = i64::try_from(self.made_up(elapsed).as_nanos()).unwrap_or(i64::MAX);
+        let left_ns = self.gap_ns - made_up * self.gap_ns.signum();
+        Self { since: elapsed, time: self.at(elapsed), gap_ns: left_ns.saturating_add(step_ns) }
+    }
+}
+
+fn size(ns: i64) -> Duration {
+    Duration::from_nanos(ns.unsigned_abs())
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// How far the wall clock was set since a moment. Both clocks of the machine tick at the same rate, also while NTP
+/// changes it.
+struct Wall {
+    started: Instant,
+    since_1970: Duration,
+}
+
+impl Wall {
+    fn start() -> Self {
+        Self { started: Instant::now(), since_1970: since_1970() }
+    }
+
+    /// `None` if the clocks could not be read at the same moment.
+    fn stepped_ns(&self) -> Option<i64> {
+        let before = self.started.elapsed();
+        let wall = since_1970();
+        let after = self.started.elapsed();
+        let stepped = wall.as_nanos().cast_signed() - (self.since_1970 + before).as_nanos().cast_signed();
+        (after - before < LEAST_STEP / 2).then(|| i64::try_from(stepped).ok()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_millis(250);
+
+    /// Symptom: after NTP has set the clock of one server, windows of this server and others differ for ever. Cause:
+    /// the wall clock was read once. Proof: time agrees with the wall clock again, and until then no window is left
+    /// out, comes twice or has another length than others but for a twentieth.
+    #[tokio::test(start_paused = true)]
+    async fn a_step_of_the_wall_clock_is_followed_without_a_jump() {
+        for (seconds, forward) in [(1, true), (1, false), (7, true), (7, false)] {
+            let clock = Clock::start();
+            let begin = clock.now();
+            let step_ns: i64 = seconds * 1_000_000_000;
+            clock.step(if forward { step_ns } else { -step_ns });
+            let mut before = clock.now();
+            for _ in 0..2000 {
+                tokio::time::advance(Duration::from_millis(100)).await;
+                let now = clock.now();
+                let passed = now.since(before);
+                assert!((Duration::from_millis(95)..=Duration::from_millis(105)).contains(&passed), "{passed:?}");
+                assert!(window(now) - window(before) <= 1, "no window is left out");
+                before = now;
+            }
+            let step = size(step_ns);
+            let wall = Duration::from_secs(200);
+            assert_eq!(before.since(begin), if forward { wall + step } else { wall - step });
+        }
+    }
+
+    fn window(time: Time) -> u128 {
+        time.since(Time::ZERO).as_nanos() / WINDOW.as_nanos()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn steps_add_up_while_they_are_made_up_for() {
+        let clock = Clock::start();
+        let begin = clock.now();
+        clock.step(2_000_000_000);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(clock.now().since(begin), Duration::from_secs(21));
+        clock.step(-1_500_000_000);
+        assert_eq!(clock.now().since(begin), Duration::from_secs(21), "now stays");
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(clock.now().since(begin), Duration::from_millis(120_500));
+    }
+
+    /// Timers neither spin nor come late: at the moment told, and not two nanoseconds before, it is time.
+    #[test]
+    fn it_is_time_at_the_moment_told() {
+        let start = Duration::from_secs(1_700_000_000);
+        for gap_ns in [0, 1, 999, 3_000_000, -1, -999, -3_000_000] {
+            let course = Course::starting_at(start).stepped(Duration::from_secs(5), gap_ns);
+            for ahead in (0..200).chain([19_999, 20_979, 59_999_999, 60_000_001, 63_000_000, 1 << 40]) {
+                let time = course.time + Duration::from_nanos(ahead);
+                let elapsed = course.reaches(time);
+                assert!(course.at(elapsed) >= time, "{gap_ns} {ahead}");
+                let before = elapsed.saturating_sub(Duration::from_nanos(2));
+                assert!(ahead == 0 || course.at(before) < time, "{gap_ns} {ahead}");
+            }
+        }
+    }
+
+    /// As if the wall clock had been set by a minute since; nobody sets it while this runs.
+    #[test]
+    fn a_step_is_seen() {
+        let minute = Duration::from_secs(60);
+        let mut wall = Wall::start();
+        let step = |wall: &Wall| std::iter::from_fn(|| Some(wall.stepped_ns())).flatten().next().expect("it goes on");
+        assert!(size(step(&wall)) < LEAST_STEP);
+        wall.since_1970 -= minute;
+        assert!(size(step(&wall) - 60_000_000_000) < LEAST_STEP);
+        wall.since_1970 += minute * 2;
+        assert!(size(step(&wall) + 60_000_000_000) < LEAST_STEP);
     }
 }

@@ -261,7 +261,7 @@ impl Connection {
         if !self.session.is_closed() {
             return self.session.poll_timeout();
         }
-        let (clock, patience) = (self.shared.clock, self.limits.session.flow_timeout);
+        let (clock, patience) = (&self.shared.clock, self.limits.session.flow_timeout);
         Some(*self.flush_until.get_or_insert_with(|| clock.now() + patience))
     }
 
@@ -467,7 +467,7 @@ mod tests {
                         [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
-            let gate = Arc::new(Gate::new(clock, vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
+            let gate = Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
             let listener = Listener {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),

@@ -70,13 +70,14 @@ impl Daemon {
         let apps = AppTable::new(&config);
         let clock = Clock::start();
         let (post, letters) = Post::between(servers);
-        let gate = |&server| Arc::new(Gate::new(clock, server, post.clone(), &config, &apps));
+        let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         let bound = bind(&config, servers, &gates).await?;
-        let shared = Arc::new(Shared::new(clock, gates, Rules::new(&config, identify), apps));
+        let shared = Arc::new(Shared::new(clock.clone(), gates, Rules::new(&config, identify), apps));
         let mut timers = JoinSet::new();
+        timers.spawn(clock.follow_wall());
         for (gate, letters) in shared.gates.iter().zip(letters) {
             timers.spawn(deliver(Arc::clone(gate), letters));
             let gate = Arc::clone(gate);
