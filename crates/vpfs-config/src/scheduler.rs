@@ -6,7 +6,7 @@ use vpfs_core::settings::DeviceTime;
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
     Backfill, Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
-    TwoLevelSettings,
+    TwoLevelSettings, WindowOrder,
 };
 
 use crate::device_times;
@@ -20,6 +20,9 @@ const POLICIES: [PolicyKind; 6] = PolicyKind::ALL;
 
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
+
+/// In the order of the table of tunables.
+const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 
 /// In the order of the table of tunables.
 const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
@@ -50,7 +53,11 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
             control_window: reader.duration("control_window"),
             outstanding_max: reader.count("outstanding_max").expect("the row has a default that fits"),
         },
-        ioco: IocoSettings { window: reader.duration("window"), ..IocoSettings::default() },
+        ioco: IocoSettings {
+            window: reader.duration("window"),
+            order: reader.choice("window_order").map_or(WindowOrder::default(), |index| WINDOW_ORDERS[index]),
+            ..IocoSettings::default()
+        },
         adaptive: reader.choice("adaptive") == Some(1),
         device_times,
         ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))

@@ -294,6 +294,14 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("1s")
         .range("1ms", "1h")
         .paper("IOCO §3, §5.2"),
+        Tunable::new(
+            "window_order",
+            Kind::Choice(&["fair", "paper"]),
+            "Which application is served first in a window (`ioco`). `fair`: another one in each window. `paper`: the \
+             same in all of them, by a number from its name; then the first ones finish early, and the last ones wait.",
+        )
+        .default("fair")
+        .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
         Tunable::new("metadata_cost", Kind::Size, "What a metadata operation is charged.")
             .default("10KiB")

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::settings::DeviceTime;
-use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Settings, SharingMode, Target};
+use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Settings, SharingMode, Target, WindowOrder};
 
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
@@ -59,7 +59,7 @@ fn all_parameters_are_taken() {
     let settings = settings(
         "adaptive = \"on\"\nbackfill = \"paper\"\nsharing = \"threshold\"\nbroadcast_threshold = \"512KiB\"\nmetadata_threshold = 7\n\
          min_local_share = \"2.5%\"\nmetadata_depth = 3\nreplenish_period = \"100ms\"\ncontrol_window = \"2s\"\n\
-         outstanding_max = 50\nwindow = \"250ms\"",
+         outstanding_max = 50\nwindow = \"250ms\"\nwindow_order = \"paper\"",
     );
     assert!(settings.adaptive);
     assert_eq!(settings.backfill, Backfill::Paper);
@@ -69,6 +69,7 @@ fn all_parameters_are_taken() {
     let two_level = settings.two_level;
     assert_eq!((two_level.replenish_period.as_millis(), two_level.control_window.as_secs()), (100, 2));
     assert_eq!((two_level.outstanding_max, settings.ioco.window.as_millis()), (50, 250));
+    assert_eq!(settings.ioco.order, WindowOrder::Paper);
 }
 
 #[test]

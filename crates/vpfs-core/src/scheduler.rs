@@ -65,8 +65,8 @@ pub trait Scheduler: Send {
     /// for as little as there is to have. Policies that do not isolate ignore it.
     fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
-    /// Sets an application's place among those that are served one after another in a window: smaller first, the same
-    /// at every server [IOCO §3]. Policies without windows ignore it.
+    /// Sets an application's number, from which its place in each window follows, the same at every server [IOCO §3];
+    /// see [`crate::window::place_in`]. Policies without windows ignore it.
     fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
 
     /// Other servers gave `report.app` so much service. Policies that share by server ignore it.

@@ -169,10 +169,24 @@ pub struct IocoSettings {
     pub window: Duration,
     /// A client's clock may differ by so much from the server's; further differences are cut to it.
     pub max_clock_skew: Duration,
+    /// Who goes first in a window.
+    pub order: WindowOrder,
 }
 
 impl Default for IocoSettings {
     fn default() -> Self {
-        Self { window: Duration::from_secs(1), max_clock_skew: Duration::from_secs(1) }
+        let second = Duration::from_secs(1);
+        Self { window: second, max_clock_skew: second, order: WindowOrder::default() }
     }
+}
+
+/// In which order the applications of a window are served, the same at every server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowOrder {
+    /// Another one in each window, so that nobody is always first. Beyond the paper.
+    #[default]
+    Fair,
+    /// By application number in every window, as in the paper [IOCO §3.1]. Who is first finishes early, which lowers
+    /// the mean completion time of applications that take many windows, at the cost of the last ones.
+    Paper,
 }

@@ -9,8 +9,13 @@
 //! Servers must agree on two things without asking each other:
 //! - on **time**: clocks are synchronised (NTP), and drivers of all servers count [`Time`] from the same origin, for
 //!   example the Unix epoch;
-//! - on the **order** of applications: [`Scheduler::set_order`] with [`order_of`] the application's name. An
-//!   application whose order was never set has the one of its id, which is right only where ids are the same everywhere.
+//! - on the **order** of applications: [`Scheduler::set_order`] with [`order_of`] the application's name, from which
+//!   [`place_in`] gives its place in each window. An application whose order was never set has the one of its id, which
+//!   is right only where ids are the same everywhere.
+//!
+//! Beyond the paper: the order of applications is another one in each window. In the paper the smallest number is
+//! served first in every window, so the same application always waits least and the same one most;
+//! [`WindowOrder::Paper`] is that.
 
 pub mod analysis;
 
@@ -18,20 +23,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::event::{Event, EventQueue};
-use crate::hash::stable_hash;
+use crate::hash::{mix, stable_hash};
 use crate::heap::{Heap, Item};
 use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
 use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::IocoSettings;
+use crate::settings::{IocoSettings, WindowOrder};
 use crate::table::Table;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
 /// Orders are below this [IOCO §4.1].
 pub const ORDERS: u16 = 32_768;
 
-/// The place of an application in every window, from its name alone, so that all servers find the same. Applications
-/// whose names give the same place are served mixed, in order of arrival, which costs speed and nothing else.
+/// The number of an application, from its name alone, so that all servers find the same. Applications whose names give
+/// the same number are served mixed, in order of arrival, which costs speed and nothing else.
 pub fn order_of(name: &str) -> u16 {
     order_from(stable_hash(name))
 }
@@ -41,8 +46,15 @@ fn order_from(number: u64) -> u16 {
     (number % u64::from(ORDERS)) as u16
 }
 
+/// The place of the application with number `order` in a window, smaller first: the same at every server, as if drawn
+/// afresh for each window. Different numbers have different places. O(1).
+pub const fn place_in(window: u64, order: u16) -> u64 {
+    // `mix` maps different numbers to different ones.
+    mix(mix(window) ^ order as u64)
+}
+
 /// The IOCO scheduler for one storage server: at most `depth` requests outstanding, by (window, order of the
-/// application), equal ones by arrival.
+/// application in it), equal ones by arrival.
 ///
 /// O(log n) in queued requests. Weights are accepted and ignored.
 #[derive(Debug)]
@@ -70,7 +82,8 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     window: u64,
-    order: u16,
+    /// As [`place_in`] has it, or the application's number.
+    in_window: u64,
     arrival: u64,
     id: RequestId,
 }
@@ -142,8 +155,13 @@ impl Ioco {
     /// Puts a request where it belongs in the queue.
     fn admit(&mut self, arrived: Time, request: Request) {
         let Request { id, app, issued_at, .. } = request;
-        let place =
-            Place { window: self.window(arrived, issued_at), order: self.order(app), arrival: self.arrivals, id };
+        let window = self.window(arrived, issued_at);
+        let order = self.order(app);
+        let in_window = match self.settings.order {
+            WindowOrder::Fair => place_in(window, order),
+            WindowOrder::Paper => order.into(),
+        };
+        let place = Place { window, in_window, arrival: self.arrivals, id };
         self.insert(arrived, request, false);
         self.queue.set(place);
     }
@@ -241,7 +259,7 @@ impl Scheduler for Ioco {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Holds for requests that arrive later. An `order` of [`ORDERS`] or more comes after all others.
+    /// Holds for requests that arrive later.
     fn set_order(&mut self, _now: Time, app: AppId, order: u16) {
         if app.index() >= self.orders.len() {
             self.orders.resize(app.index() + 1, None);
@@ -271,7 +289,8 @@ mod tests {
     const WINDOW: Duration = Duration::from_millis(250);
 
     fn ioco(depth: u32) -> Ioco {
-        let settings = IocoSettings { window: WINDOW, max_clock_skew: Duration::from_millis(100) };
+        let settings =
+            IocoSettings { window: WINDOW, max_clock_skew: Duration::from_millis(100), order: WindowOrder::Fair };
         Ioco::new(settings, Depth::new(depth).unwrap(), 0)
     }
 
@@ -290,42 +309,93 @@ mod tests {
         .collect()
     }
 
+    /// The applications in the order in which a window serves them.
+    fn in_order<const N: usize>(window: u64, mut apps: [u32; N]) -> [u32; N] {
+        apps.sort_by_key(|&app| place_in(window, order_from(app.into())));
+        apps
+    }
+
     #[test]
     fn older_windows_first_then_applications_in_order() {
         let mut ioco = ioco(1);
         for (id, (app, at)) in (0..).zip([(2, 10), (1, 249), (2, 100), (1, 250), (0, 499), (0, 500)]) {
             ioco.enqueue(Time::from_millis(at), request(id, app, None));
         }
-        assert_eq!(order(&mut ioco, Time::from_millis(600)), [1, 2, 2, 0, 1, 0]);
+        let ([first, second], [third, fourth]) = (in_order(0, [1, 2]), in_order(1, [0, 1]));
+        let mut expected = alloc::vec![first, second, third, fourth, 0];
+        expected.insert(usize::from(first != 2), 2);
+        assert_eq!(order(&mut ioco, Time::from_millis(600)), expected);
     }
 
     #[test]
     fn a_set_order_replaces_that_of_the_id() {
+        for orders in [[9, 1, 3], [3, 1, 9]] {
+            let mut ioco = ioco(1);
+            ioco.set_order(Time::ZERO, AppId(0), orders[0]);
+            ioco.set_order(Time::ZERO, AppId(2), orders[2]);
+            for (id, app) in (0..).zip([0, 1, 2]) {
+                ioco.enqueue(Time::ZERO, request(id, app, None));
+            }
+            let mut expected = [0, 1, 2];
+            expected.sort_by_key(|&app: &u32| place_in(0, orders[app as usize]));
+            assert_eq!(order(&mut ioco, Time::ZERO), expected);
+        }
+    }
+
+    #[test]
+    fn in_the_papers_order_the_smallest_number_is_first_in_every_window() {
         let mut ioco = ioco(1);
+        ioco.settings.order = WindowOrder::Paper;
         ioco.set_order(Time::ZERO, AppId(0), 9);
         ioco.set_order(Time::ZERO, AppId(2), 3);
-        for (id, app) in (0..).zip([0, 1, 2, 0]) {
-            ioco.enqueue(Time::ZERO, request(id, app, None));
+        for window in 0..20 {
+            let now = Time::ZERO + WINDOW * window;
+            for (id, app) in (0..).zip([0, 1, 2, 0]) {
+                ioco.enqueue(now, request(id, app, None));
+            }
+            assert_eq!(order(&mut ioco, now), [1, 2, 0, 0]);
         }
-        assert_eq!(order(&mut ioco, Time::ZERO), [1, 2, 0, 0]);
+    }
+
+    /// Symptom: one application waits least in every window, and one most. Cause: the order of applications was the
+    /// same in all of them. Proof: each has each place about equally often.
+    #[test]
+    fn no_place_belongs_to_one_application() {
+        const APPS: u32 = 5;
+        const WINDOWS: u32 = 2000;
+        let mut ioco = ioco(1);
+        let mut counts = [[0; APPS as usize]; APPS as usize];
+        for window in 0..WINDOWS {
+            let now = Time::ZERO + WINDOW * window;
+            for app in 0..APPS {
+                ioco.enqueue(now, request(app, app, None));
+            }
+            for (place, app) in order(&mut ioco, now).into_iter().enumerate() {
+                counts[app as usize][place] += 1;
+            }
+        }
+        let fair = WINDOWS / APPS;
+        let about_fair = |count: &u32| (fair * 4 / 5..=fair * 6 / 5).contains(count);
+        assert!(counts.as_flattened().iter().all(about_fair), "{counts:?}");
     }
 
     #[test]
     fn the_time_of_issue_counts_as_far_as_clocks_may_differ() {
         let mut ioco = ioco(1);
         let now = Time::from_millis(1030);
-        // Windows: 3 (issued 940), 4 (arrived), 3 (cut to 930), 4 (cut to 1130).
+        // Windows: 3 (issued 940), 4 (arrived), 3 (cut to 930), 4 (cut to 1130); neither too old nor too new.
         for (id, (app, issued)) in (0..).zip([(3, Some(940)), (2, None), (1, Some(0)), (0, Some(999_999))]) {
             ioco.enqueue(now, request(id, app, issued));
         }
-        assert_eq!(order(&mut ioco, now), [1, 3, 0, 2]);
+        let expected = [in_order(3, [1, 3]), in_order(4, [0, 2])];
+        assert_eq!(order(&mut ioco, now), expected.as_flattened());
     }
 
     #[test]
     fn no_more_than_depth_are_outstanding() {
         let mut ioco = ioco(3);
         for id in 0..5 {
-            ioco.enqueue(Time::ZERO, request(id, id, None));
+            ioco.enqueue(Time::ZERO, request(id, 0, None));
         }
         ioco.cancel(Time::ZERO, RequestId(1));
         let ids: Vec<_> =
@@ -373,5 +443,7 @@ mod tests {
     fn orders_are_fixed() {
         assert_eq!(["climate", "ocean", "genome"].map(order_of), [23_578, 14_244, 30_353]);
         assert!((0..2000).all(|job: u32| order_of(&alloc::format!("job{job}")) < ORDERS));
+        let first_of_three = |window| (0..3).min_by_key(|&order| place_in(window, order)).unwrap();
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(first_of_three), [1, 0, 0, 2, 2, 2, 1, 1]);
     }
 }

@@ -17,7 +17,7 @@ fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
     let settings = Settings::new(kind, depth(slots), SlotCostTable::default());
     let two_level =
         TwoLevelSettings { replenish_period: step * 20, control_window: step * 100, outstanding_max: slots };
-    let ioco = IocoSettings { window: step * 50, max_clock_skew: step * 50 };
+    let ioco = IocoSettings { window: step * 50, max_clock_skew: step * 50, ..IocoSettings::default() };
     Settings { two_level, ioco, ..settings }
 }
 

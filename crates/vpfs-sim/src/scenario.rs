@@ -142,7 +142,7 @@ pub struct App {
     pub target: Option<Target>,
     /// What nine in ten of its requests are to keep, by policies that isolate.
     pub latency: Option<Duration>,
-    /// Its place in a window of IOCO; `None`: from its name, as the daemon does it.
+    /// Its number, from which its place in each window of IOCO follows; `None`: from its name, as the daemon does it.
     pub order: Option<u16>,
     /// When its processes begin.
     pub start: Duration,

@@ -177,7 +177,7 @@ pub(super) const APP: Section = Section {
         key("deadline", TIME, "Within `target_rate`, its requests take no longer.")
             .absent_means("no promise")
             .range("1ms", "1h"),
-        key("order", COUNT, "Its place in the windows of IOCO.").absent_means("from its name").range("0", "32767"),
+        key("order", COUNT, "Decides its place in windows of IOCO.").absent_means("from its name").range("0", "32767"),
         key("start", TIME, "When its processes begin.").default("0s").range("0s", "365d"),
         key("stagger", TIME, "Each copy begins so much after the one before.").default("0s").range("0s", "365d"),
         key("end", TIME, "When its processes begin no further step.").absent_means("never").range("0s", "365d"),
