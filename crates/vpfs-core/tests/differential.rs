@@ -5,7 +5,7 @@ mod common;
 use common::{DISPATCH, EVENTS, depth, ops, weight, write};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Oracle, Runner};
-use vpfs_core::{AppId, Backfill, Bytes, Depth, Scheduler, Sfq, Sharing, SharingMode, SlotCostTable};
+use vpfs_core::{AppId, Backfill, Bytes, Depth, Scheduler, ServiceReport, Sfq, Sharing, SharingMode, SlotCostTable};
 
 fn compare(depth: Depth, table: &SlotCostTable, ops: &[Op]) {
     for backfill in [Backfill::Bounded, Backfill::Paper] {
@@ -50,11 +50,14 @@ proptest! {
         backfill in prop::sample::select(&[Backfill::Bounded, Backfill::Paper]),
         threshold_kib in 0..8192_u64,
         metadata_threshold in 0..9_u32,
+        // So large that more than may wait is reported, or not.
+        report_scale in prop::sample::select(&[1, 300]),
         ops in ops(400),
     ) {
         // Delays are cut at any byte, so that tags are only exact for powers of two.
         let exact = |op| match op {
             Op::SetWeight { app, weight: exact } => Op::SetWeight { app, weight: weight(exact.get().next_power_of_two()) },
+            Op::Peer { report } => Op::Peer { report: ServiceReport { bytes: report.bytes * report_scale, ..report } },
             _ => op,
         };
         let ops: Vec<_> = ops.into_iter().map(exact).collect();

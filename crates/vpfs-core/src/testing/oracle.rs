@@ -1,5 +1,8 @@
 //! SFQ(D)+ and DSFQ as the papers' text says it: one list, explicit tags, linear scans.
 //!
+//! Service elsewhere is kept as the full history of what was heard of it and what became of it; whatever follows from
+//! that is summed up again each time it is asked for.
+//!
 //! Shares no code with [`crate::Sfq`] but the types. Equal to it, event for event, where tags are exact: when every cost
 //! is a multiple of every weight (for example costs in multiples of 840 and weights up to 8).
 
@@ -29,8 +32,8 @@ pub struct Oracle {
     outstanding: Vec<Entry>,
     sharing: Sharing,
     backfill: Backfill,
-    /// Bytes and operations by flow and class that are not reported, those that changed first at the front.
-    unreported: Vec<(AppId, ServiceClass, i128, i128)>,
+    /// All that happened since it was reported, oldest first.
+    unreported: Vec<Change>,
     /// The classes of which all that is unreported is being drained.
     reporting: Vec<ServiceClass>,
     events: EventQueue,
@@ -42,10 +45,73 @@ struct Flow {
     finish: i128,
     /// Arrival of a corrected request, and by how many bytes, while older requests are queued.
     corrections: Vec<(u64, i128)>,
-    /// Service elsewhere that did not move the flow's tags yet.
-    pending: i128,
-    /// What moved them, since the flow last lay behind virtual time.
-    charged: i128,
+    /// Everything about service elsewhere, oldest first.
+    notes: Vec<Note>,
+}
+
+/// What was heard of service elsewhere, in bytes, or what became of it.
+#[derive(Clone, Copy, Debug)]
+enum Note {
+    /// Another server reported it, or a request told of its other parts.
+    Heard(i128),
+    /// It moved the flow's tags.
+    Charged(i128),
+    /// It passed while the flow went up to virtual time, where it would have gone anyway.
+    Absorbed(i128),
+    /// It was more than may wait.
+    Waived(i128),
+    /// A refund cancelled it while it waited.
+    Repaid(i128),
+    /// A refund moved the tags back that it had moved.
+    TakenBack(i128),
+    /// The flow lay behind virtual time and went up to it: what had moved its tags before makes no difference any more.
+    CaughtUp,
+}
+
+impl Flow {
+    /// Service elsewhere of which nothing became yet.
+    fn waiting(&self) -> i128 {
+        let waits = |note: &Note| match *note {
+            Note::Heard(bytes) => bytes,
+            Note::Charged(bytes) | Note::Absorbed(bytes) | Note::Waived(bytes) | Note::Repaid(bytes) => -bytes,
+            Note::TakenBack(_) | Note::CaughtUp => 0,
+        };
+        self.notes.iter().map(waits).sum()
+    }
+
+    /// By how much service elsewhere the flow's tags are later than they would be without.
+    fn charged(&self) -> i128 {
+        let recent = self.notes.rsplit(|note| matches!(note, Note::CaughtUp)).next().unwrap_or_default();
+        let moved = |note: &Note| match *note {
+            Note::Charged(bytes) => bytes,
+            Note::TakenBack(bytes) => -bytes,
+            _ => 0,
+        };
+        recent.iter().map(moved).sum()
+    }
+
+    /// `bytes` of a refund cancel what waits; what is left of them.
+    fn repay(&mut self, bytes: i128) -> i128 {
+        let repaid = self.waiting().min(bytes);
+        self.notes.push(Note::Repaid(repaid));
+        bytes - repaid
+    }
+
+    /// Drops what is more than may wait; how much that is.
+    fn waive_excess(&mut self) -> i128 {
+        let excess = (self.waiting() - i128::from(PENDING_MAX.0)).max(0);
+        self.notes.push(Note::Waived(excess));
+        excess
+    }
+}
+
+/// Something that other servers must hear of.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    app: AppId,
+    class: ServiceClass,
+    bytes: i128,
+    operations: i128,
 }
 
 #[derive(Clone, Debug)]
@@ -56,8 +122,8 @@ struct Entry {
     start: i128,
     /// Told to other servers, so that they must hear of corrections.
     counted: bool,
-    /// Cost here and elsewhere as charged at arrival.
-    charged: (i128, i128),
+    /// Its cost when it arrived, and what of its other parts' cost can be refunded.
+    at_arrival: (i128, i128),
     slot_cost: SlotCost,
     passed_by: u32,
     blocked: bool,
@@ -117,7 +183,7 @@ impl Oracle {
     }
 
     fn flow(&mut self, app: AppId) -> &mut Flow {
-        let new = Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new(), pending: 0, charged: 0 };
+        let new = Flow { weight: Weight::ONE, finish: 0, corrections: Vec::new(), notes: Vec::new() };
         self.flows.entry(app).or_insert(new)
     }
 
@@ -150,9 +216,8 @@ impl Oracle {
         let before = self.oldest(app).map_or(u64::MAX, |entry| entry.arrival);
         let flow = self.flow(app);
         let due: i128 = flow.corrections.extract_if(.., |(arrival, _)| *arrival < before).map(|(_, delta)| delta).sum();
-        let paid = flow.pending.min(-due).max(0);
-        flow.pending -= paid;
-        self.shift(app, due + paid);
+        let due = if due < 0 { -flow.repay(-due) } else { due };
+        self.shift(app, due);
     }
 
     fn oldest(&self, app: AppId) -> Option<&Entry> {
@@ -174,54 +239,103 @@ impl Oracle {
         self.note_finish(app);
     }
 
-    /// The largest delay before a request of `cost`.
-    fn room(&self, cost: Bytes) -> i128 {
+    /// The largest delay before a request of `cost`, if there is one.
+    fn room(&self, cost: Bytes) -> Option<i128> {
         let share = i128::from(self.sharing.min_local_share_ppm);
         let whole = 1_000_000 * i128::from(self.sharing.servers);
-        if share == 0 { i128::MAX } else { i128::from(cost.0) * (whole - share) / share }
+        (i128::from(cost.0) * (whole - share)).checked_div(share)
     }
 
-    /// `delta` more (or less) service elsewhere: pays what is pending, then gives back what was charged; what tags move by.
+    /// How much service brings a flow with nothing queued up to v; less than a byte counts as none.
+    fn lag(&mut self, app: AppId) -> i128 {
+        if self.oldest(app).is_some() {
+            return 0;
+        }
+        let virtual_time = self.virtual_time;
+        let flow = self.flow(app);
+        ((virtual_time - flow.finish).max(0) * i128::from(flow.weight.get())) >> VirtualTime::FRACTION_BITS
+    }
+
+    /// Service elsewhere costs `delta` more (or less) than was heard; what tags are to move by.
     fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
         let flow = self.flow(app);
-        let paid = flow.pending.min(-delta).max(0);
-        flow.pending -= paid;
-        let moved = (delta + paid).max(-flow.charged);
-        flow.charged += moved;
-        moved
+        if delta >= 0 {
+            flow.notes.extend([Note::Heard(delta), Note::Charged(delta)]);
+            return delta;
+        }
+        let left = flow.repay(-delta);
+        let taken_back = flow.charged().min(left);
+        flow.notes.push(Note::TakenBack(taken_back));
+        -taken_back
     }
 
-    /// What a request costs elsewhere as far as that is charged, how far the flow goes to v unnoticed, and the delay after
-    /// that.
-    fn charge(&mut self, request: &Request) -> [i128; 3] {
+    /// S of a request that arrives now, and what of its other parts' cost can be refunded.
+    ///
+    /// What the flow asked for elsewhere since its request before this one delays this one: S = F + delay/φ. But no
+    /// flow starts before v, and none is delayed by more than the guard allows from where it would start otherwise.
+    fn start(&mut self, request: &Request) -> (i128, i128) {
         let Request { app, cost, .. } = *request;
         let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
-        let told = told.map_or(0, |told| i128::from(told.0));
-        let (alone, room, virtual_time) = (self.oldest(app).is_none(), self.room(cost), self.virtual_time);
+        let (lag, room, virtual_time) = (self.lag(app), self.room(cost), self.virtual_time);
         let flow = self.flow(app);
-        let (due, mut unnoticed) = (told + core::mem::take(&mut flow.pending), 0);
-        if alone {
-            let behind = (virtual_time - flow.finish).max(0) * i128::from(flow.weight.get());
-            let behind = behind >> VirtualTime::FRACTION_BITS;
-            if behind > 0 {
-                flow.charged = 0;
-            }
-            unnoticed = due.min(behind);
+        let older = flow.waiting();
+        flow.notes.push(Note::Heard(told.map_or(0, |told| told.0.into())));
+        let owed = flow.waiting();
+        let undelayed = flow.finish + tag(lag, flow.weight);
+        let delayed = (flow.finish + tag(owed, flow.weight)).max(undelayed);
+        let delayed = room.map_or(delayed, |room| delayed.min(undelayed + tag(room, flow.weight)));
+        if lag > 0 {
+            flow.notes.push(Note::CaughtUp);
         }
-        let told_unnoticed = (told + unnoticed - due).max(0);
-        let delay = (due - unnoticed).min(room);
-        flow.charged += delay;
-        let beyond = due - unnoticed - delay;
-        let kept = beyond.min(i128::from(PENDING_MAX.0) - flow.pending);
-        flow.pending += kept;
-        [told - told_unnoticed - (beyond - kept), unnoticed, delay]
+        let absorbed = owed.min(lag);
+        flow.notes.extend([Note::Absorbed(absorbed), Note::Charged(service(delayed - undelayed, flow.weight))]);
+        let waived = flow.waive_excess();
+        // Of all that is owed, what waited longest is absorbed first, and what came last is waived first. What this
+        // request tells came last.
+        let refundable = (owed - waived - older.max(absorbed)).max(0);
+        (delayed.max(virtual_time), refundable)
     }
 
     fn count(&mut self, app: AppId, class: ServiceClass, bytes: i128, operations: i128) {
-        match self.unreported.iter_mut().find(|amount| (amount.0, amount.1) == (app, class)) {
-            Some(amount) => (amount.2, amount.3) = (amount.2 + bytes, amount.3 + operations),
-            None => self.unreported.push((app, class, bytes, operations)),
+        self.unreported.push(Change { app, class, bytes, operations });
+    }
+
+    /// What of an application's service other servers did not hear of: bytes and operations.
+    fn unreported_of(&self, app: AppId, class: ServiceClass) -> (i128, i128) {
+        let own = self.unreported.iter().filter(|change| (change.app, change.class) == (app, class));
+        own.fold((0, 0), |sums, change| (sums.0 + change.bytes, sums.1 + change.operations))
+    }
+
+    /// The applications of which other servers did not hear all, those that changed first at the front.
+    fn unreported_apps(&self, class: ServiceClass) -> Vec<AppId> {
+        let mut apps = Vec::new();
+        for change in self.unreported.iter().filter(|change| change.class == class) {
+            if !apps.contains(&change.app) {
+                apps.push(change.app);
+            }
         }
+        apps
+    }
+
+    /// What counts against the threshold of a class: bytes of data, but operations of metadata.
+    fn unreported_size(&self, class: ServiceClass) -> u128 {
+        let size = |app| match class {
+            ServiceClass::Data => self.unreported_of(app, class).0.unsigned_abs(),
+            ServiceClass::Metadata => self.unreported_of(app, class).1.unsigned_abs(),
+        };
+        self.unreported_apps(class).into_iter().map(size).sum()
+    }
+
+    /// Takes the next amount of a class that is not zero, those that changed last first.
+    fn take_report(&mut self, class: ServiceClass) -> Option<ServiceReport> {
+        while let Some(app) = self.unreported_apps(class).pop() {
+            let (bytes, _) = self.unreported_of(app, class);
+            self.unreported.retain(|change| (change.app, change.class) != (app, class));
+            if let Some(bytes) = i64::try_from(bytes).ok().filter(|&bytes| bytes != 0) {
+                return Some(ServiceReport { app, class, bytes });
+            }
+        }
+        None
     }
 
     fn end_if_idle(&mut self, now: Time) {
@@ -252,7 +366,7 @@ impl Oracle {
 impl Entry {
     /// What the other parts cost if this one costs `cost`.
     fn elsewhere_at(&self, cost: Bytes) -> i128 {
-        let (own, elsewhere) = self.charged;
+        let (own, elsewhere) = self.at_arrival;
         if own == 0 { elsewhere } else { elsewhere * i128::from(cost.0) / own }
     }
 }
@@ -270,7 +384,6 @@ impl Scheduler for Oracle {
 
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, op, cost, .. } = *request;
-        let virtual_time = self.virtual_time;
         let counted = match self.sharing.mode {
             SharingMode::Local => false,
             SharingMode::Threshold => true,
@@ -279,9 +392,8 @@ impl Scheduler for Oracle {
         if counted {
             self.count(app, op.into(), cost.0.into(), 1);
         }
-        let [elsewhere, unnoticed, delay] = self.charge(request);
+        let (start, refundable) = self.start(request);
         let flow = self.flow(app);
-        let start = (flow.finish + tag(unnoticed + delay, flow.weight)).max(virtual_time);
         flow.finish = start + tag(i128::from(cost.0), flow.weight);
         self.queue.push(Entry {
             request: *request,
@@ -289,7 +401,7 @@ impl Scheduler for Oracle {
             arrival: self.arrivals,
             start,
             counted,
-            charged: (cost.0.into(), elsewhere),
+            at_arrival: (cost.0.into(), refundable),
             slot_cost: self.slot_costs.slot_cost(op, cost),
             passed_by: 0,
             blocked: false,
@@ -379,18 +491,17 @@ impl Scheduler for Oracle {
             return;
         }
         let ServiceReport { app, class, bytes } = report;
-        let virtual_time = self.virtual_time;
-        let queued = self.oldest(app).is_some();
+        let lag = self.lag(app);
         let flow = self.flow(app);
-        flow.pending = (flow.pending + i128::from(bytes.max(0))).min(PENDING_MAX.0.into());
-        // Less than a byte counts as no distance to v.
-        let behind = (virtual_time - flow.finish) * i128::from(flow.weight.get());
-        let behind = behind >> VirtualTime::FRACTION_BITS;
-        let refund = self.charge_elsewhere(app, bytes.min(0).into());
-        if queued || behind <= 0 {
-            self.shift(app, refund);
+        if bytes > 0 {
+            flow.notes.push(Note::Heard(bytes.into()));
+            flow.waive_excess();
+        } else {
+            let moved = self.charge_elsewhere(app, bytes.into());
+            // A flow that lies behind v starts there, wherever its tags are.
+            self.shift(app, if lag > 0 { 0 } else { moved });
         }
-        let pending = Bytes(u64::try_from(self.flow(app).pending).unwrap_or(0));
+        let pending = Bytes(u64::try_from(self.flow(app).waiting()).unwrap_or(0));
         self.events.push(now, Event::PeerService { app, class, bytes, pending });
     }
 
@@ -399,20 +510,12 @@ impl Scheduler for Oracle {
         for (class, threshold) in
             [(ServiceClass::Data, broadcast_threshold.0.into()), (ServiceClass::Metadata, metadata_threshold.into())]
         {
-            let of_class = |amount: &&(AppId, ServiceClass, i128, i128)| amount.1 == class;
-            let size = |amount: &(AppId, ServiceClass, i128, i128)| match class {
-                ServiceClass::Data => amount.2.unsigned_abs(),
-                ServiceClass::Metadata => amount.3.unsigned_abs(),
-            };
-            let sum: u128 = self.unreported.iter().filter(of_class).map(size).sum();
-            if sum >= threshold || self.reporting.contains(&class) {
+            if self.unreported_size(class) >= threshold || self.reporting.contains(&class) {
                 self.reporting.push(class);
-                while let Some(last) = self.unreported.iter().rposition(|amount| amount.1 == class) {
-                    let (app, class, bytes, _) = self.unreported.remove(last);
-                    if let Some(bytes) = i64::try_from(bytes).ok().filter(|&bytes| bytes != 0) {
-                        self.events.push(now, Event::Reported { app, class, bytes });
-                        return Some(ServiceReport { app, class, bytes });
-                    }
+                if let Some(report) = self.take_report(class) {
+                    let ServiceReport { app, class, bytes } = report;
+                    self.events.push(now, Event::Reported { app, class, bytes });
+                    return Some(report);
                 }
                 self.reporting.retain(|reporting| *reporting != class);
             }
@@ -436,4 +539,9 @@ impl Scheduler for Oracle {
 /// `bytes` of service as a difference of tags.
 fn tag(bytes: i128, weight: Weight) -> i128 {
     (bytes << VirtualTime::FRACTION_BITS) / i128::from(weight.get())
+}
+
+/// What service moves a flow's tags by `span`.
+fn service(span: i128, weight: Weight) -> i128 {
+    (span * i128::from(weight.get())) >> VirtualTime::FRACTION_BITS
 }
