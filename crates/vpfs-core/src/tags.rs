@@ -46,7 +46,7 @@ impl Clock {
     ///
     /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's.
     /// Every flow starts at v now, wherever that is, so it makes no difference unless service elsewhere is pending: of
-    /// that, more is forgiven then, for all flows alike.
+    /// that, more is absorbed then, for all flows alike.
     pub(crate) fn end_busy_period(&mut self) {
         self.now = self.now.max(self.latest_finish);
     }
@@ -96,7 +96,7 @@ impl FlowTags {
     }
 
     /// How much service brings the flow from its finish tag to `now`; zero if it is there.
-    pub(crate) fn behind(&self, now: VirtualTime) -> Bytes {
+    pub(crate) fn lag(&self, now: VirtualTime) -> Bytes {
         now.saturating_sub(self.finish()).service(self.weight)
     }
 

@@ -264,7 +264,7 @@ fn widest_gap(servers: usize, weights: [u32; 2], rule: Sharing, reports_arrive: 
 }
 
 /// An application that is very busy elsewhere still gets its minimum share here, and no more than that; without the guard
-/// what is beyond [`PENDING_MAX`] is forgiven.
+/// what is beyond [`PENDING_MAX`] is waived.
 #[test]
 fn the_guard_leaves_a_minimum_local_share() {
     for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.002)] {
@@ -363,8 +363,9 @@ fn turns(mode: SharingMode, elsewhere: Option<Bytes>, before_each: impl Fn(&mut 
 }
 
 /// Symptom: an application that reads terabytes behind the end of a file at one server, again and again, starves the
-/// others at all other servers. Cause: there, most of what was reported was forgiven (more than [`PENDING_MAX`], or while
-/// the flow lay behind virtual time), but all of it was refunded. Proof: its turns come no earlier than without.
+/// others at all other servers. Cause: there, most of what was reported was waived (being more than [`PENDING_MAX`]) or
+/// absorbed (the flow lagged behind virtual time), but all of it was refunded. Proof: its turns come no earlier than
+/// without.
 #[test]
 fn other_servers_refund_no_more_than_they_charged() {
     let report = |sfq: &mut Sfq, bytes: i64| {

@@ -296,13 +296,13 @@ impl Isolation {
         if self.ledger.is_local() {
             return Bytes::ZERO;
         }
-        let behind = self.queue.behind(request.app, &self.clock);
+        let lag = self.queue.lag(request.app, &self.clock);
         let in_time = |bytes: Bytes| {
             let scaled = u128::from(bytes.0) * u128::from(service.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
         let request = Request { cost: service, elsewhere: request.elsewhere.map(in_time), ..*request };
-        self.ledger.arrive(&request, behind)
+        self.ledger.arrive(&request, lag)
     }
 
     fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
@@ -665,8 +665,8 @@ impl Scheduler for Isolation {
         if self.ledger.is_local() {
             return;
         }
-        let behind = self.queue.behind(report.app, &self.clock);
-        let refund = self.ledger.hear(now, report, behind, &mut self.events);
+        let lag = self.queue.lag(report.app, &self.clock);
+        let refund = self.ledger.hear(now, report, lag, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }
 

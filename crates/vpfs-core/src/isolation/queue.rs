@@ -55,10 +55,10 @@ impl Queue {
         .copied()
     }
 
-    /// By how much service `app` lies behind virtual time; `None` if it has requests queued.
-    pub(super) fn behind(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+    /// By how much service `app` lags behind virtual time; `None` if it has requests queued.
+    pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
         let flow = self.flow_mut(app);
-        flow.head.is_none().then(|| flow.tags.behind(clock.now()))
+        flow.head.is_none().then(|| flow.tags.lag(clock.now()))
     }
 
     /// Whether what `app` does next comes after virtual time by more than `most` of its service.

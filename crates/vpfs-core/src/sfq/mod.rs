@@ -123,7 +123,7 @@ impl Sfq {
         self.arrivals += 1;
         let delay = match self.ledger.is_local() {
             true => Bytes::ZERO,
-            false => self.ledger.arrive(request, self.queue.behind(request.app, &self.clock)),
+            false => self.ledger.arrive(request, self.queue.lag(request.app, &self.clock)),
         };
         self.queue.charge(&mut entry, delay, &self.clock);
         self.requests.insert(request.id, entry);
@@ -322,8 +322,8 @@ impl Scheduler for Sfq {
         if self.ledger.is_local() {
             return;
         }
-        let behind = self.queue.behind(report.app, &self.clock);
-        let refund = self.ledger.hear(now, report, behind, &mut self.events);
+        let lag = self.queue.lag(report.app, &self.clock);
+        let refund = self.ledger.hear(now, report, lag, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }
 

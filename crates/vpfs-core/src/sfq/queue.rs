@@ -51,11 +51,11 @@ impl Queue {
         &self.table
     }
 
-    /// By how much service `app` lies behind virtual time; `None` if it has requests queued.
-    pub(super) fn behind(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+    /// By how much service `app` lags behind virtual time; `None` if it has requests queued.
+    pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
         self.grow(app);
         let flow = &self.flows[app.index()];
-        (flow.queued == 0).then(|| flow.tags.behind(clock.now()))
+        (flow.queued == 0).then(|| flow.tags.lag(clock.now()))
     }
 
     /// Charges `entry` to its flow: S = max(v, F of the one before it + delay/φ).

@@ -1,0 +1,116 @@
+//! What becomes of service elsewhere when a request arrives: it is absorbed, charged, deferred or waived.
+
+use super::PENDING_MAX;
+use crate::units::Bytes;
+
+/// What a flow owes for service elsewhere when a request of it arrives. Both together have 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pending: u64,
+    told: u64,
+}
+
+/// What becomes of it: the four parts, in this order, make up the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    /// It brings the flow up to virtual time, where it would start anyway.
+    pub(super) absorbed: u64,
+    /// It delays the request.
+    pub(super) charged: u64,
+    /// It stays pending, at most [`PENDING_MAX`].
+    pub(super) deferred: u64,
+    /// It is dropped.
+    pub(super) waived: u64,
+}
+
+impl Owed {
+    /// What was `pending`, at most [`PENDING_MAX`], and what the request tells of its other parts.
+    ///
+    /// No access has parts of nearly 2⁶⁴ bytes, so what is told is cut to leave room for what is pending.
+    pub(super) fn new(pending: Bytes, told: Bytes) -> Self {
+        assert!(pending <= PENDING_MAX, "what is pending is bounded");
+        Self { pending: pending.0, told: told.0.min(u64::MAX - PENDING_MAX.0) }
+    }
+
+    /// Divides what is owed, while the flow lags behind virtual time by `lag` and the guard allows a delay of `room`.
+    /// O(1).
+    pub(super) fn divide(self, lag: Bytes, room: Bytes) -> Division {
+        // Each part is a minimum with what is left, so nothing is taken twice.
+        let left = self.pending + self.told;
+        let absorbed = left.min(lag.0);
+        let left = left - absorbed;
+        let charged = left.min(room.0);
+        let left = left - charged;
+        let deferred = left.min(PENDING_MAX.0);
+        Division { absorbed, charged, deferred, waived: left - deferred }
+    }
+
+    /// The part of what was told that was charged or deferred, and can be refunded.
+    ///
+    /// What was pending came first, so it is absorbed first; what was told came last, so it is waived first. What is
+    /// absorbed and waived of it fits into it:
+    /// - if all that was pending is absorbed, what is waived is part of what is left of the told part;
+    /// - else nothing of the told part is absorbed, and what is waived is at most told + pending − [`PENDING_MAX`].
+    pub(super) fn refundable(self, division: Division) -> Bytes {
+        let told_absorbed = division.absorbed - division.absorbed.min(self.pending);
+        let rest = self.told.checked_sub(told_absorbed).and_then(|rest| rest.checked_sub(division.waived));
+        Bytes(rest.expect("what is absorbed and waived of the told part is a part of it"))
+    }
+}
+
+impl Division {
+    /// By how much service the tag of the request moves from the flow's last finish tag.
+    pub(super) fn delay(self) -> Bytes {
+        Bytes(self.absorbed + self.charged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: u64 = PENDING_MAX.0;
+
+    fn parts(pending: u64, told: u64, lag: u64, room: u64) -> ([u64; 4], u64) {
+        let owed = Owed::new(Bytes(pending), Bytes(told));
+        let division = owed.divide(Bytes(lag), Bytes(room));
+        let Division { absorbed, charged, deferred, waived } = division;
+        ([absorbed, charged, deferred, waived], owed.refundable(division).0)
+    }
+
+    #[test]
+    fn each_part_has_its_limit() {
+        assert_eq!(parts(0, 0, 7, 9), ([0, 0, 0, 0], 0));
+        assert_eq!(parts(5, 0, 7, 9), ([5, 0, 0, 0], 0));
+        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of those told are absorbed");
+        assert_eq!(parts(5, 20, 7, 9), ([7, 9, 9, 0], 18));
+        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "what was told is waived");
+        assert_eq!(parts(0, MAX + 20, 7, 9), ([7, 9, MAX, 4], MAX + 9));
+    }
+
+    /// Sizes at which sums overflow and limits are reached, and some between.
+    fn size(max: u64) -> impl Strategy<Value = u64> {
+        prop_oneof![0..20_u64, (MAX - 20..MAX + 20), (u64::MAX - 20..=u64::MAX), any::<u64>()]
+            .prop_map(move |size| size.min(max))
+    }
+
+    proptest! {
+        #[test]
+        fn parts_make_up_the_whole(
+            pending in size(MAX),
+            told in size(u64::MAX),
+            lag in size(u64::MAX),
+            room in size(u64::MAX),
+        ) {
+            let (parts, refundable) = parts(pending, told, lag, room);
+            let told = told.min(u64::MAX - MAX);
+            let sum: u128 = parts.into_iter().map(u128::from).sum();
+            prop_assert_eq!(sum, u128::from(pending) + u128::from(told));
+            prop_assert!(refundable <= told);
+            let [_, charged, deferred, _] = parts.map(u128::from);
+            prop_assert!(u128::from(refundable) <= charged + deferred, "more than was kept");
+        }
+    }
+}

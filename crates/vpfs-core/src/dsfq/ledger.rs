@@ -1,0 +1,372 @@
+//! What one scheduler knows of service at other servers, and what these must hear.
+
+use alloc::vec::Vec;
+
+use super::PENDING_MAX;
+use super::division::Owed;
+use super::guard::Guard;
+use super::threshold::Accumulation;
+use crate::event::{Event, EventQueue};
+use crate::request::{Request, ServiceClass, ServiceReport};
+use crate::settings::{Sharing, SharingMode};
+use crate::units::{AppId, Bytes, RequestId, Time};
+
+/// What one scheduler knows of service at other servers, and what these must hear.
+///
+/// All calls but [`Ledger::set_sharing`] are O(1), and do nothing while shares are local.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    sharing: Sharing,
+    guard: Guard,
+    /// By request; none for those that arrived while shares were local.
+    charges: Vec<Charge>,
+    /// By application.
+    accounts: Vec<Account>,
+    data: Accumulation,
+    metadata: Accumulation,
+}
+
+/// An application's service elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// What did not move its tags yet, at most [`PENDING_MAX`].
+    pending: Bytes,
+    /// What moved them and was not refunded, since its flow last lagged behind virtual time.
+    charged: u128,
+}
+
+impl Account {
+    /// Notes that `bytes` of service elsewhere wait to be charged; what is beyond [`PENDING_MAX`] is waived.
+    fn defer(&mut self, bytes: Bytes) {
+        // A sum that does not fit is above the limit as well.
+        self.pending = (self.pending + bytes).min(PENDING_MAX);
+    }
+
+    /// Cancels what is pending with a refund; what is left of the refund.
+    fn repay(&mut self, refund: u128) -> u128 {
+        let repaid = refund.min(self.pending.0.into());
+        let left = u128::from(self.pending.0).checked_sub(repaid).expect("no more is repaid than is pending");
+        self.pending = Bytes(u64::try_from(left).expect("less than was pending"));
+        refund - repaid
+    }
+
+    /// Takes back what was charged; how much that is, at most `refund`.
+    fn take_back(&mut self, refund: u128) -> u128 {
+        let taken = refund.min(self.charged);
+        self.charged = self.charged.checked_sub(taken).expect("no more is taken back than was charged");
+        taken
+    }
+}
+
+/// How a request in use was charged beyond its cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Charge {
+    /// Other servers hear of it.
+    counted: bool,
+    /// The cost with which it arrived.
+    cost: Bytes,
+    /// What its other parts cost then, as far as that can be refunded.
+    elsewhere: Bytes,
+}
+
+impl Charge {
+    /// What its other parts cost if its own one costs `cost`: parts of one access shrink alike.
+    fn elsewhere_at(&self, cost: Bytes) -> i128 {
+        let (own, elsewhere) = (u128::from(self.cost.0), u128::from(self.elsewhere.0));
+        let scaled = (elsewhere * u128::from(cost.0)).checked_div(own).unwrap_or(elsewhere);
+        // No access is larger than 64 bits can tell.
+        scaled.min(u64::MAX.into()).cast_signed()
+    }
+}
+
+/// A request whose cost changes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) id: RequestId,
+    pub(crate) app: AppId,
+    pub(crate) class: ServiceClass,
+    pub(crate) from: Bytes,
+    pub(crate) to: Bytes,
+}
+
+impl Change {
+    fn own(&self) -> i128 {
+        i128::from(self.to.0) - i128::from(self.from.0)
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(sharing: Sharing) -> Self {
+        Self {
+            guard: Guard::new(&sharing),
+            sharing,
+            charges: Vec::new(),
+            accounts: Vec::new(),
+            data: Accumulation::new(ServiceClass::Data),
+            metadata: Accumulation::new(ServiceClass::Metadata),
+        }
+    }
+
+    pub(crate) fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// Goes on with other rules. What is counted or pending is forgotten when shares become local; requests that arrived
+    /// before keep the charges they have.
+    pub(crate) fn set_sharing(&mut self, sharing: Sharing) {
+        if sharing.mode == SharingMode::Local {
+            let (charges, mut accounts) = (core::mem::take(&mut self.charges), core::mem::take(&mut self.accounts));
+            accounts.iter_mut().for_each(|account| account.pending = Bytes::ZERO);
+            *self = Self { charges, accounts, ..Self::new(sharing) };
+        }
+        self.guard = Guard::new(&sharing);
+        self.sharing = sharing;
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.sharing.mode == SharingMode::Local
+    }
+
+    /// A request arrives: counts it, or charges what it tells of its other parts; the delay of its start tag.
+    ///
+    /// `lag` is `None` when its flow has requests queued, else by how much service the flow lags behind virtual time.
+    pub(crate) fn arrive(&mut self, request: &Request, lag: Option<Bytes>) -> Bytes {
+        let Request { id, app, op, cost, .. } = *request;
+        let told = match self.sharing.mode {
+            SharingMode::Local => return Bytes::ZERO,
+            SharingMode::Threshold => None,
+            SharingMode::Layout => request.elsewhere,
+        };
+        if told.is_none() {
+            self.accumulation(op.into()).add(app, i128::from(cost.0), 1);
+        }
+        let (delay, elsewhere) = self.settle(app, told.unwrap_or_default(), lag.unwrap_or_default(), cost);
+        *self.charge_mut(id) = Charge { counted: told.is_none(), cost, elsewhere };
+        delay
+    }
+
+    /// Divides what is pending and what a request of `cost` tells of its other parts, and books it: the delay of the
+    /// request, and what of its other parts can be refunded.
+    fn settle(&mut self, app: AppId, told: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
+        let room = self.guard.room(cost);
+        let account = self.account_mut(app);
+        let owed = Owed::new(account.pending, told);
+        let division = owed.divide(lag, room);
+        if lag > Bytes::ZERO {
+            // Its tags go up to virtual time, wherever they were: what was charged before makes no difference now.
+            account.charged = 0;
+        }
+        account.charged += u128::from(division.charged);
+        account.pending = Bytes(division.deferred);
+        (division.delay(), owed.refundable(division))
+    }
+
+    /// Service elsewhere that did not move the tags of `app` yet.
+    pub(crate) fn pending(&self, app: AppId) -> Bytes {
+        self.accounts.get(app.index()).map_or(Bytes::ZERO, |account| account.pending)
+    }
+
+    /// The cost of a request changes; by how much more the flow is to be charged, for all parts that are charged here.
+    pub(crate) fn correct(&mut self, change: Change) -> i128 {
+        let charge = self.charges.get(change.id.index()).copied().unwrap_or_default();
+        if charge.counted {
+            self.count(change, 0);
+        }
+        change.own()
+            + self.charge_elsewhere(change.app, charge.elsewhere_at(change.to) - charge.elsewhere_at(change.from))
+    }
+
+    /// A request is taken back; by how much its flow is to be charged, below zero.
+    pub(crate) fn cancel(&mut self, change: Change) -> i128 {
+        let charge = self.forget(change.id);
+        if charge.counted {
+            self.count(change, -1);
+        }
+        change.own() + self.charge_elsewhere(change.app, -charge.elsewhere_at(change.from))
+    }
+
+    /// A request is complete: its id may be used again.
+    pub(crate) fn complete(&mut self, id: RequestId) {
+        self.forget(id);
+    }
+
+    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag`, if it has
+    /// nothing queued: how far its tags go back for that.
+    pub(crate) fn hear(
+        &mut self,
+        now: Time,
+        report: ServiceReport,
+        lag: Option<Bytes>,
+        events: &mut EventQueue,
+    ) -> i128 {
+        let ServiceReport { app, class, bytes } = report;
+        if bytes > 0 {
+            self.account_mut(app).defer(Bytes(bytes.unsigned_abs()));
+        }
+        let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
+        events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });
+        // A flow without requests that lags behind v starts there anyway.
+        if lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
+    }
+
+    /// Service elsewhere costs `delta` bytes more (or less) than was known; how far the tags of `app` are to move for that.
+    fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
+        if delta == 0 {
+            return 0;
+        }
+        let account = self.account_mut(app);
+        if delta > 0 {
+            account.charged += delta.unsigned_abs();
+            return delta;
+        }
+        let refund = account.repay(delta.unsigned_abs());
+        -account.take_back(refund).cast_signed()
+    }
+
+    /// Uses a refund, `delta` below zero, for what is pending; what is left of it. What costs more stays as it is.
+    pub(crate) fn pay(&mut self, app: AppId, delta: i128) -> i128 {
+        if delta >= 0 || self.pending(app) == Bytes::ZERO {
+            return delta;
+        }
+        -self.account_mut(app).repay(delta.unsigned_abs()).cast_signed()
+    }
+
+    /// The next amount that other servers must hear of.
+    pub(crate) fn poll_report(&mut self, now: Time, events: &mut EventQueue) -> Option<ServiceReport> {
+        let report = self.next_report()?;
+        let ServiceReport { app, class, bytes } = report;
+        events.push(now, Event::Reported { app, class, bytes });
+        Some(report)
+    }
+
+    fn next_report(&mut self) -> Option<ServiceReport> {
+        if self.is_local() {
+            return None;
+        }
+        let Sharing { broadcast_threshold, metadata_threshold, .. } = self.sharing;
+        if let Some((app, bytes)) = self.data.poll(broadcast_threshold.0) {
+            return Some(ServiceReport { app, class: ServiceClass::Data, bytes });
+        }
+        let (app, bytes) = self.metadata.poll(metadata_threshold.into())?;
+        Some(ServiceReport { app, class: ServiceClass::Metadata, bytes })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> Vec<usize> {
+        let own = [self.charges.capacity(), self.accounts.capacity()];
+        own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
+    }
+
+    /// Counts the change of a request that other servers heard of, and by how many `operations` that is more or less.
+    fn count(&mut self, change: Change, operations: i64) {
+        if !self.is_local() {
+            self.accumulation(change.class).add(change.app, change.own(), operations);
+        }
+    }
+
+    fn accumulation(&mut self, class: ServiceClass) -> &mut Accumulation {
+        match class {
+            ServiceClass::Data => &mut self.data,
+            ServiceClass::Metadata => &mut self.metadata,
+        }
+    }
+
+    fn forget(&mut self, id: RequestId) -> Charge {
+        self.charges.get_mut(id.index()).map(core::mem::take).unwrap_or_default()
+    }
+
+    fn charge_mut(&mut self, id: RequestId) -> &mut Charge {
+        if id.index() >= self.charges.len() {
+            self.charges.resize(id.index() + 1, Charge::default());
+        }
+        &mut self.charges[id.index()]
+    }
+
+    fn account_mut(&mut self, app: AppId) -> &mut Account {
+        if app.index() >= self.accounts.len() {
+            self.accounts.resize(app.index() + 1, Account::default());
+        }
+        &mut self.accounts[app.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+    use crate::tags::FlowTags;
+    use crate::units::{VirtualTime, Weight};
+
+    const Y: AppId = AppId(1);
+    const MIB: i64 = 1 << 20;
+
+    /// Server A of the example, as far as application y is concerned.
+    struct ServerA {
+        ledger: Ledger,
+        tags: FlowTags,
+        queued: bool,
+        v: VirtualTime,
+        requests: u32,
+    }
+
+    fn mib(tag: u64) -> VirtualTime {
+        VirtualTime::of(Bytes::mib(tag), Weight::ONE)
+    }
+
+    impl ServerA {
+        fn lag(&self) -> Option<Bytes> {
+            (!self.queued).then(|| self.tags.lag(self.v))
+        }
+
+        /// y sends a request of 1 MiB.
+        fn send(&mut self) {
+            let request = Request::new(RequestId(self.requests), Y, OpKind::Write, Bytes::mib(1));
+            self.requests += 1;
+            let delay = self.ledger.arrive(&request, self.lag());
+            self.tags.delay(delay);
+            self.tags.anchor(self.tags.end(), self.tags.finish().max(self.v));
+            self.tags.append(request.cost);
+            self.queued = true;
+        }
+
+        /// Server B reports so many MiB for y.
+        fn hear(&mut self, mib: i64) {
+            let report = ServiceReport { app: Y, class: ServiceClass::Data, bytes: mib * MIB };
+            let refund = self.ledger.hear(Time::ZERO, report, self.lag(), &mut EventQueue::with_capacity(0));
+            if refund != 0 {
+                self.tags.anchor(self.tags.end(), self.tags.moved(self.tags.finish(), refund, self.v));
+            }
+        }
+
+        /// The last three columns of the example.
+        #[track_caller]
+        fn assert(&self, finish: u64, pending: u64, charged: u64) {
+            let account = self.ledger.accounts[Y.index()];
+            let shown = (self.tags.finish(), account.pending, account.charged);
+            assert_eq!(shown, (mib(finish), Bytes::mib(pending), u128::from(Bytes::mib(charged).0)));
+        }
+    }
+
+    #[test]
+    fn the_example_in_the_documentation() {
+        let sharing = Sharing { mode: SharingMode::Threshold, ..Sharing::default() };
+        let (ledger, tags) = (Ledger::new(sharing), FlowTags::NEW);
+        let mut a = ServerA { ledger, tags, queued: false, v: VirtualTime::ZERO, requests: 0 };
+        a.send();
+        a.assert(1, 0, 0);
+        a.hear(3);
+        a.assert(1, 3, 0);
+        a.send();
+        a.assert(5, 0, 3);
+        a.v = mib(4);
+        a.hear(-1);
+        a.assert(4, 0, 2);
+        (a.v, a.queued) = (mib(9), false);
+        a.hear(2);
+        a.assert(4, 2, 2);
+        a.send();
+        a.assert(10, 0, 0);
+        a.hear(-2);
+        a.assert(10, 0, 0);
+    }
+}
