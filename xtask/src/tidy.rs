@@ -8,8 +8,6 @@ use std::process::Command;
 const MAX_LINES: usize = 700;
 /// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
 const MAX_COMMENT: usize = 120;
-/// Crates whose comments have not been wrapped yet.
-const UNWRAPPED: [&str; 6] = ["vpfs-config", "vpfs-coord", "vpfs-core", "vpfs-interpose", "vpfs-proxy", "vpfs-sim"];
 /// Marks of unfinished code.
 const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
 
@@ -76,8 +74,7 @@ fn actual_arrows(root: &Path) -> Result<Arrows, String> {
 
 fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
     let text = read(file)?;
-    let path = file.strip_prefix(root).unwrap_or(file);
-    let name = path.display();
+    let name = file.strip_prefix(root).unwrap_or(file).display();
     let mut breaches = Vec::new();
     if text.lines().count() > MAX_LINES {
         breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
@@ -87,16 +84,9 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));
         }
     }
-    if is_wrapped(path) {
-        let wide = wide_comments(&text);
-        breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
-    }
+    let wide = wide_comments(&text);
+    breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
     Ok(breaches)
-}
-
-/// Whether the comments of this file must be wrapped; `path` is relative to the workspace.
-fn is_wrapped(path: &Path) -> bool {
-    !UNWRAPPED.iter().any(|name| path.starts_with(Path::new("crates").join(name)))
 }
 
 /// Numbers of the comment lines that are too wide. Comments behind code are left to the formatter.
@@ -146,11 +136,5 @@ mod tests {
         let code = format!("let text = \"{}\";\n", "x".repeat(MAX_COMMENT));
         let text = [comment(MAX_COMMENT), comment(MAX_COMMENT + 1), code].concat();
         assert_eq!(wide_comments(&text).collect::<Vec<_>>(), [2], "columns are characters, and code may be wider");
-    }
-
-    #[test]
-    fn only_the_listed_crates_may_have_wide_comments() {
-        assert!(!is_wrapped(Path::new("crates/vpfs-core/src/lib.rs")));
-        assert!(is_wrapped(Path::new("crates/vpfs/src/main.rs")) && is_wrapped(Path::new("xtask/src/tidy.rs")));
     }
 }

@@ -28,8 +28,9 @@ pub struct AppEntry {
 /// Gives every application an [`AppId`] that stays its own until the process ends.
 ///
 /// The ids are dense: first the applications of the file in its order, then whatever comes. Equal calls give equal ids.
-/// An application that a newer file does not have any more keeps its id, since requests may still be queued under it, and
-/// gets it back if it returns. Automatic applications are bounded by `auto_limit`; clients beyond it get the default one.
+/// An application that a newer file does not have any more keeps its id, since requests may still be queued under it,
+/// and gets it back if it returns. Automatic applications are bounded by `auto_limit`; clients beyond it get the
+/// default one.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,

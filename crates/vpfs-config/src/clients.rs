@@ -126,8 +126,8 @@ struct Matcher {
 impl Identify {
     /// Who the client at `ip` is that came in by a listener for `listener` and states this user and these groups.
     ///
-    /// Ask again when a connection states another user. A user that is not known yet matches no rule with `uids`. O(number
-    /// of applications and networks), no allocation.
+    /// Ask again when a connection states another user. A user that is not known yet matches no rule with `uids`.
+    /// O(number of applications and networks), no allocation.
     pub fn identify(&self, listener: Option<AppIndex>, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Identity {
         if let Some(app) = listener {
             return Identity::App(app);

@@ -1,8 +1,8 @@
 //! vpfs.toml to validated types.
 //!
 //! [`Config::parse`] is pure and tells everything that is wrong at once. Host names are resolved in a second step,
-//! [`Config::resolve`], which gives an [`Identify`]; that tells who a client is, and an [`AppTable`] numbers the answers for
-//! the schedulers. Whoever holds a [`Config`] holds a valid one.
+//! [`Config::resolve`], which gives an [`Identify`]; that tells who a client is, and an [`AppTable`] numbers the
+//! answers for the schedulers. Whoever holds a [`Config`] holds a valid one.
 //!
 //! ```
 //! use vpfs_config::{AppTable, Config};

@@ -1,4 +1,5 @@
-//! The file of `vpfs profile` that `[scheduler]` may name: depth, slot costs and device times as measured [vPFS+ §III-B].
+//! The file of `vpfs profile` that `[scheduler]` may name: depth, slot costs and device times as measured [vPFS+
+//! §III-B].
 
 use std::io;
 

@@ -57,7 +57,8 @@ impl<'a> Table<'a> {
         self.0.list(key).iter().map(open).collect()
     }
 
-    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its name.
+    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its
+    /// name.
     pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
         scheduler::read(&self.0, files)
     }

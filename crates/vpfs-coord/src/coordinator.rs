@@ -79,7 +79,8 @@ impl Coordinator {
         coordinator
     }
 
-    /// From now on `peer` is told everything, too, beginning with a greeting. Nothing if it is a peer already. O(log peers).
+    /// From now on `peer` is told everything, too, beginning with a greeting. Nothing if it is a peer already. O(log
+    /// peers).
     pub fn add_peer(&mut self, peer: ServerId) {
         if self.peers.contains_key(&peer) {
             return;
@@ -150,8 +151,8 @@ impl Coordinator {
         Some((id, message))
     }
 
-    /// A message came in. What it tells is in [`Coordinator::poll_service`] and [`Coordinator::poll_event`]; one that is
-    /// late, repeated or out of order is no error. O(entries · log flows).
+    /// A message came in. What it tells is in [`Coordinator::poll_service`] and [`Coordinator::poll_event`]; one that
+    /// is late, repeated or out of order is no error. O(entries · log flows).
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
         self.check(from, message)?;
@@ -203,8 +204,9 @@ impl Coordinator {
         self.events.poll()
     }
 
-    /// Bytes of service that a flow got at all servers, as far as this one knows; `None` if no server has the flow. What
-    /// it got at a server before it left there, or before that restarted, counts while any server has it. O(log flows).
+    /// Bytes of service that a flow got at all servers, as far as this one knows; `None` if no server has the flow.
+    /// What it got at a server before it left there, or before that restarted, counts while any server has it. O(log
+    /// flows).
     pub fn total_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
         self.totals.get((key, class))
     }

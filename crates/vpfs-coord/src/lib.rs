@@ -6,20 +6,20 @@
 //! scheduler, which knows nothing of peers.
 //!
 //! A peer's service counts as far as it was given while this server was running: what an older peer gave before it was
-//! first heard of is its baseline and is not passed on. A restarted server begins a new incarnation with totals of zero,
-//! and what the old one gave stays counted.
+//! first heard of is its baseline and is not passed on. A restarted server begins a new incarnation with totals of
+//! zero, and what the old one gave stays counted.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by [`Settings::max_flows`] for this
 //! server and for each peer, traffic by the changes: when everything is acknowledged, only keep-alives are sent.
 //!
 //! # Versions
 //!
-//! Each change of one of a server's totals takes its next version. A message covers the versions from `base` to `at`, and
-//! holds the totals that changed last within them. What has no place in one message waits for the acknowledgement of that
-//! one, oldest changes first, so that "everything up to `at` is known" always holds. Flows that left keep an entry until
-//! all live peers know that they did, and for [`Settings::forget_after`] at least. A peer that was away for longer knows
-//! less than the `horizon` of what was forgotten: it gets all present totals again, and drops the flows that are not
-//! among them; the last service of those before they left is then not known to it.
+//! Each change of one of a server's totals takes its next version. A message covers the versions from `base` to `at`,
+//! and holds the totals that changed last within them. What has no place in one message waits for the acknowledgement
+//! of that one, oldest changes first, so that "everything up to `at` is known" always holds. Flows that left keep an
+//! entry until all live peers know that they did, and for [`Settings::forget_after`] at least. A peer that was away for
+//! longer knows less than the `horizon` of what was forgotten: it gets all present totals again, and drops the flows
+//! that are not among them; the last service of those before they left is then not known to it.
 //!
 //! # The drive contract
 //!

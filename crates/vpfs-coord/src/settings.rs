@@ -8,12 +8,13 @@ use crate::message::Message;
 /// spin; every peer may have others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What a peer has not acknowledged for so long is sent again; doubled up to eight times as long while it is silent.
+    /// What a peer has not acknowledged for so long is sent again; doubled up to eight times as long while it is
+    /// silent.
     pub refresh: Duration,
     /// An acknowledgement waits so long for a message that goes to the same peer anyway. Must be below `refresh`.
     pub ack_delay: Duration,
-    /// A peer that was sent nothing for so long gets an empty message. `None`: none is sent, so that a loss is noticed only
-    /// when there is something to acknowledge.
+    /// A peer that was sent nothing for so long gets an empty message. `None`: none is sent, so that a loss is noticed
+    /// only when there is something to acknowledge.
     pub keep_alive: Option<Duration>,
     /// A peer that should have spoken and did not for so long is lost. Several times `keep_alive`.
     pub lost_after: Duration,

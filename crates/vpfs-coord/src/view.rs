@@ -52,7 +52,8 @@ struct Record {
 
 /// Totals of one incarnation of one peer.
 ///
-/// Messages are applied without gaps only, so everything up to one version is known, and what changed up to it is no news.
+/// Messages are applied without gaps only, so everything up to one version is known, and what changed up to it is no
+/// news.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     records: BTreeMap<Account, Record>,

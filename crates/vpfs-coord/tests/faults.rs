@@ -122,7 +122,8 @@ fn faults_of_the_network_lose_and_repeat_nothing() {
     }
 }
 
-/// What a server told nobody before it crashed is lost, and what is forgotten while a peer is lost; the rest counts once.
+/// What a server told nobody before it crashed is lost, and what is forgotten while a peer is lost; the rest counts
+/// once.
 #[test]
 fn restarts_never_repeat_service() {
     for seed in seeds() {

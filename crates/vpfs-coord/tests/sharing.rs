@@ -1,5 +1,5 @@
-//! Real schedulers on a network with faults: shares hold over all servers while these hear each other, and at each server
-//! for itself while they do not.
+//! Real schedulers on a network with faults: shares hold over all servers while these hear each other, and at each
+//! server for itself while they do not.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;

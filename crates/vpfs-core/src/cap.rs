@@ -116,8 +116,8 @@ impl<S: Scheduler> Capped<S> {
 
     /// Sets or lifts the cap of `app`.
     ///
-    /// A first cap starts with a full bucket; a changed one keeps what is in it, up to the new burst. Lifting releases all
-    /// that is held, and takes time proportional to the requests in use.
+    /// A first cap starts with a full bucket; a changed one keeps what is in it, up to the new burst. Lifting releases
+    /// all that is held, and takes time proportional to the requests in use.
     pub fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
         self.grow(app);
         let bucket = &mut self.accounts[app.index()].bucket;

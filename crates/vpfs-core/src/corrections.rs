@@ -1,8 +1,8 @@
 //! Cost corrections that wait for older requests of their flow.
 //!
-//! A start tag depends on what its flow asked for earlier, so a correction moves only what arrived *after* the corrected
-//! request. Moving the whole flow would let an application queue and cancel a large request again and again and so
-//! keep its head at virtual time, before everybody else's.
+//! A start tag depends on what its flow asked for earlier, so a correction moves only what arrived *after* the
+//! corrected request. Moving the whole flow would let an application queue and cancel a large request again and again
+//! and so keep its head at virtual time, before everybody else's.
 //!
 //! So a correction takes effect when neither its request nor an older one of its flow is queued; then it moves all
 //! that is left. As only the head of a flow competes, requests go in the order of exact tags; only which request is
@@ -25,8 +25,8 @@ pub(crate) struct Corrections(BTreeMap<AppId, Waiting>);
 type Waiting = BTreeMap<u64, i128>;
 
 impl Corrections {
-    /// The request of `app` that arrived as number `arrival` costs `delta` more (or less) than was charged, while `oldest` is its
-    /// oldest one queued: by how much to move the tags of `app` now.
+    /// The request of `app` that arrived as number `arrival` costs `delta` more (or less) than was charged, while
+    /// `oldest` is its oldest one queued: by how much to move the tags of `app` now.
     pub(crate) fn add(&mut self, app: AppId, arrival: u64, delta: i128, oldest: u64) -> i128 {
         if oldest <= arrival {
             *self.0.entry(app).or_default().entry(arrival).or_default() += delta;

@@ -29,11 +29,13 @@ pub enum Event {
     CostCorrected { id: RequestId, app: AppId, estimated: Bytes, real: Bytes },
     /// An application's weight was changed.
     WeightChanged { app: AppId, weight: Weight },
-    /// The number of slots was changed. While depth is looked for, also for each comparison with a larger one, and back.
+    /// The number of slots was changed. While depth is looked for, also for each comparison with a larger one, and
+    /// back.
     DepthChanged { depth: Depth },
     /// The device time that may be inside the storage at once was changed.
     WindowChanged { window: Duration },
-    /// More than one in ten requests of an application take longer than it was promised, and why; at most once in ten seconds.
+    /// More than one in ten requests of an application take longer than it was promised, and why; at most once in ten
+    /// seconds.
     LatencyMissed { app: AppId, latency: Duration, cause: MissCause },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
@@ -56,8 +58,8 @@ pub enum Event {
 pub enum MissCause {
     /// The application asks for more than its share.
     MoreThanItsShare,
-    /// Bulk gets no more than its share already. A larger weight for the application, smaller calls of the others or faster
-    /// storage would help.
+    /// Bulk gets no more than its share already. A larger weight for the application, smaller calls of the others or
+    /// faster storage would help.
     BulkAtItsShare,
 }
 

@@ -1,16 +1,17 @@
 //! Finds depth D and slot costs L of a storage from measurements of it [vPFS+ §III-B, Fig. 2-3].
 //!
-//! - *Throughput model*: throughput against the number of outstanding accesses, for the smallest size. D is its knee: the
-//!   smallest number that reaches 95 % of the largest throughput.
-//! - *Latency model*: mean latency against the number of outstanding accesses, for each size. Its slope, divided by that of
-//!   the smallest size and rounded, is L. Sizes with a slope at most 25 % above the smallest size's are small. The slope is that of
-//!   the saturated part, from the size's own knee on: before it latency hardly grows, as nothing waits. The paper does not say
-//!   which part it takes.
+//! - *Throughput model*: throughput against the number of outstanding accesses, for the smallest size. D is its knee:
+//!   the smallest number that reaches 95 % of the largest throughput.
+//! - *Latency model*: mean latency against the number of outstanding accesses, for each size. Its slope, divided by
+//!   that of the smallest size and rounded, is L. Sizes with a slope at most 25 % above the smallest size's are small.
+//!   The slope is that of the saturated part, from the size's own knee on: before it latency hardly grows, as nothing
+//!   waits. The paper does not say which part it takes.
 //!
-//! Done once, before a daemon starts; like [`fairness`](crate::fairness) it computes with floating point, and decides nothing online.
+//! Done once, before a daemon starts; like [`fairness`](crate::fairness) it computes with floating point, and decides
+//! nothing online.
 //!
-//! Added: reads and writes are measured by themselves, and one slot is what the cheaper of both takes at the smallest size, so
-//! that on flash even a small write takes several.
+//! Added: reads and writes are measured by themselves, and one slot is what the cheaper of both takes at the smallest
+//! size, so that on flash even a small write takes several.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -150,7 +151,8 @@ impl Model {
         self.slopes[0].1
     }
 
-    /// Slot costs in units of `unit`, at most `depth`. All small sizes get the smallest one's, and no size gets less than a smaller one.
+    /// Slot costs in units of `unit`, at most `depth`. All small sizes get the smallest one's, and no size gets less
+    /// than a smaller one.
     fn fit(&self, unit: f64, depth: Depth) -> OpFit {
         let is_small = |slope: f64| slope <= self.unit() * SMALL;
         let small = self.slopes.iter().rev().find(|(_, slope)| is_small(*slope));
@@ -182,8 +184,8 @@ fn saturates_at(of_size: &[Measurement]) -> usize {
     of_size.iter().position(|measured| measured.throughput.0 as f64 >= largest * SATURATED).unwrap_or(0)
 }
 
-/// Nanoseconds for each outstanding access in the saturated part. If that is a single point, or noise bends the line down: what
-/// each access takes of the time there, which is the slope that saturated storage would have from then on.
+/// Nanoseconds for each outstanding access in the saturated part. If that is a single point, or noise bends the line
+/// down: what each access takes of the time there, which is the slope that saturated storage would have from then on.
 fn slope(of_size: &[Measurement]) -> Result<f64, FitError> {
     least_squares(of_size).ok_or(FitError::OneDepth { size: of_size[0].size })?;
     let saturated = &of_size[saturates_at(of_size)..];

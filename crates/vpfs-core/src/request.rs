@@ -111,7 +111,8 @@ pub struct Dispatch {
     pub pieces: Option<Pieces>,
 }
 
-/// Data of a request that goes to the storage in pieces of equal size, one after another, so that others get in between.
+/// Data of a request that goes to the storage in pieces of equal size, one after another, so that others get in
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// How many, at least two.

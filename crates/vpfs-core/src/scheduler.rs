@@ -61,8 +61,8 @@ pub trait Scheduler: Send {
     /// Sets what a latency-controlled application gets; `None` for no promise. Policies without deadlines ignore it.
     fn set_target(&mut self, _now: Time, _app: AppId, _target: Option<Target>) {}
 
-    /// Sets the latency that nine in ten requests of an application are to keep while it asks for less than its share; `None`
-    /// for as little as there is to have. Policies that do not isolate ignore it.
+    /// Sets the latency that nine in ten requests of an application are to keep while it asks for less than its share;
+    /// `None` for as little as there is to have. Policies that do not isolate ignore it.
     fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
     /// Sets an application's number, from which its place in each window follows, the same at every server [IOCO §3];

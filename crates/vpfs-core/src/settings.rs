@@ -92,8 +92,8 @@ pub struct DeviceTime {
 /// Which requests may pass a blocked one, at most as many slots as that one needs [vPFS+ §III-C].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backfill {
-    /// Those whose start tag is not above the blocked one's finish tag. Beyond the paper: weights hold then, also where the
-    /// flow of large requests has the larger one.
+    /// Those whose start tag is not above the blocked one's finish tag. Beyond the paper: weights hold then, also where
+    /// the flow of large requests has the larger one.
     #[default]
     Bounded,
     /// All that fit, as in the paper. Two backlogged flows of 1 MiB and 128 KiB at 8:1 come out at about 5:1.
@@ -148,7 +148,8 @@ pub struct TwoLevelSettings {
     pub replenish_period: Duration,
     /// W: the outstanding limit is computed anew after so long.
     pub control_window: Duration,
-    /// The most requests that the storage may have at once; fewer if it completes fewer in half of the shortest deadline.
+    /// The most requests that the storage may have at once; fewer if it completes fewer in half of the shortest
+    /// deadline.
     pub outstanding_max: u32,
 }
 

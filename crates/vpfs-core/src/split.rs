@@ -1,8 +1,8 @@
-//! Metadata in a queue of its own [vPFS+ §IV]: two schedulers of one kind, each with its own depth and virtual time, one
-//! for data and one for metadata.
+//! Metadata in a queue of its own [vPFS+ §IV]: two schedulers of one kind, each with its own depth and virtual time,
+//! one for data and one for metadata.
 //!
-//! For servers whose metadata does not compete with their data for the same storage. What other servers report is given to
-//! the scheduler of its class. The second queue can be opened and closed at any time: requests stay where they are
+//! For servers whose metadata does not compete with their data for the same storage. What other servers report is given
+//! to the scheduler of its class. The second queue can be opened and closed at any time: requests stay where they are
 //! queued, new ones follow the new rule.
 
 use alloc::vec::Vec;

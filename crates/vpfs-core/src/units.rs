@@ -255,7 +255,7 @@ dense_id! {
     RequestId
 }
 
-/// A file's part on one server, as its protocol names it: equal keys are the same file. Where a protocol's names are longer
-/// it is a hash of them, so use it for estimates only.
+/// A file's part on one server, as its protocol names it: equal keys are the same file. Where a protocol's names are
+/// longer it is a hash of them, so use it for estimates only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);

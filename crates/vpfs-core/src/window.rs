@@ -1,8 +1,8 @@
 //! Coordination by windows of time [IOCO §3]: all servers serve the same application at the same time, without a
 //! message between them.
 //!
-//! An access is complete when the last server has done its part. If each server takes the applications in an order of its
-//! own, every application waits for the slowest one; if all take them in the same order, only the last one does
+//! An access is complete when the last server has done its part. If each server takes the applications in an order of
+//! its own, every application waits for the slowest one; if all take them in the same order, only the last one does
 //! ([`analysis`] says what that is worth). So time is cut into windows, the requests of a window are served application
 //! by application in an order that is the same everywhere, and older windows come first, so that nobody starves.
 //!

@@ -105,8 +105,8 @@ proptest! {
         prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
     }
 
-    /// Who says that it conserves work never leaves the storage idle while something is queued; who does not, tells until
-    /// when. No timer spins.
+    /// Who says that it conserves work never leaves the storage idle while something is queued; who does not, tells
+    /// until when. No timer spins.
     #[test]
     fn work_is_conserved_where_claimed(kind in kind(), slots in 1..20_u32, capped: bool, ops in ops(300)) {
         let mut runner = runner(&settings(kind, slots, MICROSECOND), capped);

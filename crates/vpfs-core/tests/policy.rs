@@ -241,7 +241,8 @@ fn reports_are_routed_by_class() {
     assert_eq!(policy.poll_report(Time::ZERO), None);
 }
 
-/// Of 14 slots, two large requests take 10; a third one waits, and of the small ones those far ahead pass it only without a bound.
+/// Of 14 slots, two large requests take 10; a third one waits, and of the small ones those far ahead pass it only
+/// without a bound.
 #[test]
 fn the_form_of_backfill_changes_at_once() {
     let mut runner = runner(PolicyKind::SfqDPlus, 14);

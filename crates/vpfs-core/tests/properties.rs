@@ -146,8 +146,8 @@ proptest! {
     }
 
     /// With the paper's backfill, SFQ(D)+ gives shares by weight among applications with small requests and among those
-    /// with large ones. Between the two the small ones may get more: they also use the slots that are too few for a large
-    /// one [vPFS+ §III-C].
+    /// with large ones. Between the two the small ones may get more: they also use the slots that are too few for a
+    /// large one [vPFS+ §III-C].
     #[test]
     fn backfill_keeps_shares_among_equals(weights in prop::collection::vec(1..9_u32, 4..7)) {
         let services = services(SlotCostTable::default(), Backfill::Paper, &weights);
@@ -158,7 +158,8 @@ proptest! {
     }
 }
 
-/// What two backlogged applications get, one with 1 MiB and one with 128 KiB: the first one's service over the second one's.
+/// What two backlogged applications get, one with 1 MiB and one with 128 KiB: the first one's service over the second
+/// one's.
 fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
     let mut scheduler = Sfq::new(depth(14), SlotCostTable::default(), 0);
     scheduler.set_backfill(backfill);
@@ -174,9 +175,9 @@ fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
     bytes[0] as f64 / bytes[1] as f64
 }
 
-/// Symptom: a flow of large requests got less than its weight, the less the larger the weight was. Cause: while each of its requests was
-/// blocked, as many slots as it needs went to small requests, however far ahead those were already. Proof: with the bound the
-/// shares are the weights' to 5 %; without, they are what the paper's backfill gives.
+/// Symptom: a flow of large requests got less than its weight, the less the larger the weight was. Cause: while each of
+/// its requests was blocked, as many slots as it needs went to small requests, however far ahead those were already.
+/// Proof: with the bound the shares are the weights' to 5 %; without, they are what the paper's backfill gives.
 #[test]
 fn weights_hold_between_large_and_small_requests() {
     for (weights, paper) in [([8, 1], 4.8), ([32, 1], 16.0), ([1, 1], 1.0), ([1, 8], 0.125), ([1, 32], 1.0 / 32.0)] {
@@ -188,7 +189,8 @@ fn weights_hold_between_large_and_small_requests() {
     }
 }
 
-/// What applications with `weights` get in two seconds if they are always backlogged. Every other one has large requests.
+/// What applications with `weights` get in two seconds if they are always backlogged. Every other one has large
+/// requests.
 fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(Bytes, Weight)> {
     let mut scheduler = Sfq::new(depth(14), table, 0);
     scheduler.set_backfill(backfill);

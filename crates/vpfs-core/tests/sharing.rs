@@ -152,8 +152,8 @@ fn sharing(mode: SharingMode) -> Sharing {
 
 /// App 1 on four of eight servers, app 2 on all; how much more app 2 gets, and how many reports were made.
 ///
-/// App 2 has four servers for itself. If all are busy and app 1 gets x of the other four's 4R, app 2 gets 8R − x, which is
-/// at least as much; so ratios can only be in its favour.
+/// App 2 has four servers for itself. If all are busy and app 1 gets x of the other four's 4R, app 2 gets 8R − x, which
+/// is at least as much; so ratios can only be in its favour.
 fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) -> (f64, usize) {
     let mut cluster = Cluster::new(8, sharing(mode), delivery);
     cluster.set_weight(1, 1);
@@ -218,8 +218,8 @@ fn shares_by_server_favour_who_uses_more_servers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// [vPFS §III-B1, Theorem 1]: over any time, total service by weight differs by what one server may be off, for each
-    /// server, and by what each may not have told yet.
+    /// [vPFS §III-B1, Theorem 1]: over any time, total service by weight differs by what one server may be off, for
+    /// each server, and by what each may not have told yet.
     ///
     /// One application uses half of the servers, the other one all of them. As the first has the smaller weight, its
     /// share can be had; but it has to come from the servers that both use, and these must hear of the others for that.
@@ -263,8 +263,8 @@ fn widest_gap(servers: usize, weights: [u32; 2], rule: Sharing, reports_arrive: 
     (most - least, servers as f64 * (own + untold))
 }
 
-/// An application that is very busy elsewhere still gets its minimum share here, and no more than that; without the guard
-/// what is beyond [`PENDING_MAX`] is waived.
+/// An application that is very busy elsewhere still gets its minimum share here, and no more than that; without the
+/// guard what is beyond [`PENDING_MAX`] is waived.
 #[test]
 fn the_guard_leaves_a_minimum_local_share() {
     for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.002)] {
@@ -390,7 +390,8 @@ fn other_servers_refund_no_more_than_they_charged() {
     assert_eq!(turns(SharingMode::Threshold, None, late), fair);
 }
 
-/// The same for what a layout tells: nothing of it is charged to a flow that lay behind virtual time, so nothing comes back.
+/// The same for what a layout tells: nothing of it is charged to a flow that lay behind virtual time, so nothing comes
+/// back.
 #[test]
 fn what_was_not_charged_for_other_parts_is_not_refunded() {
     let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
@@ -422,7 +423,8 @@ fn what_was_not_charged_for_other_parts_is_not_refunded() {
 }
 
 proptest! {
-    /// Whatever is reported, told, corrected and cancelled: slots are kept, no work is held back, every request is served.
+    /// Whatever is reported, told, corrected and cancelled: slots are kept, no work is held back, every request is
+    /// served.
     #[test]
     fn reports_hold_nothing_back(
         slots in 1..20_u32,

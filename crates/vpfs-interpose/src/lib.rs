@@ -1,9 +1,9 @@
 //! Interposition of one client connection and the one server connection behind it, without I/O.
 //!
-//! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side
-//! and [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the
-//! order they came, because holding those would run into time-outs on both sides (OrangeFS 2.10 wire protocol, life
-//! of a proxied I/O). The exception is data of a write that was dispatched in pieces: it waits, by the clock, for moments.
+//! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side and
+//! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the order
+//! they came, because holding those would run into time-outs on both sides (OrangeFS 2.10 wire protocol, life of a
+//! proxied I/O). The exception is data of a write that was dispatched in pieces: it waits, by the clock, for moments.
 //!
 //! # How to drive it
 //!

@@ -5,8 +5,8 @@ use core::time::Duration;
 /// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read, unless
-    /// it is in the middle of a message or a dispatched write still waits for its data.
+    /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read,
+    /// unless it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
     /// Bytes queued towards one side, at least 1; at the bound the other side is not read.
     pub outbound_bytes: usize,

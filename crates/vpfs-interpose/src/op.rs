@@ -26,8 +26,8 @@ pub enum Outcome {
         /// Zero, or the server's negative error status.
         status: i32,
     },
-    /// Nothing moved for so long that its slots are freed. Later bytes would pass, but a driver does better to close both
-    /// connections: the client then asks again at once.
+    /// Nothing moved for so long that its slots are freed. Later bytes would pass, but a driver does better to close
+    /// both connections: the client then asks again at once.
     TimedOut,
     /// One of the two connections ended first.
     Disconnected,

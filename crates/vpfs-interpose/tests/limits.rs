@@ -23,7 +23,8 @@ fn a_full_session_does_not_read_its_client() {
     assert!(!wire.ledger.held().any(|op| op == first && op == second));
 }
 
-/// Nothing else frees the slots of a dispatched write than its data, which comes behind whatever the client sent before.
+/// Nothing else frees the slots of a dispatched write than its data, which comes behind whatever the client sent
+/// before.
 #[test]
 fn data_of_a_granted_write_is_read_in_any_case() {
     let mut wire = Wire::with_ops(2);
@@ -114,8 +115,8 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     wire.server_passes(&reply[24 + 48..]);
 }
 
-/// A queued request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request of
-/// some hundred bytes, if data followed it.
+/// A queued request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request
+/// of some hundred bytes, if data followed it.
 #[test]
 fn held_requests_do_not_keep_what_came_with_them() {
     let mut wire = Wire::new();

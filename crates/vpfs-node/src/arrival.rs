@@ -9,8 +9,8 @@ pub struct Arrival {
     pub app: AppId,
     /// Read, write or metadata.
     pub op: OpKind,
-    /// Data bytes that it moves at this server; for a read an upper bound until the server tells the file's size. Not used
-    /// for metadata, whose cost is a setting [vPFS+ §IV].
+    /// Data bytes that it moves at this server; for a read an upper bound until the server tells the file's size. Not
+    /// used for metadata, whose cost is a setting [vPFS+ §IV].
     pub bytes: u64,
     /// For data: where in its file it starts, if that is known.
     pub position: Option<FilePosition>,

@@ -40,7 +40,8 @@ impl Costs {
     }
 }
 
-/// What the parts at other servers cost if the one here costs `here` instead of `asked`: all parts of an access shrink alike.
+/// What the parts at other servers cost if the one here costs `here` instead of `asked`: all parts of an access shrink
+/// alike.
 fn in_proportion(elsewhere: Bytes, here: Bytes, asked: Bytes) -> Bytes {
     let scaled = u128::from(elsewhere.0) * u128::from(here.0) / u128::from(asked.0);
     Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))

@@ -1,5 +1,6 @@
-//! Everything about one storage server that needs no I/O and no clock: the scheduler, the coordination with the nodes of
-//! other servers, the estimates of cost, and what each application got. The daemon and the simulator drive the same [`Node`].
+//! Everything about one storage server that needs no I/O and no clock: the scheduler, the coordination with the nodes
+//! of other servers, the estimates of cost, and what each application got. The daemon and the simulator drive the same
+//! [`Node`].
 //!
 //! # The drive contract
 //!
@@ -14,7 +15,8 @@
 //! `now` must not decrease from call to call.
 //!
 //! ```
-//! use vpfs_core::{AppId, AppPolicy, Bytes, Depth, OpKind, PolicyKind, RequestId, ServerId, Settings, SlotCostTable, Time};
+//! use vpfs_core::{AppId, AppPolicy, Bytes, Depth, OpKind, PolicyKind, RequestId, ServerId, Settings};
+//! use vpfs_core::{SlotCostTable, Time};
 //! use vpfs_node::{Arrival, Node, NodeSettings, Served};
 //!
 //! let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::default());

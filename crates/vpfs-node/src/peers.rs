@@ -46,8 +46,8 @@ impl Peers {
         Some(Self { coordinator, service: Vec::new(), announced: Vec::new() })
     }
 
-    /// An application has a request here: peers hear of it once. More applications than the coordinator keeps are shared by
-    /// server only.
+    /// An application has a request here: peers hear of it once. More applications than the coordinator keeps are
+    /// shared by server only.
     pub(crate) fn flow_arrived(&mut self, flows: &Flows, app: AppId) {
         if app.index() >= self.announced.len() {
             self.announced.resize(app.index() + 1, false);

@@ -92,8 +92,8 @@ impl Pair {
     }
 }
 
-/// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator told its coordinator of applications
-/// that arrive and leave. Proof: a peer hears of both, and again if the application comes back.
+/// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator told its coordinator of
+/// applications that arrive and leave. Proof: a peer hears of both, and again if the application comes back.
 #[test]
 fn peers_hear_of_applications_that_arrive_and_leave() {
     let mut pair = Pair::new();

@@ -314,8 +314,8 @@ impl Connection {
             let now = self.shared.clock.now();
             for index in 0..self.dispatched.len() {
                 let Dispatched { op, pieces } = self.dispatched[index];
-                // A dispatch may cross a cancellation; then the request is gone. Its number is not in use again, as requests
-                // are cancelled only when no others come.
+                // A dispatch may cross a cancellation; then the request is gone. Its number is not in use again, as
+                // requests are cancelled only when no others come.
                 if self.request_of(op).is_some() {
                     self.session.dispatch(now, op, pieces);
                 }
@@ -419,8 +419,8 @@ impl Drop for Connection {
     }
 }
 
-/// An operation that was given up on may still be running in the server: only the end of its connection ends it there, and
-/// tells the client to ask again.
+/// An operation that was given up on may still be running in the server: only the end of its connection ends it there,
+/// and tells the client to ask again.
 fn still_alive(completed: &Completed) -> Result<(), Ended> {
     match completed.outcome {
         Outcome::TimedOut => Err(Ended::TimedOut("an operation made no progress")),
@@ -467,7 +467,13 @@ mod tests {
                         [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
-            let gate = Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
+            let gate = Arc::new(Gate::new(
+                clock.clone(),
+                vpfs_core::ServerId(0),
+                crate::post::Post::default(),
+                &config,
+                &apps,
+            ));
             let listener = Listener {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
@@ -496,8 +502,8 @@ mod tests {
         tags.into_iter().flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect()
     }
 
-    /// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task gave
-    /// the slots of its requests back. A cancelled task ends in the same way.
+    /// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task
+    /// gave the slots of its requests back. A cancelled task ends in the same way.
     #[tokio::test]
     async fn a_task_that_is_cut_short_gives_its_slots_back() {
         let place = Place::new().await;

@@ -126,8 +126,8 @@ impl Daemon {
     }
 
     /// Ends in good order: no new connections or requests, operations in progress run to their end, at most for
-    /// `limits.drain_timeout`. Logs what each application got, and returns the number of connections that had to be cut off.
-    /// All addresses are free again then.
+    /// `limits.drain_timeout`. Logs what each application got, and returns the number of connections that had to be cut
+    /// off. All addresses are free again then.
     pub async fn drain(mut self) -> usize {
         self.shared.enter(Stage::Draining);
         while self.listeners.join_next().await.is_some() {}

@@ -58,8 +58,8 @@ impl Host {
 
 /// Who is at the other end of one connection.
 ///
-/// Data requests carry no credential: they count as the user whom the connection showed last; on a connection that showed
-/// none, as the user whom another one from the same host showed last.
+/// Data requests carry no credential: they count as the user whom the connection showed last; on a connection that
+/// showed none, as the user whom another one from the same host showed last.
 pub(crate) struct ClientIdentity {
     ip: IpAddr,
     listener: usize,
@@ -126,7 +126,8 @@ mod tests {
     fn shared(text: &str) -> Shared {
         let config = config(&format!("{LISTENER}{text}"));
         let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate = Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
+        let gate =
+            Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
         Shared::new(clock, vec![gate], rules(&config), apps)
     }
 
@@ -180,8 +181,8 @@ mod tests {
         assert_eq!(name(&shared, &mut client), "b");
     }
 
-    /// Symptom: after a reload that put an application before another one in the file, clients of a listener for the latter
-    /// became the former. Cause: the listener kept the position of its application in the older file.
+    /// Symptom: after a reload that put an application before another one in the file, clients of a listener for the
+    /// latter became the former. Cause: the listener kept the position of its application in the older file.
     #[test]
     fn a_listeners_application_is_looked_up_in_the_newer_file() {
         let listener = "[[listener]]\nport = 5334\napp = \"a\"\n";

@@ -82,7 +82,8 @@ impl Placement {
         (0..count).map(move |datafile| self.servers[(first + datafile) % count])
     }
 
-    /// What each server gets of `range` of a file, by datafile number; only those that get something. O(servers touched).
+    /// What each server gets of `range` of a file, by datafile number; only those that get something. O(servers
+    /// touched).
     pub(crate) fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
         shares.clear();
         let (count, first) = (self.servers.len(), self.first(file));

@@ -14,8 +14,8 @@ pub struct LinkProfile {
 }
 
 impl LinkProfile {
-    /// Gigabit Ethernet: 117 MB/s of payload with 1500-byte frames (1448 of 1538 bytes on the wire), and 50 µs through a
-    /// switch.
+    /// Gigabit Ethernet: 117 MB/s of payload with 1500-byte frames (1448 of 1538 bytes on the wire), and 50 µs through
+    /// a switch.
     pub const GIGABIT: Self = Self { bytes_per_second: 117_000_000, latency: Duration::from_micros(50) };
 
     /// 4X InfiniBand: 1 GB/s of data (10 Gbit/s with 8 of 10 bits for data), and 5 µs from one program to another.
@@ -68,11 +68,11 @@ impl Link {
     }
 }
 
-/// Sends `bytes` over one link and at once on over the next: the slower one decides, and each is occupied only as long as
-/// it takes itself.
+/// Sends `bytes` over one link and at once on over the next: the slower one decides, and each is occupied only as long
+/// as it takes itself.
 ///
-/// Data that waits for one of the links does not keep others from the other link, so each carries what it was promised in
-/// the order of the promises, and the transfer is over when both have.
+/// Data that waits for one of the links does not keep others from the other link, so each carries what it was promised
+/// in the order of the promises, and the transfer is over when both have.
 pub(crate) fn reserve_both(first: Option<&mut Link>, second: &mut Link, earliest: Time, bytes: u64) -> Span {
     let received = second.reserve(earliest, bytes);
     let Some(first) = first else { return received };

@@ -18,8 +18,8 @@ use crate::server::Server;
 pub struct PeerNetwork {
     /// From one server to another.
     pub latency: Duration,
-    /// Work of a server's processor for each message that it sends or receives; its storage waits if its model is one of
-    /// that processor's work.
+    /// Work of a server's processor for each message that it sends or receives; its storage waits if its model is one
+    /// of that processor's work.
     pub message_work: Duration,
     /// Bytes that carry a message, on both servers' links.
     pub message_overhead: Bytes,

@@ -100,7 +100,8 @@ pub struct AppAtServer {
     pub bytes_series: Vec<u64>,
     /// Metadata requests in each interval.
     pub metadata_series: Vec<u64>,
-    /// Requests on their way to it, queued or being served at the end of each interval: what the application asks of it.
+    /// Requests on their way to it, queued or being served at the end of each interval: what the application asks of
+    /// it.
     pub underway_series: Vec<u32>,
 }
 

@@ -31,8 +31,8 @@ pub struct Scenario {
     pub trace: bool,
     /// The servers, in groups of equal ones, numbered in this order.
     pub servers: Vec<ServerGroup>,
-    /// A request takes up to so much longer on its way to a server, by lot for each: clients do not reach all servers at
-    /// once.
+    /// A request takes up to so much longer on its way to a server, by lot for each: clients do not reach all servers
+    /// at once.
     pub jitter: Duration,
     /// The link of each client node; `None`: only the servers' links limit.
     pub node_link: Option<LinkProfile>,

@@ -153,8 +153,8 @@ impl Server {
         self.node.enqueue(now, RequestId(key), &arrival);
     }
 
-    /// The proxy starts anew with `node`: what waited comes again in its old order, what is with the server is no longer
-    /// counted. Ids of the latter must not be given again while they are in use, so they are not.
+    /// The proxy starts anew with `node`: what waited comes again in its old order, what is with the server is no
+    /// longer counted. Ids of the latter must not be given again while they are in use, so they are not.
     pub(crate) fn restart(&mut self, now: Time, node: Node) {
         self.node = node;
         self.incarnation += 1;
@@ -428,8 +428,8 @@ fn has_slots(kind: PolicyKind) -> bool {
     matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Ioco)
 }
 
-/// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its bytes. Both
-/// count what they take, so what is in them lies in a short window.
+/// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its
+/// bytes. Both count what they take, so what is in them lies in a short window.
 #[derive(Debug)]
 struct InService<T> {
     first: u64,

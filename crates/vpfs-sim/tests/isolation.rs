@@ -1,7 +1,8 @@
-//! What the policy `isolation` promises, on models of a disk, of flash and of volumes, with no configuration but weights.
+//! What the policy `isolation` promises, on models of a disk, of flash and of volumes, with no configuration but
+//! weights.
 //!
-//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints what is measured. `cargo xtask bench isolation` has
-//! more cases and all policies.
+//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints what is measured. `cargo xtask bench
+//! isolation` has more cases and all policies.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 #![allow(clippy::print_stdout, reason = "what is measured is shown")]
 
@@ -158,7 +159,8 @@ fn assert_kept(name: &str, case: &Case, small: f64, large: f64) -> Kept {
     kept
 }
 
-/// One head serves one request after another: each gets what its weight gives of the time, about as if nobody else had the rest.
+/// One head serves one request after another: each gets what its weight gives of the time, about as if nobody else had
+/// the rest.
 #[test]
 fn on_a_disk_both_get_their_share() {
     for (weights, small, large) in [((1, 1), 0.5, 0.45), ((4, 1), 0.75, 0.18), ((1, 4), 0.25, 0.72)] {

@@ -81,9 +81,9 @@ phases = ["write"]
 ior = { processes = 32, transfer = "24MiB", block = "24GiB", time_limit = "1h" }
 "#;
 
-/// Symptom: with a report for each request, shares over seconds were far off (and with 96 servers half of the throughput
-/// was lost). Cause: reports moved back what was queued, so that queues were served in one piece, in another order at each
-/// server, and every call waited for the last one. Proof: shares are as good as where nothing is told.
+/// Symptom: with a report for each request, shares over seconds were far off (and with 96 servers half of the
+/// throughput was lost). Cause: reports moved back what was queued, so that queues were served in one piece, in another
+/// order at each server, and every call waited for the last one. Proof: shares are as good as where nothing is told.
 #[test]
 fn reports_do_not_set_servers_apart() {
     let scenario = Scenario::parse("striped.toml", STRIPED).unwrap();

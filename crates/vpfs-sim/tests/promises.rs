@@ -12,8 +12,8 @@ use vpfs_sim::{Results, Scenario};
 
 const SECONDS: u64 = 60;
 
-/// One disk server of about 50 MB/s. The tight class asks for 15 MB/s of its 20 MB/s and is promised 100 ms, the greedy one asks
-/// for all there is.
+/// One disk server of about 50 MB/s. The tight class asks for 15 MB/s of its 20 MB/s and is promised 100 ms, the greedy
+/// one asks for all there is.
 fn scenario(scheduler: &str, deadline_ms: u32) -> Scenario {
     let text = format!(
         r#"
@@ -60,10 +60,10 @@ fn measure(scheduler: &str, deadline_ms: u32) -> (usize, [f64; 2]) {
     (late, rates)
 }
 
-/// Symptom: beside a greedy class the tight one missed half of its deadlines, as with FIFO. Cause: excess was an equal of what was within the
-/// rates, the outstanding limit rose on the waits of the excess, and 100 requests are no limit for a disk. Proof: at most
-/// 20 of 1000 are late, those of the first seconds in which the limit is found, and the greedy class gets nine tenths of the 35 MB/s
-/// that are left.
+/// Symptom: beside a greedy class the tight one missed half of its deadlines, as with FIFO. Cause: excess was an equal
+/// of what was within the rates, the outstanding limit rose on the waits of the excess, and 100 requests are no limit
+/// for a disk. Proof: at most 20 of 1000 are late, those of the first seconds in which the limit is found, and the
+/// greedy class gets nine tenths of the 35 MB/s that are left.
 #[test]
 fn the_tight_class_keeps_its_deadline_beside_a_greedy_one() {
     let (late, _) = measure("policy = \"fifo\"", 100);

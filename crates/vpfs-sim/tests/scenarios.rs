@@ -30,9 +30,9 @@ fn every_scenario_parses() {
     assert!(files >= 4, "{files}");
 }
 
-/// Symptom: an application on four of eight servers got 29 % of the sum under isolation, as if nothing were shared over servers.
-/// Cause: see `a_guess_follows_what_is_known_of_larger_requests`. Proof: the scenario's own claim, from its tenth second on; time is
-/// shared, and bytes are counted here.
+/// Symptom: an application on four of eight servers got 29 % of the sum under isolation, as if nothing were shared over
+/// servers. Cause: see `a_guess_follows_what_is_known_of_larger_requests`. Proof: the scenario's own claim, from its
+/// tenth second on; time is shared, and bytes are counted here.
 #[test]
 fn isolation_shares_the_sum_over_servers() {
     let text = include_str!("../../../scenarios/skewed-placement.toml");

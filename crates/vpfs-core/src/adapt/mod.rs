@@ -7,9 +7,9 @@
 //! depth again. If more slots would bring more than a few percent, the depth grows, else it shrinks. Measurements go
 //! on until their error is small; how far a step goes shrinks as the place gets near (see [`search`]).
 //!
-//! **Rest.** Once settled, at the depth itself is measured most of the time, and compared rarely: about one part in
-//! 50 of the measurements is at the larger depth. When speed or mix change by much, comparisons are frequent again. Where the two measurements
-//! around a comparison differ, it is dropped, because something else has changed.
+//! **Rest.** Once settled, at the depth itself is measured most of the time, and compared rarely: about one part in 50
+//! of the measurements is at the larger depth. When speed or mix change by much, comparisons are frequent again. Where
+//! the two measurements around a comparison differ, it is dropped, because something else has changed.
 //!
 //! **Slot costs** follow what requests take, where the storage serves one after another, as disks do. Where it serves
 //! many at once (flash), completions do not tell what each took, and the costs stay as they were set; see

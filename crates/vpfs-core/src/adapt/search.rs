@@ -73,8 +73,8 @@ impl Search {
         self.speed = self.speed.max(Self::SPEED_FAST);
     }
 
-    /// Measurements at the depth itself, beyond the first, before the next comparison: the less there is to correct, the
-    /// more rarely the storage is disturbed.
+    /// Measurements at the depth itself, beyond the first, before the next comparison: the less there is to correct,
+    /// the more rarely the storage is disturbed.
     pub(super) fn rests(&self) -> u32 {
         match self.speed {
             2000.. => 0,

@@ -37,10 +37,10 @@ mod tests {
 
     /// [`elsewhere`] as the paper estimates it from the local part's cost alone, as if the access were whole rounds.
     ///
-    /// The paper's rules are cases of this one, (round − own)/own · local with the server's own bytes in a round: for a simple
-    /// stripe over n servers (n − 1) · local; for a two-dimensional one the same, as the group factor gives each server of each
-    /// group equal parts of a round; for variable strips the ratio of the strips. `None` if the server has no part of a round,
-    /// or all of it.
+    /// The paper's rules are cases of this one, (round − own)/own · local with the server's own bytes in a round: for a
+    /// simple stripe over n servers (n − 1) · local; for a two-dimensional one the same, as the group factor gives each
+    /// server of each group equal parts of a round; for variable strips the ratio of the strips. `None` if the server
+    /// has no part of a round, or all of it.
     fn elsewhere_of_local(stripe: &Stripe, server: u32, local: Bytes) -> Option<Bytes> {
         let round = stripe.round()?;
         let own = stripe.bytes_before(server, round);

@@ -6,8 +6,8 @@ use crate::units::Bytes;
 /// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So from one request to
 /// the next a flow's tags move by at most c/(φ·s), as if its weight here were φ·s and it got nothing elsewhere.
 ///
-/// Virtual time passes n times faster for applications that use n servers alike, so the share that is set is taken of 1/n:
-/// else the limit would cut what a layout tells of ordinary requests.
+/// Virtual time passes n times faster for applications that use n servers alike, so the share that is set is taken of
+/// 1/n: else the limit would cut what a layout tells of ordinary requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     min_share_ppm: u32,

@@ -111,8 +111,8 @@ impl Ledger {
         self.sharing
     }
 
-    /// Goes on with other rules. What is counted or pending is forgotten when shares become local; requests that arrived
-    /// before keep the charges they have.
+    /// Goes on with other rules. What is counted or pending is forgotten when shares become local; requests that
+    /// arrived before keep the charges they have.
     pub(crate) fn set_sharing(&mut self, sharing: Sharing) {
         if sharing.mode == SharingMode::Local {
             let (charges, mut accounts) = (core::mem::take(&mut self.charges), core::mem::take(&mut self.accounts));
@@ -190,8 +190,8 @@ impl Ledger {
         self.forget(id);
     }
 
-    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag`, if it has
-    /// nothing queued: how far its tags go back for that.
+    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag`, if it
+    /// has nothing queued: how far its tags go back for that.
     pub(crate) fn hear(
         &mut self,
         now: Time,
@@ -209,7 +209,8 @@ impl Ledger {
         if lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
     }
 
-    /// Service elsewhere costs `delta` bytes more (or less) than was known; how far the tags of `app` are to move for that.
+    /// Service elsewhere costs `delta` bytes more (or less) than was known; how far the tags of `app` are to move for
+    /// that.
     fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
         if delta == 0 {
             return 0;

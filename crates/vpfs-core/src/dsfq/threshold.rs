@@ -1,7 +1,7 @@
 //! What arrived here and other servers have not heard of [vPFS §III-B1].
 //!
-//! One threshold for all flows of a scheduler, as the paper simplifies it: it bounds what any server does not know of this
-//! one. Refunded amounts count with their size, or a refund to one flow would hide what another asked for.
+//! One threshold for all flows of a scheduler, as the paper simplifies it: it bounds what any server does not know of
+//! this one. Refunded amounts count with their size, or a refund to one flow would hide what another asked for.
 
 use alloc::vec::Vec;
 
@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(drain(&mut counted, 100), [(1, 100)]);
     }
 
-    /// Symptom: an overflow panics. Cause: the sum of all sizes stopped at 64 bits, but was then reduced by each of them.
+    /// Symptom: an overflow panics. Cause: the sum of all sizes stopped at 64 bits, but was then reduced by each of
+    /// them.
     #[test]
     fn sums_beyond_64_bits_drain() {
         let mut counted = Accumulation::new(ServiceClass::Data);

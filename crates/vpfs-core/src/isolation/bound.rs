@@ -7,8 +7,9 @@ use crate::units::Time;
 
 /// The bound W for all requests, and W_b for bulk while somebody is protected.
 ///
-/// W is compared with twice and with half of itself, in turn, over windows in which it held requests back all the time. Work
-/// is counted by costs that do not change during a comparison. Neither comparison lets more in than [`Bound::MAX_NS`].
+/// W is compared with twice and with half of itself, in turn, over windows in which it held requests back all the time.
+/// Work is counted by costs that do not change during a comparison. Neither comparison lets more in than
+/// [`Bound::MAX_NS`].
 #[derive(Debug)]
 pub(super) struct Bound {
     window_ns: u64,
@@ -104,7 +105,8 @@ impl Bound {
         self.trial.other_ns.is_none() || self.trial.turn.is_multiple_of(2)
     }
 
-    /// Bulk does not get its share for want of places in the storage, or nobody minds if it has more (`up`); or somebody does.
+    /// Bulk does not get its share for want of places in the storage, or nobody minds if it has more (`up`); or
+    /// somebody does.
     pub(super) fn adjust_bulk(&mut self, up: bool, usual_ns: u64) {
         let most = self.window_ns.max(2 * usual_ns);
         self.bulk_ns = if up {

@@ -7,12 +7,13 @@ use super::learning::SAVED_UP;
 use crate::request::OpKind;
 use crate::units::{AppId, Bytes, Time};
 
-/// A moment without protection, or with requests of one bulk flow only, in which the storage is saturated and its costs can
-/// be learned.
+/// A moment without protection, or with requests of one bulk flow only, in which the storage is saturated and its costs
+/// can be learned.
 ///
 /// - While bulk goes at a limited rate nothing shows what it costs, so shares of it mean nothing. So there is a moment
-///   without limit when that cost is not known, when bulk does not get its share although nothing but the storage holds it back,
-///   when it takes much longer or shorter in the storage than it did, and every minute unless bulk that waits inside the storage would show it.
+///   without limit when that cost is not known, when bulk does not get its share although nothing but the storage holds
+///   it back, when it takes much longer or shorter in the storage than it did, and every minute unless bulk that waits
+///   inside the storage would show it.
 /// - While several flows are bulk, the storage shows what they cost together, but not each. So each goes alone for a
 ///   moment when its cost is not known. Its tags run ahead meanwhile, so the others get their shares afterwards.
 ///
@@ -97,8 +98,8 @@ impl Calibration {
         self.running.is_none_or(|running| now >= running.settled_at)
     }
 
-    /// Begins a moment without limit if it is `needed` because costs are not known or doubtful, or if it is time for one and nothing else
-    /// would show that costs are others now (`blind`).
+    /// Begins a moment without limit if it is `needed` because costs are not known or doubtful, or if it is time for
+    /// one and nothing else would show that costs are others now (`blind`).
     pub(super) fn consider(&mut self, now: Time, needed: bool, blind: bool, bulk: Option<Bulk>) {
         let since = self.last.map_or(Duration::MAX, |last| now.since(last));
         let needed = needed && since >= self.again;

@@ -2,14 +2,16 @@
 
 use crate::units::Time;
 
-/// Compares how long bulk requests take in the storage, as a part of the device time that is due for them, with how long they take
-/// while bulk goes as slowly as it may be made to.
+/// Compares how long bulk requests take in the storage, as a part of the device time that is due for them, with how
+/// long they take while bulk goes as slowly as it may be made to.
 ///
-/// A volume that has tokens left, or storage that serves in parallel, is done with a request long before the next one may come. A request takes
-/// until then only when the storage is given more than it can do. Where all requests share one head, each takes its time, and
-/// nothing can be told. Delay-based congestion control of networks does the same (TCP Vegas, LEDBAT).
+/// A volume that has tokens left, or storage that serves in parallel, is done with a request long before the next one
+/// may come. A request takes until then only when the storage is given more than it can do. Where all requests share
+/// one head, each takes its time, and nothing can be told. Delay-based congestion control of networks does the same
+/// (TCP Vegas, LEDBAT).
 ///
-/// In between, with a base of 0.4 to 0.7 of what is due, neither is sure: latency alone decides, with its usual tolerance.
+/// In between, with a base of 0.4 to 0.7 of what is due, neither is sure: latency alone decides, with its usual
+/// tolerance.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     /// Time in the storage in thousandths of what is due, while bulk went slowly.
@@ -41,11 +43,12 @@ impl Congestion {
     /// A request waited if it took so many times what is usual, and so much more than that at least.
     const TIMES: u64 = 3;
     const WAITED: u64 = 120;
-    /// Storage has its own moods, in which one request waits or two. If the mean is so much higher, it is something else.
+    /// Storage has its own moods, in which one request waits or two. If the mean is so much higher, it is something
+    /// else.
     const OFTEN: u64 = 200;
 
-    /// A bulk request took so long in the storage where `due_ns` of device time were due. It was let in at `dispatched_at`, while bulk went as
-    /// slowly as it may be made to (`at_floor`) or not.
+    /// A bulk request took so long in the storage where `due_ns` of device time were due. It was let in at
+    /// `dispatched_at`, while bulk went as slowly as it may be made to (`at_floor`) or not.
     pub(super) fn on_complete(
         &mut self,
         dispatched_at: Time,

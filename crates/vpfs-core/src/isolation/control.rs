@@ -13,8 +13,8 @@ use crate::units::{AppId, Bytes, Time};
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 /// As if latency were so many thousandths of what is tolerable above the best.
 const HUNGRY: u64 = 3000;
-/// A flow whose costs could not be learned while it was alone tries again after so long, and after twice that the next time: what it is given
-/// then is more than its share, and others get that back only later.
+/// A flow whose costs could not be learned while it was alone tries again after so long, and after twice that the next
+/// time: what it is given then is more than its share, and others get that back only later.
 const SOLO_EVERY: Duration = Duration::from_secs(10);
 const SOLO_DOUBLINGS: u32 = 8;
 /// Windows in a row in which bulk cannot have what it may have, until more of it may be in the storage at once.
@@ -102,7 +102,8 @@ impl Isolation {
         self.last_bulk.map_or(0, |(op, size)| self.times.cost_ns(op, size))
     }
 
-    /// Says why a promised latency cannot be kept. That it is not kept for a moment needs no word while there is a way to mend it.
+    /// Says why a promised latency cannot be kept. That it is not kept for a moment needs no word while there is a way
+    /// to mend it.
     fn tell_missed(&mut self, now: Time) {
         let at_floor = self.pace.is_at_floor();
         for index in 0..self.active.len() {
@@ -118,8 +119,8 @@ impl Isolation {
         }
     }
 
-    /// Where several flows are bulk, only requests that wait can be ordered: no more than half of what the smallest one has
-    /// pending may be in the storage.
+    /// Where several flows are bulk, only requests that wait can be ordered: no more than half of what the smallest one
+    /// has pending may be in the storage.
     fn limit_window(&mut self) {
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
         let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
@@ -178,9 +179,9 @@ impl Isolation {
 
     /// What a flow is after a window.
     ///
-    /// Storage that serves what it has in any order gives to each flow in proportion to the work it has there. So bulk is who has
-    /// most work pending, or nearly so much; who has so much that the storage is full of it; who always
-    /// has many requests pending; and who is seen to take more than its share in requests that are not small.
+    /// Storage that serves what it has in any order gives to each flow in proportion to the work it has there. So bulk
+    /// is who has most work pending, or nearly so much; who has so much that the storage is full of it; who always has
+    /// many requests pending; and who is seen to take more than its share in requests that are not small.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
         let kind = self.queue.kind(app);
         let window_ns = self.bound.window_ns();

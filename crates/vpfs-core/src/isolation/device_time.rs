@@ -1,15 +1,16 @@
 //! What a request takes of the storage's time, learned from what the storage completes.
 //!
-//! cost(op, size) is the part of the storage's time that a request takes at saturation: where the storage serves many at once
-//! it is the time for which it could have served nobody else, not how long the request is under way. It is linear in size
-//! at first, [`Prior`], and corrected by a factor for each operation and size class, so sizes that were never seen are
-//! extrapolated from those that were.
+//! cost(op, size) is the part of the storage's time that a request takes at saturation: where the storage serves many
+//! at once it is the time for which it could have served nobody else, not how long the request is under way. It is
+//! linear in size at first, [`Prior`], and corrected by a factor for each operation and size class, so sizes that were
+//! never seen are extrapolated from those that were.
 //!
-//! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time that
-//! passed, Σ n_k·cost_k = t. If all in the storage was of one class, the window tells its cost. If not, it tells how far all
-//! of them are off together: flows in a steady state are complete in a steady proportion, from which nothing else can be
-//! told. Over any other window the sum cannot exceed the time either. So costs that are too high are noticed without
-//! saturation; that is also how the costs of a mix that the storage serves better than its parts are found.
+//! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time
+//! that passed, Σ n_k·cost_k = t. If all in the storage was of one class, the window tells its cost. If not, it tells
+//! how far all of them are off together: flows in a steady state are complete in a steady proportion, from which
+//! nothing else can be told. Over any other window the sum cannot exceed the time either. So costs that are too high
+//! are noticed without saturation; that is also how the costs of a mix that the storage serves better than its parts
+//! are found.
 
 use core::time::Duration;
 
@@ -106,8 +107,8 @@ fn step(windows: u32) -> i128 {
 #[derive(Clone, Debug)]
 pub(super) struct DeviceTimes {
     factors: [Factor; CLASSES],
-    /// By how much the storage is slower (or faster) with a mix of known classes than with each alone. What they cost relative to each other
-    /// stays, so shares do not depend on which of them is seen alone now and then.
+    /// By how much the storage is slower (or faster) with a mix of known classes than with each alone. What they cost
+    /// relative to each other stays, so shares do not depend on which of them is seen alone now and then.
     scale: u64,
     /// Goes up with each lesson.
     version: u32,
@@ -129,7 +130,8 @@ pub(super) struct Done {
     pub(super) cost_ns: u64,
     /// Its flow takes all it can get.
     pub(super) bulk: bool,
-    /// That, or, where requests are served one after the other, what one takes that has the storage for itself, if that is longer.
+    /// That, or, where requests are served one after the other, what one takes that has the storage for itself, if that
+    /// is longer.
     pub(super) served_ns: u64,
 }
 
@@ -250,8 +252,8 @@ impl DeviceTimes {
         self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
     }
 
-    /// One window that is off by two may be chance. If the next ones are so in the same direction, what is known is doubtful, and they move
-    /// costs as far as the first ones did.
+    /// One window that is off by two may be chance. If the next ones are so in the same direction, what is known is
+    /// doubtful, and they move costs as far as the first ones did.
     fn note_surprise(&mut self, expected: u64, actual: u64, pure: bool) {
         self.surprises = match (actual / 2 > expected, expected / 2 > actual) {
             (true, _) => self.surprises.max(0) + 1,
@@ -274,8 +276,8 @@ impl DeviceTimes {
 
     /// The storage was saturated for `elapsed` and completed this; `pure` if all bulk in it was of one class.
     ///
-    /// Only costs of bulk are learned. A request that comes whenever another one is complete is complete as often as that
-    /// one, so nothing tells what it costs. `None` if there was nothing to learn from.
+    /// Only costs of bulk are learned. A request that comes whenever another one is complete is complete as often as
+    /// that one, so nothing tells what it costs. `None` if there was nothing to learn from.
     pub(super) fn learn(&mut self, completed: &Completed, elapsed: Duration, pure: bool) -> Option<Lesson> {
         let expected = sum(&completed.bulk, |_| true);
         if expected == 0 {
@@ -311,8 +313,9 @@ impl DeviceTimes {
         self.raise_guesses(class);
     }
 
-    /// Whatever a request costs, one of half its size costs at least half of that. Only costs of bulk are learned: without this bound, a
-    /// guess from before anything was known could make a flow seem cheap, and by that keep it from ever being bulk.
+    /// Whatever a request costs, one of half its size costs at least half of that. Only costs of bulk are learned:
+    /// without this bound, a guess from before anything was known could make a flow seem cheap, and by that keep it
+    /// from ever being bulk.
     fn raise_guesses(&mut self, class: usize) {
         let Some(size) = Class(class).data_size() else { return };
         let known = u128::from(Prior::cost_ns(OpKind::Write, size)) * u128::from(self.factors[class].value);
@@ -334,8 +337,8 @@ impl DeviceTimes {
         self.correct_all(parts, expected, actual, step);
     }
 
-    /// Corrects what occurs, in such a way that what is known of one relative to others stays: those that are not known, if that can be
-    /// it, and otherwise all of them together.
+    /// Corrects what occurs, in such a way that what is known of one relative to others stays: those that are not
+    /// known, if that can be it, and otherwise all of them together.
     fn correct_all(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, step: i128) {
         let occurs = |class: &usize| parts[*class] > 0;
         let known = self.known();
@@ -355,8 +358,8 @@ impl DeviceTimes {
         self.factors.map(|factor| factor.windows >= Factor::ENOUGH)
     }
 
-    /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those that
-    /// were only guessed are suspected first.
+    /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those
+    /// that were only guessed are suspected first.
     pub(super) fn limit(&mut self, completed: &Completed, elapsed: Duration) {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let mut parts = completed.bulk;
@@ -369,7 +372,8 @@ impl DeviceTimes {
         self.correct_all(&parts, expected, elapsed, i128::from(ONE));
     }
 
-    /// Requests that are not bulk cannot have taken more than `elapsed`: those whose cost was only guessed take less then.
+    /// Requests that are not bulk cannot have taken more than `elapsed`: those whose cost was only guessed take less
+    /// then.
     pub(super) fn limit_guesses(&mut self, completed: &Completed, elapsed: Duration) {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.settle(&completed.others);
@@ -400,8 +404,8 @@ impl DeviceTimes {
     }
 }
 
-/// What was thought to take `expected` took `actual`: a factor that is moved towards that, by `step` of the way, and no further
-/// than to a quarter or to four times itself.
+/// What was thought to take `expected` took `actual`: a factor that is moved towards that, by `step` of the way, and no
+/// further than to a quarter or to four times itself.
 fn corrected(factor: u64, expected: u64, actual: u64, step: i128) -> u64 {
     let one = i128::from(ONE);
     let off = (i128::from(actual) - i128::from(expected)) * one / i128::from(expected.max(1));
@@ -434,9 +438,9 @@ mod tests {
         times.cost_ns(OpKind::Write, size).abs_diff(nanos) * 100 / nanos
     }
 
-    /// Symptom: on three of four disks a writer of 128 KiB got as much as one of 256 KiB was owed, for the whole run. Cause: its
-    /// requests were seen first, and kept the guess; by that they were too cheap for it to be bulk, and only bulk is learned from.
-    /// Proof: what is learned of larger ones raises guesses, but not what is known.
+    /// Symptom: on three of four disks a writer of 128 KiB got as much as one of 256 KiB was owed, for the whole run.
+    /// Cause: its requests were seen first, and kept the guess; by that they were too cheap for it to be bulk, and only
+    /// bulk is learned from. Proof: what is learned of larger ones raises guesses, but not what is known.
     #[test]
     fn a_guess_follows_what_is_known_of_larger_requests() {
         let (half, quarter) = (Bytes::kib(512), Bytes::kib(256));

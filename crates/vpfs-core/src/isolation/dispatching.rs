@@ -123,8 +123,8 @@ impl Isolation {
         if ends { due.min(self.protect_until) } else { due }
     }
 
-    /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get in between.
-    /// Such a write takes as long as it is until the next one may go, so nothing is lost.
+    /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get
+    /// in between. Such a write takes as long as it is until the next one may go, so nothing is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;

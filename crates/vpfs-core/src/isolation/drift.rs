@@ -2,12 +2,13 @@
 
 use crate::units::Time;
 
-/// Compares how long bulk requests take in the storage with the device time that was in it when they got there, or with the time over which
-/// their pieces are spread, if that is longer.
+/// Compares how long bulk requests take in the storage with the device time that was in it when they got there, or with
+/// the time over which their pieces are spread, if that is longer.
 ///
-/// At saturation the two are equal, however the storage serves. Otherwise requests take less on a volume that has saved up tokens, and
-/// more on storage that serves in parallel, so the ratio is no measure of costs. But if it leaves the range in which it was with
-/// costs that are right, the storage may have become slower or faster. Then there is reason to look.
+/// At saturation the two are equal, however the storage serves. Otherwise requests take less on a volume that has saved
+/// up tokens, and more on storage that serves in parallel, so the ratio is no measure of costs. But if it leaves the
+/// range in which it was with costs that are right, the storage may have become slower or faster. Then there is reason
+/// to look.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     /// The smallest ratio while costs were right, and the usual one, in thousandths.

@@ -9,8 +9,8 @@ use crate::units::Time;
 #[derive(Debug)]
 pub(super) struct Learning {
     saturated: Option<Window>,
-    /// The storage is saturated, but no bulk request has been complete since. A window that began now would count the first one whole
-    /// though it was served before, too.
+    /// The storage is saturated, but no bulk request has been complete since. A window that began now would count the
+    /// first one whole though it was served before, too.
     begins: bool,
     any: Window,
     guesses: Window,
@@ -117,8 +117,8 @@ impl Learning {
         } else if let Some(window) = &mut self.saturated {
             window.completed.add(done);
             let elapsed = now.since(window.since);
-            // What was let in before the window began must not make up most of what was completed in it. Of several flows one may have
-            // a request in the storage for so long that others seem to take its time.
+            // What was let in before the window began must not make up most of what was completed in it. Of several
+            // flows one may have a request in the storage for so long that others seem to take its time.
             let carried_ns = if window.pure { in_flight_ns / 2 } else { in_flight_ns.saturating_mul(Self::CARRIED) };
             // And it ends as it began, with a bulk request.
             if done.bulk && elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(carried_ns)) {

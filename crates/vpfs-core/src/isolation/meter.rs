@@ -1,5 +1,5 @@
-//! What one flow does: how much of the storage's time it takes, whether it always has more to do, and how long its requests
-//! take compared with how long they took at best lately.
+//! What one flow does: how much of the storage's time it takes, whether it always has more to do, and how long its
+//! requests take compared with how long they took at best lately.
 
 use core::time::Duration;
 
@@ -78,7 +78,8 @@ struct Latency {
 const DEEP: u64 = 8;
 /// A flow that asks more rarely than this is not waited for, ...
 const IDLE_MAX: Duration = Duration::from_millis(250);
-/// ... or than once in so many usual bulk requests: one that waits for such at other servers cannot ask more often here.
+/// ... or than once in so many usual bulk requests: one that waits for such at other servers cannot ask more often
+/// here.
 const IDLE_REQUESTS: u32 = 4;
 
 /// How long a flow may be idle until it is not waited for, beside bulk requests of `bulk_ns` of device time.
@@ -198,7 +199,8 @@ impl Meter {
         }
     }
 
-    /// It did something: until when it is expected to ask again; `now` if it cannot be told, or if it usually takes longer than [`idle_max`].
+    /// It did something: until when it is expected to ask again; `now` if it cannot be told, or if it usually takes
+    /// longer than [`idle_max`].
     pub(super) fn expect(&mut self, now: Time, idle_max: Duration) -> Time {
         self.arrivals.expected_until = match self.arrivals.idle {
             Some(idle) if idle <= idle_max => now + (idle * 4).clamp(idle_max, 2 * idle_max),
@@ -219,13 +221,13 @@ impl Meter {
         core::mem::take(&mut self.waiting) + since
     }
 
-    /// How much longer its requests take than at best, in thousandths of what is tolerable; `None` while too few are complete,
-    /// or too little `bulk` was let in for chance not to decide.
+    /// How much longer its requests take than at best, in thousandths of what is tolerable; `None` while too few are
+    /// complete, or too little `bulk` was let in for chance not to decide.
     ///
-    /// The best is what they take while bulk goes at the rate that it gets in any case (`at_floor`), or less. Tolerable is what costs
-    /// a process that waits for each request a sixteenth of its speed, and two fifths of the best where the cycle is long because other servers
-    /// have most of the requests. It is less, `tolerance_ppm`, where requests are served one after the other: what bulk gets there beyond what
-    /// weights give to it, others lose.
+    /// The best is what they take while bulk goes at the rate that it gets in any case (`at_floor`), or less. Tolerable
+    /// is what costs a process that waits for each request a sixteenth of its speed, and two fifths of the best where
+    /// the cycle is long because other servers have most of the requests. It is less, `tolerance_ppm`, where requests
+    /// are served one after the other: what bulk gets there beyond what weights give to it, others lose.
     pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<u64> {
         let latency = &mut self.latency;
         latency.bulk = latency.bulk.saturating_add(bulk);
@@ -254,8 +256,8 @@ impl Meter {
         Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
     }
 
-    /// What is promised to it, if it is late with more than one in ten of at least eight requests in this window, and was
-    /// not said to be for ten seconds.
+    /// What is promised to it, if it is late with more than one in ten of at least eight requests in this window, and
+    /// was not said to be for ten seconds.
     pub(super) fn missed(&mut self, now: Time) -> Option<Duration> {
         let target = self.latency.target?;
         let late = self.latency.samples >= Latency::ENOUGH && self.latency.late * 10 > self.latency.samples;

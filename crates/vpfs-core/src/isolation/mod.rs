@@ -1,19 +1,20 @@
-//! Isolation: an application that asks for less than its share hardly notices the others, and those who ask for more share
-//! what is left by weight. Beyond the papers, whose policies decide who is *next* but not what is *in* the storage.
+//! Isolation: an application that asks for less than its share hardly notices the others, and those who ask for more
+//! share what is left by weight. Beyond the papers, whose policies decide who is *next* but not what is *in* the
+//! storage.
 //!
-//! - **Shares of device time** (`device_time`): SFQ tags grow by the part of the storage's time that a request takes, which
-//!   is learned from completions.
+//! - **Shares of device time** (`device_time`): SFQ tags grow by the part of the storage's time that a request takes,
+//!   which is learned from completions.
 //! - **A bound in time on what is in the storage** (`bound`), as small as throughput allows, and smaller for bulk
 //!   while somebody is to be protected. One bulk request may always be there.
-//! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* when it takes all it can
-//!   get. While an interactive flow is there or expected to ask again soon, bulk is let in at a limited rate. Latency of the
-//!   interactive flows decides how far it is limited, but never below the share that weights give to bulk. So the time in which
-//!   the storage waits for an interactive flow is bounded by that flow's share. For two seconds after that nine tenths of the time are bulk's;
-//!   nobody is held back for flows that are gone for longer.
+//! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* when it takes all
+//!   it can get. While an interactive flow is there or expected to ask again soon, bulk is let in at a limited rate.
+//!   Latency of the interactive flows decides how far it is limited, but never below the share that weights give to
+//!   bulk. So the time in which the storage waits for an interactive flow is bounded by that flow's share. For two
+//!   seconds after that nine tenths of the time are bulk's; nobody is held back for flows that are gone for longer.
 //! - **Pieces** (`dispatching`): meanwhile the data of long bulk writes goes a part at a time.
 //!
-//! Where all requests share one head, interactive flows thus get what weights owe to them, and where storage serves in parallel
-//! or has limits of several kinds (volumes with bytes and I/Os a second), nearly what they would get alone.
+//! Where all requests share one head, interactive flows thus get what weights owe to them, and where storage serves in
+//! parallel or has limits of several kinds (volumes with bytes and I/Os a second), nearly what they would get alone.
 
 mod bound;
 mod calibration;
@@ -419,7 +420,8 @@ impl Isolation {
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
     }
 
-    /// Much may have been learned of costs since a queued request was charged, above all of a class that nobody had seen then.
+    /// Much may have been learned of costs since a queued request was charged, above all of a class that nobody had
+    /// seen then.
     fn charge_anew(&mut self, now: Time, id: RequestId) {
         let entry = self.requests.get_mut(id);
         if entry.version == self.times.version() {
@@ -581,8 +583,8 @@ impl Scheduler for Isolation {
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
-    /// Dispatches the queued request with the smallest start tag, as far as the bounds and the rate of bulk allow; while
-    /// bulk waits, interactive requests pass it.
+    /// Dispatches the queued request with the smallest start tag, as far as the bounds and the rate of bulk allow;
+    /// while bulk waits, interactive requests pass it.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let dispatch = self.next_dispatch(now);
         if dispatch.is_none() {

@@ -19,9 +19,10 @@ fn part(nanos: u64, ppm: u64) -> u64 {
 
 /// A token bucket in device time, and the control of its rate.
 ///
-/// The rate is never below what the weights give to bulk, the *floor*; between that and all there is, latency decides. It is
-/// high as long as nobody is hurt, and is lowered in steps that grow with how much somebody is. Near the rate at which it was
-/// last too high it is raised slowly. Every twenty seconds it is low for a moment to see whether latency is better then.
+/// The rate is never below what the weights give to bulk, the *floor*; between that and all there is, latency decides.
+/// It is high as long as nobody is hurt, and is lowered in steps that grow with how much somebody is. Near the rate at
+/// which it was last too high it is raised slowly. Every twenty seconds it is low for a moment to see whether latency
+/// is better then.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate_ppm: u64,
@@ -190,8 +191,8 @@ impl Pace {
         self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
     }
 
-    /// Bulk waited inside the storage: it goes no faster than it has to until that is made up for, and a little slower from then on if that
-    /// is no chance.
+    /// Bulk waited inside the storage: it goes no faster than it has to until that is made up for, and a little slower
+    /// from then on if that is no chance.
     pub(super) fn on_congestion(&mut self, now: Time, waited: Waited) {
         self.fill(now);
         let yields_for = Duration::from_nanos(waited.ns.saturating_mul(2)).min(Self::YIELD_MAX);
@@ -265,8 +266,8 @@ impl Pace {
         self.floor_ppm = floor_ppm.clamp(1000, ONE_PPM);
     }
 
-    /// A window of control is over in which latency was so many thousandths of what is tolerable above the best. Whether the
-    /// rate went down to the floor, for a look or for good: what is measured from now on is the best.
+    /// A window of control is over in which latency was so many thousandths of what is tolerable above the best.
+    /// Whether the rate went down to the floor, for a look or for good: what is measured from now on is the best.
     pub(super) fn control(&mut self, now: Time, excess: Option<u64>, told: bool) -> bool {
         self.told = told;
         let before = self.was_at_floor;
@@ -295,7 +296,8 @@ impl Pace {
         }
     }
 
-    /// One window in which somebody is hurt may be chance, as storage has its own moods: the trend decides, if it is not by far.
+    /// One window in which somebody is hurt may be chance, as storage has its own moods: the trend decides, if it is
+    /// not by far.
     fn follow(&mut self, now: Time, excess: u64) {
         if now < self.settles_at {
             return;

@@ -141,7 +141,8 @@ impl Queue {
         }
     }
 
-    /// Moves the tags of `app` back so far that what it does next is after virtual time by no more than `most` of its service.
+    /// Moves the tags of `app` back so far that what it does next is after virtual time by no more than `most` of its
+    /// service.
     pub(super) fn limit_lead(&mut self, requests: &Table<Entry>, clock: &Clock, app: AppId, most: Bytes) {
         let tags = &mut self.flow_mut(app).tags;
         let most = clock.now() + tags.span(most);

@@ -1,4 +1,5 @@
-//! How long an interactive request takes at least: what a part of a long one that goes before it may take is compared with.
+//! How long an interactive request takes at least: what a part of a long one that goes before it may take is compared
+//! with.
 
 use core::time::Duration;
 

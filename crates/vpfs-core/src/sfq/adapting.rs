@@ -9,7 +9,8 @@ use crate::slot_cost::SlotCostTable;
 use crate::units::{Depth, Time};
 
 impl Sfq {
-    /// Finds depth and slot costs from completions from now on, beginning with those in force; SFQ(D) finds only the depth.
+    /// Finds depth and slot costs from completions from now on, beginning with those in force; SFQ(D) finds only the
+    /// depth.
     pub fn adapt(&mut self) {
         self.controller = Some(Box::new(Controller::new(self.slots.depth(), !self.queue.table().is_uniform())));
     }

@@ -1,4 +1,5 @@
-//! SFQ(D) and SFQ(D)+ [vPFS+ §III]: shares in proportion to weights for as many requests at once as the storage handles.
+//! SFQ(D) and SFQ(D)+ [vPFS+ §III]: shares in proportion to weights for as many requests at once as the storage
+//! handles.
 //!
 //! One engine: SFQ(D) is SFQ(D)+ where every request occupies one slot.
 
@@ -157,11 +158,11 @@ impl Sfq {
     /// `head` has the smallest tag but needs more slots than are free: dispatches the smallest request that does fit,
     /// until as many slots as the head needs were given to others.
     ///
-    /// [vPFS+ §III-C] stops when the promoted requests' slots "equal or exceed" those of the head. Deviation: they never
-    /// exceed them, so the head waits for no more than what was outstanding and its own number of slots.
+    /// [vPFS+ §III-C] stops when the promoted requests' slots "equal or exceed" those of the head. Deviation: they
+    /// never exceed them, so the head waits for no more than what was outstanding and its own number of slots.
     ///
-    /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set. Else a flow of small
-    /// requests gets as many slots as each large request needs however small its weight is.
+    /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set. Else a
+    /// flow of small requests gets as many slots as each large request needs however small its weight is.
     fn backfill(&mut self, now: Time, head: Head, head_cost: SlotCost) -> Option<Dispatch> {
         let slots_free = self.slots.free();
         let blocked = self.requests.get_mut(head.id);

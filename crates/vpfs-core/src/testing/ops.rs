@@ -216,7 +216,8 @@ impl<S: Tunable> Runner<S> {
         }
     }
 
-    /// Calls the timeouts that are due, and carries `op` out, if there is a request that it can mean; what was dispatched.
+    /// Calls the timeouts that are due, and carries `op` out, if there is a request that it can mean; what was
+    /// dispatched.
     pub fn apply(&mut self, op: Op) -> Vec<Dispatch> {
         self.now = Time::from_nanos(self.now.as_nanos() + 1000);
         let now = self.now;

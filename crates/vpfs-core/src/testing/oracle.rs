@@ -3,8 +3,8 @@
 //! Service elsewhere is kept as the full history of what was heard of it and what became of it; whatever follows from
 //! that is summed up again each time it is asked for.
 //!
-//! Shares no code with [`crate::Sfq`] but the types. Equal to it, event for event, where tags are exact: when every cost
-//! is a multiple of every weight (for example costs in multiples of 840 and weights up to 8).
+//! Shares no code with [`crate::Sfq`] but the types. Equal to it, event for event, where tags are exact: when every
+//! cost is a multiple of every weight (for example costs in multiples of 840 and weights up to 8).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

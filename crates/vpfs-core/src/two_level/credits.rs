@@ -3,9 +3,10 @@
 //! A class may send on what its credits allow: T·P bytes in each replenish period P. Classes with credits take turns in
 //! SFQ order; a class without waits for the next replenishment.
 //!
-//! Deviation: the slides replenish all credits at once when the storage has capacity to spare, and so let a class that asks for
-//! more than its rate put all of P in the way of those that keep theirs. Here spare capacity goes to one request at a time, in
-//! SFQ order over all flows, so that weights count; it costs no credits, for what nobody else wanted is not held against a class.
+//! Deviation: the slides replenish all credits at once when the storage has capacity to spare, and so let a class that
+//! asks for more than its rate put all of P in the way of those that keep theirs. Here spare capacity goes to one
+//! request at a time, in SFQ order over all flows, so that weights count; it costs no credits, for what nobody else
+//! wanted is not held against a class.
 //!
 //! Deviation: a class may overdraw its credits by one request, so that requests larger than T·P pass too, and credits
 //! are not simply set to T·P but debts are paid from them. Otherwise such requests would raise the rate above T.
@@ -175,8 +176,8 @@ impl Credits {
         heads.into_iter().flatten().min().map(|head| head.app)
     }
 
-    /// Takes the oldest request of `app`, which must have one, and charges it: its credits too unless it goes into `spare`
-    /// capacity.
+    /// Takes the oldest request of `app`, which must have one, and charges it: its credits too unless it goes into
+    /// `spare` capacity.
     pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
@@ -201,8 +202,8 @@ impl Credits {
         self.latest_finish = self.latest_finish.max(finish);
     }
 
-    /// A request of `app` that was charged, maybe as one that went into `spare` capacity, costs `real` instead of `charged`. Credits never exceed those of a period, and a start
-    /// tag does not fall below virtual time.
+    /// A request of `app` that was charged, maybe as one that went into `spare` capacity, costs `real` instead of
+    /// `charged`. Credits never exceed those of a period, and a start tag does not fall below virtual time.
     pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, [charged, real]: [Bytes; 2], spare: bool) {
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);

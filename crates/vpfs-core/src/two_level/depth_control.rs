@@ -1,12 +1,13 @@
 //! The low level's feedback: how many requests the storage may have so that all meet their deadlines [Two-level].
 //!
 //! Storage with many requests is fast but slow to answer, so at the end of every window W the outstanding limit Lo is
-//! set anew from what the storage did in it. Each class i gives a bound and the least holds; a class that cannot meet its
-//! deadlines whatever the limit (it is *overloaded*) gives none, so that throughput gets the storage out of that.
+//! set anew from what the storage did in it. Each class i gives a bound and the least holds; a class that cannot meet
+//! its deadlines whatever the limit (it is *overloaded*) gives none, so that throughput gets the storage out of that.
 //!
-//! Deviations, beyond those at the functions: what a class asks for beyond its profile says nothing of its promise, so its times
-//! are not counted; it is neither part of Xl, and all that waits for credits is part of Xu. R is the 99th percentile: the slides' 95th lets one in
-//! twenty be late. And a class is overloaded only while more was promised than is completed.
+//! Deviations, beyond those at the functions: what a class asks for beyond its profile says nothing of its promise, so
+//! its times are not counted; it is neither part of Xl, and all that waits for credits is part of Xu. R is the 99th
+//! percentile: the slides' 95th lets one in twenty be late. And a class is overloaded only while more was promised than
+//! is completed.
 //!
 //! All numbers are integers; limits have 16 fraction bits.
 
@@ -64,8 +65,8 @@ impl Class {
             return (window.demand_low < window.completed).then(|| low.max(whole(by_deadline)));
         }
         let by_deadline = margin * limit;
-        // Only if what was promised is more than what is completed: Ll takes it that throughput grows with Lo, and is too large
-        // where it does not.
+        // Only if what was promised is more than what is completed: Ll takes it that throughput grows with Lo, and is
+        // too large where it does not.
         if by_deadline <= low && window.demand_low >= window.completed {
             None
         } else if by_deadline >= high {
@@ -201,9 +202,9 @@ impl DepthControl {
         }
     }
 
-    /// Ends a window: Lo = the least bound of all classes that did something; after a pause it stays. `outstanding` gives the
-    /// age of each outstanding request that is within a profile, for classes of which none was completed. O(classes +
-    /// outstanding).
+    /// Ends a window: Lo = the least bound of all classes that did something; after a pause it stays. `outstanding`
+    /// gives the age of each outstanding request that is within a profile, for classes of which none was completed.
+    /// O(classes + outstanding).
     pub(super) fn end_window(
         &mut self,
         now: Time,
@@ -238,9 +239,10 @@ impl DepthControl {
         self.begin_window(backlog.outstanding);
     }
 
-    /// So many requests as the promised ones need: X·n/C, where C were completed with no more than n outstanding at once, and a quarter more of them when they are close to all that is completed,
-    /// for what comes at a rate close to what there is waits long. A bound for one deadline, which the storage may never meet, does
-    /// not take from the others what they need.
+    /// So many requests as the promised ones need: X·n/C, where C were completed with no more than n outstanding at
+    /// once, and a quarter more of them when they are close to all that is completed, for what comes at a rate close to
+    /// what there is waits long. A bound for one deadline, which the storage may never meet, does not take from the
+    /// others what they need.
     fn needed(&self) -> u32 {
         let Window { demand_low, completed, outstanding_max, .. } = self.window;
         let ample = demand_low + demand_low / 4;
@@ -249,13 +251,14 @@ impl DepthControl {
         ceil(self.window.per_completion(demand, limit))
     }
 
-    /// What "no limit" means while `deadline` is the shortest one: so many requests as the storage completes in half of it. The
-    /// other half is for the wait in the deadline queue.
+    /// What "no limit" means while `deadline` is the shortest one: so many requests as the storage completes in half of
+    /// it. The other half is for the wait in the deadline queue.
     ///
-    /// Deviation: the slides have a number, 100. What is in the storage is out of the scheduler's reach, so a number that takes
-    /// the storage longer than the deadline is a promise that is missed whenever there is no limit; any fixed one is too many for
-    /// some storage and too few for other. What is completed is counted by the time in which there was something to complete, so a
-    /// little load does not make it small. Two are never too many: while one is served, the next one is there.
+    /// Deviation: the slides have a number, 100. What is in the storage is out of the scheduler's reach, so a number
+    /// that takes the storage longer than the deadline is a promise that is missed whenever there is no limit; any
+    /// fixed one is too many for some storage and too few for other. What is completed is counted by the time in which
+    /// there was something to complete, so a little load does not make it small. Two are never too many: while one is
+    /// served, the next one is there.
     fn most(&self, deadline: Duration) -> u32 {
         let Window { completed, busy, .. } = self.window;
         if completed == 0 {
@@ -285,7 +288,8 @@ impl DepthControl {
     }
 }
 
-/// Without the part of a request. Deviation: the slides round up, which at a few requests is far too many for a deadline.
+/// Without the part of a request. Deviation: the slides round up, which at a few requests is far too many for a
+/// deadline.
 const fn whole(bound: Fixed) -> Fixed {
     (bound >> FRACTION_BITS) << FRACTION_BITS
 }
@@ -321,7 +325,8 @@ mod tests {
         }
     }
 
-    /// Ends it after 200 ms and so many arrivals, some with deadlines in it, with two outstanding for 200 ms; the limit.
+    /// Ends it after 200 ms and so many arrivals, some with deadlines in it, with two outstanding for 200 ms; the
+    /// limit.
     fn end(control: &mut DepthControl, arrived: u32, due: u32) -> u32 {
         (0..arrived).for_each(|arrival| control.on_arrival(arrival < due));
         let ages = [(CLASS, Duration::from_millis(200)); 2];
@@ -406,7 +411,8 @@ mod tests {
     fn the_least_bound_counts_and_ages_stand_for_missing_completions() {
         let mut control = control(2);
         serve(&mut control, AppId(1), 20, 10);
-        // Class 0 completed nothing; its requests are 200 ms old: Lrt = 100/200 · 10, with 200 ms counted as up to 213 ms.
+        // Class 0 completed nothing; its requests are 200 ms old: Lrt = 100/200 · 10, with 200 ms counted as up to 213
+        // ms.
         assert_eq!(end(&mut control, 100, 0), 4);
     }
 

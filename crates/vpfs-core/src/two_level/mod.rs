@@ -5,11 +5,12 @@
 //! the storage, earliest deadline first (`deadline`), and no more at once than lets all meet their deadlines, which it
 //! finds by feedback (`depth_control`).
 //!
-//! A promise does not depend on the others' manners: what a class asks for beyond T comes after what is within it (`profile`), goes
-//! to the storage only while nothing else waits, one request at a time (`credits`), and does not count in `depth_control`.
+//! A promise does not depend on the others' manners: what a class asks for beyond T comes after what is within it
+//! (`profile`), goes to the storage only while nothing else waits, one request at a time (`credits`), and does not
+//! count in `depth_control`.
 //!
-//! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well as
-//! they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
+//! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well
+//! as they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
 //! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
 //! they never starve, one request of theirs passes in each period P in any case.
 
@@ -498,7 +499,8 @@ mod tests {
         assert_eq!(events.iter().filter(|event| **event == Event::Replenished { early: true }).count(), 1);
     }
 
-    /// What is to spare goes to one request at a time, so that weights count; all that came with one replenishment went before.
+    /// What is to spare goes to one request at a time, so that weights count; all that came with one replenishment went
+    /// before.
     #[test]
     fn spare_capacity_goes_by_weight() {
         let mut two_level = two_level();
@@ -540,7 +542,8 @@ mod tests {
     #[test]
     fn debts_are_paid_before_more_passes() {
         let mut two_level = busy();
-        // 350 kB in debt: nothing after one period, 50 kB after two, and 150 kB after the third, as one more had passed.
+        // 350 kB in debt: nothing after one period, 50 kB after two, and 150 kB after the third, as one more had
+        // passed.
         two_level.correct_cost(Time::ZERO, RequestId(0), Bytes(450_000));
         for (now, held) in [(199, 3), (200, 3), (399, 3), (400, 2), (600, 0)] {
             drain(&mut two_level, ms(now));

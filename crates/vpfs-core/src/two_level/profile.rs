@@ -1,13 +1,13 @@
 //! What a class is promised, and since when: its own clock says which of its requests are within the rate [Two-level].
 //!
-//! The slides give every request the deadline D from when it comes to the deadline queue. A class that asks for more than its
-//! rate T then puts its excess there as an equal of those who keep theirs. Deviation: the deadline counts from the class's
-//! profile clock, e = max(e, now) + c/T for each request, and a request that comes before e − slack counts as if it came then.
-//! What is within T keeps its deadline, and excess comes after it.
+//! The slides give every request the deadline D from when it comes to the deadline queue. A class that asks for more
+//! than its rate T then puts its excess there as an equal of those who keep theirs. Deviation: the deadline counts from
+//! the class's profile clock, e = max(e, now) + c/T for each request, and a request that comes before e − slack counts
+//! as if it came then. What is within T keeps its deadline, and excess comes after it.
 //!
-//! The slack, which lets bursts be, is a period P, but no more than D: only then are promises kept together for all deadlines whenever
-//! their rates are no more than the storage has. (Up to a time t, class i may want T·(t − D + slack) ≤ T·t; with more slack, a
-//! class with a short deadline could want more at once than there is.)
+//! The slack, which lets bursts be, is a period P, but no more than D: only then are promises kept together for all
+//! deadlines whenever their rates are no more than the storage has. (Up to a time t, class i may want T·(t − D + slack)
+//! ≤ T·t; with more slack, a class with a short deadline could want more at once than there is.)
 
 use core::time::Duration;
 
@@ -27,7 +27,8 @@ impl Profile {
         Self { target, clock: before.map_or(Time::ZERO, |before| before.clock) }
     }
 
-    /// The deadline of a request that comes now, and whether it is later than D from now, as the class asked for more than T.
+    /// The deadline of a request that comes now, and whether it is later than D from now, as the class asked for more
+    /// than T.
     pub(super) fn deadline(&self, now: Time, period_nanos: u64) -> (Time, bool) {
         let slack = self.target.deadline.min(Duration::from_nanos(period_nanos));
         let pushed = self.clock.since(now).saturating_sub(slack);

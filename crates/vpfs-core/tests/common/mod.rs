@@ -31,8 +31,8 @@ pub(crate) fn dispatched<S: Tunable>(runner: &mut Runner<S>, ops: &[Op]) -> Vec<
     ops.iter().flat_map(|&op| runner.apply(op)).collect()
 }
 
-/// A driver waits for the time that a scheduler tells. When that has come and all that may go has gone, the scheduler tells a
-/// later one or none: else the driver would spin.
+/// A driver waits for the time that a scheduler tells. When that has come and all that may go has gone, the scheduler
+/// tells a later one or none: else the driver would spin.
 pub(crate) fn check_timer<S: Tunable>(runner: &mut Runner<S>) {
     runner.now = runner.scheduler.poll_timeout().map_or(runner.now, |due| due.max(runner.now));
     runner.apply(DISPATCH);

@@ -176,7 +176,8 @@ impl Session {
     }
 
     /// Takes the bytes that arrived from the client. What stays in `buf` is the start of an incomplete header or
-    /// request, at most 16 KiB + 24 bytes, or data that has to wait for its turn; then call it again after [`Session::handle_timeout`].
+    /// request, at most 16 KiB + 24 bytes, or data that has to wait for its turn; then call it again after
+    /// [`Session::handle_timeout`].
     pub fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
         while !self.closed && self.paused_until.is_none() {
             let step = match self.from_client {
@@ -309,8 +310,8 @@ impl Session {
             && (self.must_read_on() || !(self.draining || self.by_tag.len() >= self.limits.ops))
     }
 
-    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in the
-    /// middle of, and nothing but their data frees the slots of dispatched writes.
+    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in
+    /// the middle of, and nothing but their data frees the slots of dispatched writes.
     fn must_read_on(&self) -> bool {
         matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
     }

@@ -19,8 +19,8 @@ fn scheduler(policy: &str, depth: u32) -> String {
 
 /// All that was let go of what `client` sent before.
 ///
-/// A request that is never held passes those that are. Once the first one is answered, everything before it has been judged;
-/// then what comes to the server before the second one is all that was let go.
+/// A request that is never held passes those that are. Once the first one is answered, everything before it has been
+/// judged; then what comes to the server before the second one is all that was let go.
 async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
     let mut tags = Vec::new();
     for fence in [1_000_001, 1_000_002] {
@@ -161,8 +161,8 @@ async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, ev
     }
 }
 
-/// The first requests of a connection, which wait for their answers until all connections together have as many as there are
-/// slots: otherwise a busy machine may answer one before it lets the next one come.
+/// The first requests of a connection, which wait for their answers until all connections together have as many as
+/// there are slots: otherwise a busy machine may answer one before it lets the next one come.
 async fn until_all_slots_are_taken(
     server: &mut Peer,
     begun: &watch::Sender<usize>,

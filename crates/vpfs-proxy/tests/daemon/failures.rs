@@ -184,8 +184,8 @@ async fn an_operation_without_progress_ends_with_its_connection() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("peer=127.0.0.1:")), "{lines:?}");
 }
 
-/// Symptom: a proxy used all of a processor. Cause: the watch over a session's operations was due for ever once its server
-/// had closed while the client was not reading. Virtual time would stand still here.
+/// Symptom: a proxy used all of a processor. Cause: the watch over a session's operations was due for ever once its
+/// server had closed while the client was not reading. Virtual time would stand still here.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     const LEN: usize = 64 << 20;

@@ -8,7 +8,8 @@ use vpfs_wire::bmi::Tag;
 use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, pattern};
 
-/// What nothing is known of is thought to take 10 ns for each byte: the long write takes more than 140 ms, the first one less.
+/// What nothing is known of is thought to take 10 ns for each byte: the long write takes more than 140 ms, the first
+/// one less.
 const FIRST: usize = 4 << 20;
 const LONG: usize = 16 << 20;
 /// It fits into the buffers of sockets, which empty in real time.
@@ -50,7 +51,8 @@ async fn write_beside_a_reader() {
     let (mut large, mut large_server) = fake.pair(network.door(1, 0)).await;
     large.send(raw::write(1, 9, FIRST)).await;
     assert_eq!(large_server.tag().await, Tag(1));
-    // Four seconds in which most of what is pending is the large one's, so that it counts as bulk, and its cost was looked for.
+    // Four seconds in which most of what is pending is the large one's, so that it counts as bulk, and its cost was
+    // looked for.
     for tag in 1..=80 {
         read(&mut small, &mut small_server, tag).await;
         advance(Duration::from_millis(50)).await;

@@ -108,8 +108,8 @@ async fn a_refused_configuration_changes_nothing() {
     assert_eq!(site.daemon.config().scheduler.policy.depth.get(), 9);
 }
 
-/// Symptom: with `log.level` raised to debug, a running daemon still did not log what its schedulers did. Cause: whether
-/// their events are kept was decided at the start.
+/// Symptom: with `log.level` raised to debug, a running daemon still did not log what its schedulers did. Cause:
+/// whether their events are kept was decided at the start.
 #[tokio::test]
 async fn decisions_are_logged_as_soon_as_the_level_says_so() {
     let site = Site::start(1, "").await;

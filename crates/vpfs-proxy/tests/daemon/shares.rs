@@ -1,7 +1,7 @@
 //! What weights promise: shares of a busy server, within the bound of the scheduler.
 //!
-//! These tests live in virtual time: the device is slow, everything else takes none, so applications that keep more requests
-//! going than the server has slots always have some queued.
+//! These tests live in virtual time: the device is slow, everything else takes none, so applications that keep more
+//! requests going than the server has slots always have some queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -66,7 +66,8 @@ impl Network {
     }
 }
 
-/// Free addresses, on a loopback host of their own: ports that others on this machine take a moment later do not matter.
+/// Free addresses, on a loopback host of their own: ports that others on this machine take a moment later do not
+/// matter.
 fn free_addresses(count: usize) -> Vec<SocketAddr> {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
