@@ -7,7 +7,7 @@
 //! So a correction takes effect when neither its request nor an older one of its flow is queued; then it moves all
 //! that is left. As only the head of a flow competes, requests go in the order of exact tags; only which request is
 //! backfilled may differ until then.
-
+//!
 //! Corrections between the same two queued requests of a flow take effect together, so they can be added up at once.
 //! That is done when a flow has more than twice as many corrections as requests queued. So however many requests are
 //! enqueued and cancelled behind one that waits, what waits to be corrected is bounded by what is queued.
