@@ -11,8 +11,9 @@ use vpfs_core::{AppId, Time};
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
-    /// Those that have no requests, by the time when they count as gone.
-    idle: BTreeSet<(Time, AppId)>,
+    /// When to look whether an application has left; one entry for each that has had requests since it left. A request
+    /// moves no entry: what is due is looked at, and put back if the application was there in the meantime.
+    looks: BTreeSet<(Time, AppId)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,8 +21,10 @@ struct Flow {
     key: Option<FlowKey>,
     /// Requests queued or dispatched.
     pending: u32,
-    /// When it counts as gone, while it has no requests.
-    leaves: Option<Time>,
+    /// When the latest request was over.
+    idle_since: Time,
+    /// When it is looked at.
+    look: Option<Time>,
 }
 
 impl Flows {
@@ -43,42 +46,51 @@ impl Flows {
         self.by_key.get(&key).copied()
     }
 
-    /// A request arrived.
-    pub(crate) fn add(&mut self, app: AppId) {
+    /// A request arrived. O(1) but for the first one.
+    pub(crate) fn add(&mut self, now: Time, app: AppId) {
         let flow = self.flow(app);
         flow.pending += 1;
-        if let Some(at) = flow.leaves.take() {
-            self.idle.remove(&(at, app));
+        if flow.look.is_none() {
+            self.look_at(app, now + Self::IDLE);
         }
     }
 
-    /// A request is over.
+    /// A request is over. O(1).
     pub(crate) fn remove(&mut self, now: Time, app: AppId) {
         let flow = self.flow(app);
         flow.pending = flow.pending.checked_sub(1).expect("a request is over only once");
-        if flow.pending == 0 {
-            let at = now + Self::IDLE;
-            flow.leaves = Some(at);
-            self.idle.insert((at, app));
+        flow.idle_since = now;
+    }
+
+    /// The application has left: it is not looked at until it has a request again.
+    pub(crate) fn forget(&mut self, app: AppId) {
+        if let Some(at) = self.flow(app).look.take() {
+            self.looks.remove(&(at, app));
         }
     }
 
-    /// The application is gone, whatever is known of its requests.
-    pub(crate) fn forget_idle(&mut self, app: AppId) {
-        if let Some(at) = self.flow(app).leaves.take() {
-            self.idle.remove(&(at, app));
-        }
-    }
-
-    /// The next one that has had no request for long.
+    /// The next application that has had no request for long, if there is one to look at by `now`.
     pub(crate) fn poll_left(&mut self, now: Time) -> Option<AppId> {
-        let &(_, app) = self.idle.first().filter(|(at, _)| *at <= now)?;
-        self.forget_idle(app);
-        Some(app)
+        while let Some(&(at, app)) = self.looks.first().filter(|(at, _)| *at <= now) {
+            self.looks.remove(&(at, app));
+            let flow = self.flow(app);
+            flow.look = None;
+            let leaves = if flow.pending > 0 { now } else { flow.idle_since } + Self::IDLE;
+            if leaves <= now {
+                return Some(app);
+            }
+            self.look_at(app, leaves);
+        }
+        None
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.idle.first().map(|&(at, _)| at)
+        self.looks.first().map(|&(at, _)| at)
+    }
+
+    fn look_at(&mut self, app: AppId, at: Time) {
+        self.flow(app).look = Some(at);
+        self.looks.insert((at, app));
     }
 
     fn flow(&mut self, app: AppId) -> &mut Flow {
@@ -102,24 +114,38 @@ mod tests {
     #[test]
     fn an_application_leaves_after_a_long_time_without_requests() {
         let mut flows = Flows::default();
-        flows.add(APP);
-        flows.add(APP);
+        flows.add(secs(0), APP);
+        flows.add(secs(0), APP);
         flows.remove(secs(10), APP);
-        assert_eq!(flows.poll_timeout(), None, "one request is left");
-        flows.remove(secs(20), APP);
-        let at = secs(20) + Flows::IDLE;
-        assert_eq!(flows.poll_timeout(), Some(at));
-        assert_eq!(flows.poll_left(secs(500)), None);
-        assert_eq!(flows.poll_left(at), Some(APP));
-        assert_eq!((flows.poll_left(at), flows.poll_timeout()), (None, None));
+        assert_eq!(flows.poll_left(secs(600)), None, "one request is left");
+        flows.remove(secs(620), APP);
+        assert_eq!(flows.poll_left(secs(1200)), None, "it had one until lately");
+        assert_eq!(flows.poll_timeout(), Some(secs(1220)));
+        assert_eq!(flows.poll_left(secs(1220)), Some(APP));
+        assert_eq!((flows.poll_left(secs(1220)), flows.poll_timeout()), (None, None));
     }
 
     #[test]
     fn a_new_request_keeps_it() {
         let mut flows = Flows::default();
-        flows.add(APP);
-        flows.remove(Time::ZERO, APP);
-        flows.add(APP);
+        flows.add(secs(0), APP);
+        flows.remove(secs(0), APP);
+        flows.add(secs(599), APP);
+        assert_eq!(flows.poll_left(secs(5000)), None);
+        flows.remove(secs(5001), APP);
+        assert_eq!(flows.poll_left(secs(5600)), None);
+        assert_eq!(flows.poll_timeout(), Some(secs(5601)));
+    }
+
+    #[test]
+    fn who_left_is_looked_at_again_when_it_comes_back() {
+        let mut flows = Flows::default();
+        flows.add(secs(0), APP);
+        flows.remove(secs(0), APP);
+        flows.forget(APP);
         assert_eq!((flows.poll_left(secs(5000)), flows.poll_timeout()), (None, None));
+        flows.add(secs(5000), APP);
+        flows.remove(secs(5000), APP);
+        assert_eq!(flows.poll_left(secs(5600)), Some(APP));
     }
 }

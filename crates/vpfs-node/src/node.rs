@@ -82,7 +82,7 @@ impl Node {
         let cost = self.costs.of(arrival);
         let request = Request { issued_at, elsewhere: cost.elsewhere, ..Request::new(id, app, op, cost.here) };
         self.scheduler.enqueue(now, request);
-        self.flows.add(app);
+        self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(&self.flows, app);
         }
@@ -108,7 +108,7 @@ impl Node {
 
     /// An application has finished. One that has had no request for ten minutes has left without being said so.
     pub fn flow_left(&mut self, now: Time, app: AppId) {
-        self.flows.forget_idle(app);
+        self.flows.forget(app);
         if let Some(peers) = &mut self.peers {
             peers.flow_left(now, &self.flows, app);
         }
