@@ -1,6 +1,6 @@
 //! The daemon's clock: the only place where the core's [`Time`] meets the machine's.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use vpfs_core::Time;
@@ -22,14 +22,16 @@ const SLEW_DIVISOR: u32 = 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     started: tokio::time::Instant,
-    course: Arc<RwLock<Course>>,
+    begun: Course,
+    /// Since the wall clock was set for the first time. Until then, which is mostly for ever, reading takes no lock.
+    stepped: Arc<OnceLock<RwLock<Course>>>,
 }
 
 impl Clock {
     /// A clock that starts now.
     pub(crate) fn start() -> Self {
-        let course = Arc::new(RwLock::new(Course::starting_at(since_1970())));
-        Self { started: tokio::time::Instant::now(), course }
+        let begun = Course::starting_at(since_1970());
+        Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
     }
 
     /// The current time.
@@ -60,12 +62,16 @@ impl Clock {
 
     /// The wall clock was set forward, or back if `step_ns` is negative.
     fn step(&self, step_ns: i64) {
-        let mut course = self.course.write().unwrap_or_else(PoisonError::into_inner);
+        let stepped = self.stepped.get_or_init(|| RwLock::new(self.begun));
+        let mut course = stepped.write().unwrap_or_else(PoisonError::into_inner);
         *course = course.stepped(self.started.elapsed(), step_ns);
     }
 
     fn course(&self) -> Course {
-        *self.course.read().unwrap_or_else(PoisonError::into_inner)
+        match self.stepped.get() {
+            None => self.begun,
+            Some(course) => *course.read().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 }
 
