@@ -33,7 +33,7 @@ const PIECE_NS_MOST: u64 = 20_000_000;
 const PIECE_BYTES: u64 = 256 << 10;
 const PIECES_MAX: u32 = 64;
 /// The client and what else it sends wait no longer than this for the last piece.
-const SPREAD_MAX_NS: u64 = 1_000_000_000;
+const SPREAD_MAX_NS: u64 = 8_000_000_000;
 
 impl Isolation {
     /// The next request that may go, see [`Scheduler::poll_dispatch`].
@@ -75,7 +75,7 @@ impl Isolation {
 
     /// May a bulk request go? One may always be in the storage, at the rate at which bulk goes.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
-        let care = self.care(now, head.app);
+        let care = self.care(now);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.requests.get(head.id).service.0;
             let window_ns = match self.calibration.is_running() {
@@ -128,7 +128,7 @@ impl Isolation {
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;
-        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
+        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now) == Care::None {
             return None;
         }
         let piece_ns =

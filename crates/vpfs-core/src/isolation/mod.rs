@@ -164,7 +164,7 @@ pub struct Isolation {
     protect_until: Time,
     /// Somebody who asks for less than its share was there lately, and may come back.
     vigilant_until: Time,
-    /// Who that is. It may be bulk by now, and need not mind itself.
+    /// Who that is. If it is bulk by now, it need not be minded any longer.
     vigilant_for: Option<AppId>,
     /// Interactive requests queued or outstanding.
     interactive_pending: usize,
@@ -336,11 +336,11 @@ impl Isolation {
         (!self.calibration.is_running() || self.calibration.solo().is_some()) && self.is_expecting(now)
     }
 
-    /// What bulk of `app` has to mind.
-    fn care(&self, now: Time, app: AppId) -> Care {
+    /// What bulk has to mind.
+    fn care(&self, now: Time) -> Care {
         if self.is_protecting(now) {
             Care::Protecting
-        } else if self.is_vigilant(now) && self.vigilant_for != Some(app) {
+        } else if self.is_vigilant(now) {
             Care::Watchful
         } else {
             Care::None
@@ -349,7 +349,8 @@ impl Isolation {
 
     /// Somebody who asked for less than its share was there lately.
     fn is_vigilant(&self, now: Time) -> bool {
-        now < self.vigilant_until && !self.calibration.is_running()
+        let minded = self.vigilant_for.is_some_and(|app| self.queue.kind(app) == Kind::Interactive);
+        minded && now < self.vigilant_until && !self.calibration.is_running()
     }
 
     /// Somebody who asks for less than its share is there, or will be soon.
@@ -383,7 +384,7 @@ impl Isolation {
         let alone = self.in_flight.requests == 0;
         let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
             *self.requests.get(id);
-        let care = self.care(now, app);
+        let care = self.care(now);
         let at_floor = care == Care::Protecting && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
