@@ -130,6 +130,8 @@ pub(super) struct Done {
     pub(super) cost_ns: u64,
     /// Its flow takes all it can get.
     pub(super) bulk: bool,
+    /// Storage serves one request after the other.
+    pub(super) serial: bool,
     /// That, or, where requests are served one after the other, what one takes that has the storage for itself, if that
     /// is longer.
     pub(super) served_ns: u64,
@@ -154,6 +156,11 @@ impl Completed {
         if !bulk {
             self.others_served_ns = self.others_served_ns.saturating_add(served_ns);
         }
+    }
+
+    /// For how long requests of flows that are not bulk may have had the storage for themselves.
+    pub(super) fn others_served(&self) -> Duration {
+        Duration::from_nanos(self.others_served_ns)
     }
 }
 
@@ -228,7 +235,7 @@ impl DeviceTimes {
         let class = Class::of(op, size);
         let cost_ns = self.cost_in_class_ns(class, op, size);
         let alone_ns = if serial { self.alone_ns[class.0] } else { 0 };
-        Done { op, size, class, cost_ns, bulk, served_ns: cost_ns.max(alone_ns) }
+        Done { op, size, class, cost_ns, bulk, serial, served_ns: cost_ns.max(alone_ns) }
     }
 
     /// A request that had the storage for itself took so long: for no longer it kept others waiting.
