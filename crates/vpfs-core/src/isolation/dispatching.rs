@@ -75,7 +75,7 @@ impl Isolation {
 
     /// May a bulk request go? One may always be in the storage, at the rate at which bulk goes.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
-        let care = self.care(now);
+        let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.requests.get(head.id).service.0;
             let window_ns = match self.calibration.is_running() {
@@ -128,7 +128,7 @@ impl Isolation {
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;
-        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now) == Care::None {
+        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
             return None;
         }
         let piece_ns =
@@ -145,7 +145,7 @@ impl Isolation {
 
     /// Everything that may go has gone: tells those who learn from what held the others back.
     pub(super) fn on_drained(&mut self, now: Time) {
-        let free = !self.is_protecting(now) && !self.is_vigilant(now);
+        let free = !self.is_protecting(now) && !(self.is_vigilant(now) && self.is_for_others());
         let full = self.held == Some(Hold::Bound);
         // The storage has as much as may be in it, or all that bulk asks for.
         let usual = self.bound.is_usual() && self.calibration.is_settled(now);

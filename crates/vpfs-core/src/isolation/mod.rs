@@ -164,7 +164,7 @@ pub struct Isolation {
     protect_until: Time,
     /// Somebody who asks for less than its share was there lately, and may come back.
     vigilant_until: Time,
-    /// Who that is. If it is bulk by now, it need not be minded any longer.
+    /// Who that is. It may be bulk by now, and need not mind itself.
     vigilant_for: Option<AppId>,
     /// Interactive requests queued or outstanding.
     interactive_pending: usize,
@@ -336,11 +336,11 @@ impl Isolation {
         (!self.calibration.is_running() || self.calibration.solo().is_some()) && self.is_expecting(now)
     }
 
-    /// What bulk has to mind.
-    fn care(&self, now: Time) -> Care {
+    /// What bulk of `app` has to mind.
+    fn care(&self, now: Time, app: AppId) -> Care {
         if self.is_protecting(now) {
             Care::Protecting
-        } else if self.is_vigilant(now) {
+        } else if self.is_vigilant(now) && self.vigilant_for != Some(app) {
             Care::Watchful
         } else {
             Care::None
@@ -349,8 +349,12 @@ impl Isolation {
 
     /// Somebody who asked for less than its share was there lately.
     fn is_vigilant(&self, now: Time) -> bool {
-        let minded = self.vigilant_for.is_some_and(|app| self.queue.kind(app) == Kind::Interactive);
-        minded && now < self.vigilant_until && !self.calibration.is_running()
+        now < self.vigilant_until && !self.calibration.is_running()
+    }
+
+    /// Vigilance is not only for the one flow that is there: a flow that begins with metadata asks for little at first.
+    fn is_for_others(&self) -> bool {
+        self.active.iter().any(|app| self.vigilant_for != Some(*app))
     }
 
     /// Somebody who asks for less than its share is there, or will be soon.
@@ -384,7 +388,7 @@ impl Isolation {
         let alone = self.in_flight.requests == 0;
         let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
             *self.requests.get(id);
-        let care = self.care(now);
+        let care = self.care(now, app);
         let at_floor = care == Care::Protecting && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
