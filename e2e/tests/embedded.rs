@@ -88,7 +88,10 @@ fn a_small_application_is_measured_beside_a_large_one() {
         assert!(kept > 0.0, "{app}: {report}");
         assert!(report["beside"][app]["phases"].as_array().is_some_and(|phases| !phases.is_empty()), "{report}");
     }
-    // Nothing is left behind: a second run finds no existing file.
+    // Nothing is left behind: a second run finds no existing file, nor does one whose large application reads.
+    cluster.workload(&[&small[..], &large].concat());
+    let table = cluster.workload(&[&small[..], &large, &["--large-read"]].concat());
+    assert!(table.contains(" MB/s"), "{table}");
     cluster.workload(&[&small[..], &large].concat());
 }
 

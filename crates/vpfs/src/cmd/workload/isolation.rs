@@ -20,7 +20,7 @@ use crate::print::print;
 
 /// How much of its speed a small application keeps beside a large one, and vice versa
 ///
-/// Runs small calls with think time alone, large writes alone, then both at once. Give each application a separate
+/// Runs small calls with think time alone, large calls alone, then both at once. Give each application a separate
 /// listener to measure the effect of a proxy, or the address of the server to measure without one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -59,9 +59,13 @@ pub(super) struct IsolationArgs {
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     large_transfer: Bytes,
 
-    /// Bytes of each of its processes' files, written repeatedly
+    /// Bytes of each of its processes' files, written (or read) repeatedly
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_size)]
     large_file: Bytes,
+
+    /// Let it read and verify instead of writing; its files are written before the first run
+    #[arg(long)]
+    large_read: bool,
 
     /// Length of the measurement in each of the three runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
@@ -147,8 +151,8 @@ impl IsolationArgs {
             segments: 1,
             file_mode: FileMode::PerProcess,
             order: Order::Sequential,
-            write: true,
-            read: false,
+            write: !self.large_read,
+            read: self.large_read,
             mixed: false,
             start_offset_bytes: 0,
             barrier: false,
@@ -177,15 +181,35 @@ fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
     u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
 }
 
+impl Application<Ior> {
+    /// The same on files that stay, with another plan.
+    fn keeping(&self, plan: Ior) -> Self {
+        Self { plan: Ior { keep: true, ..plan }, options: self.options.clone() }
+    }
+
+    /// Writes the files that are to be read.
+    async fn fill(&self, line: &ProgressLine) -> Result<(), RunError> {
+        let plan = Ior { write: true, read: false, time_limit: None, ..self.plan.clone() };
+        self.keeping(plan).alone("files of the large one", line).await.map(drop)
+    }
+}
+
 /// The small application alone, the large one alone, and both at once.
 async fn measure(
     small: &Application<Interactive>,
     large: &Application<Ior>,
     line: &ProgressLine,
 ) -> Result<[Report; 4], RunError> {
+    // The last run of the large one: it made the directory, so it removes that.
+    let other = large.prepare().await?;
     let small_alone = small.alone("small", line).await?;
-    let large_alone = large.alone("large", line).await?;
-    let (run, other) = (small.prepare().await?, large.prepare().await?);
+    let large_alone = if large.plan.read {
+        large.fill(line).await?;
+        large.keeping(large.plan.clone()).alone("large", line).await?
+    } else {
+        large.alone("large", line).await?
+    };
+    let run = small.prepare().await?;
     let handles = [run.handle(), other.handle()];
     let measured = handles[0].clone();
     // The small application's files are filled first, so that both measure nearly the same period.
