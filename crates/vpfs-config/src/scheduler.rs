@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{
-    Backfill, Bytes, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost, SlotCostTable,
-    TwoLevelSettings, WindowOrder,
+    Backfill, Bytes, CostUnit, Depth, IocoSettings, OpKind, PolicyKind, Settings, Sharing, SharingMode, SlotCost,
+    SlotCostTable, TwoLevelSettings, WindowOrder,
 };
 
 use crate::device_times;
@@ -20,6 +20,9 @@ const POLICIES: [PolicyKind; 6] = PolicyKind::ALL;
 
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
+
+/// In the order of the table of tunables.
+const COST_UNITS: [CostUnit; 2] = [CostUnit::DeviceTime, CostUnit::Bytes];
 
 /// In the order of the table of tunables.
 const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
@@ -59,6 +62,7 @@ pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
             ..IocoSettings::default()
         },
         adaptive: reader.choice("adaptive") == Some(1),
+        cost_unit: reader.choice("cost").map_or(CostUnit::default(), |index| COST_UNITS[index]),
         device_times,
         ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))
     };

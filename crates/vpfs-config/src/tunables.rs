@@ -230,9 +230,16 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("bounded")
         .paper("vPFS+ §III-C"),
         Tunable::new(
+            "cost",
+            Kind::Choice(&["device-time", "bytes"]),
+            "What `isolation` shares by weight. `device-time`: the time that requests take of the storage, learned while \
+             it runs; whoever makes it seek pays for that. `bytes`: bytes, as all other policies do.",
+        )
+        .default("device-time"),
+        Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),
-            "Over what shares hold (`sfq-d`, `sfq-d-plus`). `local`: each server for itself. `threshold`: the sum over \
+            "Scope of the shares (`sfq-d`, `sfq-d-plus`, `isolation`). `local`: each server for itself. `threshold`: the sum over \
              all servers, which tell each other what they served. `layout`: the same, but from how a request's file is \
              striped wherever that tells it, without a message.",
         )

@@ -89,7 +89,9 @@ pub use request::{
     Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target,
 };
 pub use scheduler::{Capabilities, Scheduler};
-pub use settings::{Backfill, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings, WindowOrder};
+pub use settings::{
+    Backfill, CostUnit, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings, WindowOrder,
+};
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use two_level::TwoLevel;

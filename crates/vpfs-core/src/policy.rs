@@ -189,6 +189,7 @@ impl Base {
             PolicyKind::Ioco => Self::Ioco(Ioco::new(settings.ioco, settings.depth, event_capacity)),
             PolicyKind::Isolation => {
                 let mut isolation = Isolation::new(event_capacity);
+                isolation.set_cost_unit(settings.cost_unit);
                 isolation.set_sharing(settings.sharing);
                 isolation.set_device_times(&settings.device_times);
                 Self::Isolation(Box::new(isolation))
@@ -223,7 +224,7 @@ impl Base {
                 sfq.set_sharing(settings.sharing);
                 sfq.set_backfill(settings.backfill);
             }
-            (Self::Isolation(isolation), PolicyKind::Isolation) => {
+            (Self::Isolation(isolation), PolicyKind::Isolation) if isolation.cost_unit() == settings.cost_unit => {
                 isolation.set_sharing(settings.sharing);
                 // What was learned is kept while it would begin where it began.
                 if settings.device_times != before.device_times {

@@ -50,6 +50,8 @@ pub struct Settings {
     pub ioco: IocoSettings,
     /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions; `depth` and `slot_costs` are where they begin.
     pub adaptive: bool,
+    /// What isolation shares by weight.
+    pub cost_unit: CostUnit,
     /// What requests take of the storage's time, if that was measured: where isolation begins to learn it.
     pub device_times: Vec<DeviceTime>,
 }
@@ -73,9 +75,21 @@ impl Settings {
             two_level: TwoLevelSettings::default(),
             ioco: IocoSettings::default(),
             adaptive: false,
+            cost_unit: CostUnit::default(),
             device_times: Vec::new(),
         }
     }
+}
+
+/// What applications are charged, and get by weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CostUnit {
+    /// The time that a request takes of the storage, learned online. Beyond the papers: who makes the storage seek pays
+    /// for it.
+    #[default]
+    DeviceTime,
+    /// Bytes, as in the papers.
+    Bytes,
 }
 
 /// What one kind of request takes of the storage's time while that is saturated.

@@ -7,6 +7,7 @@ use super::calibration::Bulk;
 use super::queue::Kind;
 use crate::event::{Event, MissCause};
 use crate::request::Request;
+use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes, Time};
 
 /// A window of control lasts at least so long.
@@ -130,7 +131,9 @@ impl Isolation {
 
     /// Lets a bulk flow go alone for a moment if there are others and its costs are not known.
     fn consider_solo(&mut self, now: Time) {
-        if let Some((app, lasted)) = self.calibration.take_ended_solo() {
+        if let Some((app, lasted)) = self.calibration.take_ended_solo()
+            && self.cost_unit == CostUnit::DeviceTime
+        {
             // It was charged by costs that nobody knew, and cannot have had more than that.
             let most = Bytes(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX));
             self.queue.limit_lead(&self.requests, &self.clock, app, most);

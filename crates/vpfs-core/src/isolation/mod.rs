@@ -54,7 +54,7 @@ use crate::list::{Links, Node};
 use crate::policy::Handover;
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceReport};
 use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{DeviceTime, Sharing, SharingMode};
+use crate::settings::{CostUnit, DeviceTime, Sharing, SharingMode};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
@@ -69,8 +69,9 @@ struct Entry {
     position: u128,
     /// What it is counted as while it is queued or in the storage: a nanosecond of device time is one unit of service.
     service: Bytes,
-    /// What its flow is charged, and the version of costs that this was last looked at with.
+    /// What its flow is charged: that, or its bytes.
     charged: Bytes,
+    /// The version of costs that this was last looked at with.
     version: u32,
     state: State,
     links: Links,
@@ -147,6 +148,7 @@ pub struct Isolation {
     queue: Queue,
     corrections: Corrections,
     ledger: Ledger,
+    cost_unit: CostUnit,
     clock: Clock,
     arrivals: u64,
     events: EventQueue,
@@ -199,6 +201,7 @@ impl Isolation {
             queue: Queue::new(),
             corrections: Corrections::default(),
             ledger: Ledger::new(Sharing::default()),
+            cost_unit: CostUnit::default(),
             clock: Clock::default(),
             arrivals: 0,
             events: EventQueue::with_capacity(event_capacity),
@@ -227,9 +230,28 @@ impl Isolation {
         }
     }
 
+    /// Changes what is shared by weight, while there are no requests and before sharing is set.
+    pub(crate) fn set_cost_unit(&mut self, cost_unit: CostUnit) {
+        self.cost_unit = cost_unit;
+    }
+
+    /// What is shared by weight.
+    pub(crate) fn cost_unit(&self) -> CostUnit {
+        self.cost_unit
+    }
+
+    /// What a flow is charged for a request of so many bytes that takes `service` of the storage's time.
+    fn charge(&self, service: Bytes, bytes: Bytes) -> Bytes {
+        match self.cost_unit {
+            CostUnit::DeviceTime => service,
+            CostUnit::Bytes => bytes,
+        }
+    }
+
     /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
-        let threshold = Bytes(sharing.broadcast_threshold.0.saturating_mul(Self::NS_PER_BYTE));
+        let bytes = sharing.broadcast_threshold;
+        let threshold = self.charge(Bytes(bytes.0.saturating_mul(Self::NS_PER_BYTE)), bytes);
         let sharing = Sharing { broadcast_threshold: threshold, ..sharing };
         if self.ledger.sharing() != sharing {
             self.ledger.set_sharing(sharing);
@@ -272,8 +294,9 @@ impl Isolation {
     fn admit(&mut self, now: Time, enqueued_at: Time, request: &Request) {
         let Request { id, app, op, cost, .. } = *request;
         let service = Bytes(self.times.cost_ns(op, cost));
-        let delay = self.delay(request, service);
-        let position = self.queue.charge(app, service, delay, &self.clock);
+        let charged = self.charge(service, cost);
+        let delay = self.delay(request, charged);
+        let position = self.queue.charge(app, charged, delay, &self.clock);
         let arrival = self.arrivals;
         self.arrivals += 1;
         let entry = Entry {
@@ -282,7 +305,7 @@ impl Isolation {
             arrival,
             position,
             service,
-            charged: service,
+            charged,
             version: self.times.version(),
             state: State::Queued,
             links: Links::UNLINKED,
@@ -292,17 +315,17 @@ impl Isolation {
         self.note_arrival(now, app, service);
     }
 
-    /// The delay of a start tag by service elsewhere, in the currency of service [vPFS §III-B].
-    fn delay(&mut self, request: &Request, service: Bytes) -> Bytes {
+    /// The delay of a start tag by service elsewhere, in the unit of what is charged [vPFS §III-B].
+    fn delay(&mut self, request: &Request, charged: Bytes) -> Bytes {
         if self.ledger.is_local() {
             return Bytes::ZERO;
         }
         let lag = self.queue.lag(request.app, &self.clock);
-        let in_time = |bytes: Bytes| {
-            let scaled = u128::from(bytes.0) * u128::from(service.0) / u128::from(request.cost.0.max(1));
+        let in_unit = |bytes: Bytes| {
+            let scaled = u128::from(bytes.0) * u128::from(charged.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
-        let request = Request { cost: service, elsewhere: request.elsewhere.map(in_time), ..*request };
+        let request = Request { cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
         self.ledger.arrive(&request, lag)
     }
 
@@ -436,12 +459,18 @@ impl Isolation {
         if !self.times.is_known(op, cost) {
             return;
         }
-        let to = Bytes(self.times.cost_ns(op, cost));
-        if to.0.abs_diff(from.0) <= from.0 / 4 {
+        let service = Bytes(self.times.cost_ns(op, cost));
+        let before = entry.service;
+        if service.0.abs_diff(before.0) <= before.0 / 4 {
             return;
         }
-        (entry.service, entry.charged) = (to, to);
-        self.meters[app.index()].on_correction(now, from.0, to.0);
+        entry.service = service;
+        self.meters[app.index()].on_correction(now, before.0, service.0);
+        if self.cost_unit == CostUnit::Bytes {
+            return;
+        }
+        let to = service;
+        self.requests.get_mut(id).charged = to;
         let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
         self.correct(app, arrival, delta);
     }
@@ -581,7 +610,7 @@ impl Scheduler for Isolation {
         }
     }
 
-    /// S = max(v, F of the flow's request before it + delay/φ), F = S + device time/φ.
+    /// S = max(v, F of the flow's request before it + delay/φ), F = S + device time (or bytes)/φ.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.admit(now, arrived, request);
         let Request { id, app, cost, .. } = *request;
@@ -646,12 +675,13 @@ impl Scheduler for Isolation {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.request.cost, real);
         let Entry { request: Request { app, op, .. }, arrival, service, charged: from, state, .. } = *entry;
-        let to = Bytes(self.times.cost_ns(op, real));
-        entry.charged = to;
+        let takes = Bytes(self.times.cost_ns(op, real));
         if state.is_queued() {
-            entry.service = to;
-            self.meters[app.index()].on_correction(now, service.0, to.0);
+            entry.service = takes;
+            self.meters[app.index()].on_correction(now, service.0, takes.0);
         }
+        let to = self.charge(takes, real);
+        self.requests.get_mut(id).charged = to;
         let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });

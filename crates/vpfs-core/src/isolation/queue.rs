@@ -112,7 +112,7 @@ impl Queue {
     /// The finish tag of a queued request: S + c/φ.
     pub(super) fn finish(&self, requests: &Table<Entry>, head: Head) -> VirtualTime {
         let entry = requests.get(head.id);
-        self.flows[head.app.index()].tags.tag(entry.position + u128::from(entry.service.0))
+        self.flows[head.app.index()].tags.tag(entry.position + u128::from(entry.charged.0))
     }
 
     /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` of service.

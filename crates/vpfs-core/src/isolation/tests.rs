@@ -8,7 +8,7 @@ use super::Isolation;
 use super::device_time::DeviceTimes;
 use crate::request::{OpKind, Pieces, Request};
 use crate::scheduler::Scheduler;
-use crate::settings::DeviceTime;
+use crate::settings::{CostUnit, DeviceTime};
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 const SMALL: AppId = AppId(0);
@@ -157,6 +157,20 @@ fn usual() -> [u32; 2] {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
     disk.run(60);
     disk.run(20).map(|served| served / 2)
+}
+
+/// Of two that take all they can get, one with requests of 4 KiB and one with 1 MiB.
+#[test]
+fn backlogged_applications_share_what_is_charged() {
+    for (unit, expected_percent) in [(CostUnit::DeviceTime, 430), (CostUnit::Bytes, 25_600)] {
+        let mut scheduler = Isolation::new(64);
+        scheduler.set_cost_unit(unit);
+        let mut disk = Disk::backlogged(scheduler, Bytes::mib(1));
+        disk.run(60);
+        let [small, large] = disk.run(300);
+        let percent = small * 100 / large;
+        assert!(percent.abs_diff(expected_percent) * 20 <= expected_percent, "{unit:?}: {small} and {large} requests");
+    }
 }
 
 #[test]
