@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, PolicyKind, Target, Weight};
+use vpfs_core::{Bytes, Settings, Target, Weight};
 
 use crate::clients::{self, Rule};
 use crate::problem::did_you_mean;
@@ -220,16 +220,16 @@ fn read_target(reader: &Reader<'_>) -> Option<Target> {
 }
 
 /// Warns of promises that the policy does not know, and of a policy that has none to keep.
-pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: &Settings) {
     let promised = apps.list.iter().find(|app| app.target.is_some());
-    match (promised, policy) {
-        (None, PolicyKind::TwoLevel) => {
-            let message = "two-level keeps what applications are promised, and no [[app]] has target_rate and deadline";
-            root.cx.warn(0, "scheduler.policy", message);
+    match (promised, policy.capabilities().needs_deadlines) {
+        (None, true) => {
+            let message = "keeps what applications are promised, and no [[app]] has target_rate and deadline";
+            root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.kind.name()));
         }
-        (Some(app), other) if other != PolicyKind::TwoLevel => {
+        (Some(app), false) => {
             let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-            let message = "only the policy two-level looks at target_rate and deadline";
+            let message = format!("the policy {} does not look at target_rate and deadline", policy.kind.name());
             root.cx.warn(line, format!("app.{}", app.name), message);
         }
         _ => {}

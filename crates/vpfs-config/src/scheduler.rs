@@ -16,9 +16,6 @@ use crate::tunables::{SCHEDULER, SLOT_COST};
 use crate::units::{Rate, Size, decimal, quote};
 
 /// In the order of the table of tunables.
-const POLICIES: [PolicyKind; 6] = PolicyKind::ALL;
-
-/// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
 
 /// In the order of the table of tunables.
@@ -78,7 +75,7 @@ fn servers(root: &Reader<'_>) -> u32 {
 }
 
 fn read_kind(reader: &Reader<'_>) -> PolicyKind {
-    reader.choice("policy").map_or(PolicyKind::Isolation, |index| POLICIES[index])
+    reader.choice("policy").map_or(PolicyKind::Isolation, |index| PolicyKind::ALL[index])
 }
 
 /// What stands in the file goes before what the profile says.

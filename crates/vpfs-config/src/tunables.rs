@@ -1,6 +1,8 @@
 //! The one table of everything that can be set. The reader takes names, defaults and ranges from it, and
 //! `docs/config.md` is printed from it.
 
+use vpfs_core::PolicyKind;
+
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -196,7 +198,7 @@ pub(crate) const SCHEDULER: Section = Section {
     keys: &[
         Tunable::new(
             "policy",
-            Kind::Choice(&["fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco", "isolation"]),
+            Kind::Choice(&PolicyKind::NAMES),
             "`isolation` gives who asks for less than its share nearly what it gets alone and shares the storage's time \
              among the others by weight, without any tuning; `fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
              load the storage more and fills gaps with small ones, `two-level` keeps each application's `deadline` \

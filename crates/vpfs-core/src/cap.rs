@@ -17,7 +17,7 @@ use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
 use crate::request::{Dispatch, OpKind, Request, ServiceReport, Target};
-use crate::scheduler::{Capabilities, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 /// Holds requests of capped applications back before `S` sees them; those of other applications pass.
@@ -209,11 +209,6 @@ impl<S: Scheduler> Capped<S> {
 
 impl<S: Scheduler> Scheduler for Capped<S> {
     /// Those of the inner scheduler, but work-conserving only while there is no cap.
-    fn capabilities(&self) -> Capabilities {
-        let inner = self.inner.capabilities();
-        Capabilities { work_conserving: inner.work_conserving && self.caps == 0, ..inner }
-    }
-
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, .. } = *request;
         let capped = self.accounts.get(app.index()).is_some_and(|account| account.bucket.is_some());

@@ -2,12 +2,14 @@
 //!
 //! The baseline that the other policies are measured against: what clients would see without vpfs.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
-use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
-use crate::scheduler::{Capabilities, Scheduler};
+use crate::scheduler::Scheduler;
+use crate::settings::{PolicyKind, Settings};
 use crate::table::Table;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
 
@@ -36,29 +38,6 @@ impl Fifo {
         Self { requests: Table::new(), queue: VecDeque::new(), outstanding: 0, events }
     }
 
-    /// All requests, for another policy.
-    pub(crate) fn hand_over(self) -> Handover {
-        let Self { requests, queue, events, .. } = self;
-        let with_time = |entry: &Entry| (entry.enqueued_at, entry.request);
-        let outstanding = requests.iter().filter(|entry| entry.outstanding).map(with_time).collect();
-        let queued = queue.iter().map(|&id| with_time(requests.get(id))).collect();
-        Handover { outstanding, queued, events }
-    }
-
-    /// The requests of another policy; call while there are none here.
-    pub(crate) fn take_over(&mut self, handover: Handover) {
-        let Handover { outstanding, queued, events } = handover;
-        self.events = events;
-        self.outstanding = outstanding.len();
-        self.queue.extend(queued.iter().map(|(_, request)| request.id));
-        for (enqueued_at, request) in outstanding {
-            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: true });
-        }
-        for (enqueued_at, request) in queued {
-            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: false });
-        }
-    }
-
     /// Forgets `id`; its application and cost.
     fn remove(&mut self, id: RequestId) -> (AppId, Bytes) {
         let Entry { request, outstanding, .. } = self.requests.remove(id);
@@ -77,17 +56,34 @@ impl Fifo {
     }
 }
 
-impl Scheduler for Fifo {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "fifo",
-            work_conserving: true,
-            needs_peers: false,
-            needs_deadlines: false,
-            needs_layout: false,
-        }
+impl Engine for Fifo {
+    fn reconfigure(&mut self, _now: Time, _before: &Settings, settings: &Settings) -> bool {
+        settings.kind == PolicyKind::Fifo
     }
 
+    fn hand_over(self: Box<Self>) -> Handover {
+        let Self { requests, queue, events, .. } = *self;
+        let with_time = |entry: &Entry| (entry.enqueued_at, entry.request);
+        let outstanding = requests.iter().filter(|entry| entry.outstanding).map(with_time).collect();
+        let queued = queue.iter().map(|&id| with_time(requests.get(id))).collect();
+        Handover { outstanding, queued, events }
+    }
+
+    fn take_over(&mut self, _now: Time, handover: Handover) {
+        let Handover { outstanding, queued, events } = handover;
+        self.events = events;
+        self.outstanding = outstanding.len();
+        self.queue.extend(queued.iter().map(|(_, request)| request.id));
+        for (enqueued_at, request) in outstanding {
+            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: true });
+        }
+        for (enqueued_at, request) in queued {
+            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: false });
+        }
+    }
+}
+
+impl Scheduler for Fifo {
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, cost, .. } = *request;
         self.requests.insert(id, Entry { request: *request, enqueued_at: arrived, outstanding: false });

@@ -55,6 +55,7 @@ mod app_policy;
 pub mod cap;
 mod corrections;
 pub mod dsfq;
+mod engine;
 pub mod event;
 pub mod fairness;
 pub mod fifo;
@@ -62,6 +63,7 @@ pub mod hash;
 mod heap;
 pub mod isolation;
 mod list;
+mod policies;
 pub mod policy;
 pub mod profile;
 pub mod request;
@@ -84,11 +86,12 @@ pub use cap::{Cap, Capped};
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use isolation::Isolation;
+pub use policies::Capabilities;
 pub use policy::Policy;
 pub use request::{
     Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target,
 };
-pub use scheduler::{Capabilities, Scheduler};
+pub use scheduler::Scheduler;
 pub use settings::{
     Backfill, CostUnit, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, TwoLevelSettings, WindowOrder,
 };

@@ -5,21 +5,6 @@ use crate::request::{Dispatch, Request, ServiceReport, Target};
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 use core::time::Duration;
 
-/// What a policy needs from its surroundings and what it promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// As it is written in configurations, for example `sfq-d-plus`.
-    pub name: &'static str,
-    /// Never leaves the storage idle while something is queued.
-    pub work_conserving: bool,
-    /// Must hear from the schedulers of other servers.
-    pub needs_peers: bool,
-    /// Must know a deadline for each application.
-    pub needs_deadlines: bool,
-    /// Must know how files are striped.
-    pub needs_layout: bool,
-}
-
 /// Decides which queued request goes to one storage server next.
 ///
 /// Every method is a pure state change: no I/O, no clock. `now` must not decrease from call to call.
@@ -29,9 +14,6 @@ pub struct Capabilities {
 ///
 /// **Panics.** Using an id that is not in use (or enqueuing one that is) is a bug of the caller and panics.
 pub trait Scheduler: Send {
-    /// What this policy needs and promises.
-    fn capabilities(&self) -> Capabilities;
-
     /// Adds a request to its flow's queue. O(log n) in the number of flows, no allocation once the tables
     /// have grown to the ids in use.
     fn enqueue(&mut self, now: Time, request: Request) {

@@ -24,11 +24,6 @@ pub enum PolicyKind {
     Isolation,
 }
 
-impl PolicyKind {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::Fifo, Self::SfqD, Self::SfqDPlus, Self::TwoLevel, Self::Ioco, Self::Isolation];
-}
-
 /// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -57,12 +52,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether shares hold for the sum over several servers, whose schedulers must hear of each other.
-    pub fn needs_peers(&self) -> bool {
-        let shares = matches!(self.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
-        shares && self.sharing.mode != SharingMode::Local
-    }
-
     /// A policy with the papers' parameters for everything but these.
     pub fn new(kind: PolicyKind, depth: Depth, slot_costs: SlotCostTable) -> Self {
         Self {

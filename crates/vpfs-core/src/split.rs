@@ -5,19 +5,21 @@
 //! to the scheduler of its class. The second queue can be opened and closed at any time: requests stay where they are
 //! queued, new ones follow the new rule.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::engine::Engine;
 use crate::event::Event;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
-use crate::scheduler::{Capabilities, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 /// One scheduler for everything, or one for data and one for metadata. O(1) besides what these do.
 #[derive(Debug)]
-pub(crate) struct Split<S> {
-    data: S,
-    metadata: Option<S>,
+pub(crate) struct Split {
+    data: Box<dyn Engine>,
+    metadata: Option<Box<dyn Engine>>,
     /// New metadata requests go to the metadata scheduler.
     open: bool,
     /// By id: where the request is.
@@ -34,14 +36,14 @@ enum Place {
     Metadata,
 }
 
-impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
+impl Split {
     /// One queue, that of `data`.
-    pub(crate) const fn new(data: S) -> Self {
+    pub(crate) const fn new(data: Box<dyn Engine>) -> Self {
         Self { data, metadata: None, open: false, places: Vec::new() }
     }
 
     /// From now on metadata has a queue of its own, `new` unless there was one before.
-    pub(crate) fn open(&mut self, new: impl FnOnce() -> S) {
+    pub(crate) fn open(&mut self, new: impl FnOnce() -> Box<dyn Engine>) {
         self.metadata.get_or_insert_with(new);
         self.open = true;
     }
@@ -52,37 +54,37 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
     }
 
     /// The scheduler of data, for a look at it.
-    pub(crate) const fn data(&self) -> &S {
-        &self.data
+    pub(crate) fn data(&self) -> &dyn Engine {
+        self.data.as_ref()
     }
 
     /// The scheduler of data.
-    pub(crate) const fn data_mut(&mut self) -> &mut S {
+    pub(crate) const fn data_mut(&mut self) -> &mut Box<dyn Engine> {
         &mut self.data
     }
 
     /// The scheduler of metadata, also while it only works off what it has.
-    pub(crate) const fn metadata_mut(&mut self) -> Option<&mut S> {
+    pub(crate) const fn metadata_mut(&mut self) -> Option<&mut Box<dyn Engine>> {
         self.metadata.as_mut()
     }
 
-    fn each(&self) -> impl Iterator<Item = &(dyn Scheduler + 'static)> {
-        [Some(&self.data), self.metadata.as_ref()].into_iter().flatten().map(AsRef::as_ref)
+    fn each(&self) -> impl Iterator<Item = &(dyn Engine + 'static)> {
+        [Some(&self.data), self.metadata.as_ref()].into_iter().flatten().map(|engine| engine.as_ref())
     }
 
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut (dyn Scheduler + 'static)> {
-        [Some(&mut self.data), self.metadata.as_mut()].into_iter().flatten().map(AsMut::as_mut)
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut (dyn Engine + 'static)> {
+        [Some(&mut self.data), self.metadata.as_mut()].into_iter().flatten().map(|engine| engine.as_mut())
     }
 
     /// The scheduler of metadata if `apart`, else that of everything.
-    fn queue(&mut self, apart: bool) -> &mut dyn Scheduler {
+    fn queue(&mut self, apart: bool) -> &mut dyn Engine {
         match &mut self.metadata {
             Some(metadata) if apart => metadata.as_mut(),
             _ => self.data.as_mut(),
         }
     }
 
-    fn queue_of(&mut self, id: RequestId) -> &mut dyn Scheduler {
+    fn queue_of(&mut self, id: RequestId) -> &mut dyn Engine {
         let apart = self.places.get(id.index()) == Some(&Place::Metadata);
         self.queue(apart)
     }
@@ -97,7 +99,7 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
     }
 
     /// The queue of a request whose id is free afterwards; that queue panics if it is not in use.
-    fn leave(&mut self, id: RequestId) -> &mut dyn Scheduler {
+    fn leave(&mut self, id: RequestId) -> &mut dyn Engine {
         let place = self.places.get_mut(id.index()).map(|place| core::mem::replace(place, Place::Nowhere));
         self.queue(place == Some(Place::Metadata))
     }
@@ -110,11 +112,7 @@ impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler>> Split<S> {
     }
 }
 
-impl<S: AsRef<dyn Scheduler> + AsMut<dyn Scheduler> + Send> Scheduler for Split<S> {
-    fn capabilities(&self) -> Capabilities {
-        self.data.as_ref().capabilities()
-    }
-
+impl Scheduler for Split {
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let apart = self.open && request.op == OpKind::Metadata;
         self.settle(request.id, if apart { Place::Metadata } else { Place::Data });

@@ -19,16 +19,17 @@
 
 pub mod analysis;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::hash::{mix, stable_hash};
 use crate::heap::{Heap, Item};
-use crate::policy::Handover;
 use crate::request::{Dispatch, Request};
-use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{IocoSettings, WindowOrder};
+use crate::scheduler::Scheduler;
+use crate::settings::{IocoSettings, PolicyKind, Settings, WindowOrder};
 use crate::table::Table;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -123,29 +124,6 @@ impl Ioco {
         }
     }
 
-    /// All requests, for another policy.
-    pub(crate) fn hand_over(self) -> Handover {
-        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
-        entries.sort_unstable_by_key(|entry| entry.arrival);
-        let all = |outstanding| {
-            let wanted = entries.iter().filter(move |entry| entry.outstanding == outstanding);
-            wanted.map(|entry| (entry.enqueued_at, entry.request)).collect()
-        };
-        Handover { outstanding: all(true), queued: all(false), events: self.events }
-    }
-
-    /// The requests of another policy; call while there are none here.
-    pub(crate) fn take_over(&mut self, handover: Handover) {
-        self.outstanding = handover.outstanding.len();
-        for (enqueued_at, request) in handover.outstanding {
-            self.insert(enqueued_at, request, true);
-        }
-        for (enqueued_at, request) in handover.queued {
-            self.admit(enqueued_at, request);
-        }
-        self.events = handover.events;
-    }
-
     fn insert(&mut self, enqueued_at: Time, request: Request, outstanding: bool) {
         let arrival = self.arrivals;
         self.arrivals += 1;
@@ -201,17 +179,39 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Scheduler for Ioco {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "ioco",
-            work_conserving: true,
-            needs_peers: false,
-            needs_deadlines: false,
-            needs_layout: false,
+impl Engine for Ioco {
+    /// With other windows every queued request gets another place.
+    fn reconfigure(&mut self, now: Time, _before: &Settings, settings: &Settings) -> bool {
+        let same = settings.kind == PolicyKind::Ioco && settings.ioco == self.settings;
+        if same {
+            self.set_depth(now, settings.depth);
         }
+        same
     }
 
+    fn hand_over(self: Box<Self>) -> Handover {
+        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
+        entries.sort_unstable_by_key(|entry| entry.arrival);
+        let all = |outstanding| {
+            let wanted = entries.iter().filter(move |entry| entry.outstanding == outstanding);
+            wanted.map(|entry| (entry.enqueued_at, entry.request)).collect()
+        };
+        Handover { outstanding: all(true), queued: all(false), events: self.events }
+    }
+
+    fn take_over(&mut self, _now: Time, handover: Handover) {
+        self.outstanding = handover.outstanding.len();
+        for (enqueued_at, request) in handover.outstanding {
+            self.insert(enqueued_at, request, true);
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(enqueued_at, request);
+        }
+        self.events = handover.events;
+    }
+}
+
+impl Scheduler for Ioco {
     /// The window is that of [`Request::issued_at`], which is cut to the time of arrival give or take
     /// [`IocoSettings::max_clock_skew`], or that of arrival [IOCO §3.1].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {

@@ -115,7 +115,6 @@ fn check_held<S: Tunable>(runner: &Runner<S>) {
 fn refunds_and_changes_release() {
     let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
     runner.scheduler.set_cap(Time::ZERO, AppId(0), cap(1000, 0));
-    assert!(!runner.scheduler.capabilities().work_conserving);
     let write = common::write(0, 10);
     assert_eq!(dispatched(&mut runner, &[write, write, write, write, common::DISPATCH]).len(), 1);
     assert_eq!((runner.scheduler.queued(), runner.scheduler.outstanding()), (3, 1));
@@ -123,7 +122,6 @@ fn refunds_and_changes_release() {
     runner.scheduler.set_cap(runner.now, AppId(0), None);
     assert_eq!(runner.apply(common::DISPATCH).len(), 2);
     assert_eq!(runner.scheduler.poll_timeout(), None);
-    assert!(runner.scheduler.capabilities().work_conserving);
 }
 
 /// A request's wait counts from its arrival, not from its release.

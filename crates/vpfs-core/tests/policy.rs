@@ -106,30 +106,19 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
     assert_eq!(order(true), order(false));
 }
 
-/// A row of the table in the documentation of the module.
-fn row(settings: &Settings, suffix: &str) -> String {
-    let Capabilities { name, work_conserving, needs_peers, needs_deadlines, needs_layout } =
-        Policy::new(settings, 0).capabilities();
-    let cells = [work_conserving, needs_peers, needs_deadlines, needs_layout];
-    let cells = cells.map(|is| if is { "yes" } else { "no" }).join(" | ");
-    format!("//! | {name}{suffix} | {cells} |")
-}
-
-/// The table in the documentation of the module is that of the policies.
+/// Where shares hold over several servers, and only there, these must hear of each other.
 #[test]
-fn the_capabilities_are_those_of_the_table() {
-    let mut rows: Vec<String> = KINDS.iter().map(|&kind| row(&settings(kind, 14), "")).collect();
-    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation] {
-        for (mode, suffix) in [(SharingMode::Threshold, ", threshold"), (SharingMode::Layout, ", layout")] {
+fn policies_that_share_need_peers() {
+    for kind in KINDS {
+        let shares = matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
+        for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
             let sharing = Sharing { mode, ..Sharing::default() };
-            rows.push(row(&Settings { sharing, ..settings(kind, 14) }, suffix));
+            let Capabilities { needs_peers, needs_layout, .. } =
+                Settings { sharing, ..settings(kind, 14) }.capabilities();
+            assert_eq!(needs_peers, shares && mode != SharingMode::Local, "{kind:?} {mode:?}");
+            assert_eq!(needs_layout, shares && mode == SharingMode::Layout, "{kind:?} {mode:?}");
         }
     }
-    let documentation = include_str!("../src/policy.rs").lines().filter(|line| line.starts_with("//! | "));
-    let mut documented: Vec<&str> = documentation.skip(1).collect();
-    documented.sort_unstable();
-    rows.sort_unstable();
-    assert_eq!(documented, rows);
 }
 
 fn enqueue(policy: &mut Policy, id: u32, app: u32, op: OpKind) {

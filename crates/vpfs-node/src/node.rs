@@ -209,5 +209,9 @@ impl Node {
 }
 
 fn peers(now: Time, server: ServerId, settings: &NodeSettings) -> Option<Peers> {
-    settings.peers.as_ref().filter(|_| settings.policy.needs_peers()).and_then(|peers| Peers::new(now, server, peers))
+    settings
+        .peers
+        .as_ref()
+        .filter(|_| settings.policy.capabilities().needs_peers)
+        .and_then(|peers| Peers::new(now, server, peers))
 }

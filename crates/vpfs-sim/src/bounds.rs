@@ -27,7 +27,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     at_most(servers, SERVERS, "servers")?;
     at_most(apps, APPS, "applications")?;
     at_most(servers * apps, PAIRS, "applications times servers")?;
-    if policy.settings.needs_peers() {
+    if policy.settings.capabilities().needs_peers {
         at_most(
             servers * servers * apps,
             HEARD,

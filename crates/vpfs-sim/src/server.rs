@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, PolicyKind, RequestId, Time};
+use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, RequestId, Time};
 use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
 
@@ -119,7 +119,7 @@ impl Server {
     pub(crate) fn new(number: u32, group: &ServerGroup, node: Node, wait_limit: Duration) -> Self {
         let settings = node.settings().clone();
         let limits = Limits {
-            depth: has_slots(settings.kind).then_some(settings.depth.get()),
+            depth: settings.capabilities().has_slots.then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
             wait: wait_limit,
         };
@@ -421,11 +421,6 @@ impl Check {
             }
         }
     }
-}
-
-/// Whether the policy promises never to use more slots than its depth.
-fn has_slots(kind: PolicyKind) -> bool {
-    matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Ioco)
 }
 
 /// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its

@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         for restart in &network.restarts {
             self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
         }
-        if !policy.settings.needs_peers() {
+        if !policy.settings.capabilities().needs_peers {
             return Ok(None);
         }
         // A node that begins may have something to say.

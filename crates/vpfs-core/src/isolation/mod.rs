@@ -49,12 +49,12 @@ use quickest::Quickest;
 
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
+use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::policy::Handover;
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceReport};
-use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{CostUnit, DeviceTime, Sharing, SharingMode};
+use crate::scheduler::Scheduler;
+use crate::settings::{CostUnit, DeviceTime, PolicyKind, Settings, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
@@ -230,14 +230,12 @@ impl Isolation {
         }
     }
 
-    /// Changes what is shared by weight, while there are no requests and before sharing is set.
-    pub(crate) fn set_cost_unit(&mut self, cost_unit: CostUnit) {
-        self.cost_unit = cost_unit;
-    }
-
-    /// What is shared by weight.
-    pub(crate) fn cost_unit(&self) -> CostUnit {
-        self.cost_unit
+    /// As the settings have it.
+    pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
+        let mut isolation = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
+        isolation.set_sharing(settings.sharing);
+        isolation.set_device_times(&settings.device_times);
+        isolation
     }
 
     /// What a flow is charged for a request of so many bytes that takes `service` of the storage's time.
@@ -264,30 +262,6 @@ impl Isolation {
         (self.drift, self.congestion) = (Drift::default(), Congestion::default());
         self.bound.reset_bulk();
         self.pace.set_usual(self.last_bulk_ns());
-    }
-
-    /// All requests, for another policy.
-    pub(crate) fn hand_over(self) -> Handover {
-        let mut all: Vec<&Entry> = self.requests.iter().collect();
-        all.sort_unstable_by_key(|entry| entry.arrival);
-        let of = |queued: bool| {
-            let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
-            chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
-        };
-        Handover { outstanding: of(false), queued: of(true), events: self.events }
-    }
-
-    /// The requests of another policy; call while there are none here.
-    pub(crate) fn take_over(&mut self, now: Time, handover: Handover) {
-        for (enqueued_at, request) in handover.outstanding {
-            self.admit(now, enqueued_at, &request);
-            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
-            self.occupy(now, request.id, None);
-        }
-        for (enqueued_at, request) in handover.queued {
-            self.admit(now, enqueued_at, &request);
-        }
-        self.events = handover.events;
     }
 
     /// Charges a request to its flow and queues it.
@@ -598,18 +572,43 @@ impl Isolation {
     }
 }
 
-impl Scheduler for Isolation {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "isolation",
-            // Bulk may wait for an interactive flow.
-            work_conserving: false,
-            needs_peers: !self.ledger.is_local(),
-            needs_deadlines: false,
-            needs_layout: self.ledger.sharing().mode == SharingMode::Layout,
+impl Engine for Isolation {
+    fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {
+        let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
+        if same {
+            self.set_sharing(settings.sharing);
+            // What was learned is kept while it would begin where it began.
+            if settings.device_times != before.device_times {
+                self.set_device_times(&settings.device_times);
+            }
         }
+        same
     }
 
+    fn hand_over(self: Box<Self>) -> Handover {
+        let mut all: Vec<&Entry> = self.requests.iter().collect();
+        all.sort_unstable_by_key(|entry| entry.arrival);
+        let of = |queued: bool| {
+            let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
+            chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
+        };
+        Handover { outstanding: of(false), queued: of(true), events: self.events }
+    }
+
+    fn take_over(&mut self, now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            self.admit(now, enqueued_at, &request);
+            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
+            self.occupy(now, request.id, None);
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(now, enqueued_at, &request);
+        }
+        self.events = handover.events;
+    }
+}
+
+impl Scheduler for Isolation {
     /// S = max(v, F of the flow's request before it + delay/φ), F = S + device time (or bytes)/φ.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.admit(now, arrived, request);

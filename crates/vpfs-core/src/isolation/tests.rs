@@ -164,7 +164,7 @@ fn usual() -> [u32; 2] {
 fn backlogged_applications_share_what_is_charged() {
     for (unit, expected_percent) in [(CostUnit::DeviceTime, 430), (CostUnit::Bytes, 25_600)] {
         let mut scheduler = Isolation::new(64);
-        scheduler.set_cost_unit(unit);
+        scheduler.cost_unit = unit;
         let mut disk = Disk::backlogged(scheduler, Bytes::mib(1));
         disk.run(60);
         let [small, large] = disk.run(300);

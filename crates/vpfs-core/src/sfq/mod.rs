@@ -18,11 +18,11 @@ use slots::Slots;
 
 use crate::adapt::Controller;
 use crate::dsfq::{Change, Ledger};
+use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
-use crate::policy::Handover;
 use crate::request::{Dispatch, Request, ServiceReport};
-use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::{Backfill, Sharing, SharingMode};
+use crate::scheduler::Scheduler;
+use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -65,6 +65,25 @@ impl Sfq {
         }
     }
 
+    /// As the settings have it.
+    pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
+        let mut sfq = Self::new(settings.depth, slot_costs(settings), event_capacity);
+        sfq.set_sharing(settings.sharing);
+        sfq.set_backfill(settings.backfill);
+        sfq.set_slots(Time::ZERO, settings);
+        sfq
+    }
+
+    /// Depth and slot costs as they are set; from there on, they may be found.
+    fn set_slots(&mut self, now: Time, settings: &Settings) {
+        self.stop_adapting();
+        self.set_depth(now, settings.depth);
+        self.set_slot_costs(slot_costs(settings));
+        if settings.adaptive {
+            self.adapt();
+        }
+    }
+
     /// Changes the number of slots. Outstanding requests stay; if they use more than `depth`, nothing is dispatched
     /// until that is over. Queued requests that ask for more than `depth` take `depth`. O(1).
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
@@ -91,31 +110,6 @@ impl Sfq {
         if *self.queue.table() != slot_costs {
             self.queue.set_table(&mut self.requests, slot_costs);
         }
-    }
-
-    /// All requests, for another policy.
-    pub(crate) fn hand_over(self) -> Handover {
-        let with_time = |id: RequestId| {
-            let Entry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
-            (enqueued_at, Request::new(id, app, op, cost))
-        };
-        let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
-        Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
-    }
-
-    /// The requests of another policy; call while there are none here. Outstanding ones are charged as if they had
-    /// been dispatched here, whether they fit or not.
-    pub(crate) fn take_over(&mut self, handover: Handover) {
-        for (enqueued_at, request) in handover.outstanding {
-            let id = request.id;
-            self.admit(enqueued_at, &request);
-            self.queue.remove(&mut self.requests, &mut self.clock, id);
-            self.occupy(id, self.slots.clamp(self.queue.table().slot_cost(request.op, request.cost)));
-        }
-        for (enqueued_at, request) in handover.queued {
-            self.admit(enqueued_at, &request);
-        }
-        self.events = handover.events;
     }
 
     /// Charges a request to its flow and queues it.
@@ -249,18 +243,67 @@ impl Sfq {
     }
 }
 
-impl Scheduler for Sfq {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: if self.queue.table().is_uniform() { "sfq-d" } else { "sfq-d-plus" },
-            work_conserving: true,
-            // By layout, too: some requests do not reveal theirs.
-            needs_peers: !self.ledger.is_local(),
-            needs_deadlines: false,
-            needs_layout: self.ledger.sharing().mode == SharingMode::Layout,
+impl Engine for Sfq {
+    fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings) -> bool {
+        let same = matches!(settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
+        if same {
+            // What was found is kept while the search would begin where it began.
+            if !settings.adaptive || Origin::of(settings) != Origin::of(before) {
+                self.set_slots(now, settings);
+            }
+            self.set_sharing(settings.sharing);
+            self.set_backfill(settings.backfill);
         }
+        same
     }
 
+    fn hand_over(self: Box<Self>) -> Handover {
+        let with_time = |id: RequestId| {
+            let Entry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
+            (enqueued_at, Request::new(id, app, op, cost))
+        };
+        let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
+        Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
+    }
+
+    /// Outstanding requests are charged as if they had been dispatched here, whether they fit or not.
+    fn take_over(&mut self, _now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            let id = request.id;
+            self.admit(enqueued_at, &request);
+            self.queue.remove(&mut self.requests, &mut self.clock, id);
+            self.occupy(id, self.slots.clamp(self.queue.table().slot_cost(request.op, request.cost)));
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(enqueued_at, &request);
+        }
+        self.events = handover.events;
+    }
+
+    fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
+        Some((self.depth_found()?, self.slot_costs()))
+    }
+}
+
+/// Where a search for depth and slot costs begins, if there is one.
+#[derive(PartialEq)]
+struct Origin(Option<(Depth, SlotCostTable)>);
+
+impl Origin {
+    fn of(settings: &Settings) -> Self {
+        Self(settings.adaptive.then(|| (settings.depth, slot_costs(settings))))
+    }
+}
+
+/// With SFQ(D), and before a policy without slots, every request occupies one.
+fn slot_costs(settings: &Settings) -> SlotCostTable {
+    match settings.kind {
+        PolicyKind::SfqDPlus => settings.slot_costs.clone(),
+        _ => SlotCostTable::uniform(),
+    }
+}
+
+impl Scheduler for Sfq {
     /// S = max(v, F of the flow's request before it + delay/φ), F = S + c/φ [vPFS+ §III-A, vPFS §III-B].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.admit(arrived, request);

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::dsfq::PENDING_MAX;
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
-use crate::scheduler::{Capabilities, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, VirtualTime, Weight};
@@ -372,16 +372,6 @@ impl Entry {
 }
 
 impl Scheduler for Oracle {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "oracle",
-            work_conserving: true,
-            needs_peers: self.sharing.mode != SharingMode::Local,
-            needs_deadlines: false,
-            needs_layout: self.sharing.mode == SharingMode::Layout,
-        }
-    }
-
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, op, cost, .. } = *request;
         let counted = match self.sharing.mode {

@@ -20,6 +20,7 @@ mod depth_control;
 mod percentile;
 mod profile;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -28,12 +29,12 @@ use deadline::DeadlineQueue;
 use depth_control::{Backlog, DepthControl, Passed};
 use profile::Profile;
 
+use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::policy::Handover;
 use crate::request::{Dispatch, Request, Target};
-use crate::scheduler::{Capabilities, Scheduler};
-use crate::settings::TwoLevelSettings;
+use crate::scheduler::Scheduler;
+use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
@@ -126,34 +127,6 @@ impl TwoLevel {
         let before = self.control.limit();
         self.control.configure(depth.get(), settings.outstanding_max);
         self.note_limit(now, before);
-    }
-
-    /// All requests, for another policy.
-    pub(crate) fn hand_over(self) -> Handover {
-        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
-        entries.sort_unstable_by_key(|entry| entry.arrival);
-        let all = |outstanding| {
-            let wanted = entries.iter().filter(move |entry| (entry.state == State::Outstanding) == outstanding);
-            wanted.map(|entry| (entry.enqueued_at, entry.request)).collect()
-        };
-        Handover { outstanding: all(true), queued: all(false), events: self.events }
-    }
-
-    /// The requests of another policy; call while there are none here. Outstanding ones are charged, and have their
-    /// deadline from now on.
-    pub(crate) fn take_over(&mut self, now: Time, handover: Handover) {
-        for (enqueued_at, request) in handover.outstanding {
-            self.start_if_idle(now);
-            self.insert(now, enqueued_at, request, State::Outstanding);
-            self.credits.charge(request.app, request.cost, false);
-            self.outstanding += 1;
-            self.control.on_outstanding(now, self.outstanding);
-        }
-        for (enqueued_at, request) in handover.queued {
-            self.start_if_idle(now);
-            self.admit(now, enqueued_at, request);
-        }
-        self.events = handover.events;
     }
 
     fn insert(&mut self, now: Time, enqueued_at: Time, request: Request, state: State) {
@@ -313,17 +286,44 @@ fn period_nanos(settings: &TwoLevelSettings) -> u64 {
     u64::try_from(settings.replenish_period.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-impl Scheduler for TwoLevel {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "two-level",
-            work_conserving: true,
-            needs_peers: false,
-            needs_deadlines: true,
-            needs_layout: false,
+impl Engine for TwoLevel {
+    fn reconfigure(&mut self, now: Time, _before: &Settings, settings: &Settings) -> bool {
+        let same = settings.kind == PolicyKind::TwoLevel;
+        if same {
+            self.configure(now, settings.two_level, settings.depth);
         }
+        same
     }
 
+    fn hand_over(self: Box<Self>) -> Handover {
+        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
+        entries.sort_unstable_by_key(|entry| entry.arrival);
+        let all = |outstanding| {
+            let wanted = entries.iter().filter(move |entry| (entry.state == State::Outstanding) == outstanding);
+            wanted.map(|entry| (entry.enqueued_at, entry.request)).collect()
+        };
+        Handover { outstanding: all(true), queued: all(false), events: self.events }
+    }
+
+    /// Outstanding requests are charged, and have their
+    /// deadline from now on.
+    fn take_over(&mut self, now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            self.start_if_idle(now);
+            self.insert(now, enqueued_at, request, State::Outstanding);
+            self.credits.charge(request.app, request.cost, false);
+            self.outstanding += 1;
+            self.control.on_outstanding(now, self.outstanding);
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.start_if_idle(now);
+            self.admit(now, enqueued_at, request);
+        }
+        self.events = handover.events;
+    }
+}
+
+impl Scheduler for TwoLevel {
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, cost, .. } = *request;
         self.start_if_idle(now);

@@ -129,22 +129,14 @@ impl Sim {
 
 /// A policy of the scenario, or one with default settings.
 fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
-    const KINDS: [(&str, PolicyKind); 6] = [
-        ("fifo", PolicyKind::Fifo),
-        ("sfq-d", PolicyKind::SfqD),
-        ("sfq-d-plus", PolicyKind::SfqDPlus),
-        ("two-level", PolicyKind::TwoLevel),
-        ("ioco", PolicyKind::Ioco),
-        ("isolation", PolicyKind::Isolation),
-    ];
     let given = scenario.policies.iter().find(|policy| policy.name == name).cloned();
-    let known = KINDS.iter().find(|(known, _)| *known == name);
+    let known = PolicyKind::ALL.into_iter().find(|kind| kind.name() == name);
     // The depth of the paper's storage, as in vpfs.toml.
     let depth = Depth::new(14).expect("not zero");
     let default = |kind| PolicySpec::new(name, Settings::new(kind, depth, SlotCostTable::default()));
-    given.or_else(|| known.map(|&(_, kind)| default(kind))).ok_or_else(|| {
+    given.or_else(|| known.map(default)).ok_or_else(|| {
         let given = scenario.policies.iter().map(|policy| policy.name.as_str());
-        let mut names: Vec<&str> = given.chain(KINDS.map(|(name, _)| name)).collect();
+        let mut names: Vec<&str> = given.chain(PolicyKind::NAMES).collect();
         names.sort_unstable();
         names.dedup();
         Exit::Usage(format!("there is no policy called {name:?}; there are {}", names.join(", ")))

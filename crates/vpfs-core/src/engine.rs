@@ -1,0 +1,39 @@
+//! What a policy needs besides being a scheduler so that it can be exchanged for another one while requests are in use.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use crate::event::EventQueue;
+use crate::request::Request;
+use crate::scheduler::Scheduler;
+use crate::settings::Settings;
+use crate::slot_cost::SlotCostTable;
+use crate::units::{Depth, Time};
+
+/// A scheduler that can be exchanged for another one.
+pub(crate) trait Engine: Scheduler + Debug {
+    /// Changes from the settings `before` to others. Whether it could: if not, they take a new engine, and nothing has
+    /// changed.
+    fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings) -> bool;
+
+    /// All requests, for another engine.
+    fn hand_over(self: Box<Self>) -> Handover;
+
+    /// The requests of another engine; call while there are none here.
+    fn take_over(&mut self, now: Time, handover: Handover);
+
+    /// The depth and slot costs that were found from completions, if they are looked for.
+    fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
+        None
+    }
+}
+
+/// The requests that one engine gives to the next, each with the time at which it was enqueued.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) outstanding: Vec<(Time, Request)>,
+    /// In order of arrival.
+    pub(crate) queued: Vec<(Time, Request)>,
+    pub(crate) events: EventQueue,
+}

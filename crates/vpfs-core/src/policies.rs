@@ -1,0 +1,149 @@
+//! The table of policies: everything that others need to know of a policy without one.
+//!
+//! Configuration, manual, simulator and daemon read it, so a new policy is its own file, a variant of [`PolicyKind`],
+//! a row here, and its parameters in [`Settings`].
+
+use alloc::boxed::Box;
+
+use crate::engine::Engine;
+use crate::fifo::Fifo;
+use crate::isolation::Isolation;
+use crate::settings::{PolicyKind, Settings, SharingMode};
+use crate::sfq::Sfq;
+use crate::two_level::TwoLevel;
+use crate::window::Ioco;
+
+/// A row of the table.
+struct Row {
+    kind: PolicyKind,
+    name: &'static str,
+    work_conserving: bool,
+    /// Shares can hold for the sum over several servers.
+    shares: bool,
+    needs_deadlines: bool,
+    has_slots: bool,
+    make: fn(&Settings, usize) -> Box<dyn Engine>,
+}
+
+const TABLE: [Row; 6] = [
+    Row {
+        kind: PolicyKind::Fifo,
+        name: "fifo",
+        work_conserving: true,
+        shares: false,
+        needs_deadlines: false,
+        has_slots: false,
+        make: |_, events| Box::new(Fifo::new(events)),
+    },
+    Row {
+        kind: PolicyKind::SfqD,
+        name: "sfq-d",
+        work_conserving: true,
+        shares: true,
+        needs_deadlines: false,
+        has_slots: true,
+        make: |settings, events| Box::new(Sfq::of(settings, events)),
+    },
+    Row {
+        kind: PolicyKind::SfqDPlus,
+        name: "sfq-d-plus",
+        work_conserving: true,
+        shares: true,
+        needs_deadlines: false,
+        has_slots: true,
+        make: |settings, events| Box::new(Sfq::of(settings, events)),
+    },
+    Row {
+        kind: PolicyKind::TwoLevel,
+        name: "two-level",
+        work_conserving: true,
+        shares: false,
+        needs_deadlines: true,
+        has_slots: false,
+        make: |settings, events| Box::new(TwoLevel::new(settings.two_level, settings.depth, events)),
+    },
+    Row {
+        kind: PolicyKind::Ioco,
+        name: "ioco",
+        work_conserving: true,
+        shares: false,
+        needs_deadlines: false,
+        has_slots: true,
+        make: |settings, events| Box::new(Ioco::new(settings.ioco, settings.depth, events)),
+    },
+    Row {
+        kind: PolicyKind::Isolation,
+        name: "isolation",
+        // Bulk may wait for an interactive application.
+        work_conserving: false,
+        shares: true,
+        needs_deadlines: false,
+        has_slots: false,
+        make: |settings, events| Box::new(Isolation::of(settings, events)),
+    },
+];
+
+/// What a policy needs from its surroundings and what it promises, without caps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Never leaves the storage idle while something is queued.
+    pub work_conserving: bool,
+    /// Must hear from the schedulers of other servers.
+    pub needs_peers: bool,
+    /// Must know a deadline for each application.
+    pub needs_deadlines: bool,
+    /// Must know how files are striped.
+    pub needs_layout: bool,
+    /// Never has more slots of the storage in use than its depth.
+    pub has_slots: bool,
+}
+
+impl PolicyKind {
+    /// All of them, in the order of [`PolicyKind::NAMES`].
+    pub const ALL: [Self; TABLE.len()] = {
+        let mut all = [Self::Fifo; TABLE.len()];
+        let mut row = 0;
+        while row < TABLE.len() {
+            all[row] = TABLE[row].kind;
+            row += 1;
+        }
+        all
+    };
+
+    /// Their names as they are written in configurations.
+    pub const NAMES: [&'static str; TABLE.len()] = {
+        let mut names = [""; TABLE.len()];
+        let mut row = 0;
+        while row < TABLE.len() {
+            names[row] = TABLE[row].name;
+            row += 1;
+        }
+        names
+    };
+
+    fn row(self) -> &'static Row {
+        const ROWS: &[Row] = &TABLE;
+        ROWS.iter().find(|row| row.kind == self).expect("each policy has a row")
+    }
+
+    /// As it is written in configurations, for example `sfq-d-plus`.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+}
+
+impl Settings {
+    /// What the policy needs and promises with these settings.
+    pub fn capabilities(&self) -> Capabilities {
+        let Row { work_conserving, shares, needs_deadlines, has_slots, .. } = *self.kind.row();
+        // By layout, too: some requests do not reveal theirs.
+        let needs_peers = shares && self.sharing.mode != SharingMode::Local;
+        let needs_layout = shares && self.sharing.mode == SharingMode::Layout;
+        Capabilities { work_conserving, needs_peers, needs_deadlines, needs_layout, has_slots }
+    }
+
+    /// The engine of the policy, which keeps at most `event_capacity` events between polls.
+    pub(crate) fn engine(&self, event_capacity: usize) -> Box<dyn Engine> {
+        (self.kind.row().make)(self, event_capacity)
+    }
+}
