@@ -23,6 +23,7 @@ mod control;
 mod device_time;
 mod dispatching;
 mod drift;
+mod exchange;
 mod learning;
 mod meter;
 mod pace;
@@ -49,12 +50,11 @@ use quickest::Quickest;
 
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
-use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceReport};
 use crate::scheduler::Scheduler;
-use crate::settings::{CostUnit, DeviceTime, PolicyKind, Settings, Sharing};
+use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
@@ -228,14 +228,6 @@ impl Isolation {
             looked_serially: false,
             quickest: Quickest::default(),
         }
-    }
-
-    /// As the settings have it.
-    pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
-        let mut isolation = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
-        isolation.set_sharing(settings.sharing);
-        isolation.set_device_times(&settings.device_times);
-        isolation
     }
 
     /// What a flow is charged for a request of so many bytes that takes `service` of the storage's time.
@@ -569,42 +561,6 @@ impl Isolation {
             self.clock.end_busy_period();
             self.events.push(now, Event::Idle);
         }
-    }
-}
-
-impl Engine for Isolation {
-    fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {
-        let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
-        if same {
-            self.set_sharing(settings.sharing);
-            // What was learned is kept while it would begin where it began.
-            if settings.device_times != before.device_times {
-                self.set_device_times(&settings.device_times);
-            }
-        }
-        same
-    }
-
-    fn hand_over(self: Box<Self>) -> Handover {
-        let mut all: Vec<&Entry> = self.requests.iter().collect();
-        all.sort_unstable_by_key(|entry| entry.arrival);
-        let of = |queued: bool| {
-            let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
-            chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
-        };
-        Handover { outstanding: of(false), queued: of(true), events: self.events }
-    }
-
-    fn take_over(&mut self, now: Time, handover: Handover) {
-        for (enqueued_at, request) in handover.outstanding {
-            self.admit(now, enqueued_at, &request);
-            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
-            self.occupy(now, request.id, None);
-        }
-        for (enqueued_at, request) in handover.queued {
-            self.admit(now, enqueued_at, &request);
-        }
-        self.events = handover.events;
     }
 }
 

@@ -1,0 +1,56 @@
+//! Exchanging this policy for another one, or its settings for others, while requests are in use.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Entry, Isolation};
+use crate::engine::{Engine, Handover};
+use crate::request::Request;
+use crate::settings::{PolicyKind, Settings};
+use crate::units::Time;
+
+impl Isolation {
+    /// As the settings have it.
+    pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
+        let mut isolation = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
+        isolation.set_sharing(settings.sharing);
+        isolation.set_device_times(&settings.device_times);
+        isolation
+    }
+}
+
+impl Engine for Isolation {
+    fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {
+        let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
+        if same {
+            self.set_sharing(settings.sharing);
+            // What was learned is kept while it would begin where it began.
+            if settings.device_times != before.device_times {
+                self.set_device_times(&settings.device_times);
+            }
+        }
+        same
+    }
+
+    fn hand_over(self: Box<Self>) -> Handover {
+        let mut all: Vec<&Entry> = self.requests.iter().collect();
+        all.sort_unstable_by_key(|entry| entry.arrival);
+        let of = |queued: bool| {
+            let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
+            chosen.map(|entry| (entry.enqueued_at, Request { elsewhere: None, ..entry.request })).collect()
+        };
+        Handover { outstanding: of(false), queued: of(true), events: self.events }
+    }
+
+    fn take_over(&mut self, now: Time, handover: Handover) {
+        for (enqueued_at, request) in handover.outstanding {
+            self.admit(now, enqueued_at, &request);
+            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
+            self.occupy(now, request.id, None);
+        }
+        for (enqueued_at, request) in handover.queued {
+            self.admit(now, enqueued_at, &request);
+        }
+        self.events = handover.events;
+    }
+}
