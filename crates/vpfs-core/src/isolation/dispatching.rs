@@ -145,13 +145,13 @@ impl Isolation {
 
     /// Everything that may go has gone: tells those who learn from what held the others back.
     pub(super) fn on_drained(&mut self, now: Time) {
-        let free = !self.is_protecting(now) && !(self.is_vigilant(now) && self.is_for_others());
+        let minded = self.is_protecting(now) || self.is_vigilant(now) && self.is_for_others();
         let full = self.held == Some(Hold::Bound);
         // The storage has as much as may be in it, or all that bulk asks for.
         let usual = self.bound.is_usual() && self.calibration.is_settled(now);
-        let unlimited = free && usual && (full || self.queue.len() == 0);
+        let unlimited = !minded && usual && (full || self.queue.len() == 0);
         self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });
-        self.bound.on_drained(now, free && full && self.in_flight.bulk > 0);
+        self.bound.on_drained(now, !minded && full && self.in_flight.bulk > 0);
         self.bulk_bound_held |= self.held == Some(Hold::BulkBound);
     }
 }

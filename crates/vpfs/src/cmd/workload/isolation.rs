@@ -182,15 +182,16 @@ fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
 }
 
 impl Application<Ior> {
-    /// The same on files that stay, with another plan.
-    fn keeping(&self, plan: Ior) -> Self {
-        Self { plan: Ior { keep: true, ..plan }, options: self.options.clone() }
+    /// The same, but its files stay.
+    fn keeping(&self) -> Self {
+        Self { plan: Ior { keep: true, ..self.plan.clone() }, options: self.options.clone() }
     }
 
     /// Writes the files that are to be read.
     async fn fill(&self, line: &ProgressLine) -> Result<(), RunError> {
-        let plan = Ior { write: true, read: false, time_limit: None, ..self.plan.clone() };
-        self.keeping(plan).alone("files of the large one", line).await.map(drop)
+        let Self { plan, options } = self.keeping();
+        let plan = Ior { write: true, read: false, time_limit: None, ..plan };
+        Self { plan, options }.alone("files of the large one", line).await.map(drop)
     }
 }
 
@@ -205,7 +206,7 @@ async fn measure(
     let small_alone = small.alone("small", line).await?;
     let large_alone = if large.plan.read {
         large.fill(line).await?;
-        large.keeping(large.plan.clone()).alone("large", line).await?
+        large.keeping().alone("large", line).await?
     } else {
         large.alone("large", line).await?
     };
