@@ -55,8 +55,8 @@ impl Policy {
         &self.settings
     }
 
-    /// The depth that was found from completions, see [`Sfq::depth_found`](crate::Sfq::depth_found); `None` for policies
-    /// that find none.
+    /// The depth that was found from completions, see [`Sfq::depth_found`](crate::Sfq::depth_found); `None` for
+    /// policies that find none.
     pub fn depth_found(&self) -> Option<Depth> {
         Some(self.queues.data().slots_found()?.0)
     }
