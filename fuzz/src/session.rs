@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
-use vpfs_interpose::{Action, AddressMap, Completed, Limits, OpId, Outbound, Session, Submission};
+use vpfs_interpose::orangefs::{AddressMap, OrangeFsSession};
+use vpfs_interpose::{Action, Completed, Limits, OpId, Outbound, Session, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is
@@ -46,12 +47,12 @@ impl Ledger {
                 self.is_closed = true;
                 assert!(self.ops.is_empty(), "{self:?}");
             }
-            Action::Learned { .. } | Action::SizeLearned { .. } | Action::UnmappedServer(_) => {}
+            Action::SizeLearned { .. } | Action::UnmappedServer(_) => {}
         }
     }
 
     fn submit(&mut self, op: OpId, submission: &Submission) {
-        let Submission { kind, cost, position, elsewhere } = *submission;
+        let Submission { kind, cost, position, elsewhere, .. } = *submission;
         match kind {
             OpKind::Metadata => assert_eq!((cost, position, elsewhere), (Bytes::ZERO, None, None)),
             OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
@@ -193,7 +194,7 @@ impl Iterator for Steps<'_> {
 
 /// A driver without sockets.
 struct Run {
-    session: Session,
+    session: OrangeFsSession,
     now: Time,
     piece: usize,
     client_buf: BytesMut,
@@ -211,7 +212,7 @@ impl Run {
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
         let mut run = Self {
-            session: Session::new(Limits { ops, outbound_bytes, ..Limits::default() }, Arc::new(addresses)),
+            session: OrangeFsSession::new(Limits { ops, outbound_bytes, ..Limits::default() }, Arc::new(addresses)),
             now: Time::ZERO,
             piece,
             client_buf: BytesMut::new(),

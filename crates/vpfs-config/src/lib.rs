@@ -55,7 +55,7 @@ pub use clients::{AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
 pub use config::{Change, Config, Diff, FILE_LIMIT};
 pub use limits::{Limits, Log, LogFormat, LogLevel};
 pub use manual::{config_manual, manual};
-pub use network::{Address, Listener, Server};
+pub use network::{Address, Listener, Protocol, Server};
 pub use problem::{Problem, Problems};
 pub use scheduler::SchedulerConfig;
 pub use tables::{Table, read_file};

@@ -14,9 +14,27 @@ use crate::problem::did_you_mean;
 use crate::reader::Reader;
 use crate::units::quote;
 
+/// What a server speaks, which the scheme of its address says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// OrangeFS over TCP: `tcp://`, as its own configuration writes it.
+    OrangeFs,
+}
+
+impl Protocol {
+    /// All of them, each with its scheme.
+    const SCHEMES: [(&'static str, Self); 1] = [("tcp://", Self::OrangeFs)];
+
+    /// The protocol of an address, and what follows the scheme.
+    fn split(text: &str) -> Option<(Self, &str)> {
+        Self::SCHEMES.iter().find_map(|&(scheme, protocol)| Some((protocol, text.strip_prefix(scheme)?)))
+    }
+}
+
 /// A server's or listener's address, `tcp://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
+    protocol: Protocol,
     text: String,
     host: String,
     port: u16,
@@ -26,7 +44,7 @@ impl Address {
     /// Reads `tcp://host:port`; the message of a refusal says what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
-        let Some(rest) = text.strip_prefix("tcp://") else {
+        let Some((protocol, rest)) = Protocol::split(text) else {
             return refuse("does not begin with \"tcp://\", the only transport there is a proxy for");
         };
         if rest.contains('/') {
@@ -37,7 +55,7 @@ impl Address {
         }
         match rest.split_once(':') {
             Some((host, port)) if is_host_name(host) => match port.parse() {
-                Ok(port) if port > 0 => Ok(Self { text: text.to_owned(), host: host.to_owned(), port }),
+                Ok(port) if port > 0 => Ok(Self { protocol, text: text.to_owned(), host: host.to_owned(), port }),
                 _ => refuse("has no port between 1 and 65535"),
             },
             Some(_) => refuse("has no valid host"),
@@ -45,8 +63,16 @@ impl Address {
         }
     }
 
-    fn of(host: &str, port: u16) -> Self {
-        Self { text: format!("tcp://{host}:{port}"), host: host.to_owned(), port }
+    /// The same server's protocol at another port.
+    fn at_port(&self, port: u16) -> Self {
+        let Self { protocol, host, .. } = self;
+        let (scheme, _) = Protocol::SCHEMES.iter().find(|(_, known)| known == protocol).expect("each has a scheme");
+        Self { protocol: *protocol, text: format!("{scheme}{host}:{port}"), host: host.clone(), port }
+    }
+
+    /// What is spoken there.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Exactly as written, as the servers' configuration has it.
@@ -154,7 +180,7 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
         });
         let address = address.unwrap_or_else(|message| {
             reader.refuse("address", message);
-            Address { text: text.to_owned(), host: String::new(), port: 0 }
+            Address { protocol: Protocol::OrangeFs, text: text.to_owned(), host: String::new(), port: 0 }
         });
         reader.set("name", &name);
         reader.set("address", text);
@@ -253,7 +279,7 @@ fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
     // A server whose address is wrong has no host; that has been reported.
     let servers = servers.iter().filter(|server| !server.address.host.is_empty());
     let told = |server: &'a Server| {
-        let address = Address::of(&server.address.host, port);
+        let address = server.address.at_port(port);
         Told { server: &server.name, address, line }
     };
     servers.map(told).collect()

@@ -2,8 +2,10 @@
 //!
 //! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side and
 //! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the order
-//! they came, because holding those would run into time-outs on both sides (OrangeFS 2.10 wire protocol, life of a
+//! they came, because holding those would run into time-outs on both sides (docs/protocols/orangefs.md, life of a
 //! proxied I/O). The exception is data of a write that was dispatched in pieces: it waits, by the clock, for moments.
+//!
+//! The contract names no protocol; each protocol is a module that implements it, today [`orangefs`].
 //!
 //! # How to drive it
 //!
@@ -19,16 +21,11 @@
 //! are ignored.
 #![forbid(unsafe_code)]
 
-mod address_map;
-mod classify;
+mod contract;
 mod limits;
-mod op;
+pub mod orangefs;
 mod outbound;
-mod session;
 
-pub use address_map::AddressMap;
-pub use classify::Submission;
+pub use contract::{Action, CloseReason, Completed, OpId, Outcome, Protocol, Session, Side, Submission, User};
 pub use limits::Limits;
-pub use op::{Completed, OpId, Outcome};
 pub use outbound::Outbound;
-pub use session::{Action, CloseReason, Session, Side};

@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, completed};
 use vpfs_core::{FileKey, OpKind};
-use vpfs_interpose::{Action, Outcome};
+use vpfs_interpose::{Action, Outcome, Session, User};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
 use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
 
@@ -86,34 +86,34 @@ fn unscheduled_requests_wait_for_the_end_of_the_message_in_between_only() {
     assert!(wire.take_to_server() == [&stray[..], &getconfig(1)].concat());
 }
 
-#[test]
-fn credentials_are_learned_once_for_each_change() {
-    let mut wire = Wire::new();
-    let mut tag = 0;
-    let mut learned = |issuer, uid, gids: &[u32]| {
-        tag += 1;
-        let actions = wire.client(&getattr(tag, credential(issuer, uid, gids)));
-        let learned = matches!(actions.first(), Some(Action::Learned { .. }));
-        if learned {
-            // Before the request that showed it, so that the request already counts as this user's.
-            assert_eq!(actions[0], Action::Learned { uid, gids: gids.to_vec() });
-        }
-        let is_submitted = matches!(actions.last(), Some(Action::Enqueue(..)));
-        assert_eq!((actions.len(), is_submitted), (usize::from(learned) + usize::from(is_submitted), issuer != "S:s1"));
-        learned
+/// The user that each request is said to be of.
+fn users(actions: &[Action]) -> Vec<Option<User>> {
+    let user = |action: &Action| match action {
+        Action::Enqueue(_, submission) => Some(submission.user.as_deref().cloned()),
+        _ => None,
     };
-    assert!(learned("C:host", 1000, &[1000, 4]));
-    assert!(!learned("C:host", 1000, &[1000, 4]));
-    assert!(!learned("C:other", 1000, &[1000, 4]));
-    assert!(learned("C:host", 1000, &[1000]));
-    assert!(learned("C:host", 1000, &[4, 1000]));
-    assert!(learned("C:host", 0, &[4, 1000]));
-    assert!(!learned("S:s1", 5, &[5]), "a server's own credential says nothing of the client");
-    assert!(!learned("C:host", 0, &[4, 1000]));
+    actions.iter().filter_map(user).collect()
 }
 
 #[test]
-fn requests_that_show_no_user_teach_nothing() {
+fn each_request_is_of_the_user_whom_the_connection_showed_last() {
+    let mut wire = Wire::new();
+    let mut tag = 0;
+    let mut shown = |issuer, uid, gids: &[u32]| {
+        tag += 2;
+        let messages = [getattr(tag, credential(issuer, uid, gids)), read(tag + 1, 4096)];
+        messages.map(|message| users(&wire.client(&message)))
+    };
+    for (uid, gids) in [(1000, vec![1000, 4]), (1000, vec![1000]), (1000, vec![4, 1000]), (0, vec![4, 1000])] {
+        let user = vec![Some(User { uid, gids: gids.clone() })];
+        assert_eq!(shown("C:host", uid, &gids), [user.clone(), user.clone()], "and data requests, which show none");
+        assert_eq!(shown("C:other", uid, &gids), [user.clone(), user.clone()]);
+        assert_eq!(shown("S:s1", 5, &[5]), [vec![], user], "a server's own credential says nothing of the client");
+    }
+}
+
+#[test]
+fn requests_that_show_no_user_are_of_nobody() {
     let mut wire = Wire::new();
     // A server passes on the credential of the client that it serves: no user of its own host.
     let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");
@@ -122,7 +122,7 @@ fn requests_that_show_no_user_teach_nothing() {
     let passed_on = frame_request(5, &passed_on);
     for message in [readdir(1), read(2, 4096), small_write(3, 10), getconfig(4), passed_on] {
         let actions = wire.client(&message);
-        assert!(!actions.iter().any(|action| matches!(action, Action::Learned { .. })), "{actions:?}");
+        assert!(users(&actions).into_iter().all(|user| user.is_none()), "{actions:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed, messages};
 use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind, Pieces};
-use vpfs_interpose::{Action, Outcome, Submission};
+use vpfs_interpose::{Action, Outcome, Session, Submission};
 use vpfs_wire::bmi::Mode;
 use vpfs_wire::pvfs2::request::Io;
 use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
@@ -30,7 +30,10 @@ fn read() {
     let request = messages::read(1, 10 << 20);
     let (op, submission) = wire.held(&request);
     let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes::mib(10), position, elsewhere: None });
+    assert_eq!(
+        submission,
+        Submission { kind: OpKind::Read, cost: Bytes::mib(10), position, elsewhere: None, user: None }
+    );
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -97,7 +100,7 @@ fn write() {
     let request = messages::write(1, LEN as i64);
     let (op, submission) = wire.held(&request);
     let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), position, elsewhere: None });
+    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), position, elsewhere: None, user: None });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -191,7 +194,10 @@ fn write_that_fails_before_its_data_is_through() {
 fn small_read() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&messages::small_read(1, 10_000));
-    assert_eq!(submission, Submission { kind: OpKind::Read, cost: Bytes(10_000), position: None, elsewhere: None });
+    assert_eq!(
+        submission,
+        Submission { kind: OpKind::Read, cost: Bytes(10_000), position: None, elsewhere: None, user: None }
+    );
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
     assert_eq!(actions[..2], [learned(6000), Action::CorrectCost(op, Bytes(6000))]);
@@ -249,7 +255,10 @@ fn captured_small_io() {
 fn metadata_is_over_at_its_reply() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&readdir(1));
-    assert_eq!(submission, Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None });
+    assert_eq!(
+        submission,
+        Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None, user: None }
+    );
     wire.dispatch(op);
     let reply = readdir_reply(1, 1);
     assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), []);

@@ -1,4 +1,4 @@
-//! One client connection: opens its server connection and moves bytes as its [`Session`] says.
+//! One client connection: opens its server connection and moves bytes as its [`Session`] says, whatever its protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use vpfs_core::{RequestId, Time};
 use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
 
 use crate::gate::Gate;
-use crate::identity::{ClientIdentity, User};
+use crate::identity::ClientIdentity;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::mailbox::{Dispatched, Mailbox};
@@ -30,18 +30,20 @@ const TURN: usize = 1 << 20;
 /// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
+/// How a connection ended that nothing was wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
     /// Both sides are done.
-    #[error("closed")]
-    Normally,
+    Closed,
     /// The daemon is draining and nothing was in progress.
-    #[error("drained")]
     Drained,
     /// The daemon stopped, whatever was in progress.
-    #[error("the daemon stopped")]
     Stopped,
+}
+
+/// Why a connection could not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
     /// The server cannot be reached.
     #[error("cannot connect to the server: {0}")]
     Upstream(io::Error),
@@ -62,17 +64,22 @@ pub(crate) enum Ended {
 }
 
 /// Serves one accepted connection until either side ends.
-pub(crate) async fn serve(shared: Arc<Shared>, listener: Arc<Listener>, client: TcpStream, peer: SocketAddr) -> Ended {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    listener: Arc<Listener>,
+    client: TcpStream,
+    peer: SocketAddr,
+) -> Result<End, Failure> {
     let mut stage = shared.stage();
     let connected = tokio::select! {
         connected = connect(&shared, &listener) => connected,
-        () = left_serving(&mut stage) => return Ended::Drained,
+        () = left_serving(&mut stage) => return Ok(End::Drained),
     };
     let server = match connected {
         Ok(server) => server,
         Err(error) => {
             reset_on_close(&client);
-            return Ended::Upstream(error);
+            return Err(Failure::Upstream(error));
         }
     };
     listener.reached();
@@ -80,9 +87,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: Arc<Listener>, client: 
     let ended = connection.run().await;
     connection.release();
     match ended {
-        Ended::Normally => {}
-        Ended::Drained => connection.linger().await,
-        _ => reset_on_close(&connection.client.stream),
+        Ok(End::Closed) => {}
+        Ok(End::Drained) => connection.linger().await,
+        Ok(End::Stopped) | Err(_) => reset_on_close(&connection.client.stream),
     }
     ended
 }
@@ -163,7 +170,7 @@ struct Connection {
     limits: Limits,
     client: Half,
     server: Half,
-    session: Session,
+    session: Box<dyn Session>,
     mailbox: Arc<Mailbox>,
     /// The gate's name for each of the session's operations that it knows.
     requests: Vec<Option<RequestId>>,
@@ -191,7 +198,7 @@ impl Connection {
             limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: Session::new(limits.session, Arc::clone(&listener.addresses)),
+            session: listener.protocol.session(limits.session),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             dispatched: Vec::new(),
@@ -205,19 +212,19 @@ impl Connection {
         }
     }
 
-    async fn run(&mut self) -> Ended {
+    async fn run(&mut self) -> Result<End, Failure> {
         loop {
-            if let Err(ended) = self.step().await {
-                return ended;
+            self.settle()?;
+            if let Some(end) = self.end() {
+                return Ok(end);
             }
+            self.pass_on_half_close().await?;
+            self.step().await?;
         }
     }
 
-    /// Moves everything that can be moved now, then waits for something to happen.
-    async fn step(&mut self) -> Result<(), Ended> {
-        self.settle()?;
-        self.end_if_done()?;
-        self.pass_on_half_close().await?;
+    /// Waits for something to happen, and takes what both sides sent.
+    async fn step(&mut self) -> Result<(), Failure> {
         let client_interest = self.client.interest(self.session.wants_client(), !self.session.to_client().is_empty());
         let server_interest = self.server.interest(self.session.wants_server(), !self.session.to_server().is_empty());
         let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
@@ -237,22 +244,29 @@ impl Connection {
         Ok(())
     }
 
-    fn end_if_done(&mut self) -> Result<(), Ended> {
+    /// How the connection ends, if it does.
+    fn end(&mut self) -> Option<End> {
         if self.session.is_closed() && self.session.to_client().is_empty() {
-            return Err(Ended::Normally);
+            return Some(End::Closed);
         }
         // Once a client is gone and has its answers, there is no reason to wait for the server's end of file.
-        if self.client.eof && self.session.drain() {
-            return Err(Ended::Normally);
+        if self.client.eof {
+            self.session.drain();
+            if self.session.is_idle() {
+                return Some(End::Closed);
+            }
         }
         match *self.stage.borrow_and_update() {
-            Stage::Serving => Ok(()),
-            Stage::Draining if self.session.drain() => Err(Ended::Drained),
+            Stage::Serving => None,
             Stage::Draining => {
+                self.session.drain();
+                if self.session.is_idle() {
+                    return Some(End::Drained);
+                }
                 self.drains = true;
-                Ok(())
+                None
             }
-            Stage::Stopped => Err(Ended::Stopped),
+            Stage::Stopped => Some(End::Stopped),
         }
     }
 
@@ -265,9 +279,9 @@ impl Connection {
         Some(*self.flush_until.get_or_insert_with(|| clock.now() + patience))
     }
 
-    fn handle_timeout(&mut self) -> Result<(), Ended> {
+    fn handle_timeout(&mut self) -> Result<(), Failure> {
         if self.session.is_closed() {
-            return Err(Ended::TimedOut("the client does not take what the server sent before it closed"));
+            return Err(Failure::TimedOut("the client does not take what the server sent before it closed"));
         }
         let now = self.shared.clock.now();
         self.session.handle_timeout(now);
@@ -277,7 +291,7 @@ impl Connection {
     }
 
     /// Takes what both sockets have, as far as the session wants it.
-    fn read(&mut self) -> Result<(), Ended> {
+    fn read(&mut self) -> Result<(), Failure> {
         if self.session.wants_client()
             && !self.client.eof
             && let Some(count) = self.client.try_read().map_err(io_error(Side::Client))?
@@ -302,7 +316,7 @@ impl Connection {
     }
 
     /// Carries out actions and dispatches until there are none, then writes.
-    fn settle(&mut self) -> Result<(), Ended> {
+    fn settle(&mut self) -> Result<(), Failure> {
         loop {
             while let Some(action) = self.session.poll_action() {
                 self.act(action)?;
@@ -326,11 +340,10 @@ impl Connection {
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
     }
 
-    fn act(&mut self, action: Action) -> Result<(), Ended> {
+    fn act(&mut self, action: Action) -> Result<(), Failure> {
         match action {
-            Action::Learned { uid, gids } => self.identity.learned(User { uid, gids }),
             Action::Enqueue(op, submission) => {
-                let app = self.identity.app(&self.shared);
+                let app = self.identity.app(&self.shared, submission.user.as_ref());
                 let id = self.gate().enqueue(&self.mailbox, op, app, &submission);
                 let index = op.index();
                 if self.requests.len() <= index {
@@ -356,7 +369,7 @@ impl Connection {
             }
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
-            Action::Close(reason) => return Err(Ended::Refused(reason)),
+            Action::Close(reason) => return Err(Failure::Refused(reason)),
         }
         Ok(())
     }
@@ -399,7 +412,7 @@ impl Connection {
     }
 
     /// Once the client is done and all it sent is passed on, the server is told the same.
-    async fn pass_on_half_close(&mut self) -> Result<(), Ended> {
+    async fn pass_on_half_close(&mut self) -> Result<(), Failure> {
         if self.session.server_side_done() && !self.server.write_closed {
             self.server.write_closed = true;
             self.server.stream.shutdown().await.map_err(io_error(Side::Server))?;
@@ -421,15 +434,15 @@ impl Drop for Connection {
 
 /// An operation that was given up on may still be running in the server: only the end of its connection ends it there,
 /// and tells the client to ask again.
-fn still_alive(completed: &Completed) -> Result<(), Ended> {
+fn still_alive(completed: &Completed) -> Result<(), Failure> {
     match completed.outcome {
-        Outcome::TimedOut => Err(Ended::TimedOut("an operation made no progress")),
+        Outcome::TimedOut => Err(Failure::TimedOut("an operation made no progress")),
         Outcome::Answered { .. } | Outcome::Disconnected => Ok(()),
     }
 }
 
-fn io_error(side: Side) -> impl Fn(io::Error) -> Ended {
-    move |error| Ended::Io { side, error }
+fn io_error(side: Side) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::Io { side, error }
 }
 
 async fn sleep_until(instant: Option<tokio::time::Instant>) {
@@ -444,6 +457,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
+    use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
     use vpfs_wire::bmi::{Tag, request_message};
     use vpfs_wire::pvfs2::{Handle, Request, RequestBody, request};
 
@@ -478,7 +492,7 @@ mod tests {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
                 index: 0,
-                addresses: Arc::default(),
+                protocol: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),
                 down: false.into(),
             };
@@ -488,7 +502,7 @@ mod tests {
         }
 
         /// A served client, and the connection that was made for it.
-        async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Ended>) {
+        async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
             let task = tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.listener), accepted, peer));

@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use vpfs_config::units::Span;
 use vpfs_config::{AppTable, Config, Problems};
 use vpfs_core::{AppId, ServerId, SharingMode};
-use vpfs_interpose::AddressMap;
+use vpfs_interpose::Protocol;
+use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
 use vpfs_node::AppTotals;
 
 use crate::clock::Clock;
@@ -212,7 +213,7 @@ async fn bind(
     let mut listeners = Vec::new();
     for (index, configured) in config.listeners.iter().enumerate() {
         let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
-        let addresses = Arc::new(AddressMap::new(pairs));
+        let orangefs: Arc<dyn Protocol> = Arc::new(OrangeFs::new(AddressMap::new(pairs)));
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
             let (host, port) = configured.bind_address(id);
@@ -227,7 +228,9 @@ async fn bind(
                 server: server.name.clone(),
                 upstream: (server.address.host().to_owned(), server.address.port()),
                 index,
-                addresses: Arc::clone(&addresses),
+                protocol: match server.address.protocol() {
+                    vpfs_config::Protocol::OrangeFs => Arc::clone(&orangefs),
+                },
                 gate: Arc::clone(gate),
                 down: false.into(),
             };

@@ -61,7 +61,7 @@ impl Gate {
 
     /// Queues an operation; its mailbox, which may be the caller's own, hears when it may go.
     pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestId {
-        let Submission { kind, cost: Bytes(bytes), position, elsewhere } = *submission;
+        let Submission { kind, cost: Bytes(bytes), position, elsewhere, .. } = *submission;
         let arrival = Arrival { app, op: kind, bytes, position, elsewhere, issued_at: None };
         self.with(|state, now| {
             let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app });

@@ -6,16 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vpfs_core::AppId;
+use vpfs_interpose::User;
 
 use crate::shared::Shared;
-
-/// A user as credentials show one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) uid: u32,
-    /// The primary one first.
-    pub(crate) gids: Vec<u32>,
-}
 
 /// What is known of client hosts.
 #[derive(Default)]
@@ -24,7 +17,7 @@ pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 /// The user whom any connection from one host showed last.
 #[derive(Default)]
 struct Host {
-    user: Mutex<Option<User>>,
+    user: Mutex<Option<Arc<User>>>,
     /// Counts changes of `user`, so that connections notice without a lock.
     changes: AtomicU64,
 }
@@ -43,28 +36,28 @@ impl Hosts {
 }
 
 impl Host {
-    fn show(&self, user: &User) {
+    fn show(&self, user: &Arc<User>) {
         let mut known = self.user();
         if known.as_ref() != Some(user) {
-            *known = Some(user.clone());
+            *known = Some(Arc::clone(user));
             self.changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    fn user(&self) -> MutexGuard<'_, Option<User>> {
+    fn user(&self) -> MutexGuard<'_, Option<Arc<User>>> {
         self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who is at the other end of one connection.
 ///
-/// Data requests carry no credential: they count as the user whom the connection showed last; on a connection that
-/// showed none, as the user whom another one from the same host showed last.
+/// Requests of a connection that showed no user yet count as those of the user whom another one from the same host
+/// showed last.
 pub(crate) struct ClientIdentity {
     ip: IpAddr,
     listener: usize,
     host: Arc<Host>,
-    user: Option<User>,
+    user: Option<Arc<User>>,
     /// The answer, and what it was derived from.
     known: Option<(Basis, AppId)>,
 }
@@ -80,15 +73,21 @@ impl ClientIdentity {
         Self { ip, listener, host: shared.hosts.get(ip), user: None, known: None }
     }
 
-    /// The client showed a credential.
-    pub(crate) fn learned(&mut self, user: User) {
-        self.host.show(&user);
-        self.user = Some(user);
-        self.known = None;
+    fn show(&mut self, user: &Arc<User>) {
+        // Mostly the very same.
+        let known = self.user.as_ref().is_some_and(|known| Arc::ptr_eq(known, user) || known == user);
+        if !known {
+            self.host.show(user);
+            self.user = Some(Arc::clone(user));
+            self.known = None;
+        }
     }
 
-    /// The application that a request of this client belongs to now.
-    pub(crate) fn app(&mut self, shared: &Shared) -> AppId {
+    /// The application that a request of this client belongs to now, as one of `user` if the protocol tells.
+    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>) -> AppId {
+        if let Some(user) = user {
+            self.show(user);
+        }
         let of_host = if self.user.is_some() { 0 } else { self.host.changes.load(Ordering::Acquire) };
         let basis = (shared.generation(), of_host);
         if let Some((known, app)) = self.known
@@ -97,7 +96,7 @@ impl ClientIdentity {
             return app;
         }
         let user = self.user.clone().or_else(|| self.host.user().clone());
-        let app = shared.assign(self.listener, self.ip, user.as_ref());
+        let app = shared.assign(self.listener, self.ip, user.as_deref());
         self.known = Some((basis, app));
         app
     }
@@ -132,7 +131,7 @@ mod tests {
     }
 
     fn name(shared: &Shared, client: &mut ClientIdentity) -> String {
-        let app = client.app(shared);
+        let app = client.app(shared, None);
         shared.apps().get(app).unwrap().name.clone()
     }
 
@@ -140,8 +139,8 @@ mod tests {
         ClientIdentity::new(shared, ip.parse().unwrap(), 0)
     }
 
-    fn user(uid: u32) -> User {
-        User { uid, gids: vec![uid] }
+    fn user(uid: u32) -> Arc<User> {
+        Arc::new(User { uid, gids: vec![uid] })
     }
 
     const BY_USER: &str = "[[app]]\nname = \"a\"\nuids = 1\n[[app]]\nname = \"b\"\nuids = 2\n[apps]\nauto = \"off\"\n";
@@ -153,11 +152,11 @@ mod tests {
         let mut data = client(&shared, "::ffff:10.0.0.1");
         let mut elsewhere = client(&shared, "10.0.0.2");
         assert_eq!(name(&shared, &mut data), "other");
-        metadata.learned(user(1));
+        metadata.app(&shared, Some(&user(1)));
         assert_eq!(name(&shared, &mut data), "a");
         // Symptom: the data of all users of a host counted as the first one's. Cause: the first user found was kept for
         // the life of the connection.
-        metadata.learned(user(2));
+        metadata.app(&shared, Some(&user(2)));
         assert_eq!(name(&shared, &mut data), "b");
         assert_eq!(name(&shared, &mut elsewhere), "other");
     }
@@ -166,8 +165,8 @@ mod tests {
     fn what_the_connection_shows_goes_before_its_host() {
         let shared = shared(BY_USER);
         let (mut one, mut other) = (client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1"));
-        one.learned(user(1));
-        other.learned(user(2));
+        one.app(&shared, Some(&user(1)));
+        other.app(&shared, Some(&user(2)));
         assert_eq!((name(&shared, &mut one), name(&shared, &mut other)), ("a".to_owned(), "b".to_owned()));
     }
 

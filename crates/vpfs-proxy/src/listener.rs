@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use vpfs_interpose::AddressMap;
+use vpfs_interpose::Protocol;
 
-use crate::connection::{self, Ended};
+use crate::connection::{self, End, Failure};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
 use crate::gate::Gate;
 use crate::shared::{Shared, left_serving};
@@ -23,8 +23,8 @@ pub(crate) struct Listener {
     pub(crate) upstream: (String, u16),
     /// Its place among the listeners of the configuration.
     pub(crate) index: usize,
-    /// What clients of this listener are told.
-    pub(crate) addresses: Arc<AddressMap>,
+    /// What clients and server speak.
+    pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) gate: Arc<Gate>,
     /// The server was last seen unreachable; so that this is logged once, and once when it heals.
     pub(crate) down: AtomicBool,
@@ -103,21 +103,20 @@ impl Listener {
         });
     }
 
-    fn tell(&self, peer: SocketAddr, ended: &Ended) {
+    fn tell(&self, peer: SocketAddr, ended: &Result<End, Failure>) {
         let server = &self.server;
         match ended {
-            Ended::Refused(_) | Ended::TimedOut(_) => {
-                tracing::warn!(%server, %peer, reason = %ended, "connection closed");
+            Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
+            Err(reason @ (Failure::Refused(_) | Failure::TimedOut(_))) => {
+                tracing::warn!(%server, %peer, %reason, "connection closed");
             }
-            Ended::Upstream(error) => {
+            Err(Failure::Upstream(error)) => {
                 if !self.down.swap(true, Ordering::Relaxed) {
                     let (host, port) = &self.upstream;
                     tracing::warn!(%server, address = %format!("{host}:{port}"), %error, "server cannot be reached");
                 }
             }
-            Ended::Normally | Ended::Drained | Ended::Stopped | Ended::Io { .. } => {
-                tracing::debug!(%server, %peer, reason = %ended, "connection closed");
-            }
+            Err(reason @ Failure::Io { .. }) => tracing::debug!(%server, %peer, %reason, "connection closed"),
         }
     }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::watch;
 use vpfs_config::{AppIndex, AppTable, Config, Identify};
 use vpfs_core::AppId;
+use vpfs_interpose::User;
 
 use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::identity::{Hosts, User};
+use crate::identity::Hosts;
 use crate::limits::Limits;
 
 /// Whether the daemon serves.

@@ -14,14 +14,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
-use vpfs_interpose::{Action, AddressMap, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
+use vpfs_interpose::orangefs::{AddressMap, OrangeFsSession};
+use vpfs_interpose::{Action, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::Ledger;
 
 /// A session between two sockets. Every action is checked against what the driver has been told before.
 pub(crate) struct Wire {
-    pub(crate) session: Session,
+    pub(crate) session: OrangeFsSession,
     pub(crate) now: Time,
     pub(crate) client_buf: BytesMut,
     pub(crate) server_buf: BytesMut,
@@ -34,9 +35,15 @@ impl Wire {
     }
 
     pub(crate) fn with(limits: Limits, addresses: AddressMap) -> Self {
-        let session = Session::new(limits, Arc::new(addresses));
+        let session = OrangeFsSession::new(limits, Arc::new(addresses));
         let now = Time::from_millis(1000);
         Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), ledger: Ledger::default() }
+    }
+
+    /// Takes no further requests; whether nothing is in progress any more.
+    pub(crate) fn drains(&mut self) -> bool {
+        self.session.drain();
+        self.session.is_idle()
     }
 
     /// A small session: `ops` operations, the default for everything else.
@@ -95,7 +102,7 @@ impl Wire {
     pub(crate) fn held(&mut self, message: &[u8]) -> (OpId, Submission) {
         let actions = self.client(message);
         let Some(Action::Enqueue(op, submission)) = actions.last() else { panic!("{actions:?}") };
-        (*op, *submission)
+        (*op, submission.clone())
     }
 
     /// The client sent a request that must wait, and it was let go at once.

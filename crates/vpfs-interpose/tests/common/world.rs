@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
-use vpfs_interpose::{Action, AddressMap, Completed, Limits, OpId, Outcome};
+use vpfs_interpose::orangefs::AddressMap;
+use vpfs_interpose::{Action, Completed, Limits, OpId, Outcome, Session};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 
@@ -315,7 +316,7 @@ impl World {
                     let cost = self.known.remove(&completed.op).unwrap_or_default();
                     self.completed.push((*completed, cost));
                 }
-                Action::Learned { .. } | Action::SizeLearned { .. } => {}
+                Action::SizeLearned { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -365,7 +366,7 @@ impl World {
     /// Nothing is lost, nothing is mixed up, and the scheduler knows all.
     pub(crate) fn check_end(&mut self) {
         self.wire.assert_idle();
-        assert!(self.wire.session.drain());
+        assert!(self.wire.drains());
         self.check_streams();
         assert_eq!(self.completed.len(), self.scripts.len());
         let mut expected: Vec<_> = self.scripts.iter().map(expected_end).collect();

@@ -5,24 +5,11 @@ use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
 
-use crate::op::Reply;
-
-/// A request for a place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Submission {
-    /// Read, write or metadata.
-    pub kind: OpKind,
-    /// This server's bytes; for a read an upper bound until the server tells the file's size. Zero for metadata, whose
-    /// cost is a setting of the scheduler [vPFS+ §IV].
-    pub cost: Bytes,
-    /// For data: the datafile and where in it the access starts, to better the estimate from what is known of the file.
-    pub position: Option<FilePosition>,
-    /// For data: what the same access moves at other servers, if it reveals that.
-    pub elsewhere: Option<Bytes>,
-}
+use super::op::Reply;
+use crate::Submission;
 
 /// Whether a request is scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Goes at once: configuration, management, and what servers ask of servers. A client's operation may be waiting
     /// for it inside a server, so queueing it behind client work could deadlock.
@@ -57,7 +44,13 @@ pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeEr
         return Ok((Class::Exempt, reply));
     }
     Ok((
-        Class::Scheduled(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None }),
+        Class::Scheduled(Submission {
+            kind: OpKind::Metadata,
+            cost: Bytes::ZERO,
+            position: None,
+            elsewhere: None,
+            user: None,
+        }),
         reply,
     ))
 }
@@ -101,7 +94,7 @@ fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u6
         IoType::Write => OpKind::Write,
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
-    Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere })
+    Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere, user: None })
 }
 
 /// A server copies a file to its mirrors, on behalf of nobody: clients always show a capability.

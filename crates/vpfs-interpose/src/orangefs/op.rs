@@ -5,50 +5,9 @@ use vpfs_core::{OpKind, Pieces, Time};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Transfer};
 
-use crate::classify::data_cost;
-
-/// A session's name for one operation; dense, reused after the operation is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId(pub u32);
-
-impl OpId {
-    /// The number as an index into a table.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The server answered; a negative status is the server's own refusal.
-    Answered {
-        /// Zero, or the server's negative error status.
-        status: i32,
-    },
-    /// Nothing moved for so long that its slots are freed. Later bytes would pass, but a driver does better to close
-    /// both connections: the client then asks again at once.
-    TimedOut,
-    /// One of the two connections ended first.
-    Disconnected,
-}
-
-/// What is known of a dispatched operation at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The operation.
-    pub op: OpId,
-    /// `None` if it went at once, unscheduled.
-    pub kind: Option<OpKind>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Data bytes that passed, both directions, without headers.
-    pub moved: u64,
-    /// When its request arrived.
-    pub arrived: Time,
-    /// When it was sent to the server.
-    pub dispatched: Time,
-}
+use super::classify::data_cost;
+use crate::Completed;
+use crate::{OpId, Outcome};
 
 /// Where an operation stands.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use vpfs_core::Time;
 
-use super::{Action, CloseReason, Inbound, Meaning, Session};
-use crate::op::{Op, OpId, Outcome, Reply, State};
+use super::{Inbound, Meaning, OrangeFsSession};
+use crate::orangefs::op::{Op, Reply, State};
+use crate::{Action, CloseReason, OpId, Outcome, Session};
 
-impl Session {
+impl OrangeFsSession {
     pub(super) fn insert(&mut self, op: Op) -> OpId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = u32::try_from(self.ops.len()).expect("operations are bounded by the limits");

@@ -1,16 +1,20 @@
 //! What comes from the client: requests are judged and queued, data of dispatched writes passes.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
+use vpfs_wire::DecodeError;
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::view::CredentialIds;
 use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
-use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
-use crate::classify::{Class, plan};
-use crate::op::{Op, Reply, State};
+use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
+use crate::orangefs::classify::{Class, plan};
+use crate::orangefs::op::{Op, Reply, State};
+use crate::{Action, CloseReason, Session, Side, Submission, User};
 
-impl Session {
+impl OrangeFsSession {
     /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
     pub(super) fn client_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Client)? else { return Ok(false) };
@@ -70,7 +74,7 @@ impl Session {
         if self.by_tag.len() >= self.limits.most_ops() {
             return Err(violation(Side::Client, "requests without end, though its connection is read for data only"));
         }
-        let malformed = |error| CloseReason::Malformed { side: Side::Client, error };
+        let malformed = |error: DecodeError| CloseReason::Malformed { side: Side::Client, error: error.to_string() };
         let payload = &message[Header::LEN..];
         let view = RequestView::parse(payload).map_err(malformed)?;
         let (class, reply) = plan(&view).map_err(malformed)?;
@@ -104,7 +108,10 @@ impl Session {
         });
         match class {
             Class::Exempt => self.dispatch(now, id, None),
-            Class::Scheduled(submission) => self.actions.push_back(Action::Enqueue(id, submission)),
+            Class::Scheduled(submission) => {
+                let submission = Submission { user: self.user.clone(), ..submission };
+                self.actions.push_back(Action::Enqueue(id, submission));
+            }
         }
         Ok(())
     }
@@ -120,13 +127,11 @@ impl Session {
         Some(message(&header, &payload))
     }
 
+    /// Data requests carry no credential: they are of the user whom the connection showed last.
     fn learn(&mut self, ids: &CredentialIds<'_>) {
-        let same = |(uid, gids): &(u32, Vec<u32>)| *uid == ids.uid && gids.iter().copied().eq(ids.gids());
-        let known = self.credential.as_ref().is_some_and(same);
-        if !known {
-            let (uid, gids): (u32, Vec<u32>) = (ids.uid, ids.gids().collect());
-            self.credential = Some((uid, gids.clone()));
-            self.actions.push_back(Action::Learned { uid, gids });
+        let same = |user: &Arc<User>| user.uid == ids.uid && user.gids.iter().copied().eq(ids.gids());
+        if !self.user.as_ref().is_some_and(same) {
+            self.user = Some(Arc::new(User { uid: ids.uid, gids: ids.gids().collect() }));
         }
     }
 

@@ -7,9 +7,10 @@ use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
 use vpfs_wire::pvfs2::view::ReplyNumbers;
 use vpfs_wire::pvfs2::{IoType, ReplyHead, rewrite};
 
-use super::{Action, CloseReason, Inbound, Meaning, Session, Side, decode_header, message, payload_len, violation};
-use crate::classify::{data_cost, file_key};
-use crate::op::{OpId, Outcome, Reply, State};
+use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
+use crate::orangefs::classify::{data_cost, file_key};
+use crate::orangefs::op::{Reply, State};
+use crate::{Action, CloseReason, OpId, Outcome, Side};
 
 /// More than the longest reply without data (40 bytes, of a small write), so that one that is too long shows.
 const PEEK: usize = 48;
@@ -20,7 +21,7 @@ const MAX_SMALL_REPLY: usize = 16 << 10;
 /// Configuration texts are at most 64 KiB; addresses may grow.
 const MAX_CONFIG_REPLY: usize = 128 << 10;
 
-impl Session {
+impl OrangeFsSession {
     /// Reads one header and as much behind it as tells what the message means. `Ok(false)`: more bytes are needed.
     pub(super) fn server_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Server)? else { return Ok(false) };
@@ -171,8 +172,9 @@ impl Session {
             }
             proxy.map(str::to_owned)
         });
-        let text = text.map_err(CloseReason::Config)?;
-        let header = Header::reply(header.tag, text.len() as u64).map_err(|error| CloseReason::Config(error.into()))?;
+        let text = text.map_err(|error| CloseReason::Config(error.to_string()))?;
+        let header =
+            Header::reply(header.tag, text.len() as u64).map_err(|error| CloseReason::Config(error.to_string()))?;
         self.actions.extend(unmapped.into_iter().map(Action::UnmappedServer));
         self.to_client.push(message(&header, &text));
         self.complete(id, Outcome::Answered { status: status.0 });
@@ -205,5 +207,5 @@ fn another_operation() -> CloseReason {
 }
 
 fn parse(payload: &[u8]) -> Result<ReplyHead, CloseReason> {
-    ReplyHead::parse(payload).map_err(|error| CloseReason::Malformed { side: Side::Server, error })
+    ReplyHead::parse(payload).map_err(|error| CloseReason::Malformed { side: Side::Server, error: error.to_string() })
 }
