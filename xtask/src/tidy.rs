@@ -1,5 +1,7 @@
 //! Rules that no compiler checks.
 
+mod circles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,8 +17,13 @@ const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent directory")?;
     let mut breaches = arrows(root)?;
-    for file in rust_files(root)? {
-        breaches.extend(check_file(root, &file)?);
+    let files = rust_files(root)?;
+    for file in &files {
+        breaches.extend(check_file(root, file)?);
+    }
+    for folder in crates(root)? {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        breaches.extend(circles::check(&name, &circles::sources(&folder, &files)?));
     }
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
 }
@@ -93,6 +100,14 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
 fn wide_comments(text: &str) -> impl Iterator<Item = usize> {
     let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > MAX_COMMENT;
     text.lines().zip(1..).filter(move |(line, _)| is_wide(line)).map(|(_, number)| number)
+}
+
+/// The folders of our crates.
+fn crates(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(root.join("crates")).map_err(|error| format!("crates: {error}"))?;
+    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.sort_unstable();
+    Ok(folders)
 }
 
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {

@@ -5,18 +5,11 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, Settings, Target, Weight};
 
-use crate::clients::{self, Rule};
+use crate::clients::{self, AppIndex, Auto, AutoBy, Rule};
 use crate::problem::did_you_mean;
 use crate::reader::Reader;
 use crate::tunables::{APP, APPS};
 use crate::units::{Rate, Size, decimal, parse_rate, quote};
-
-/// The position of an application in [`crate::Config::apps`].
-///
-/// Differs from its [`vpfs_core::AppId`] once the file has been read again: ids stay with their names, positions do
-/// not. [`crate::AppTable`] maps one to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AppIndex(pub usize);
 
 /// An application: whom shares are given to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,28 +35,6 @@ pub struct Cap {
     pub rate: Rate,
     /// At once after a pause; never 0.
     pub burst: Bytes,
-}
-
-/// Which clients get an application of their own if no rule names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoBy {
-    /// None; they are the default application.
-    Off,
-    /// One for each client address.
-    ClientHost,
-    /// One for each user.
-    Uid,
-}
-
-/// How applications are made for clients that no rule names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Auto {
-    /// For whom.
-    pub by: AutoBy,
-    /// How many at most.
-    pub limit: usize,
-    /// The weight of each.
-    pub weight: Weight,
 }
 
 /// The name of the default application if the file names none.

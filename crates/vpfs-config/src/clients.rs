@@ -7,12 +7,41 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use toml::de::DeValue;
+use vpfs_core::Weight;
 
-use crate::apps::{AppIndex, Auto, AutoBy};
 use crate::hosts;
 use crate::problem::{Problem, Problems, collected};
 use crate::reader::Reader;
 use crate::units::quote;
+
+/// The position of an application in [`crate::Config::apps`].
+///
+/// Differs from its [`vpfs_core::AppId`] once the file has been read again: ids stay with their names, positions do
+/// not. [`crate::AppTable`] maps one to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppIndex(pub usize);
+
+/// Which clients get an application of their own if no rule names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoBy {
+    /// None; they are the default application.
+    Off,
+    /// One for each client address.
+    ClientHost,
+    /// One for each user.
+    Uid,
+}
+
+/// How applications are made for clients that no rule names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auto {
+    /// For whom.
+    pub by: AutoBy,
+    /// How many at most.
+    pub limit: usize,
+    /// The weight of each.
+    pub weight: Weight,
+}
 
 /// Hosts that all host lists of a file may name together.
 pub const HOSTS_LIMIT: usize = 65_536;

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use vpfs_core::ServerId;
 
-use crate::apps::{self, App, AppIndex, Auto};
+use crate::apps::{self, App};
 use crate::clients::{self, Identify};
+use crate::clients::{AppIndex, Auto};
 use crate::limits::{self, Limits, Log};
 use crate::network::{self, Address, Addresses, Listener, Server};
 use crate::problem::{self, Problems, Setting, did_you_mean};

@@ -6,7 +6,7 @@ use vpfs_core::settings::DeviceTime;
 use vpfs_core::{Bytes, OpKind};
 
 use crate::reader::Reader;
-use crate::scheduler::{BOTH, op_name};
+use crate::slot_costs::{BOTH, op_name};
 use crate::tunables::DEVICE_TIME;
 use crate::units::{Size, Span};
 

@@ -45,13 +45,14 @@ mod problem;
 mod profile;
 mod reader;
 mod scheduler;
+mod slot_costs;
 mod tables;
 pub mod tunables;
 pub mod units;
 
 pub use app_table::{AppEntry, AppTable};
-pub use apps::{App, AppIndex, Auto, AutoBy, Cap};
-pub use clients::{AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
+pub use apps::{App, Cap};
+pub use clients::{AppIndex, Auto, AutoBy, AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
 pub use config::{Change, Config, Diff, FILE_LIMIT};
 pub use limits::{Limits, Log, LogFormat, LogLevel};
 pub use manual::{config_manual, manual};

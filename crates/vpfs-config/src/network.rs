@@ -8,7 +8,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 use vpfs_core::ServerId;
 
-use crate::apps::{AppIndex, Names};
+use crate::apps::Names;
+use crate::clients::AppIndex;
 use crate::hosts::is_host_name;
 use crate::problem::did_you_mean;
 use crate::reader::Reader;

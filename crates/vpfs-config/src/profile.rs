@@ -9,7 +9,7 @@ use vpfs_core::{Depth, SlotCostTable};
 use crate::device_times;
 use crate::problem::{self, Problems};
 use crate::reader::Reader;
-use crate::scheduler::{self, Shown};
+use crate::slot_costs::{self, Shown};
 use crate::tunables::{PROFILE, PROFILE_ROOT};
 
 /// Gives the text of a file by its name as the configuration has it.
@@ -43,8 +43,8 @@ fn parse(file: &str, text: &str) -> Result<Profile, Problems> {
     let (cx, table) = problem::parse(file, text)?;
     let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
     let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
-    let depth = scheduler::depth(&reader);
-    let (slot_costs, shown) = scheduler::read_table(&reader, depth);
+    let depth = slot_costs::depth(&reader);
+    let (slot_costs, shown) = slot_costs::read_table(&reader, depth);
     let device_times = device_times::read(&reader);
     let profile = Profile { depth: reader.has("depth").then_some(depth), slot_costs, shown, device_times };
     cx.finish(file).map(|_| profile)

@@ -1,10 +1,10 @@
 //! What a scheduler is told of one application.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::cap::Cap;
 use crate::request::Target;
-use crate::units::Weight;
+use crate::units::{Bytes, Weight};
 
 /// An application's share, limit and promises at one server; the default is weight 1 and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,5 +24,32 @@ pub struct AppPolicy {
 impl Default for AppPolicy {
     fn default() -> Self {
         Self { weight: Weight::ONE, cap: None, target: None, latency: None, order: 0 }
+    }
+}
+
+/// The most that an application gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    bytes_per_second: NonZeroU64,
+    burst: Bytes,
+}
+
+impl Cap {
+    /// In the long run `bytes_per_second`, and `burst` at once after a pause. `None` if the rate is zero.
+    pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
+        match NonZeroU64::new(bytes_per_second) {
+            Some(bytes_per_second) => Some(Self { bytes_per_second, burst }),
+            None => None,
+        }
+    }
+
+    /// The rate in the long run.
+    pub const fn bytes_per_second(self) -> u64 {
+        self.bytes_per_second.get()
+    }
+
+    /// What the application gets at once after a pause.
+    pub const fn burst(self) -> Bytes {
+        self.burst
     }
 }

@@ -10,9 +10,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bucket::Bucket;
-pub use bucket::Cap;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, Cap};
 use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};

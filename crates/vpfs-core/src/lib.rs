@@ -81,8 +81,8 @@ pub mod two_level;
 pub mod units;
 pub mod window;
 
-pub use app_policy::AppPolicy;
-pub use cap::{Cap, Capped};
+pub use app_policy::{AppPolicy, Cap};
+pub use cap::Capped;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use isolation::Isolation;

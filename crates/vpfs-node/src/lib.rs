@@ -47,3 +47,6 @@ pub use event::Event;
 pub use node::{Node, NodeSettings};
 pub use peers::{PeerService, PeerSettings};
 pub use totals::{AppTotals, Totals};
+
+/// Caps, and any policy behind them.
+pub(crate) type ServerScheduler = vpfs_core::Capped<vpfs_core::Policy>;

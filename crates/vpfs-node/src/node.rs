@@ -6,15 +6,13 @@ use vpfs_core::{
     Settings, Time,
 };
 
+use crate::ServerScheduler;
 use crate::arrival::{Arrival, Served};
 use crate::costs::Costs;
 use crate::event::Event;
 use crate::flows::Flows;
 use crate::peers::{PeerService, PeerSettings, Peers};
 use crate::totals::Totals;
-
-/// Caps, and any policy behind them.
-pub(crate) type ServerScheduler = Capped<Policy>;
 
 /// Events are kept between two inputs only; of one input's, more than this many are counted, not kept.
 const EVENTS: usize = 1024;

@@ -3,8 +3,8 @@
 use vpfs_coord::{Coordinator, Message, MessageError, Settings};
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
+use crate::ServerScheduler;
 use crate::flows::Flows;
-use crate::node::ServerScheduler;
 
 /// The other servers, and how the nodes talk.
 #[derive(Clone, Debug)]

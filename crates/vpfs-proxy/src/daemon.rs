@@ -14,11 +14,12 @@ use vpfs_interpose::Protocol;
 use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
 use vpfs_node::AppTotals;
 
+use crate::accept::Acceptor;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
-use crate::gate::Gate;
+use crate::gate::{Gate, deliver};
 use crate::listener::Listener;
-use crate::post::{Post, deliver};
+use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 
 /// Why the daemon cannot start.
@@ -86,7 +87,9 @@ impl Daemon {
         }
         let mut listeners = JoinSet::new();
         for (listener, socket) in bound {
-            listeners.spawn(Arc::new(listener).serve(Arc::clone(&shared), socket, Arc::clone(&permits)));
+            let acceptor =
+                Acceptor { listener: Arc::new(listener), shared: Arc::clone(&shared), permits: Arc::clone(&permits) };
+            listeners.spawn(acceptor.run(socket));
         }
         Ok(Self { shared, config, permits, listeners, _timers: timers })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slab::Slab;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_coord::Message;
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
@@ -12,7 +12,7 @@ use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals
 
 use crate::clock::Clock;
 use crate::mailbox::{Dispatched, Mailbox};
-use crate::post::Post;
+use crate::post::{Letter, Post};
 
 /// One node, shared by all sessions of a server.
 ///
@@ -228,5 +228,12 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
         target: entry.target,
         latency: entry.latency,
         order: vpfs_core::window::order_of(&entry.name),
+    }
+}
+
+/// Gives a gate what its peers send, for ever.
+pub(crate) async fn deliver(gate: Arc<Gate>, mut letters: mpsc::Receiver<Letter>) {
+    while let Some((from, message)) = letters.recv().await {
+        gate.receive(from, &message);
     }
 }

@@ -1,53 +1,13 @@
 //! Who is at the other end of a connection.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use vpfs_core::AppId;
 use vpfs_interpose::User;
 
+use crate::hosts::Host;
 use crate::shared::Shared;
-
-/// What is known of client hosts.
-#[derive(Default)]
-pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
-
-/// The user whom any connection from one host showed last.
-#[derive(Default)]
-struct Host {
-    user: Mutex<Option<Arc<User>>>,
-    /// Counts changes of `user`, so that connections notice without a lock.
-    changes: AtomicU64,
-}
-
-impl Hosts {
-    /// Hosts that are remembered; the memory of more is dropped.
-    const MAX: usize = 1 << 16;
-
-    fn get(&self, ip: IpAddr) -> Arc<Host> {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if hosts.len() >= Self::MAX && !hosts.contains_key(&ip) {
-            hosts.clear();
-        }
-        Arc::clone(hosts.entry(ip).or_default())
-    }
-}
-
-impl Host {
-    fn show(&self, user: &Arc<User>) {
-        let mut known = self.user();
-        if known.as_ref() != Some(user) {
-            *known = Some(Arc::clone(user));
-            self.changes.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    fn user(&self) -> MutexGuard<'_, Option<Arc<User>>> {
-        self.user.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Who is at the other end of one connection.
 ///
@@ -88,14 +48,14 @@ impl ClientIdentity {
         if let Some(user) = user {
             self.show(user);
         }
-        let of_host = if self.user.is_some() { 0 } else { self.host.changes.load(Ordering::Acquire) };
+        let of_host = if self.user.is_some() { 0 } else { self.host.changes() };
         let basis = (shared.generation(), of_host);
         if let Some((known, app)) = self.known
             && known == basis
         {
             return app;
         }
-        let user = self.user.clone().or_else(|| self.host.user().clone());
+        let user = self.user.clone().or_else(|| self.host.shown());
         let app = shared.assign(self.listener, self.ip, user.as_deref());
         self.known = Some((basis, app));
         app

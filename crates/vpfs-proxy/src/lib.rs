@@ -3,11 +3,13 @@
 //! A [`Daemon`] owns one *gate* for each server it stands before (a short mutex around a [`vpfs_node::Node`]) and one
 //! task for each client connection, which drives a [`vpfs_interpose::Session`]. No lock is held across I/O.
 
+mod accept;
 mod clock;
 mod connection;
 mod connection_permits;
 mod daemon;
 mod gate;
+mod hosts;
 mod identity;
 mod limits;
 mod listener;

@@ -1,13 +1,10 @@
 //! How the gates of one daemon tell each other what applications got at their servers [vPFS §III-B].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use vpfs_coord::Message;
 use vpfs_core::ServerId;
-
-use crate::gate::Gate;
 
 /// Messages for one gate that it has not looked at yet; more are dropped, which the protocol mends.
 const LETTERS_MAX: usize = 1024;
@@ -38,12 +35,5 @@ impl Post {
 
     pub(crate) fn servers(&self) -> impl Iterator<Item = ServerId> {
         self.0.keys().copied()
-    }
-}
-
-/// Gives a gate what its peers send, for ever.
-pub(crate) async fn deliver(gate: Arc<Gate>, mut letters: mpsc::Receiver<Letter>) {
-    while let Some((from, message)) = letters.recv().await {
-        gate.receive(from, &message);
     }
 }

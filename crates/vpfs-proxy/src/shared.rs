@@ -11,7 +11,7 @@ use vpfs_interpose::User;
 
 use crate::clock::Clock;
 use crate::gate::Gate;
-use crate::identity::Hosts;
+use crate::hosts::Hosts;
 use crate::limits::Limits;
 
 /// Whether the daemon serves.

@@ -17,7 +17,14 @@ th{background:var(--soft)}figure{margin:1.5rem 0}figcaption{font-size:.9rem}\
 .passes{color:var(--good);font-weight:600}.differs{color:var(--bad);font-weight:600}";
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
+impl Report {
+    /// One self-contained HTML page without scripts. All text is escaped. Equal reports give equal bytes.
+    pub fn html(&self) -> String {
+        page(self)
+    }
+}
+
+fn page(report: &Report) -> String {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{Chart, Check, Tally, html, text};
+use crate::{Chart, Check, Tally};
 
 /// A table of text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -129,21 +129,6 @@ impl Report {
     /// How many verdict rows pass and how many differ.
     pub fn tally(&self) -> Tally {
         Tally::of(self.sections.iter().flat_map(|section| &section.checks))
-    }
-
-    /// One self-contained HTML page without scripts. All text is escaped. Equal reports give equal bytes.
-    pub fn html(&self) -> String {
-        html::page(self)
-    }
-
-    /// All verdict rows without their reasons, section by section, for a terminal of at least 120 columns.
-    pub fn summary(&self) -> String {
-        text::summary(self)
-    }
-
-    /// For a terminal of at least 120 columns: text, tables and verdicts; charts are represented by title and caption.
-    pub fn text(&self) -> String {
-        text::page(self)
     }
 
     /// The whole report as JSON, except for verdicts, which follow from the checks.

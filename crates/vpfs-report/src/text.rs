@@ -12,8 +12,20 @@ use crate::{Check, Report, Section, Table, Tally};
 /// Largest width of a table.
 const COLUMNS: u16 = 120;
 
+impl Report {
+    /// All verdict rows without their reasons, section by section, for a terminal of at least 120 columns.
+    pub fn summary(&self) -> String {
+        summary(self)
+    }
+
+    /// For a terminal of at least 120 columns: text, tables and verdicts; charts are represented by title and caption.
+    pub fn text(&self) -> String {
+        page(self)
+    }
+}
+
 /// The whole report.
-pub(crate) fn page(report: &Report) -> String {
+fn page(report: &Report) -> String {
     let mut page = format!("{}\n{}\n", report.title, "=".repeat(report.title.chars().count()));
     for paragraph in &report.introduction {
         let _ = write!(page, "\n{paragraph}\n");
@@ -26,7 +38,7 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 /// Every verdict under the heading of its section, without the reasons, and how many pass.
-pub(crate) fn summary(report: &Report) -> String {
+fn summary(report: &Report) -> String {
     let mut text = String::new();
     let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
     for section in &report.sections {

@@ -96,6 +96,7 @@ mod link;
 mod measure;
 mod messages;
 pub mod parallel;
+mod peer_network;
 mod peers;
 mod policy;
 mod process;
@@ -110,7 +111,7 @@ mod world;
 pub use error::{SimError, Violation};
 pub use layout::{Layout, Start};
 pub use link::LinkProfile;
-pub use peers::{Partition, PeerNetwork, Restart};
+pub use peer_network::{Partition, PeerNetwork, Restart};
 pub use read::scenario_manual;
 pub use results::{
     AppAtServer, AppResults, CallTrace, CoordinationResults, Latency, PartTrace, Results, ServerResults,

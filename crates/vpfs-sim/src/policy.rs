@@ -4,7 +4,7 @@ use vpfs_core::window::order_of;
 use vpfs_core::{AppId, AppPolicy, ServerId, Time};
 use vpfs_node::{Node, NodeSettings, PeerSettings};
 
-use crate::peers::PeerNetwork;
+use crate::peer_network::PeerNetwork;
 use crate::scenario::{App, PolicySpec};
 
 /// From what the nodes of all servers are made.

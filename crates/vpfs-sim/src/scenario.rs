@@ -10,7 +10,7 @@ use vpfs_plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, 
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
-use crate::peers::PeerNetwork;
+use crate::peer_network::PeerNetwork;
 
 /// Everything that decides a run but the policy, and the policies to compare.
 #[derive(Clone, Debug)]

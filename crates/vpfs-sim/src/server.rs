@@ -11,7 +11,7 @@ use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
-use crate::peers::Exchange;
+use crate::peer_network::Exchange;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device begins with a write when the first one is there, and a read's reply

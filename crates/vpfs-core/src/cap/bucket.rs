@@ -1,51 +1,24 @@
 //! A token bucket in exact integers.
 
-use core::num::NonZeroU64;
 use core::time::Duration;
 
+use crate::app_policy::Cap;
 use crate::units::{Bytes, Time};
-
-/// The most that an application gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap {
-    bytes_per_second: NonZeroU64,
-    burst: Bytes,
-}
-
-impl Cap {
-    /// In the long run `bytes_per_second`, and `burst` at once after a pause. `None` if the rate is zero.
-    pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
-        match NonZeroU64::new(bytes_per_second) {
-            Some(bytes_per_second) => Some(Self { bytes_per_second, burst }),
-            None => None,
-        }
-    }
-
-    /// The rate in the long run.
-    pub const fn bytes_per_second(self) -> u64 {
-        self.bytes_per_second.get()
-    }
-
-    /// What the application gets at once after a pause.
-    pub const fn burst(self) -> Bytes {
-        self.burst
-    }
-
-    fn burst_tokens(self) -> i128 {
-        tokens(self.burst)
-    }
-
-    /// Tokens that come in a nanosecond.
-    fn rate_tokens(self) -> i128 {
-        i128::from(self.bytes_per_second.get())
-    }
-}
 
 /// A byte in tokens: then bytes per second are tokens per nanosecond, and nothing is ever rounded.
 const TOKENS_PER_BYTE: i128 = 1_000_000_000;
 
 fn tokens(bytes: Bytes) -> i128 {
     i128::from(bytes.0) * TOKENS_PER_BYTE
+}
+
+fn burst_tokens(cap: Cap) -> i128 {
+    tokens(cap.burst())
+}
+
+/// Tokens that come in a nanosecond.
+fn rate_tokens(cap: Cap) -> i128 {
+    i128::from(cap.bytes_per_second())
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +31,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn full(cap: Cap, now: Time) -> Self {
-        Self { cap, tokens: cap.burst_tokens(), filled_at: now }
+        Self { cap, tokens: burst_tokens(cap), filled_at: now }
     }
 
     /// Takes `cost`, which may lead into debt; if the bucket is in debt already, says until when.
@@ -74,25 +47,25 @@ impl Bucket {
     /// What was charged as `charged` costs `real`.
     pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
         self.fill(now);
-        self.tokens = (self.tokens + tokens(charged) - tokens(real)).min(self.cap.burst_tokens());
+        self.tokens = (self.tokens + tokens(charged) - tokens(real)).min(burst_tokens(self.cap));
     }
 
     pub(super) fn set_cap(&mut self, now: Time, cap: Cap) {
         self.fill(now);
         self.cap = cap;
-        self.tokens = self.tokens.min(cap.burst_tokens());
+        self.tokens = self.tokens.min(burst_tokens(cap));
     }
 
     fn fill(&mut self, now: Time) {
         let nanos = i128::from(now.as_nanos().saturating_sub(self.filled_at.as_nanos()));
-        let filled = self.tokens.saturating_add(nanos.saturating_mul(self.cap.rate_tokens()));
-        self.tokens = filled.min(self.cap.burst_tokens());
+        let filled = self.tokens.saturating_add(nanos.saturating_mul(rate_tokens(self.cap)));
+        self.tokens = filled.min(burst_tokens(self.cap));
         self.filled_at = self.filled_at.max(now);
     }
 
     /// The first nanosecond at which the debt is paid.
     fn out_of_debt(&self) -> Time {
-        let nanos = self.tokens.unsigned_abs().div_ceil(self.cap.rate_tokens().unsigned_abs());
+        let nanos = self.tokens.unsigned_abs().div_ceil(rate_tokens(self.cap).unsigned_abs());
         self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

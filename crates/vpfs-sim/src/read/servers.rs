@@ -7,7 +7,7 @@ use vpfs_device::MetadataProfile;
 
 use super::{device, keys, read_numbers};
 use crate::link::LinkProfile;
-use crate::peers::{Partition, PeerNetwork, Restart};
+use crate::peer_network::{Partition, PeerNetwork, Restart};
 use crate::scenario::{Role, ServerGroup};
 
 const ROLES: [Role; 3] = [Role::Both, Role::Data, Role::Metadata];
