@@ -34,7 +34,6 @@ pub struct Capped<S> {
     /// The applications that have requests held back.
     due: Heap<Due>,
     held: usize,
-    caps: usize,
     events: EventQueue,
 }
 
@@ -98,7 +97,6 @@ impl<S: Scheduler> Capped<S> {
             accounts: Vec::new(),
             due: Heap::new(),
             held: 0,
-            caps: 0,
             events: EventQueue::with_capacity(event_capacity),
         }
     }
@@ -120,8 +118,6 @@ impl<S: Scheduler> Capped<S> {
     pub fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
         self.grow(app);
         let bucket = &mut self.accounts[app.index()].bucket;
-        self.caps -= usize::from(bucket.is_some());
-        self.caps += usize::from(cap.is_some());
         match (&mut *bucket, cap) {
             (Some(bucket), Some(cap)) => bucket.set_cap(now, cap),
             (_, cap) => *bucket = cap.map(|cap| Bucket::full(cap, now)),
@@ -207,7 +203,6 @@ impl<S: Scheduler> Capped<S> {
 }
 
 impl<S: Scheduler> Scheduler for Capped<S> {
-    /// Those of the inner scheduler, but work-conserving only while there is no cap.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, .. } = *request;
         let capped = self.accounts.get(app.index()).is_some_and(|account| account.bucket.is_some());

@@ -248,7 +248,7 @@ impl Engine for Sfq {
         let same = matches!(settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
         if same {
             // What was found is kept while the search would begin where it began.
-            if !settings.adaptive || Origin::of(settings) != Origin::of(before) {
+            if !settings.adaptive || origin(settings) != origin(before) {
                 self.set_slots(now, settings);
             }
             self.set_sharing(settings.sharing);
@@ -286,16 +286,11 @@ impl Engine for Sfq {
 }
 
 /// Where a search for depth and slot costs begins, if there is one.
-#[derive(PartialEq)]
-struct Origin(Option<(Depth, SlotCostTable)>);
-
-impl Origin {
-    fn of(settings: &Settings) -> Self {
-        Self(settings.adaptive.then(|| (settings.depth, slot_costs(settings))))
-    }
+fn origin(settings: &Settings) -> Option<(Depth, SlotCostTable)> {
+    settings.adaptive.then(|| (settings.depth, slot_costs(settings)))
 }
 
-/// With SFQ(D), and before a policy without slots, every request occupies one.
+/// With SFQ(D) every request occupies one slot.
 fn slot_costs(settings: &Settings) -> SlotCostTable {
     match settings.kind {
         PolicyKind::SfqDPlus => settings.slot_costs.clone(),

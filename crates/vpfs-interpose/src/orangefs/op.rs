@@ -6,8 +6,7 @@ use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Transfer};
 
 use super::classify::data_cost;
-use crate::Completed;
-use crate::{OpId, Outcome};
+use crate::{Completed, OpId, Outcome};
 
 /// Where an operation stands.
 #[derive(Debug)]
