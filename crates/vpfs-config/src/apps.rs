@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, Settings, Target, Weight};
+use vpfs_core::{Bytes, PolicyKind, Target, Weight};
 
 use crate::clients::{self, AppIndex, Auto, AutoBy, Rule};
 use crate::problem::did_you_mean;
@@ -191,16 +191,19 @@ fn read_target(reader: &Reader<'_>) -> Option<Target> {
 }
 
 /// Warns of promises that the policy does not know, and of a policy that has none to keep.
-pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: &Settings) {
+pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
     let promised = apps.list.iter().find(|app| app.target.is_some());
-    match (promised, policy.capabilities().needs_deadlines) {
+    match (promised, policy.keeps_deadlines()) {
         (None, true) => {
             let message = "keeps what applications are promised, and no [[app]] has target_rate and deadline";
-            root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.kind.name()));
+            root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.name()));
         }
         (Some(app), false) => {
             let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-            let message = format!("the policy {} does not look at target_rate and deadline", policy.kind.name());
+            let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_deadlines()).map(PolicyKind::name);
+            let keep = keep.collect::<Vec<_>>().join(", ");
+            let message =
+                format!("only the policy {keep} looks at target_rate and deadline, {} does not", policy.name());
             root.cx.warn(line, format!("app.{}", app.name), message);
         }
         _ => {}

@@ -91,7 +91,7 @@ impl Config {
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound);
-        apps::warn_of_targets(root, &apps, &scheduler.policy);
+        apps::warn_of_targets(root, &apps, scheduler.policy.kind);
         Self {
             servers,
             listeners,

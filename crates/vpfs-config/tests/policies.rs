@@ -145,6 +145,6 @@ fn promises_and_policies_that_do_not_meet_are_warned_of() {
     );
     assert_eq!(
         warning("", "target_rate = \"1MB/s\"\ndeadline = \"1s\""),
-        "f:9: app.a: the policy isolation does not look at target_rate and deadline"
+        "f:9: app.a: only the policy two-level looks at target_rate and deadline, isolation does not"
     );
 }

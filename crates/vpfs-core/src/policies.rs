@@ -20,7 +20,7 @@ struct Row {
     work_conserving: bool,
     /// Shares can hold for the sum over several servers.
     shares: bool,
-    needs_deadlines: bool,
+    keeps_deadlines: bool,
     has_slots: bool,
     make: fn(&Settings, usize) -> Box<dyn Engine>,
 }
@@ -31,7 +31,7 @@ const TABLE: [Row; 6] = [
         name: "fifo",
         work_conserving: true,
         shares: false,
-        needs_deadlines: false,
+        keeps_deadlines: false,
         has_slots: false,
         make: |_, events| Box::new(Fifo::new(events)),
     },
@@ -40,7 +40,7 @@ const TABLE: [Row; 6] = [
         name: "sfq-d",
         work_conserving: true,
         shares: true,
-        needs_deadlines: false,
+        keeps_deadlines: false,
         has_slots: true,
         make: |settings, events| Box::new(Sfq::of(settings, events)),
     },
@@ -49,7 +49,7 @@ const TABLE: [Row; 6] = [
         name: "sfq-d-plus",
         work_conserving: true,
         shares: true,
-        needs_deadlines: false,
+        keeps_deadlines: false,
         has_slots: true,
         make: |settings, events| Box::new(Sfq::of(settings, events)),
     },
@@ -58,7 +58,7 @@ const TABLE: [Row; 6] = [
         name: "two-level",
         work_conserving: true,
         shares: false,
-        needs_deadlines: true,
+        keeps_deadlines: true,
         has_slots: false,
         make: |settings, events| Box::new(TwoLevel::new(settings.two_level, settings.depth, events)),
     },
@@ -67,7 +67,7 @@ const TABLE: [Row; 6] = [
         name: "ioco",
         work_conserving: true,
         shares: false,
-        needs_deadlines: false,
+        keeps_deadlines: false,
         has_slots: true,
         make: |settings, events| Box::new(Ioco::new(settings.ioco, settings.depth, events)),
     },
@@ -77,7 +77,7 @@ const TABLE: [Row; 6] = [
         // Bulk may wait for an interactive application.
         work_conserving: false,
         shares: true,
-        needs_deadlines: false,
+        keeps_deadlines: false,
         has_slots: false,
         make: |settings, events| Box::new(Isolation::of(settings, events)),
     },
@@ -90,10 +90,6 @@ pub struct Capabilities {
     pub work_conserving: bool,
     /// Must hear from the schedulers of other servers.
     pub needs_peers: bool,
-    /// Must know a deadline for each application.
-    pub needs_deadlines: bool,
-    /// Must know how files are striped.
-    pub needs_layout: bool,
     /// Never has more slots of the storage in use than its depth.
     pub has_slots: bool,
 }
@@ -130,16 +126,20 @@ impl PolicyKind {
     pub fn name(self) -> &'static str {
         self.row().name
     }
+
+    /// It keeps a rate and a deadline for each application that is promised one.
+    pub fn keeps_deadlines(self) -> bool {
+        self.row().keeps_deadlines
+    }
 }
 
 impl Settings {
     /// What the policy needs and promises with these settings.
     pub fn capabilities(&self) -> Capabilities {
-        let Row { work_conserving, shares, needs_deadlines, has_slots, .. } = *self.kind.row();
+        let Row { work_conserving, shares, has_slots, .. } = *self.kind.row();
         // By layout, too: some requests do not reveal theirs.
         let needs_peers = shares && self.sharing.mode != SharingMode::Local;
-        let needs_layout = shares && self.sharing.mode == SharingMode::Layout;
-        Capabilities { work_conserving, needs_peers, needs_deadlines, needs_layout, has_slots }
+        Capabilities { work_conserving, needs_peers, has_slots }
     }
 
     /// The engine of the policy, which keeps at most `event_capacity` events between polls.

@@ -113,10 +113,8 @@ fn policies_that_share_need_peers() {
         let shares = matches!(kind, PolicyKind::SfqD | PolicyKind::SfqDPlus | PolicyKind::Isolation);
         for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {
             let sharing = Sharing { mode, ..Sharing::default() };
-            let Capabilities { needs_peers, needs_layout, .. } =
-                Settings { sharing, ..settings(kind, 14) }.capabilities();
+            let Capabilities { needs_peers, .. } = Settings { sharing, ..settings(kind, 14) }.capabilities();
             assert_eq!(needs_peers, shares && mode != SharingMode::Local, "{kind:?} {mode:?}");
-            assert_eq!(needs_layout, shares && mode == SharingMode::Layout, "{kind:?} {mode:?}");
         }
     }
 }
