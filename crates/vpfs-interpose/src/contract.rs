@@ -70,7 +70,7 @@ pub trait Session: fmt::Debug + Send {
 }
 
 /// What makes the sessions of a listener.
-pub trait Protocol: fmt::Debug + Send + Sync {
+pub trait Interposer: fmt::Debug + Send + Sync {
     /// A session with nothing in progress.
     fn session(&self, limits: Limits) -> Box<dyn Session>;
 }

@@ -26,6 +26,6 @@ mod limits;
 pub mod orangefs;
 mod outbound;
 
-pub use contract::{Action, CloseReason, Completed, OpId, Outcome, Protocol, Session, Side, Submission, User};
+pub use contract::{Action, CloseReason, Completed, Interposer, OpId, Outcome, Session, Side, Submission, User};
 pub use limits::Limits;
 pub use outbound::Outbound;

@@ -198,7 +198,7 @@ impl Connection {
             limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: listener.protocol.session(limits.session),
+            session: listener.interposer.session(limits.session),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             dispatched: Vec::new(),
@@ -492,7 +492,7 @@ mod tests {
                 server: "s".to_owned(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
                 index: 0,
-                protocol: Arc::new(OrangeFs::new(AddressMap::default())),
+                interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),
                 down: false.into(),
             };

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use vpfs_config::units::Span;
 use vpfs_config::{AppTable, Config, Problems};
 use vpfs_core::{AppId, ServerId, SharingMode};
-use vpfs_interpose::Protocol;
+use vpfs_interpose::Interposer;
 use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
 use vpfs_node::AppTotals;
 
@@ -216,7 +216,7 @@ async fn bind(
     let mut listeners = Vec::new();
     for (index, configured) in config.listeners.iter().enumerate() {
         let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
-        let orangefs: Arc<dyn Protocol> = Arc::new(OrangeFs::new(AddressMap::new(pairs)));
+        let orangefs: Arc<dyn Interposer> = Arc::new(OrangeFs::new(AddressMap::new(pairs)));
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
             let (host, port) = configured.bind_address(id);
@@ -231,7 +231,7 @@ async fn bind(
                 server: server.name.clone(),
                 upstream: (server.address.host().to_owned(), server.address.port()),
                 index,
-                protocol: match server.address.protocol() {
+                interposer: match server.address.protocol() {
                     vpfs_config::Protocol::OrangeFs => Arc::clone(&orangefs),
                 },
                 gate: Arc::clone(gate),

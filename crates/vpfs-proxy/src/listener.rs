@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vpfs_interpose::Protocol;
+use vpfs_interpose::Interposer;
 
 use crate::gate::Gate;
 
@@ -15,8 +15,8 @@ pub(crate) struct Listener {
     pub(crate) upstream: (String, u16),
     /// Its place among the listeners of the configuration.
     pub(crate) index: usize,
-    /// What clients and server speak.
-    pub(crate) protocol: Arc<dyn Protocol>,
+    /// Makes the sessions, in the protocol that clients and server speak.
+    pub(crate) interposer: Arc<dyn Interposer>,
     pub(crate) gate: Arc<Gate>,
     /// The server was last seen unreachable; so that this is logged once, and once when it heals.
     pub(crate) down: AtomicBool,

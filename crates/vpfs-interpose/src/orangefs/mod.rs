@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub use address_map::AddressMap;
 pub use session::OrangeFsSession;
 
-use crate::{Limits, Protocol, Session};
+use crate::{Interposer, Limits, Session};
 
 /// OrangeFS as a listener's protocol.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl OrangeFs {
     }
 }
 
-impl Protocol for OrangeFs {
+impl Interposer for OrangeFs {
     fn session(&self, limits: Limits) -> Box<dyn Session> {
         Box::new(OrangeFsSession::new(limits, Arc::clone(&self.addresses)))
     }
