@@ -234,6 +234,15 @@ impl Stripe {
         Ok(Self { rule })
     }
 
+    /// Bytes of memory that it takes up. O(1).
+    pub fn memory(&self) -> usize {
+        let strips = match &self.rule {
+            Rule::Var(var) => size_of_val(&*var.strips),
+            Rule::Whole | Rule::Simple { .. } | Rule::TwoD(_) => 0,
+        };
+        size_of::<Self>() + strips
+    }
+
     /// Logical bytes after which the distribution repeats; `None` if it never changes server.
     pub fn round(&self) -> Option<u64> {
         match &self.rule {

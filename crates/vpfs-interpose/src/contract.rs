@@ -53,6 +53,14 @@ pub trait Session: fmt::Debug + Send {
     /// The client may be read now. O(1).
     fn wants_client(&self) -> bool;
 
+    /// Only bytes of the client can end what is in progress, so its next bytes may not wait for other memory to become
+    /// free: it is in the middle of a message, or a dispatched write waits for its data.
+    fn must_read_client(&self) -> bool;
+
+    /// Bytes that requests take up from their arrival to their end: the operation itself, and the whole request with
+    /// the data in it until it is queued towards the server. O(1).
+    fn held_requests(&self) -> usize;
+
     /// The server may be read now.
     fn wants_server(&self) -> bool;
 

@@ -8,6 +8,9 @@ pub struct Limits {
     /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read,
     /// unless it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
+    /// Bytes of the requests of one connection, as [`Session::held_requests`](crate::Session::held_requests) counts
+    /// them; at the bound the client is not read, with the same exceptions.
+    pub request_bytes: usize,
     /// Bytes queued towards one side, at least 1; at the bound the other side is not read.
     pub outbound_bytes: usize,
     /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own
@@ -29,12 +32,18 @@ impl Limits {
     pub(crate) fn most_ops(&self) -> usize {
         self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
     }
+
+    /// The same bound for [`Limits::request_bytes`]: twice that, and at least what a few reads bring more.
+    pub(crate) fn most_request_bytes(&self) -> usize {
+        self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(1 << 20))
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             ops: 256,
+            request_bytes: 4 << 20,
             outbound_bytes: 1 << 20,
             reply_timeout: Duration::from_secs(330),
             flow_timeout: Duration::from_secs(60),

@@ -12,6 +12,12 @@ pub struct Outbound {
     len: usize,
 }
 
+/// What a chunk takes up beside its bytes.
+const CHUNK_BYTES: usize = 64;
+
+/// An empty queue gives its table back if that has room for more chunks than this.
+const KEPT_CHUNKS: usize = 1024;
+
 impl Outbound {
     pub(crate) fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
@@ -28,6 +34,11 @@ impl Outbound {
     /// Bytes waiting.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes of memory that what waits takes up: many small chunks take up more than [`Outbound::len`] says. O(1).
+    pub fn held(&self) -> usize {
+        self.len + self.chunks.len() * CHUNK_BYTES
     }
 
     /// Nothing waits.
@@ -60,6 +71,9 @@ impl Outbound {
             count -= front.len();
             self.chunks.pop_front();
         }
+        if self.chunks.capacity() > KEPT_CHUNKS {
+            self.chunks = VecDeque::new();
+        }
     }
 }
 
@@ -74,7 +88,7 @@ mod tests {
         out.push(Bytes::new());
         out.push(Bytes::from_static(b"world"));
         out.advance(8);
-        assert_eq!(out.len(), 3);
+        assert_eq!((out.len(), out.held()), (3, 3 + CHUNK_BYTES));
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.slices(&mut slices), 1);
         assert_eq!(&*slices[0], b"rld");
@@ -97,6 +111,16 @@ mod tests {
         out.advance(0);
         out.clear();
         assert!(out.is_empty() && out.slices(&mut [IoSlice::new(&[])]) == 0);
+    }
+
+    /// Symptom: a connection that once had a million bytes queued one by one kept 32 MB. Cause: the queue of chunks
+    /// kept its capacity.
+    #[test]
+    fn an_empty_queue_keeps_no_large_table() {
+        let mut out = Outbound::default();
+        (0..2 * KEPT_CHUNKS).for_each(|_| out.push(Bytes::from_static(b"a")));
+        out.advance(2 * KEPT_CHUNKS);
+        assert!(out.is_empty() && out.chunks.capacity() <= KEPT_CHUNKS);
     }
 
     #[test]

@@ -28,8 +28,11 @@ fn script() -> impl Strategy<Value = Script> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (1usize..9, prop_oneof![Just(1usize), Just(20_000), Just(1 << 20)]).prop_map(|(ops, outbound_bytes)| Limits {
+    let request_bytes = prop_oneof![Just(1usize), Just(5_000), Just(4 << 20)];
+    let outbound_bytes = prop_oneof![Just(1usize), Just(20_000), Just(1 << 20)];
+    (1usize..9, request_bytes, outbound_bytes).prop_map(|(ops, request_bytes, outbound_bytes)| Limits {
         ops,
+        request_bytes,
         outbound_bytes,
         ..Limits::default()
     })

@@ -6,7 +6,7 @@ use common::messages::*;
 use common::{Wire, assert_same};
 use vpfs_interpose::orangefs::AddressMap;
 use vpfs_interpose::{Action, CloseReason, Limits, Session, Side};
-use vpfs_wire::pvfs2::Op;
+use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
 
 #[test]
 fn a_full_session_does_not_read_its_client() {
@@ -22,6 +22,47 @@ fn a_full_session_does_not_read_its_client() {
     wire.held(&readdir(3));
     assert!(!wire.session.wants_client());
     assert!(!wire.ledger.held().any(|op| op == first && op == second));
+}
+
+/// Symptom: memory of a connection was bounded by the number of its operations only, from 88 bytes to 16 KiB each.
+/// Cause: nothing counted the data inside requests.
+#[test]
+fn bytes_of_requests_stop_the_client() {
+    let limits = Limits { request_bytes: 64 << 10, ..Limits::default() };
+    let mut wire = Wire::with(limits, AddressMap::default());
+    let request = |tag| small_write(tag, 16_000);
+    let mut ops = Vec::new();
+    while wire.session.wants_client() {
+        let tag = i32::try_from(ops.len()).unwrap() + 1;
+        ops.push(wire.held(&request(tag)).0);
+    }
+    assert_eq!(ops.len(), 4);
+    assert!(wire.session.held_requests() >= 4 * request(1).len());
+    // What is sent is no longer held, and the client is welcome before the server has answered.
+    wire.dispatch(ops[0]);
+    assert_same(&wire.take_to_server(), &request(1));
+    assert!(wire.session.wants_client());
+    for (tag, op) in (2..).zip(&ops[1..]) {
+        wire.dispatch(*op);
+        assert_same(&wire.take_to_server(), &request(tag));
+    }
+    assert!((1..10_000).contains(&wire.session.held_requests()), "operations in progress take up something, too");
+    (1..=4).for_each(|tag| drop(wire.server(&small_write_reply(tag, 16_000, 16_000))));
+    assert_eq!(wire.session.held_requests(), 0);
+}
+
+/// An access in many strips is kept until its end, and takes up eight times as much as the text that describes it.
+#[test]
+fn descriptions_of_reads_count() {
+    let mut wire = Wire::new();
+    let strips: String = (0..700).map(|strip| format!("{}:1;", strip % 2)).collect();
+    let mut io = io(IoType::Read, 0, 100);
+    (io.dist, io.server_ct) = (Dist::VarStrip { strips: strips.as_str().into() }, 2);
+    let request = request(1, RequestBody::Io(io));
+    wire.sent(&request);
+    assert!(wire.session.held_requests() > 4 * request.len(), "{}", wire.session.held_requests());
+    wire.server(&refusal(1, Op::Io));
+    assert_eq!(wire.session.held_requests(), 0);
 }
 
 /// Nothing else frees the slots of a dispatched write than its data, which comes behind whatever the client sent
@@ -170,6 +211,31 @@ fn requests_without_end_while_a_write_waits_for_its_data_close() {
     assert!(tag > 1000);
     let Some(Action::Close(reason)) = actions.last() else { panic!("{actions:?}") };
     assert!(matches!(reason, CloseReason::Violation { side: Side::Client, .. }), "{reason}");
+    assert!(wire.ledger.is_empty());
+}
+
+/// Symptom: 14 connections took 826 MiB. Cause: while write data is awaited, the only bound was a number of requests,
+/// and 4,352 with data in them are 68 MiB.
+#[test]
+fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
+    let mut wire = Wire::new();
+    wire.sent(&write(1, 5000));
+    wire.server(&ack(1, 0));
+    let mut most = 0;
+    for tag in 2.. {
+        assert!(wire.session.wants_client() && wire.session.must_read_client());
+        let actions = wire.client(&small_write(tag, 16_000));
+        if !matches!(actions[..], [Action::Enqueue(..)]) {
+            let Some(Action::Close(CloseReason::Violation { side: Side::Client, .. })) = actions.last() else {
+                panic!("{actions:?}")
+            };
+            break;
+        }
+        most = wire.session.held_requests();
+    }
+    let bound = 2 * Limits::default().request_bytes;
+    assert!((bound..bound + (20 << 10)).contains(&most), "{most}");
+    assert_eq!(wire.session.held_requests(), 0);
     assert!(wire.ledger.is_empty());
 }
 

@@ -19,6 +19,7 @@ impl From<&vpfs_config::Limits> for Limits {
                 reply_timeout: limits.reply_timeout,
                 flow_timeout: limits.flow_timeout,
                 client_timeout: limits.client_timeout,
+                ..vpfs_interpose::Limits::default()
             },
             connect_timeout: limits.connect_timeout,
             drain_timeout: limits.drain_timeout,

@@ -51,12 +51,27 @@ pub(crate) struct Op {
     pub(crate) cost: vpfs_core::Bytes,
     pub(crate) reply: Reply,
     pub(crate) state: State,
+    /// Bytes that it takes up now.
+    pub(crate) held: usize,
     pub(crate) moved: u64,
     /// Its data goes in pieces.
     pub(crate) pieces: Option<Pieces>,
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) progressed: Time,
+}
+
+/// What an operation takes up in the tables of session, driver and scheduler, beside its request.
+const OP_BYTES: usize = 512;
+const _: () = assert!(size_of::<Op>() <= OP_BYTES / 2, "half of it is for the other tables");
+
+/// Bytes that an operation takes up at its arrival.
+pub(crate) fn held_at_arrival(request: &Bytes, reply: &Reply) -> usize {
+    let description = match reply {
+        Reply::Read { transfer, .. } => transfer.memory(),
+        _ => 0,
+    };
+    OP_BYTES + request.len() + description
 }
 
 impl Op {

@@ -11,7 +11,7 @@ use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
 use crate::orangefs::classify::{Class, plan};
-use crate::orangefs::op::{Op, Reply, State};
+use crate::orangefs::op::{Op, Reply, State, held_at_arrival};
 use crate::{Action, CloseReason, Session, Side, Submission, User};
 
 impl OrangeFsSession {
@@ -71,8 +71,8 @@ impl OrangeFsSession {
         if self.by_tag.contains_key(&header.tag) {
             return Err(violation(Side::Client, "a request with the tag of one in progress"));
         }
-        if self.by_tag.len() >= self.limits.most_ops() {
-            return Err(violation(Side::Client, "requests without end, though its connection is read for data only"));
+        if self.by_tag.len() >= self.limits.most_ops() || self.held >= self.limits.most_request_bytes() {
+            return Err(violation(Side::Client, "too many requests while write data is expected"));
         }
         let malformed = |error: DecodeError| CloseReason::Malformed { side: Side::Client, error: error.to_string() };
         let payload = &message[Header::LEN..];
@@ -98,6 +98,7 @@ impl OrangeFsSession {
             tag: header.tag,
             kind,
             cost,
+            held: held_at_arrival(&message, &reply),
             reply,
             state: State::Queued(message),
             moved: 0,
@@ -147,9 +148,11 @@ impl OrangeFsSession {
             };
             op.dispatched = now;
             op.progressed = now;
+            op.held -= request.len();
             if let Reply::SmallWrite { bytes } = op.reply {
                 op.moved = bytes;
             }
+            self.held -= request.len();
             self.to_server.push(request);
             self.in_progress += 1;
         }

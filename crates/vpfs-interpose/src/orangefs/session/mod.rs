@@ -61,6 +61,8 @@ pub struct OrangeFsSession {
     in_progress: usize,
     /// Dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
+    /// Bytes that all operations take up.
+    held: usize,
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
     next_watch: Option<Time>,
@@ -87,6 +89,7 @@ impl OrangeFsSession {
             dispatched: VecDeque::new(),
             in_progress: 0,
             awaiting_data: 0,
+            held: 0,
             actions: VecDeque::new(),
             user: None,
             next_watch: None,
@@ -97,10 +100,8 @@ impl OrangeFsSession {
         }
     }
 
-    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in
-    /// the middle of, and nothing but their data frees the slots of dispatched writes.
-    fn must_read_on(&self) -> bool {
-        matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
+    fn has_room_for_requests(&self) -> bool {
+        !self.draining && self.by_tag.len() < self.limits.ops && self.held < self.limits.request_bytes
     }
 }
 
@@ -224,7 +225,17 @@ impl Session for OrangeFsSession {
             && !self.client_done
             && self.paused_until.is_none()
             && self.to_server.len() < self.limits.outbound_bytes
-            && (self.must_read_on() || !(self.draining || self.by_tag.len() >= self.limits.ops))
+            && (self.must_read_client() || self.has_room_for_requests())
+    }
+
+    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in
+    /// the middle of, and nothing but their data frees the slots of dispatched writes.
+    fn must_read_client(&self) -> bool {
+        matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
+    }
+
+    fn held_requests(&self) -> usize {
+        self.held
     }
 
     fn wants_server(&self) -> bool {

@@ -14,6 +14,7 @@ impl OrangeFsSession {
             OpId(id)
         });
         self.by_tag.insert(op.tag, id);
+        self.held += op.held;
         self.ops[id.index()] = Some(op);
         id
     }
@@ -36,13 +37,17 @@ impl OrangeFsSession {
     /// What is counted along the way is what is there; for debug assertions.
     pub(super) fn counts_are_right(&self) -> bool {
         let count = |condition: fn(&Op) -> bool| self.ops.iter().flatten().filter(|op| condition(op)).count();
-        self.in_progress == count(Op::is_sent) && self.awaiting_data == count(Op::awaits_client_data)
+        let held: usize = self.ops.iter().flatten().map(|op| op.held).sum();
+        self.in_progress == count(Op::is_sent)
+            && self.awaiting_data == count(Op::awaits_client_data)
+            && self.held == held
     }
 
     /// Forgets an operation; a message of it that is passing right now goes on without it.
     fn remove(&mut self, id: OpId) -> Op {
         let op = self.ops[id.index()].take().expect("an operation that is in progress");
         self.by_tag.remove(&op.tag);
+        self.held -= op.held;
         self.in_progress -= usize::from(op.is_sent());
         self.awaiting_data -= usize::from(op.awaits_client_data());
         for inbound in [&mut self.from_client, &mut self.from_server] {
@@ -53,7 +58,17 @@ impl OrangeFsSession {
             }
         }
         self.free.push(id);
+        self.forget_tables();
         op
+    }
+
+    /// Gives back the tables of a session without operations that has had more than its limit; only requests in front
+    /// of awaited data bring so many.
+    fn forget_tables(&mut self) {
+        if self.by_tag.is_empty() && self.ops.len() > self.limits.ops {
+            (self.ops, self.free) = (Vec::new(), Vec::new());
+            self.by_tag.shrink_to_fit();
+        }
     }
 
     /// A queued request will not be sent.

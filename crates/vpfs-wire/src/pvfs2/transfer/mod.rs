@@ -105,6 +105,15 @@ impl Transfer {
         Ok(Self { stripe, servers: server_ct, server, pattern, stream })
     }
 
+    /// Bytes of memory that it takes up: an access in many parts can take up more than its request. O(1).
+    pub fn memory(&self) -> usize {
+        let pattern = match &self.pattern {
+            Pattern::Contiguous { .. } => 0,
+            Pattern::Nested(tree) => tree.memory(),
+        };
+        size_of::<Self>() + self.stripe.memory() + pattern
+    }
+
     /// Bytes that a write moves: all that lie on the server.
     pub fn write_bytes(&self) -> Result<u64, TransferError> {
         self.bytes_below(u64::MAX)

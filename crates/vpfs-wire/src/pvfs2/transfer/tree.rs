@@ -83,6 +83,11 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Bytes of memory that it takes up.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.nodes) + size_of_val(&*self.rows) + size_of_val(&*self.types)
+    }
+
     /// Data bytes of one tile, never zero.
     pub(super) fn size(&self) -> u64 {
         self.root.size
