@@ -6,6 +6,7 @@ use vpfs_core::Bytes;
 
 use crate::reader::Reader;
 use crate::tunables::{LIMITS, LOG};
+use crate::units::Size;
 
 /// What clients and servers can make a proxy hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +15,14 @@ pub struct Limits {
     pub connections: usize,
     /// Operations of one connection that are held or in progress.
     pub operations: usize,
+    /// Bytes of the requests of one connection that are held or in progress.
+    pub request_bytes: Bytes,
     /// Bytes of one connection waiting to be sent to one side.
     pub buffer: Bytes,
+    /// Bytes that all connections of one process hold together.
+    pub memory: Bytes,
+    /// Bytes that all connections of one client host hold together.
+    pub host_memory: Bytes,
     /// For the server's answer to an operation.
     pub reply_timeout: Duration,
     /// For a transfer that moves no byte.
@@ -81,15 +88,31 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
     let reader = Reader::open(root.cx, &LIMITS, "limits", root.value("limits"));
     let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
     let span = |key| Duration::from_nanos(reader.number_or_default(key));
+    let memory = reader.number_or_default("memory");
     Limits {
         connections: count("connections"),
         operations: count("operations"),
+        request_bytes: Bytes(reader.number_or_default("request_bytes")),
         buffer: Bytes(reader.number_or_default("buffer")),
+        memory: Bytes(memory),
+        host_memory: Bytes(host_memory(&reader, memory)),
         reply_timeout: span("reply_timeout"),
         flow_timeout: span("flow_timeout"),
         client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),
+    }
+}
+
+fn host_memory(reader: &Reader<'_>, memory: u64) -> u64 {
+    match reader.number("host_memory") {
+        Some(host) if host > memory => {
+            let message = format!("{} is more than limits.memory, {}", Size(Bytes(host)), Size(Bytes(memory)));
+            reader.refuse("host_memory", message);
+            memory
+        }
+        Some(host) => host,
+        None => memory / 4,
     }
 }
 

@@ -471,7 +471,11 @@ pub(crate) const APP: Section = Section {
 pub(crate) const LIMITS: Section = Section {
     name: "limits",
     header: "[limits]",
-    doc: "What clients and servers can make a proxy hold. At a bound the peer is made to wait; nothing is dropped.",
+    doc: "What clients and servers can make a proxy hold. At a bound the peer is made to wait; nothing is dropped. The \
+          one exception is requests in front of the data of a dispatched write. They have to be read, as nothing but \
+          that data ends the write, so a connection may hold eight times `operations` of them, and at least 4096 more, \
+          and twice `request_bytes`, and at least 1 MiB more. Beyond that, or if more of them come when `memory` or \
+          `host_memory` is used up, it is closed. `docs/guide/orangefs.md` says how much that is in all.",
     keys: &[
         Tunable::new("connections", Kind::Count, "Client connections of one proxy process; further ones wait.")
             .default("4096")
@@ -479,9 +483,29 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new("operations", Kind::Count, "Operations of one connection that are held or in progress.")
             .default("256")
             .range("1", "65536"),
+        Tunable::new(
+            "request_bytes",
+            Kind::Size,
+            "Bytes of the requests of one connection that are held or in progress: 512 and more for each operation, \
+             and while it is held the whole request with the data in it.",
+        )
+        .default("4MiB")
+        .range("64KiB", "1GiB"),
         Tunable::new("buffer", Kind::Size, "Bytes of one connection waiting to be sent to one side.")
             .default("1MiB")
             .range("64KiB", "1GiB"),
+        Tunable::new(
+            "memory",
+            Kind::Size,
+            "Bytes that all connections of one proxy process hold together: requests, and what waits to be sent, each \
+             beyond 64 KiB of a connection. When seven eighths are held, connections that hold more than 32 KiB wait \
+             until it is three quarters.",
+        )
+        .default("1GiB")
+        .range("16MiB", "1TiB"),
+        Tunable::new("host_memory", Kind::Size, "The same for the connections of one client host; at most `memory`.")
+            .absent_means("a quarter of `memory`")
+            .range("4MiB", "1TiB"),
         Tunable::new(
             "reply_timeout",
             Kind::Duration,

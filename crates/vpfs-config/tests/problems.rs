@@ -52,6 +52,14 @@ fn numbers_have_units_and_ranges() {
         "[limits]\nreply_timeout = \"2d\"",
         "f:10: limits.reply_timeout: 2d is out of range; allowed are 1s to 1d",
     );
+    assert_problem(
+        "[limits]\nmemory = \"1MiB\"",
+        "f:10: limits.memory: 1MiB is out of range; allowed are 16MiB to 1TiB",
+    );
+    assert_problem(
+        "[limits]\nmemory = \"1GiB\"\nhost_memory = \"2GiB\"",
+        "f:11: limits.host_memory: 2GiB is more than limits.memory, 1GiB",
+    );
 }
 
 #[test]

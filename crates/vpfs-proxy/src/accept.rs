@@ -82,7 +82,7 @@ fn tell(listener: &Listener, peer: SocketAddr, ended: &Result<End, Failure>) {
     let server = &listener.server;
     match ended {
         Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
-        Err(reason @ (Failure::Refused(_) | Failure::TimedOut(_))) => {
+        Err(reason @ (Failure::Refused(_) | Failure::TimedOut(_) | Failure::OutOfMemory)) => {
             tracing::warn!(%server, %peer, %reason, "connection closed");
         }
         Err(Failure::Upstream(error)) => listener.failed(error),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -17,11 +17,12 @@ use crate::identity::ClientIdentity;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::mailbox::{Dispatched, Mailbox};
+use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
 /// Read at once from a socket; one bulk message of the default flow buffer size.
-const READ_SIZE: usize = 256 << 10;
+pub(crate) const READ_SIZE: usize = 256 << 10;
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
 /// After so many bytes the other tasks of the thread get a turn, even if there is more at once.
@@ -58,6 +59,9 @@ pub(crate) enum Failure {
     /// Nothing moved for too long.
     #[error("timed out: {0}")]
     TimedOut(&'static str),
+    /// A write waits for its data, and there is no memory for the requests in front of it.
+    #[error("limits.memory or limits.host_memory is used up while write data is expected")]
+    OutOfMemory,
     /// A peer misbehaved.
     #[error("{0}")]
     Refused(CloseReason),
@@ -118,12 +122,13 @@ impl Half {
         Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
-    /// Reads what is there, without waiting; `None` if nothing was, not even the end.
-    fn try_read(&mut self) -> io::Result<Option<usize>> {
+    /// Reads what is there, at most `most` bytes, without waiting; `None` if nothing was, not even the end.
+    fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
         if self.buf.capacity() - self.buf.len() < MIN_READ {
-            self.buf.reserve(READ_SIZE);
+            // With what is left in it counted, so that the same buffer does again.
+            self.buf.reserve(READ_SIZE.saturating_sub(self.buf.len()).max(MIN_READ));
         }
-        match self.stream.try_read_buf(&mut self.buf) {
+        match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
             Ok(count) => {
                 self.eof = count == 0;
                 Ok(Some(count))
@@ -176,6 +181,7 @@ struct Connection {
     requests: Vec<Option<RequestId>>,
     dispatched: Vec<Dispatched>,
     identity: ClientIdentity,
+    memory: Share,
     stage: watch::Receiver<Stage>,
     /// The daemon began to drain while something was in progress.
     drains: bool,
@@ -194,6 +200,8 @@ impl Connection {
         peer: SocketAddr,
     ) -> Self {
         let limits = shared.rules().limits;
+        let identity = ClientIdentity::new(&shared, peer.ip(), listener.index);
+        let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
             client: Half::new(client),
@@ -202,7 +210,8 @@ impl Connection {
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             dispatched: Vec::new(),
-            identity: ClientIdentity::new(&shared, peer.ip(), listener.index),
+            identity,
+            memory,
             stage: shared.stage(),
             drains: false,
             turn: 0,
@@ -215,33 +224,36 @@ impl Connection {
     async fn run(&mut self) -> Result<End, Failure> {
         loop {
             self.settle()?;
+            self.count_memory()?;
             if let Some(end) = self.end() {
                 return Ok(end);
             }
             self.pass_on_half_close().await?;
+            if self.turn >= TURN {
+                // A ready socket does not make a task pause by itself.
+                self.turn = 0;
+                tokio::task::yield_now().await;
+            }
             self.step().await?;
         }
     }
 
     /// Waits for something to happen, and takes what both sides sent.
     async fn step(&mut self) -> Result<(), Failure> {
-        let client_interest = self.client.interest(self.session.wants_client(), !self.session.to_client().is_empty());
-        let server_interest = self.server.interest(self.session.wants_server(), !self.session.to_server().is_empty());
+        let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
+        let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
+        let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
+        let is_scarce = self.memory.is_scarce();
         let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
         tokio::select! {
             ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
             ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
             () = self.mailbox.filled() => {}
+            () = self.memory.eased(), if is_scarce => {}
             _ = self.stage.changed() => {}
             () = sleep_until(deadline) => self.handle_timeout()?,
         }
-        self.read()?;
-        if self.turn >= TURN {
-            // A ready socket does not make a task pause by itself.
-            self.turn = 0;
-            tokio::task::yield_now().await;
-        }
-        Ok(())
+        self.read()
     }
 
     /// How the connection ends, if it does.
@@ -290,11 +302,34 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what both sockets have, as far as the session wants it.
+    /// Bytes to read from the client at once, zero if it has to wait.
+    fn client_room(&mut self) -> usize {
+        if !self.session.wants_client() {
+            return 0;
+        }
+        if !self.memory.is_scarce() {
+            return READ_SIZE;
+        }
+        let takes_requests = self.session.held_requests() < LITTLE || self.session.must_read_client();
+        if takes_requests && self.session.to_server().held() < LITTLE { STEP } else { 0 }
+    }
+
+    /// The same for the server. Its replies are never kept from a client that takes them.
+    fn server_room(&mut self) -> usize {
+        match (self.session.wants_server(), self.memory.is_scarce()) {
+            (false, _) => 0,
+            (true, false) => READ_SIZE,
+            (true, true) if self.session.to_client().held() < LITTLE => STEP,
+            (true, true) => 0,
+        }
+    }
+
+    /// Takes what both sockets have, as far as the session wants it and memory allows.
     fn read(&mut self) -> Result<(), Failure> {
-        if self.session.wants_client()
+        let room = self.client_room();
+        if room > 0
             && !self.client.eof
-            && let Some(count) = self.client.try_read().map_err(io_error(Side::Client))?
+            && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
         {
             self.turn += count;
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
@@ -302,9 +337,10 @@ impl Connection {
                 self.session.handle_client_eof(self.client.buf.len());
             }
         }
-        if self.session.wants_server()
+        let room = self.server_room();
+        if room > 0
             && !self.server.eof
-            && let Some(count) = self.server.try_read().map_err(io_error(Side::Server))?
+            && let Some(count) = self.server.try_read(room).map_err(io_error(Side::Server))?
         {
             self.turn += count;
             self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
@@ -338,6 +374,26 @@ impl Connection {
         }
         self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
+    }
+
+    /// Counts what is held, once what can be sent is sent.
+    fn count_memory(&mut self) -> Result<(), Failure> {
+        let requests = self.session.held_requests();
+        let held = [requests, self.session.to_server().held(), self.session.to_client().held()];
+        let has_more_requests = requests > self.memory.requests() && requests >= LITTLE;
+        match self.memory.set(held) {
+            None => {}
+            Some(Scarce::Process) => tracing::warn!("limits.memory is nearly used up; connections wait"),
+            Some(Scarce::Host) => {
+                let client = self.identity.ip();
+                tracing::warn!(%client, "limits.host_memory is nearly used up; connections from there wait");
+            }
+        }
+        // A connection that may stop being read has to wait; this one may not, as it keeps slots of the server.
+        if has_more_requests && self.session.must_read_client() && self.memory.is_used_up() {
+            return Err(Failure::OutOfMemory);
+        }
+        Ok(())
     }
 
     fn act(&mut self, action: Action) -> Result<(), Failure> {

@@ -147,6 +147,11 @@ impl Daemon {
         cut_off
     }
 
+    /// Bytes that connections hold now and that count towards `limits.memory`.
+    pub fn held_memory(&self) -> usize {
+        self.shared.memory.held()
+    }
+
     /// What each application got so far, over all servers of this daemon, by its name.
     pub fn totals(&self) -> Vec<(String, AppTotals)> {
         let apps = self.shared.apps();

@@ -1,4 +1,4 @@
-//! Users by host: who a connection is from that has shown no user itself.
+//! What the connections of one client host share: the user whom they showed last, and memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,29 +7,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vpfs_interpose::User;
 
+use crate::budget::Budget;
+
 /// What is known of client hosts.
 #[derive(Default)]
 pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 
-/// The user whom any connection from one host showed last.
+/// One host.
 #[derive(Default)]
 pub(crate) struct Host {
+    /// What its connections hold together.
+    pub(crate) memory: Budget,
+    /// The user whom any connection from there showed last. A connection that has shown none is that user's.
     user: Mutex<Option<Arc<User>>>,
     /// Counts changes of `user`, so that connections notice without a lock.
     changes: AtomicU64,
 }
 
 impl Hosts {
-    /// Hosts that are remembered; the memory of more is dropped.
+    /// Hosts that are remembered; of more, only those with connections are.
     const MAX: usize = 1 << 16;
 
     /// What is known of the host at `ip`.
     pub(crate) fn get(&self, ip: IpAddr) -> Arc<Host> {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= Self::MAX && !hosts.contains_key(&ip) {
-            hosts.clear();
+            hosts.retain(|_, host| Arc::strong_count(host) > 1);
         }
         Arc::clone(hosts.entry(ip).or_default())
+    }
+
+    /// All that are remembered.
+    pub(crate) fn all(&self) -> Vec<Arc<Host>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
 

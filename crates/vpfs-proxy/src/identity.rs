@@ -33,6 +33,16 @@ impl ClientIdentity {
         Self { ip, listener, host: shared.hosts.get(ip), user: None, known: None }
     }
 
+    /// The host at the other end.
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// Its address.
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.ip
+    }
+
     fn show(&mut self, user: &Arc<User>) {
         // Mostly the very same.
         let known = self.user.as_ref().is_some_and(|known| Arc::ptr_eq(known, user) || known == user);

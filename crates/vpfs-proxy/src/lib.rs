@@ -4,6 +4,7 @@
 //! task for each client connection, which drives a [`vpfs_interpose::Session`]. No lock is held across I/O.
 
 mod accept;
+mod budget;
 mod clock;
 mod connection;
 mod connection_permits;
@@ -14,6 +15,7 @@ mod identity;
 mod limits;
 mod listener;
 mod mailbox;
+mod memory;
 mod post;
 mod shared;
 mod sockets;

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::hosts::Hosts;
 use crate::limits::Limits;
+use crate::memory::Memory;
 
 /// Whether the daemon serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) gates: Vec<Arc<Gate>>,
     pub(crate) hosts: Hosts,
+    pub(crate) memory: Arc<Memory>,
     stage: watch::Sender<Stage>,
     rules: RwLock<Arc<Rules>>,
     /// Counts replacements of `rules`, so that connections notice without a lock.
@@ -70,6 +72,7 @@ impl Shared {
             clock,
             gates,
             hosts: Hosts::default(),
+            memory: Arc::new(Memory::new(rules.limits.memory, rules.limits.host_memory)),
             stage: watch::Sender::new(Stage::Serving),
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
@@ -91,6 +94,7 @@ impl Shared {
     pub(crate) fn replace(&self, rules: Rules, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
         let mut apps = self.apps();
         update(&mut apps, &self.gates);
+        self.memory.set_limits(rules.limits.memory, rules.limits.host_memory, &self.hosts.all());
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.generation.fetch_add(1, Ordering::Release);
     }

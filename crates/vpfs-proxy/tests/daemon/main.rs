@@ -11,6 +11,7 @@ mod drain;
 mod failures;
 mod hostile;
 mod identify;
+mod memory;
 mod pieces;
 mod reload;
 mod shares;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
-use vpfs_wire::pvfs2::reply::{self, WriteCompletion};
+use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
 use vpfs_wire::pvfs2::{Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
 
 const FS: i32 = 1;
@@ -60,6 +60,29 @@ fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
         aggregate_size: i64::try_from(len).unwrap(),
     };
     request(tag, RequestBody::Io(body))
+}
+
+/// A write whose data is in the request.
+pub(crate) fn small_write(tag: u64, handle: u64, data: Vec<u8>) -> Vec<u8> {
+    let body = request::SmallIo {
+        handle: Handle(handle),
+        fs: FS,
+        io_type: IoType::Write,
+        server_nr: 0,
+        server_ct: 1,
+        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
+        preq: Preq::contiguous(),
+        file_req_offset: 0,
+        aggregate_size: i64::try_from(data.len()).unwrap(),
+        data,
+    };
+    request(tag, RequestBody::SmallIo(body))
+}
+
+/// The answer to [`small_write`].
+pub(crate) fn small_written(tag: Tag, len: usize) -> Vec<u8> {
+    let len = i64::try_from(len).unwrap();
+    reply(tag, &reply::SmallIo { bstream_size: len, result: SmallIoResult::Written(len) }.into())
 }
 
 /// The answer to [`metadata`].

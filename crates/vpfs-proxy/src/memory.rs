@@ -1,0 +1,218 @@
+//! How many bytes connections make the proxy hold, together.
+//!
+//! A connection counts what it holds beyond [`FREE`] of each kind with its client's host and with the process. Where
+//! seven eighths of a bound are held, memory is *scarce*, until three quarters are: then a connection is read in small
+//! steps, and only while it holds little. What it holds then becomes free by its own peers alone, so connections never
+//! wait for each other. The last eighth is for requests in front of the data of a dispatched write, which have to be
+//! read: nothing but that data frees the slots of the write (docs/decisions/0007-memory.md).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::budget::Budget;
+use crate::hosts::Host;
+
+/// Bytes of each kind that a connection may hold without counting: requests, what waits for the server, what waits for
+/// the client. More than [`LITTLE`] and [`STEP`], so that a connection that is read in small steps counts nothing.
+pub(crate) const FREE: usize = 64 << 10;
+/// While memory is scarce, a connection that holds as much as this of a kind is not read for more of it. The largest
+/// request fits.
+pub(crate) const LITTLE: usize = 32 << 10;
+/// Read at once from a socket while memory is scarce.
+pub(crate) const STEP: usize = 16 << 10;
+
+/// The bounds, and what the whole process holds.
+pub(crate) struct Memory {
+    process: Budget,
+    process_limit: AtomicUsize,
+    host_limit: AtomicUsize,
+}
+
+impl Memory {
+    pub(crate) fn new(process_limit: usize, host_limit: usize) -> Self {
+        Self {
+            process: Budget::default(),
+            process_limit: AtomicUsize::new(process_limit),
+            host_limit: AtomicUsize::new(host_limit),
+        }
+    }
+
+    /// Changes the bounds; whoever waits goes on if there is room now.
+    pub(crate) fn set_limits(&self, process_limit: usize, host_limit: usize, hosts: &[Arc<Host>]) {
+        self.process_limit.store(process_limit, SeqCst);
+        self.host_limit.store(host_limit, SeqCst);
+        let hosts = hosts.iter().map(|host| (&host.memory, host_limit));
+        hosts.chain([(&self.process, process_limit)]).for_each(|(budget, limit)| budget.renew(limit));
+    }
+
+    /// Bytes that count towards the bound of the process.
+    pub(crate) fn held(&self) -> usize {
+        self.process.held()
+    }
+}
+
+/// What one connection holds; given back when this is dropped.
+pub(crate) struct Share {
+    memory: Arc<Memory>,
+    host: Arc<Host>,
+    held: [usize; 3],
+    counted: usize,
+}
+
+/// The bound at which memory became scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scarce {
+    Process,
+    Host,
+}
+
+impl Share {
+    pub(crate) fn new(memory: Arc<Memory>, host: Arc<Host>) -> Self {
+        Self { memory, host, held: [0; 3], counted: 0 }
+    }
+
+    /// The connection holds this much of requests, of bytes for the server and of bytes for the client; the bound that
+    /// is nearly reached by that, if this is news. Touches nothing shared unless it changes what counts.
+    pub(crate) fn set(&mut self, held: [usize; 3]) -> Option<Scarce> {
+        if std::mem::replace(&mut self.held, held) == held {
+            return None;
+        }
+        let counts: usize = held.iter().map(|held| held.saturating_sub(FREE)).sum();
+        let counted = std::mem::replace(&mut self.counted, counts);
+        if counts <= counted {
+            self.give_back(counted - counts);
+            return None;
+        }
+        let more = counts - counted;
+        let process = self.memory.process.take(more, self.process_limit()).then_some(Scarce::Process);
+        let host = self.host.memory.take(more, self.host_limit()).then_some(Scarce::Host);
+        process.or(host)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        if bytes > 0 {
+            self.memory.process.give_back(bytes, self.process_limit());
+            self.host.memory.give_back(bytes, self.host_limit());
+        }
+    }
+
+    /// Bytes of requests that it held last.
+    pub(crate) fn requests(&self) -> usize {
+        self.held[0]
+    }
+
+    /// Memory is scarce for this connection.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.memory.process.is_scarce() || self.host.memory.is_scarce()
+    }
+
+    /// Not even requests in front of awaited data fit any more.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.memory.process.held() >= self.process_limit() || self.host.memory.held() >= self.host_limit()
+    }
+
+    /// Waits while memory is scarce; cancel safe.
+    pub(crate) async fn eased(&self) {
+        self.host.memory.eased().await;
+        self.memory.process.eased().await;
+    }
+
+    fn process_limit(&self) -> usize {
+        self.memory.process_limit.load(SeqCst)
+    }
+
+    fn host_limit(&self) -> usize {
+        self.memory.host_limit.load(SeqCst)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back(self.counted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn share(memory: &Arc<Memory>, host: &Arc<Host>) -> Share {
+        Share::new(Arc::clone(memory), Arc::clone(host))
+    }
+
+    fn scarce(share: &mut Share, bytes: usize) -> Option<Scarce> {
+        share.set([FREE + bytes, FREE, 0])
+    }
+
+    fn is_ready(future: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    #[test]
+    fn a_little_of_each_kind_counts_nothing() {
+        let (memory, host) = (Arc::new(Memory::new(MIB, MIB)), Arc::new(Host::default()));
+        let mut one = share(&memory, &host);
+        assert_eq!(one.set([FREE; 3]), None);
+        assert_eq!(memory.held(), 0);
+        assert_eq!(one.set([FREE + 1, FREE + 2, 0]), None);
+        assert_eq!((memory.held(), host.memory.held()), (3, 3));
+        drop(one);
+        assert_eq!((memory.held(), host.memory.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_host_at_its_bound_does_not_make_others_wait() {
+        let memory = Arc::new(Memory::new(8 * MIB, MIB));
+        let hosts = [(); 2].map(|()| Arc::new(Host::default()));
+        let [mut one, other] = [0, 1].map(|at| share(&memory, &hosts[at]));
+        assert_eq!(scarce(&mut one, MIB), Some(Scarce::Host));
+        assert_eq!(scarce(&mut one, MIB + 1), None, "said once");
+        assert!(one.is_scarce() && one.is_used_up() && !other.is_scarce());
+    }
+
+    #[test]
+    fn all_that_wait_go_on_once_a_quarter_is_free() {
+        let (memory, host) = (Arc::new(Memory::new(8 * MIB, 80 * MIB)), Arc::new(Host::default()));
+        let [mut one, mut other, waiting] = [(); 3].map(|()| share(&memory, &host));
+        scarce(&mut one, 6 * MIB);
+        assert!(!waiting.is_scarce());
+        assert_eq!(scarce(&mut other, MIB), Some(Scarce::Process));
+        assert!(waiting.is_scarce() && !waiting.is_used_up());
+        let mut eased = pin!(waiting.eased());
+        assert!(!is_ready(&mut eased));
+        scarce(&mut other, 1);
+        assert!(!is_ready(&mut eased) && waiting.is_scarce(), "6 MiB and a byte");
+        drop(other);
+        assert!(is_ready(&mut eased) && !waiting.is_scarce());
+        scarce(&mut one, 7 * MIB);
+        let mut eased = pin!(waiting.eased());
+        assert!(!is_ready(&mut eased));
+        memory.set_limits(10 * MIB, 80 * MIB, &[]);
+        assert!(is_ready(&mut eased), "a higher bound has room, too");
+    }
+
+    /// Threads that take and give back for long never leave memory scarce with nothing held.
+    #[test]
+    fn nothing_held_is_never_scarce() {
+        let (memory, host) = (Arc::new(Memory::new(MIB, 2 * MIB)), Arc::new(Host::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut mine = share(&memory, &host);
+                    for round in 0..20_000 {
+                        let _ = mine.set([FREE + round % 3 * (MIB / 4), 0, 0]);
+                    }
+                });
+            }
+        });
+        assert_eq!((memory.held(), host.memory.held()), (0, 0));
+        assert!(!share(&memory, &host).is_scarce());
+    }
+}
