@@ -71,6 +71,7 @@ impl Outbound {
             count -= front.len();
             self.chunks.pop_front();
         }
+        assert_eq!(self.len, 0, "an empty queue has no bytes");
         if self.chunks.capacity() > KEPT_CHUNKS {
             self.chunks = VecDeque::new();
         }

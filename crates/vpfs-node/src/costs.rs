@@ -36,6 +36,7 @@ impl Costs {
         }
         let asked = Bytes(arrival.bytes).max(MIN_DATA_COST);
         let here = Bytes(self.sizes.bound(arrival)).max(MIN_DATA_COST);
+        assert!(here <= asked, "what is known of a file makes an access no larger");
         Cost { here, elsewhere: arrival.elsewhere.map(|elsewhere| in_proportion(elsewhere, here, asked)) }
     }
 }

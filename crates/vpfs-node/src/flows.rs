@@ -14,6 +14,8 @@ pub(crate) struct Flows {
     /// When to look whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: what is due is looked at, and put back if the application was there in the meantime.
     looks: BTreeSet<(Time, AppId)>,
+    /// Requests of all applications, queued or dispatched.
+    pending: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +50,7 @@ impl Flows {
 
     /// A request arrived. O(1) but for the first one.
     pub(crate) fn add(&mut self, now: Time, app: AppId) {
+        self.pending += 1;
         let flow = self.flow(app);
         flow.pending += 1;
         if flow.look.is_none() {
@@ -60,6 +63,12 @@ impl Flows {
         let flow = self.flow(app);
         flow.pending = flow.pending.checked_sub(1).expect("a request is over only once");
         flow.idle_since = now;
+        self.pending = self.pending.checked_sub(1).expect("the sum of what applications have");
+    }
+
+    /// Requests queued or dispatched.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
     }
 
     /// The application has left: it is not looked at until it has a request again.
@@ -89,7 +98,8 @@ impl Flows {
     }
 
     fn look_at(&mut self, app: AppId, at: Time) {
-        self.flow(app).look = Some(at);
+        let before = self.flow(app).look.replace(at);
+        assert!(before.is_none(), "an application is looked at at one time");
         self.looks.insert((at, app));
     }
 

@@ -41,6 +41,8 @@ pub struct Node {
     flows: Flows,
     costs: Costs,
     totals: Totals,
+    /// The time of the latest input.
+    latest: Time,
 }
 
 impl Node {
@@ -53,6 +55,7 @@ impl Node {
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             totals: Totals::default(),
+            latest: now,
         }
     }
 
@@ -84,6 +87,7 @@ impl Node {
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(&self.flows, app);
         }
+        self.check(now);
     }
 
     /// A queued or dispatched data request moves `bytes`; until now that was an estimate.
@@ -96,12 +100,22 @@ impl Node {
         self.scheduler.complete(now, id);
         self.flows.remove(now, app);
         self.totals.add(app, now, served);
+        self.check(now);
     }
 
     /// A queued or dispatched request of `app` is given up; its cost is refunded.
     pub fn cancel(&mut self, now: Time, id: RequestId, app: AppId) {
         self.scheduler.cancel(now, id);
         self.flows.remove(now, app);
+        self.check(now);
+    }
+
+    /// Not in release builds: there, one panic must not make every later input panic as well.
+    fn check(&mut self, now: Time) {
+        let known = self.scheduler.queued() + self.scheduler.outstanding();
+        debug_assert_eq!(self.flows.pending(), known, "applications have what the scheduler has");
+        debug_assert!(now >= self.latest, "time does not go back");
+        self.latest = now;
     }
 
     /// An application has finished. One that has had no request for ten minutes has left without being said so.
@@ -130,6 +144,7 @@ impl Node {
 
     /// The time given by [`Node::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.check(now);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
             self.scheduler.handle_timeout(now);
         }

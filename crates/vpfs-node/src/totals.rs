@@ -42,6 +42,10 @@ pub struct Totals {
 
 impl Totals {
     pub(crate) fn add(&mut self, app: AppId, now: Time, served: &Served) {
+        debug_assert!(
+            served.arrived <= served.dispatched && served.dispatched <= now,
+            "a request's times are in order"
+        );
         if app.index() >= self.by_app.len() {
             self.by_app.resize(app.index() + 1, AppTotals::default());
         }

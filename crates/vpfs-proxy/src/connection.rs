@@ -405,7 +405,8 @@ impl Connection {
                 if self.requests.len() <= index {
                     self.requests.resize(index + 1, None);
                 }
-                self.requests[index] = Some(id);
+                let before = self.requests[index].replace(id);
+                assert!(before.is_none(), "an operation is queued once");
             }
             Action::CorrectCost(op, real) => {
                 if let Some(id) = self.request_of(op) {
@@ -451,6 +452,7 @@ impl Connection {
             // A second reason to end cannot matter any more.
             let _ = self.act(action);
         }
+        debug_assert!(self.requests.iter().all(Option::is_none), "a session that is over has no request");
     }
 }
 

@@ -72,7 +72,9 @@ impl ConnectionPermits {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| count.taken -= 1);
+        self.0.0.send_modify(|count| {
+            count.taken = count.taken.checked_sub(1).expect("a place is given back once");
+        });
     }
 }
 

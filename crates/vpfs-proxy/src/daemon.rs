@@ -141,6 +141,11 @@ impl Daemon {
         let cut_off = self.permits.taken();
         self.shared.enter(Stage::Stopped);
         self.permits.all_free().await;
+        debug_assert!(
+            self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
+            "who is gone has no request"
+        );
+        debug_assert_eq!(self.held_memory(), 0, "who is gone holds nothing");
         for (app, totals) in self.totals() {
             log_totals(&app, &totals);
         }

@@ -122,6 +122,11 @@ impl Gate {
         self.lock().node.totals().clone()
     }
 
+    /// No request is queued or outstanding.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().waiters.is_empty()
+    }
+
     /// A panic went through the node: what it holds may contradict itself.
     pub(crate) fn is_broken(&self) -> bool {
         self.state.is_poisoned()
@@ -180,6 +185,8 @@ impl State {
             outputs.dispatched.push(Arc::clone(&waiter.mailbox));
         }
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
+        let known = self.node.queued() + self.node.outstanding();
+        debug_assert_eq!(self.waiters.len(), known, "somebody waits for each request");
         // In any case the node keeps nothing.
         let wanted = tracing::enabled!(tracing::Level::DEBUG);
         let events = std::iter::from_fn(|| self.node.poll_event());

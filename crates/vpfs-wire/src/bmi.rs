@@ -161,6 +161,7 @@ pub fn reply_message(tag: Tag, payload: &[u8]) -> Result<Vec<u8>, TooLong> {
 }
 
 fn message(header: Header, payload: &[u8]) -> Vec<u8> {
+    assert_eq!(header.size, payload.len() as u64, "a header announces its own payload");
     let mut bytes = Vec::with_capacity(LEN + payload.len());
     bytes.extend_from_slice(&header.encode());
     bytes.extend_from_slice(payload);

@@ -45,6 +45,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        debug_assert!(self.at <= self.bytes.len(), "a reader never leaves its payload");
         let rest = &self.bytes[self.at..];
         let Some(taken) = rest.get(..len) else { return Err(self.malformed("the message ends inside a field")) };
         self.at += len;

@@ -16,6 +16,9 @@ mod client;
 mod ops;
 mod server;
 
+/// Bytes of the longest payload of a request.
+const LONGEST_REQUEST: usize = 16 << 10;
+
 /// What is being read from one side.
 #[derive(Debug)]
 enum Inbound {
@@ -121,6 +124,10 @@ impl Session for OrangeFsSession {
                 Err(reason) => self.close(reason),
             }
         }
+        debug_assert!(
+            self.closed || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
+            "no more than the start of a request stays in the buffer"
+        );
     }
 
     /// Takes the bytes that arrived from the server. What stays in `buf` is the start of an incomplete header or reply,

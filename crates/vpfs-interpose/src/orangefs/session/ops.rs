@@ -13,9 +13,10 @@ impl OrangeFsSession {
             self.ops.push(None);
             OpId(id)
         });
-        self.by_tag.insert(op.tag, id);
         self.held += op.held;
-        self.ops[id.index()] = Some(op);
+        let same_tag = self.by_tag.insert(op.tag, id);
+        let same_id = self.ops[id.index()].replace(op);
+        assert!(same_tag.is_none() && same_id.is_none(), "tags and numbers in use are unique");
         id
     }
 
@@ -46,10 +47,16 @@ impl OrangeFsSession {
     /// Forgets an operation; a message of it that is passing right now goes on without it.
     fn remove(&mut self, id: OpId) -> Op {
         let op = self.ops[id.index()].take().expect("an operation that is in progress");
-        self.by_tag.remove(&op.tag);
+        let known = self.by_tag.remove(&op.tag);
+        assert_eq!(known, Some(id), "an operation is known by its tag");
+        let (is_sent, awaits_data) = (usize::from(op.is_sent()), usize::from(op.awaits_client_data()));
+        assert!(
+            self.held >= op.held && self.in_progress >= is_sent && self.awaiting_data >= awaits_data,
+            "an operation that ends was counted"
+        );
         self.held -= op.held;
-        self.in_progress -= usize::from(op.is_sent());
-        self.awaiting_data -= usize::from(op.awaits_client_data());
+        self.in_progress -= is_sent;
+        self.awaiting_data -= awaits_data;
         for inbound in [&mut self.from_client, &mut self.from_server] {
             if let Inbound::Body { meaning, .. } = inbound
                 && meaning.is_of(id)
@@ -65,6 +72,8 @@ impl OrangeFsSession {
     /// Gives back the tables of a session without operations that has had more than its limit; only requests in front
     /// of awaited data bring so many.
     fn forget_tables(&mut self) {
+        let counted = self.held + self.in_progress + self.awaiting_data;
+        assert!(!self.by_tag.is_empty() || counted == 0, "nothing is counted without operations");
         if self.by_tag.is_empty() && self.ops.len() > self.limits.ops {
             (self.ops, self.free) = (Vec::new(), Vec::new());
             self.by_tag.shrink_to_fit();
@@ -73,13 +82,15 @@ impl OrangeFsSession {
 
     /// A queued request will not be sent.
     pub(super) fn cancel(&mut self, id: OpId) {
-        self.remove(id);
+        let op = self.remove(id);
+        assert!(op.is_held(), "only a queued operation is cancelled");
         self.actions.push_back(Action::Cancel(id));
     }
 
     /// An operation that was dispatched is over.
     pub(super) fn complete(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
+        assert!(!op.is_held(), "only a dispatched operation is complete");
         self.actions.extend(op.final_cost(outcome).map(|cost| Action::CorrectCost(id, cost)));
         self.actions.push_back(Action::Complete(op.completed(id, outcome)));
     }
@@ -93,6 +104,7 @@ impl OrangeFsSession {
             *remaining = remaining.saturating_sub(bytes as u64);
         }
         let is_all = awaited && !op.awaits_client_data();
+        assert!(self.awaiting_data >= usize::from(is_all), "a write whose data is all here was waited for");
         self.awaiting_data -= usize::from(is_all);
     }
 

@@ -189,14 +189,16 @@ impl Transfer {
 
     /// Bytes moved until the first one at or beyond the physical offset `end`.
     fn bytes_below(&self, end: u64) -> Result<u64, TransferError> {
-        match &self.pattern {
+        let len = self.stream.end - self.stream.start;
+        let bytes = match &self.pattern {
             Pattern::Contiguous { start } => {
-                let len = self.stream.end - self.stream.start;
                 let from = start + self.stream.start;
-                Ok(self.run_below(&Run { file_offset: from, len, position: 0 }, end).0)
+                self.run_below(&Run { file_offset: from, len, position: 0 }, end).0
             }
-            Pattern::Nested(tree) => self.nested_below(tree, end),
-        }
+            Pattern::Nested(tree) => self.nested_below(tree, end)?,
+        };
+        debug_assert!(bytes <= len, "a server's part of an access is no more than the access");
+        Ok(bytes)
     }
 
     /// The bytes of one run on this server and below `end`, and whether these are all of the run's bytes here.
@@ -205,6 +207,7 @@ impl Transfer {
     fn run_below(&self, run: &Run, end: u64) -> (u64, bool) {
         let first = self.stripe.bytes_before(self.server, run.file_offset);
         let last = self.stripe.bytes_before(self.server, run.file_offset + run.len);
+        debug_assert!(first <= last && last - first <= run.len, "a server has at most all bytes of a run");
         (last.min(end.max(first)) - first, last <= end || last == first)
     }
 
