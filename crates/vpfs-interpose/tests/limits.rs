@@ -214,7 +214,7 @@ fn requests_without_end_while_a_write_waits_for_its_data_close() {
     assert!(wire.ledger.is_empty());
 }
 
-/// Symptom: 14 connections took 826 MiB. Cause: while write data is awaited, the only bound was a number of requests,
+/// Symptom: 14 connections took 836 MiB. Cause: while write data is awaited, the only bound was a number of requests,
 /// and 4,352 with data in them are 68 MiB.
 #[test]
 fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
