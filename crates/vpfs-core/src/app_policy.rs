@@ -1,4 +1,4 @@
-//! What a scheduler is told of one application.
+//! The parameters of one application at one server.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -11,13 +11,13 @@ use crate::units::{Bytes, Weight};
 pub struct AppPolicy {
     /// Its share.
     pub weight: Weight,
-    /// The most it gets.
+    /// The upper limit on its rate.
     pub cap: Option<Cap>,
     /// What it is promised, by policies with deadlines.
     pub target: Option<Target>,
-    /// What nine in ten of its requests are to keep, by policies that isolate.
+    /// The latency for nine in ten of its requests, for policies that isolate.
     pub latency: Option<Duration>,
-    /// Its place among those that are served one after another, the same at every server.
+    /// Its place among the applications that are served one after another; the same at every server.
     pub order: u16,
 }
 
@@ -27,7 +27,7 @@ impl Default for AppPolicy {
     }
 }
 
-/// The most that an application gets.
+/// The upper limit on an application's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     bytes_per_second: NonZeroU64,
@@ -35,7 +35,7 @@ pub struct Cap {
 }
 
 impl Cap {
-    /// In the long run `bytes_per_second`, and `burst` at once after a pause. `None` if the rate is zero.
+    /// `bytes_per_second` in the long run, with up to `burst` at once after a pause. `None` if the rate is zero.
     pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
         match NonZeroU64::new(bytes_per_second) {
             Some(bytes_per_second) => Some(Self { bytes_per_second, burst }),
@@ -48,7 +48,7 @@ impl Cap {
         self.bytes_per_second.get()
     }
 
-    /// What the application gets at once after a pause.
+    /// How much the application gets at once after a pause.
     pub const fn burst(self) -> Bytes {
         self.burst
     }

@@ -1,8 +1,8 @@
-//! Caps: what an application gets at most, even while the storage is idle [vPFS §IV-C3, vPFS+ §V-B].
+//! Caps: the most that an application gets, even while the storage is idle [vPFS §IV-C3, vPFS+ §V-B].
 //!
-//! A token bucket for each capped application, in front of any scheduler. A request is released to that scheduler
-//! while the bucket is not in debt, and then charged whole; so requests larger than the burst pass too, and wait
-//! afterwards. In any time t an application is released at most rate · t + burst + one request.
+//! A token bucket for each capped application, in front of any scheduler. A request is released to that scheduler when
+//! the bucket is not in debt, and then charged in full. So a request larger than the burst passes too, and later ones
+//! wait for it. In any time t an application is released at most rate · t + burst + one request.
 
 mod bucket;
 
@@ -19,19 +19,19 @@ use crate::request::{Dispatch, OpKind, Request, ServiceReport, Target};
 use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
-/// Holds requests of capped applications back before `S` sees them; those of other applications pass.
+/// Holds requests of capped applications back before `S` sees them; requests of other applications pass.
 ///
 /// A capped application's request takes O(log n) in the number of applications that are held back. A held request
-/// counts as queued; its [`Event::Enqueued`] comes when `S` gets it. Poll events after every input, as the drive
-/// contract says: they keep their order then.
+/// counts as queued; its [`Event::Enqueued`] follows when `S` gets it. Poll events after every input, as the drive
+/// contract requires, to receive them in order.
 #[derive(Debug)]
 pub struct Capped<S> {
     inner: S,
-    /// By id; those of uncapped applications are not in use here.
+    /// By id; entries of uncapped applications are unused.
     requests: Vec<Entry>,
     /// By application.
     accounts: Vec<Account>,
-    /// The applications that have requests held back.
+    /// The applications whose requests are held back.
     due: Heap<Due>,
     held: usize,
     events: EventQueue,
@@ -43,7 +43,7 @@ struct Account {
     held: List,
 }
 
-/// When the bucket of an application is out of debt.
+/// When the bucket of an application will be out of debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: Time,
@@ -89,7 +89,7 @@ impl Node for Entry {
 }
 
 impl<S: Scheduler> Capped<S> {
-    /// No caps yet, in front of `inner`; keeps at most `event_capacity` events of its own between polls.
+    /// Starts without caps in front of `inner`; keeps at most `event_capacity` of its own events between polls.
     pub fn new(inner: S, event_capacity: usize) -> Self {
         Self {
             inner,
@@ -101,20 +101,20 @@ impl<S: Scheduler> Capped<S> {
         }
     }
 
-    /// The scheduler that gets the released requests.
+    /// The scheduler that receives the released requests.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The scheduler that gets the released requests, to change its settings.
+    /// The scheduler that receives the released requests, to change its settings.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
     /// Sets or lifts the cap of `app`.
     ///
-    /// A first cap starts with a full bucket; a changed one keeps what is in it, up to the new burst. Lifting releases
-    /// all that is held, and takes time proportional to the requests in use.
+    /// A first cap starts with a full bucket; a changed one keeps its tokens, up to the new burst. Lifting a cap
+    /// releases all held requests, and takes time proportional to the requests in use.
     pub fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
         self.grow(app);
         let bucket = &mut self.accounts[app.index()].bucket;
@@ -124,12 +124,12 @@ impl<S: Scheduler> Capped<S> {
         }
         self.release(now, app);
         if cap.is_none() {
-            // What is outstanding must not be given back to a bucket that comes later.
+            // Outstanding requests must not be refunded to a bucket that is created later.
             self.requests.iter_mut().filter(|entry| entry.request.app == app).for_each(|entry| *entry = Entry::UNUSED);
         }
     }
 
-    /// Gives an application all that is set for it, also for requests that are queued already.
+    /// Applies all parameters of an application, also to requests that are already queued.
     pub fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         let AppPolicy { weight, cap, target, latency, order } = *policy;
         self.inner.set_weight(now, app, weight);
@@ -157,7 +157,7 @@ impl<S: Scheduler> Capped<S> {
         self.held += 1;
     }
 
-    /// Releases what `app` may have now, and notes when it may have more.
+    /// Releases the requests of `app` that may go now, and notes when the next one may.
     fn release(&mut self, now: Time, app: AppId) {
         while let Some(id) = self.accounts[app.index()].held.first() {
             let account = &mut self.accounts[app.index()];
@@ -176,7 +176,7 @@ impl<S: Scheduler> Capped<S> {
         self.due.remove(app.index());
     }
 
-    /// Releases what all may have now.
+    /// Releases the requests of all applications that may go now.
     fn release_due(&mut self, now: Time) {
         while let Some(&Due { app, .. }) = self.due.first().filter(|due| due.at <= now) {
             self.release(now, app);
@@ -352,13 +352,13 @@ mod tests {
         /// Enqueues a request of `app` if there is an id for it.
         fn enqueue(&mut self, app: AppId, op: OpKind, cost: Bytes) {
             if let Some(id) = self.free.pop() {
-                // Some are charged for what they cost elsewhere, the others are counted.
+                // Some requests reveal their cost elsewhere, the others are counted.
                 let elsewhere = (id.0 % 2 == 0).then_some(Bytes(cost.0 * 7));
                 self.scheduler.enqueue(self.now, Request { elsewhere, ..Request::new(id, app, op, cost) });
             }
         }
 
-        /// Something arrives, or something completes; then what may go is dispatched.
+        /// A request arrives or completes; then everything that may go is dispatched.
         fn step(&mut self) {
             self.now = Time::from_nanos(self.now.as_nanos() + 10_000);
             self.scheduler.handle_timeout(self.now);
@@ -372,7 +372,7 @@ mod tests {
                 self.free.push(id);
             }
             while let Some(report) = self.scheduler.poll_report(self.now) {
-                // As if the same had arrived elsewhere.
+                // As if the same request had arrived at another server.
                 self.scheduler.handle_peer(self.now, report);
             }
             while let Some(dispatch) = self.scheduler.poll_dispatch(self.now) {
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn no_table_grows_once_all_flows_and_ids_were_in_use() {
         let mut run = Run::new();
-        // Every flow has a request of every slot cost at once.
+        // Every flow has a request of every slot cost at the same time.
         for app in 0..FLOWS {
             for kib in [4, 512, 1024, 2048] {
                 run.enqueue(AppId(app), OpKind::Write, Bytes::kib(kib));

@@ -1,32 +1,32 @@
-//! Cost corrections that wait for older requests of their flow.
+//! Cost corrections that are deferred until older requests of their flow have left the queue.
 //!
-//! A start tag depends on what its flow asked for earlier, so a correction moves only what arrived *after* the
-//! corrected request. Moving the whole flow would let an application queue and cancel a large request again and again
-//! and so keep its head at virtual time, before everybody else's.
+//! A start tag depends on the service that its flow requested earlier, so a correction moves only requests that arrived
+//! *after* the corrected one. If it moved the whole flow, an application could queue and cancel a large request
+//! repeatedly, and so keep its head at virtual time, ahead of all other applications.
 //!
-//! So a correction takes effect when neither its request nor an older one of its flow is queued; then it moves all
-//! that is left. As only the head of a flow competes, requests go in the order of exact tags; only which request is
-//! backfilled may differ until then.
+//! Therefore a correction takes effect when neither its request nor an older one of the flow is queued; then it moves
+//! the whole remaining queue. As only the head of a flow competes, requests are dispatched in the order of exact tags;
+//! only the choice of backfilled requests may differ until then.
 //!
-//! Corrections between the same two queued requests of a flow take effect together, so they can be added up at once.
-//! That is done when a flow has more than twice as many corrections as requests queued. So however many requests are
-//! enqueued and cancelled behind one that waits, what waits to be corrected is bounded by what is queued.
+//! Corrections between the same two queued requests of a flow take effect together, so they can be merged at once. That
+//! is done when a flow has more than twice as many corrections as queued requests. So the number of corrections is
+//! bounded by the number of queued requests, however many requests are enqueued and cancelled behind a waiting one.
 
 use alloc::collections::BTreeMap;
 
 use crate::units::AppId;
 
-/// By flow: its corrections that wait. No flow is listed without one.
+/// Deferred corrections by flow. Flows without corrections are not listed.
 #[derive(Debug, Default)]
 pub(crate) struct Corrections(BTreeMap<AppId, Waiting>);
 
-/// By arrival number of the corrected request, or of a queued one between which and that one none is queued: bytes that
-/// it costs more (or less) than was charged.
+/// By arrival number of the corrected request, or of a queued one with no queued request in between: the bytes that it
+/// costs more (or less) than was charged.
 type Waiting = BTreeMap<u64, i128>;
 
 impl Corrections {
-    /// The request of `app` that arrived as number `arrival` costs `delta` more (or less) than was charged, while
-    /// `oldest` is its oldest one queued: by how much to move the tags of `app` now.
+    /// The request of `app` with number `arrival` costs `delta` bytes more (or less) than was charged, and `oldest` is
+    /// the oldest queued request of `app`. Returns by how much to move the tags of `app` now.
     pub(crate) fn add(&mut self, app: AppId, arrival: u64, delta: i128, oldest: u64) -> i128 {
         if oldest <= arrival {
             *self.0.entry(app).or_default().entry(arrival).or_default() += delta;
@@ -39,7 +39,8 @@ impl Corrections {
         self.0.is_empty()
     }
 
-    /// Removes and sums up the corrections of `app` whose requests arrived before `oldest`, its oldest one queued.
+    /// Removes the corrections of `app` whose requests arrived before `oldest`, its oldest queued one, and returns
+    /// their sum.
     pub(crate) fn take_due(&mut self, app: AppId, oldest: u64) -> i128 {
         let Some(waiting) = self.0.get_mut(&app) else { return 0 };
         let mut sum = 0;
@@ -52,14 +53,15 @@ impl Corrections {
         sum
     }
 
-    /// There are so many corrections of `app`, which has `queued` requests queued, that [`Corrections::merge`] at least
+    /// Whether `app`, which has `queued` requests queued, has so many corrections that [`Corrections::merge`] at least
     /// halves them. O(log n) in flows with corrections.
     pub(crate) fn are_many(&self, app: AppId, queued: usize) -> bool {
         self.count(app) > 2 * queued
     }
 
     /// Leaves at most one correction of `app` for each of its queued requests, whose arrival numbers are given in
-    /// ascending order; all that are due must have been taken. When each of them takes effect stays the same.
+    /// ascending order. Corrections that are due must have been taken. Does not change when each correction takes
+    /// effect.
     pub(crate) fn merge(&mut self, app: AppId, queued: &[u64]) {
         let Some(waiting) = self.0.get_mut(&app) else { return };
         for (arrival, delta) in core::mem::take(waiting) {
@@ -69,7 +71,7 @@ impl Corrections {
         }
     }
 
-    /// How many corrections of `app` wait.
+    /// The number of deferred corrections of `app`.
     pub(crate) fn count(&self, app: AppId) -> usize {
         self.0.get(&app).map_or(0, BTreeMap::len)
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is queued and leaves, merging at any time changes nothing of what is due when.
+        /// Merging at any time does not change which sum is due when, whichever requests are queued and leave.
         #[test]
         fn merging_changes_no_sum(steps in prop::collection::vec((0..4_u8, any::<u8>(), -100..100_i128), 1..200)) {
             let (mut merged, mut kept) = (Corrections::default(), Corrections::default());
@@ -112,9 +114,9 @@ mod tests {
                         queued.push(arrival);
                         continue;
                     }
-                    // What leaves the queue is corrected, or not.
+                    // A request that leaves the queue is corrected, or not.
                     1 | 2 if !queued.is_empty() => queued.remove(place),
-                    // One that came and went in the meantime.
+                    // A request that arrived and left in the meantime.
                     _ => arrival,
                 };
                 let delta = if step == 1 { 0 } else { delta };

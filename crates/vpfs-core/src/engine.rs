@@ -1,4 +1,4 @@
-//! What a policy needs besides being a scheduler so that it can be exchanged for another one while requests are in use.
+//! What a policy needs besides `Scheduler` so that it can be exchanged for another one while requests are in use.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use crate::units::{Depth, Time};
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {
-    /// Changes from the settings `before` to others. Whether it could: if not, they take a new engine, and nothing has
-    /// changed.
+    /// Changes from the settings `before` to `settings`. Returns `false`, and changes nothing, if the settings need a
+    /// new engine.
     fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings) -> bool;
 
     /// All requests, for another engine.
@@ -23,7 +23,7 @@ pub(crate) trait Engine: Scheduler + Debug {
     /// The requests of another engine; call while there are none here.
     fn take_over(&mut self, now: Time, handover: Handover);
 
-    /// The depth and slot costs that were found from completions, if they are looked for.
+    /// The depth and slot costs found from completions, if the engine looks for them.
     fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
         None
     }

@@ -1,5 +1,5 @@
-//! Typed events: what a scheduler did and why. Logs, metrics, dashboards and snapshot tests read these;
-//! the core itself logs nothing.
+//! Typed events: what a scheduler did and why. Logs, metrics, dashboards and snapshot tests read them; the core itself
+//! logs nothing.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -16,40 +16,40 @@ pub enum Event {
     Enqueued { id: RequestId, app: AppId, cost: Bytes },
     /// A request was released to the storage.
     Dispatched { id: RequestId, app: AppId, slot_cost: SlotCost, enqueued_at: Time, backfilled: bool },
-    /// The request with the smallest start tag needs more than the free slots; smaller ones may be backfilled. Once for
-    /// each request.
+    /// The request with the smallest start tag needs more slots than are free; smaller ones may be backfilled. Emitted
+    /// once for each request.
     HeadBlocked { id: RequestId, app: AppId, slot_cost: SlotCost, slots_free: u32 },
     /// A request was held back because its application is above its cap; `Enqueued` follows when it is released.
     CapHeld { id: RequestId, app: AppId },
     /// An outstanding request is complete.
     Completed { id: RequestId, app: AppId, cost: Bytes },
-    /// A request was taken back, queued or outstanding; its cost was refunded.
+    /// A request was cancelled, queued or outstanding; its cost was refunded.
     Cancelled { id: RequestId, app: AppId, cost: Bytes },
     /// The real cost of a request became known.
     CostCorrected { id: RequestId, app: AppId, estimated: Bytes, real: Bytes },
     /// An application's weight was changed.
     WeightChanged { app: AppId, weight: Weight },
-    /// The number of slots was changed. While depth is looked for, also for each comparison with a larger one, and
-    /// back.
+    /// The number of slots was changed. With an adaptive depth, this includes each comparison with a larger depth and
+    /// the return from it.
     DepthChanged { depth: Depth },
-    /// The device time that may be inside the storage at once was changed.
+    /// The limit on device time outstanding in the storage was changed.
     WindowChanged { window: Duration },
-    /// More than one in ten requests of an application take longer than it was promised, and why; at most once in ten
+    /// More than one in ten requests of an application exceed their promised latency, and why; at most once in ten
     /// seconds.
     LatencyMissed { app: AppId, latency: Duration, cause: MissCause },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
-    /// Applications got new credits while some of them waited for that: a period was over, or (early) the storage had
-    /// capacity to spare for one request [Two-level].
+    /// Applications got new credits while some of them waited for credits: a period ended, or (early) the storage had
+    /// spare capacity for one request [Two-level].
     Replenished { early: bool },
-    /// Other servers told that they gave `app` so much (below zero: refunded so much); of all they told, `pending` did
-    /// not delay its requests here yet.
+    /// Other servers reported that they gave `app` this much service (below zero: a refund). Of all that they reported,
+    /// `pending` has not delayed its requests here yet.
     PeerService { app: AppId, class: ServiceClass, bytes: i64, pending: Bytes },
-    /// Other servers are told that `app` asked for so much here (below zero: was refunded so much).
+    /// Other servers are informed that `app` requested this much service here (below zero: a refund).
     Reported { app: AppId, class: ServiceClass, bytes: i64 },
     /// Nothing is queued and nothing outstanding any more.
     Idle,
-    /// So many events were not kept because nobody polled them in time.
+    /// This many events were dropped because they were not polled in time.
     Lost { events: u64 },
 }
 
@@ -58,15 +58,15 @@ pub enum Event {
 pub enum MissCause {
     /// The application asks for more than its share.
     MoreThanItsShare,
-    /// Bulk gets no more than its share already. A larger weight for the application, smaller calls of the others or
+    /// Bulk already gets no more than its share. A larger weight for the application, smaller calls by the others or
     /// faster storage would help.
     BulkAtItsShare,
 }
 
 /// A bounded queue of events with their times.
 ///
-/// At the bound the newest event is counted instead of kept, and [`Event::Lost`] tells how many. A capacity of
-/// zero switches events off. O(1) each, no allocation after creation.
+/// If the queue is full, a new event is counted but not kept, and [`Event::Lost`] reports the count. A capacity of zero
+/// switches events off. O(1) each, no allocation after creation.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     events: VecDeque<(Time, Event)>,
@@ -96,7 +96,7 @@ impl EventQueue {
         self.events.capacity()
     }
 
-    /// The oldest event; after the last one, how many were lost since then.
+    /// The oldest event; after the last one, the number of events lost since then.
     pub fn poll(&mut self) -> Option<(Time, Event)> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);

@@ -3,15 +3,15 @@
 use crate::units::{Bytes, Depth, Weight};
 
 /// Jain's index of the service that applications got over some time: 1 if it is in proportion to their weights, down to
-/// 1/n if one of n got all [vPFS+ §V-D]. 1 if nobody got anything.
+/// 1/n if one of n got everything [vPFS+ §V-D]. 1 if nobody got anything.
 pub fn jain_index(services: &[(Bytes, Weight)]) -> f64 {
     let normalized = services.iter().map(|&(service, weight)| per_weight(service, weight));
     let (sum, squares) = normalized.fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     if squares == 0.0 { 1.0 } else { sum * sum / (services.len() as f64 * squares) }
 }
 
-/// How much of the service went to other applications than it should have, counted at both: from 0 to 2 (200 %)
-/// [vPFS §IV-C2]. 0 if nobody got anything.
+/// How much service went to applications beyond their shares, counted at both the winner and the loser: from 0 to 2
+/// (200 %) [vPFS §IV-C2]. 0 if nobody got anything.
 pub fn unfairness(services: &[(Bytes, Weight)]) -> f64 {
     let total: f64 = services.iter().map(|(service, _)| service.0 as f64).sum();
     let weights: f64 = services.iter().map(|(_, weight)| f64::from(weight.get())).sum();
@@ -22,8 +22,8 @@ pub fn unfairness(services: &[(Bytes, Weight)]) -> f64 {
     services.iter().map(|application| off(application).abs()).sum()
 }
 
-/// The most by which service per weight of two applications can differ with SFQ(D) over any time in which both are
-/// backlogged, in bytes: (D + 1) · (c₁/φ₁ + c₂/φ₂), each with its largest request and weight.
+/// The largest difference in service per weight between two applications under SFQ(D), over any time in which both are
+/// backlogged, in bytes: (D + 1) · (c₁/φ₁ + c₂/φ₂), with the largest request and the weight of each.
 pub fn service_gap_bound(depth: Depth, largest: [(Bytes, Weight); 2]) -> f64 {
     let sum: f64 = largest.iter().map(|&(cost, weight)| per_weight(cost, weight)).sum();
     (f64::from(depth.get()) + 1.0) * sum

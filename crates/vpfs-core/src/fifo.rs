@@ -1,4 +1,4 @@
-//! Pass-through: every request goes at once, in arrival order, however many are outstanding.
+//! Pass-through: every request is dispatched at once, in arrival order, however many are outstanding.
 //!
 //! The baseline that the other policies are measured against: what clients would see without vpfs.
 
@@ -38,7 +38,7 @@ impl Fifo {
         Self { requests: Table::new(), queue: VecDeque::new(), outstanding: 0, events }
     }
 
-    /// Forgets `id`; its application and cost.
+    /// Forgets `id`; returns its application and cost.
     fn remove(&mut self, id: RequestId) -> (AppId, Bytes) {
         let Entry { request, outstanding, .. } = self.requests.remove(id);
         if outstanding {

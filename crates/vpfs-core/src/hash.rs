@@ -1,6 +1,7 @@
-//! Hashes that are the same on every machine and in every version: what servers must agree on without a message.
+//! Hashes that are the same on every machine and in every version, for values on which servers must agree without a
+//! message.
 
-/// One step of `SplitMix64`: equal inputs give equal outputs, near inputs give unrelated ones.
+/// One step of `SplitMix64`: equal inputs give equal outputs, similar inputs give unrelated ones.
 pub const fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -8,7 +9,8 @@ pub const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A number for an application's name: the same at every server, and almost surely another for another name. O(length).
+/// A number for an application's name: the same at every server, and almost certainly different for another name.
+/// O(length).
 pub fn stable_hash(name: &str) -> u64 {
     name.bytes().fold(mix(name.len() as u64), |hash, byte| mix(hash ^ u64::from(byte)))
 }

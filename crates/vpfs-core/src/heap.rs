@@ -1,13 +1,14 @@
-//! A four-ary heap that knows where each owner's item is, so that any item can be replaced or removed.
+//! A four-ary heap with an index by owner, so that any item can be replaced or removed.
 //!
-//! Four children share two cache lines and halve the depth of a binary heap, which is what dispatch waits for.
+//! Four children share two cache lines and halve the depth of a binary heap; that depth dominates the cost of a
+//! dispatch.
 
 use alloc::vec::Vec;
 
 const ARITY: usize = 4;
 const ABSENT: u32 = u32::MAX;
 
-/// What a heap holds: ordered, and at most one of each owner, which is an application or a request.
+/// An item of a heap. Items are ordered; a heap holds at most one for each owner (an application or a request).
 pub(crate) trait Item: Copy + Ord {
     /// The dense number of the owner, below 2³² − 1.
     fn owner(&self) -> usize;
@@ -41,7 +42,7 @@ impl<T: Item> Heap<T> {
         self.items.get(position as usize)
     }
 
-    /// Inserts `item`, instead of the one its owner had.
+    /// Inserts `item`, replacing its owner's previous one.
     pub(crate) fn set(&mut self, item: T) {
         let index = item.owner();
         if index >= self.positions.len() {
@@ -75,7 +76,7 @@ impl<T: Item> Heap<T> {
         [self.items.capacity(), self.positions.capacity()]
     }
 
-    /// Puts `item` in the place of `at`, or where it belongs from there.
+    /// Puts `item` at index `at`, or moves it up or down from there to where it belongs.
     fn sift(&mut self, at: usize, item: T) {
         if at > 0 && item < self.items[(at - 1) / ARITY] {
             self.sift_up(at, item);

@@ -1,4 +1,4 @@
-//! The pure core of vpfs: what a request is, who it belongs to, what it costs, and when it may go.
+//! The pure core of vpfs: requests, the applications they belong to, their costs, and when they are dispatched.
 //!
 //! Nothing here reads a clock, does I/O, starts a thread or knows a protocol. Time is an argument and
 //! outputs are polled, so the daemon and the simulator run the same code and equal inputs give equal
@@ -16,7 +16,7 @@
 //! ```
 //! use vpfs_core::*;
 //!
-//! /// After every input: releases what may go, and says when to come back at the latest.
+//! /// After every input: dispatches all that may go, and returns when to call again at the latest.
 //! fn drain(scheduler: &mut impl Scheduler, now: Time, storage: &mut Vec<RequestId>) -> Option<Time> {
 //!     while let Some(dispatch) = scheduler.poll_dispatch(now) {
 //!         storage.push(dispatch.id);

@@ -1,4 +1,4 @@
-//! Doubly linked FIFO lists through tables that are indexed by [`RequestId`]: O(1) and no allocation.
+//! Doubly linked FIFO lists threaded through tables that are indexed by [`RequestId`]: O(1), no allocation.
 
 use crate::units::RequestId;
 
@@ -22,7 +22,7 @@ pub(crate) trait Node {
     fn links(&mut self) -> &mut Links;
 }
 
-/// A FIFO list of requests; the table with the links is passed to each call.
+/// A FIFO list of requests; each call takes the table that contains the links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     first: RequestId,

@@ -1,7 +1,7 @@
-//! The table of policies: everything that others need to know of a policy without one.
+//! The table of policies: all facts about a policy that other code needs.
 //!
-//! Configuration, manual, simulator and daemon read it, so a new policy is its own file, a variant of [`PolicyKind`],
-//! a row here, and its parameters in [`Settings`].
+//! Configuration, manual, simulator and daemon read it, so a new policy is its own file, a variant of [`PolicyKind`], a
+//! row here, and its parameters in [`Settings`].
 
 use alloc::boxed::Box;
 
@@ -83,7 +83,7 @@ const TABLE: [Row; 6] = [
     },
 ];
 
-/// What a policy needs from its surroundings and what it promises, without caps.
+/// What a policy needs and promises, without caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Never leaves the storage idle while something is queued.
@@ -106,7 +106,7 @@ impl PolicyKind {
         all
     };
 
-    /// Their names as they are written in configurations.
+    /// Their names as written in configurations.
     pub const NAMES: [&'static str; TABLE.len()] = {
         let mut names = [""; TABLE.len()];
         let mut row = 0;
@@ -122,12 +122,12 @@ impl PolicyKind {
         ROWS.iter().find(|row| row.kind == self).expect("each policy has a row")
     }
 
-    /// As it is written in configurations, for example `sfq-d-plus`.
+    /// Its name as written in configurations, for example `sfq-d-plus`.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// It keeps a rate and a deadline for each application that is promised one.
+    /// Whether it keeps a rate and a deadline for each application that has a target.
     pub fn keeps_deadlines(self) -> bool {
         self.row().keeps_deadlines
     }
@@ -137,7 +137,7 @@ impl Settings {
     /// What the policy needs and promises with these settings.
     pub fn capabilities(&self) -> Capabilities {
         let Row { work_conserving, shares, has_slots, .. } = *self.kind.row();
-        // By layout, too: some requests do not reveal theirs.
+        // Peers are needed with shares by layout too: some requests do not reveal their layout.
         let needs_peers = shares && self.sharing.mode != SharingMode::Local;
         Capabilities { work_conserving, needs_peers, has_slots }
     }

@@ -1,13 +1,13 @@
-//! One of the policies, changeable while it runs. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
+//! One of the policies, exchangeable at runtime. A daemon holds a [`Capped`](crate::Capped)`<Policy>` for each server.
 //!
-//! Nothing is dropped when settings change. Depth, slot costs and the step between SFQ(D) and SFQ(D)+ keep every tag.
-//! A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay
+//! Nothing is dropped when settings change. Changes of depth or slot costs, and between SFQ(D) and SFQ(D)+, keep every
+//! tag. A change between FIFO, the fair policies, Two-level and IOCO hands the requests over: outstanding ones stay
 //! outstanding, occupy slots of the new policy and are charged to their flows; queued ones follow in order of arrival;
-//! weights, targets and orders are kept. What the flows had received before is forgotten, as at the start. The fair
-//! policies do not keep when a request was issued, nor what it costs elsewhere once it is charged: after them, its time
-//! of arrival counts, and its layout is not known.
+//! weights, targets and orders are kept. Earlier service is forgotten, as after a start. The fair policies do not keep
+//! the time at which a request was issued, nor its cost elsewhere once that is charged; the next policy then uses the
+//! time of arrival and does not know the layout.
 //!
-//! Metadata can be given a queue of its own and be brought back; requests stay in the queue they are in.
+//! Metadata can be given its own queue and lose it again; requests stay in the queue they are in.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -28,11 +28,11 @@ pub struct Policy {
     queues: Split,
     settings: Settings,
     event_capacity: usize,
-    /// By application; for the next policy.
+    /// By application; kept for the next policy.
     apps: Vec<AppSettings>,
 }
 
-/// What was set for one application.
+/// The settings of one application.
 #[derive(Clone, Copy, Debug, Default)]
 struct AppSettings {
     weight: Option<Weight>,
@@ -50,7 +50,7 @@ impl Policy {
         policy
     }
 
-    /// What is in force.
+    /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -67,7 +67,7 @@ impl Policy {
     }
 
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any
-    /// input. O(n log n) in requests in use if the policy or a slot cost changes, else O(1).
+    /// input. O(n log n) in requests in use if the policy or a slot cost changes, otherwise O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
         let before = core::mem::replace(&mut self.settings, settings.clone());
         reconfigure(self.queues.data_mut(), now, &before, settings, &self.apps);
@@ -77,7 +77,7 @@ impl Policy {
         }
     }
 
-    /// Gives metadata a queue of its own, or none, as the settings say.
+    /// Opens or closes the separate queue of metadata, as the settings require.
     fn open_or_close(&mut self, now: Time) {
         if self.settings.metadata_depth.is_some() {
             self.queues.open(|| {
@@ -98,7 +98,7 @@ impl Policy {
     }
 }
 
-/// Sets what was set for applications in `scheduler`, which is new.
+/// Applies the settings of applications to `scheduler`, which is new.
 fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Engine) {
     for (app, settings) in (0..).map(AppId).zip(apps) {
         if let Some(weight) = settings.weight {
@@ -113,13 +113,13 @@ fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Engine) {
 }
 
 impl Settings {
-    /// The same for a queue of metadata, whose depth is not looked for.
+    /// The settings for a queue of metadata, whose depth is not adaptive.
     fn of_metadata(&self) -> Self {
         Self { depth: self.metadata_depth.unwrap_or(self.depth), adaptive: false, ..self.clone() }
     }
 }
 
-/// Changes `engine` to other settings, or for another one if they take that.
+/// Changes `engine` to other settings, or replaces it if they require another engine.
 fn reconfigure(engine: &mut Box<dyn Engine>, now: Time, before: &Settings, settings: &Settings, apps: &[AppSettings]) {
     if engine.reconfigure(now, before, settings) {
         return;

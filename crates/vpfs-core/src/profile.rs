@@ -4,14 +4,14 @@
 //!   the smallest number that reaches 95 % of the largest throughput.
 //! - *Latency model*: mean latency against the number of outstanding accesses, for each size. Its slope, divided by
 //!   that of the smallest size and rounded, is L. Sizes with a slope at most 25 % above the smallest size's are small.
-//!   The slope is that of the saturated part, from the size's own knee on: before it latency hardly grows, as nothing
-//!   waits. The paper does not say which part it takes.
+//!   The slope is that of the saturated part, from the size's own knee on: below the knee latency hardly grows, because
+//!   nothing waits. The paper does not state which part it uses.
 //!
-//! Done once, before a daemon starts; like [`fairness`](crate::fairness) it computes with floating point, and decides
-//! nothing online.
+//! Runs once, before a daemon starts; like [`fairness`](crate::fairness) it uses floating point, and decides nothing
+//! online.
 //!
-//! Added: reads and writes are measured by themselves, and one slot is what the cheaper of both takes at the smallest
-//! size, so that on flash even a small write takes several.
+//! Added: reads and writes are measured separately, and one slot is the time of the cheaper of the two at the smallest
+//! size, so that on flash even a small write takes several slots.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -21,9 +21,9 @@ use thiserror::Error;
 use crate::slot_cost::{SizeClass, SlotCostError, SlotCostTable};
 use crate::units::{Bytes, Depth, SlotCost};
 
-/// The knee of the throughput model, as a part of the largest throughput.
+/// The knee of the throughput model, as a fraction of the largest throughput.
 const SATURATED: f64 = 0.95;
-/// A slope up to this many times the smallest size's is a small access's.
+/// A slope up to this multiple of the smallest size's counts as small.
 const SMALL: f64 = 1.25;
 
 /// Accesses of one size at random places, with a constant number of them outstanding.
@@ -33,13 +33,13 @@ pub struct Measurement {
     pub size: Bytes,
     /// Accesses outstanding throughout.
     pub outstanding: u32,
-    /// Bytes per second of all of them.
+    /// Bytes per second of all of them together.
     pub throughput: Bytes,
     /// From submission to completion.
     pub mean_latency: Duration,
 }
 
-/// Why measurements do not make a profile.
+/// Why measurements do not yield a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FitError {
     /// Neither reads nor writes.
@@ -51,7 +51,7 @@ pub enum FitError {
         /// The size.
         size: Bytes,
     },
-    /// Nothing came through, or in no time.
+    /// No access completed, or completions took no time.
     #[error("accesses of {} bytes with {outstanding} outstanding have no throughput or no outstanding ones", .size.0)]
     NoThroughput {
         /// The size.
@@ -59,7 +59,7 @@ pub enum FitError {
         /// How many were outstanding.
         outstanding: u32,
     },
-    /// As fast as memory: nothing to divide by.
+    /// As fast as memory: a slope of zero.
     #[error("accesses of {} bytes take no time, so there is nothing to schedule", .size.0)]
     NoLatency {
         /// The smallest size.
@@ -84,11 +84,11 @@ pub struct SizeFit {
 /// What was found for reads or for writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpFit {
-    /// The smallest number outstanding that saturates the storage with the smallest size.
+    /// The smallest number of outstanding accesses that saturates the storage with the smallest size.
     pub knee: Depth,
-    /// The most that were outstanding at the smallest size; a knee there may lie further up.
+    /// The largest number of outstanding accesses measured at the smallest size; a knee there may really be higher.
     pub deepest: Depth,
-    /// The largest size that costs like the smallest.
+    /// The largest size that costs the same as the smallest.
     pub small_threshold: Bytes,
     /// All sizes, ascending.
     pub sizes: Vec<SizeFit>,
@@ -101,18 +101,18 @@ pub struct StorageFit {
     pub depth: Depth,
     /// L by operation and size; if only one operation was measured, its costs hold for both.
     pub slot_costs: SlotCostTable,
-    /// The models of reads, if there were any.
+    /// The models of reads, if reads were measured.
     pub reads: Option<OpFit>,
-    /// The models of writes, if there were any.
+    /// The models of writes, if writes were measured.
     pub writes: Option<OpFit>,
 }
 
-/// Finds D and L from measurements in any order; without measurements of one operation, the other stands for both.
+/// Finds D and L from measurements in any order; if one operation was not measured, the other stands for both.
 ///
 /// O(n log n).
 ///
 /// # Errors
-/// Measurements that are too few or tell nothing, see [`FitError`].
+/// Measurements that are too few or reveal nothing, see [`FitError`].
 pub fn fit(reads: &[Measurement], writes: &[Measurement]) -> Result<StorageFit, FitError> {
     let (reads, writes) = (Model::of(reads)?, Model::of(writes)?);
     let cheapest = reads.iter().chain(&writes).min_by(|left, right| left.unit().total_cmp(&right.unit()));
@@ -184,8 +184,9 @@ fn saturates_at(of_size: &[Measurement]) -> usize {
     of_size.iter().position(|measured| measured.throughput.0 as f64 >= largest * SATURATED).unwrap_or(0)
 }
 
-/// Nanoseconds for each outstanding access in the saturated part. If that is a single point, or noise bends the line
-/// down: what each access takes of the time there, which is the slope that saturated storage would have from then on.
+/// Nanoseconds for each outstanding access in the saturated part. If that is a single point, or noise makes the line
+/// fall: the latency there divided by the number outstanding, which is the slope that saturated storage would have from
+/// there on.
 fn slope(of_size: &[Measurement]) -> Result<f64, FitError> {
     least_squares(of_size).ok_or(FitError::OneDepth { size: of_size[0].size })?;
     let saturated = &of_size[saturates_at(of_size)..];
@@ -193,7 +194,7 @@ fn slope(of_size: &[Measurement]) -> Result<f64, FitError> {
     Ok(least_squares(saturated).filter(|slope| *slope > 0.0).unwrap_or(at_knee))
 }
 
-/// `None` unless two depths differ.
+/// `None` unless there are at least two depths.
 fn least_squares(measured: &[Measurement]) -> Option<f64> {
     let points = || measured.iter().map(|one| (f64::from(one.outstanding), one.mean_latency.as_nanos() as f64));
     let count = measured.len() as f64;
@@ -209,7 +210,8 @@ fn rounded(ratio: f64) -> SlotCost {
     SlotCost::new((ratio + 0.5) as u32).unwrap_or(SlotCost::ONE)
 }
 
-/// One row where the cost changes; the threshold is what is small for both operations, no size if it is none.
+/// One row at each size where the cost changes. The threshold is the largest size that is small for both operations;
+/// one byte if there is none.
 fn table(reads: &OpFit, writes: &OpFit) -> Result<SlotCostTable, SlotCostError> {
     let is_one = |op: &OpFit| op.sizes[0].slot_cost == SlotCost::ONE;
     let small = reads.small_threshold.min(writes.small_threshold);
@@ -231,7 +233,8 @@ mod tests {
 
     const DEPTHS: [u32; 11] = [1, 2, 4, 8, 10, 12, 14, 16, 32, 48, 64];
 
-    /// Storage that needs `base` for each access and does one every `cost`: it saturates with base/cost outstanding.
+    /// Storage that needs `base` for each access and completes one every `cost`: it saturates with base/cost
+    /// outstanding.
     fn queue(kib: u64, base_us: u64, cost_us: u64) -> Vec<Measurement> {
         let point = |outstanding: u32| {
             let latency_us = base_us.max(u64::from(outstanding) * cost_us);
@@ -264,7 +267,7 @@ mod tests {
     #[test]
     fn slot_costs_are_ratios_of_slopes_and_hold_for_both_operations() {
         let costs = [(4, 100), (64, 110), (128, 125), (256, 126), (512, 170), (1024, 249), (2048, 500)];
-        // Saturated by one access, D would be 1 and clamp all; the smallest size has a knee.
+        // Saturated by one access, D would be 1 and clamp all costs; the smallest size has a knee.
         let measured = [queue(4, 1_000, 100), sizes(&costs[1..])].concat();
         let fit = fit(&[], &measured).unwrap();
         let writes = fit.writes.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! What a scheduler knows of a request, and what it says when the request may go.
+//! What a scheduler knows about a request, and what it says when the request may go.
 
 use core::time::Duration;
 
@@ -15,8 +15,8 @@ pub enum OpKind {
     Metadata,
 }
 
-/// Least cost of a data request: no device serves less than a page, and a request that finds nothing to read must
-/// not be free.
+/// Minimum cost of a data request: no device serves less than a page, and a request that finds nothing to read must not
+/// be free.
 pub const MIN_DATA_COST: Bytes = Bytes::kib(4);
 
 /// Where in a file's part on one server an access starts.
@@ -24,7 +24,7 @@ pub const MIN_DATA_COST: Bytes = Bytes::kib(4);
 pub struct FilePosition {
     /// The file's part on this server.
     pub file: FileKey,
-    /// First byte that is touched.
+    /// First byte that is accessed.
     pub start: u64,
 }
 
@@ -37,25 +37,25 @@ pub struct Request {
     pub app: AppId,
     /// Read, write or metadata.
     pub op: OpKind,
-    /// Service it asks for (c in the papers): this server's bytes for data, a constant for metadata.
-    /// May be an estimate, see [`crate::Scheduler::correct_cost`].
+    /// The service that it requests (c in the papers): this server's bytes for data, a constant for metadata. May be an
+    /// estimate, see [`crate::Scheduler::correct_cost`].
     pub cost: Bytes,
-    /// When the client issued it, where the protocol carries that [IOCO §3]; otherwise arrival counts.
+    /// When the client issued it, if the protocol carries that [IOCO §3]; otherwise the time of arrival counts.
     pub issued_at: Option<Time>,
-    /// What the parts of the same access cost at other servers, where each of these can tell as well from how the file
-    /// is striped [vPFS §III-B2]; `None` if the request does not reveal it.
+    /// The cost of the same access's parts at other servers, if each of them can derive it as well from how the file is
+    /// striped [vPFS §III-B2]; `None` if the request does not reveal it.
     pub elsewhere: Option<Bytes>,
 }
 
 impl Request {
-    /// A request that tells neither when it was issued nor what it costs elsewhere.
+    /// A request that reveals neither when it was issued nor its cost elsewhere.
     pub const fn new(id: RequestId, app: AppId, op: OpKind, cost: Bytes) -> Self {
         Self { id, app, op, cost, issued_at: None, elsewhere: None }
     }
 }
 
-/// What service is counted by itself when servers tell each other: bytes of data, or metadata operations at their
-/// constant cost [vPFS+ §IV].
+/// The classes in which servers report service separately: bytes of data, or metadata operations at their constant cost
+/// [vPFS+ §IV].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceClass {
     /// Reads and writes.
@@ -73,28 +73,28 @@ impl From<OpKind> for ServiceClass {
     }
 }
 
-/// Service of an application that one scheduler tells all others [vPFS §III-B1].
+/// An application's service that one scheduler reports to all others [vPFS §III-B1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceReport {
-    /// Whose.
+    /// The application.
     pub app: AppId,
-    /// Of what kind.
+    /// The class of service.
     pub class: ServiceClass,
-    /// Bytes of cost since the last report; negative if more was refunded than asked for.
+    /// Bytes of cost since the last report; negative if refunds exceeded requests.
     pub bytes: i64,
 }
 
-/// What an application of a latency-controlled class gets [Two-level]: while it asks for no more than `rate`, its
+/// The promise to an application of a latency-controlled class [Two-level]: while it asks for no more than `rate`, its
 /// requests take no longer than `deadline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// T: bytes per second.
     pub rate: Bytes,
-    /// D: from when the request goes into the deadline queue, and is within the rate, until it is complete.
+    /// D: from entering the deadline queue, within the rate, until completion.
     pub deadline: Duration,
 }
 
-/// A request that goes to the storage now.
+/// A request that is dispatched to the storage now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// The request.
@@ -105,29 +105,28 @@ pub struct Dispatch {
     pub enqueued_at: Time,
     /// Slots it occupies until it is completed or cancelled.
     pub slot_cost: SlotCost,
-    /// It passed a larger request that waits for slots [vPFS+ §III-C].
+    /// It was backfilled past a larger request that waits for slots [vPFS+ §III-C].
     pub backfilled: bool,
     /// How its data should go to the storage, if not all at once.
     pub pieces: Option<Pieces>,
 }
 
-/// Data of a request that goes to the storage in pieces of equal size, one after another, so that others get in
-/// between.
+/// How to send a request's data in pieces of equal size, one after another, so that other requests get in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// How many, at least two.
     pub count: u32,
-    /// From the beginning of one to that of the next.
+    /// From the start of one piece to the start of the next.
     pub every: Duration,
 }
 
 impl Pieces {
-    /// Nanoseconds from the beginning of the first to the end of the last.
+    /// Nanoseconds from the start of the first piece to the end of the last.
     pub(crate) fn whole_ns(self) -> u64 {
         u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)
     }
 
-    /// Nanoseconds from the beginning of the first to that of the last.
+    /// Nanoseconds from the start of the first piece to the start of the last.
     pub(crate) fn paused_ns(self) -> u64 {
         self.whole_ns() / u64::from(self.count.max(1)) * u64::from(self.count.saturating_sub(1))
     }

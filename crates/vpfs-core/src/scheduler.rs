@@ -1,4 +1,4 @@
-//! The one trait all policies implement, and the contract for driving it (stated in the crate docs).
+//! The trait that all policies implement. The crate documentation states the contract for driving it.
 
 use crate::event::Event;
 use crate::request::{Dispatch, Request, ServiceReport, Target};
@@ -20,41 +20,42 @@ pub trait Scheduler: Send {
         self.enqueue_held(now, now, &request);
     }
 
-    /// [`Scheduler::enqueue`] for a request that a layer above held back since `arrived`; its [`Dispatch`] reports
-    /// that time, so that waits are measured whole.
+    /// [`Scheduler::enqueue`] for a request that a layer above has held since `arrived`; its [`Dispatch`] reports that
+    /// time, so that wait times are complete.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request);
 
-    /// The next request that may go now. Call until `None`, after every input.
+    /// The next request that may be dispatched now. Call until `None`, after every input.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch>;
 
     /// An outstanding request is complete on the wire; frees its slots and its id.
     fn complete(&mut self, now: Time, id: RequestId);
 
-    /// Takes a request back, queued or outstanding; refunds its whole cost and frees its slots and its id.
+    /// Cancels a request, queued or outstanding; refunds its whole cost and frees its slots and its id.
     fn cancel(&mut self, now: Time, id: RequestId);
 
-    /// The cost of a queued or outstanding request was an estimate; this is the real one. Moves the tags of what its
-    /// flow sends after it by the difference, never below virtual time. Slots stay as they were granted.
+    /// Replaces the estimated cost of a queued or outstanding request by the real one. Moves the tags of the flow's
+    /// later requests by the difference, never below virtual time. The slots of the request do not change.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes);
 
     /// Sets an application's weight, also for requests that are queued already.
     fn set_weight(&mut self, now: Time, app: AppId, weight: Weight);
 
-    /// Sets what a latency-controlled application gets; `None` for no promise. Policies without deadlines ignore it.
+    /// Sets the target of a latency-controlled application; `None` for no promise. Policies without deadlines ignore
+    /// it.
     fn set_target(&mut self, _now: Time, _app: AppId, _target: Option<Target>) {}
 
-    /// Sets the latency that nine in ten requests of an application are to keep while it asks for less than its share;
-    /// `None` for as little as there is to have. Policies that do not isolate ignore it.
+    /// Sets the latency that nine in ten requests of an application should meet while it asks for less than its share;
+    /// `None` for the lowest latency possible. Policies that do not isolate ignore it.
     fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
-    /// Sets an application's number, from which its place in each window follows, the same at every server [IOCO §3];
-    /// see [`crate::window::place_in`]. Policies without windows ignore it.
+    /// Sets an application's number, which determines its place in each window, the same at every server [IOCO §3]; see
+    /// [`crate::window::place_in`]. Policies without windows ignore it.
     fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
 
-    /// Other servers gave `report.app` so much service. Policies that share by server ignore it.
+    /// Other servers gave `report.app` this much service. Policies that share by server ignore it.
     fn handle_peer(&mut self, _now: Time, _report: ServiceReport) {}
 
-    /// The next amount that other servers must hear of. Call until `None`, after every input, as with dispatches.
+    /// The next amount to report to other servers. Call until `None`, after every input, as with dispatches.
     fn poll_report(&mut self, _now: Time) -> Option<ServiceReport> {
         None
     }
@@ -65,7 +66,7 @@ pub trait Scheduler: Send {
     /// Requests dispatched, not yet complete.
     fn outstanding(&self) -> usize;
 
-    /// The next thing that happened, oldest first.
+    /// The oldest event that has not been polled yet.
     fn poll_event(&mut self) -> Option<(Time, Event)>;
 
     /// When to call [`Scheduler::handle_timeout`] next; `None` if only other inputs matter.

@@ -14,45 +14,45 @@ pub enum PolicyKind {
     Fifo,
     /// Shares by weight, one slot for each request: [`Sfq`](crate::Sfq).
     SfqD,
-    /// Shares by weight, more slots for large requests, with backfill: [`Sfq`](crate::Sfq).
+    /// Shares by weight, several slots for large requests, with backfill: [`Sfq`](crate::Sfq).
     SfqDPlus,
     /// A rate and a deadline for each application: [`TwoLevel`](crate::TwoLevel).
     TwoLevel,
-    /// Application by application in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
+    /// One application after another in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
     Ioco,
-    /// Shares of device time, and no delays for those who ask for less: [`Isolation`](crate::Isolation).
+    /// Shares of device time, and no delays for applications that ask for less: [`Isolation`](crate::Isolation).
     Isolation,
 }
 
-/// What a [`Policy`](crate::Policy) is made from. Each policy looks at what it needs and ignores the rest.
+/// What a [`Policy`](crate::Policy) is made from. Each policy uses the settings that it needs and ignores the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Which policy.
     pub kind: PolicyKind,
     /// Slots of the storage; FIFO has no limit.
     pub depth: Depth,
-    /// Slots that requests occupy with SFQ(D)+; the others do not look at it.
+    /// Slots that requests occupy under SFQ(D)+; the other policies ignore it.
     pub slot_costs: SlotCostTable,
-    /// How far backfill of SFQ(D)+ goes.
+    /// Which requests SFQ(D)+ may backfill.
     pub backfill: Backfill,
-    /// Over which servers the shares of SFQ(D) and SFQ(D)+ hold.
+    /// The scope of the shares of SFQ(D) and SFQ(D)+.
     pub sharing: Sharing,
-    /// Slots of a queue of its own for metadata; `None`: metadata and data share one queue [vPFS+ §IV].
+    /// Slots of a separate queue for metadata; `None`: metadata and data share one queue [vPFS+ §IV].
     pub metadata_depth: Option<Depth>,
     /// For throughput and latency control.
     pub two_level: TwoLevelSettings,
     /// For coordination by windows.
     pub ioco: IocoSettings,
-    /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions; `depth` and `slot_costs` are where they begin.
+    /// SFQ(D) and SFQ(D)+ find depth and slot costs from completions, starting from `depth` and `slot_costs`.
     pub adaptive: bool,
-    /// What isolation shares by weight.
+    /// The unit of the costs that isolation shares by weight.
     pub cost_unit: CostUnit,
-    /// What requests take of the storage's time, if that was measured: where isolation begins to learn it.
+    /// How much of the storage's time requests take, if that was measured: where isolation starts learning.
     pub device_times: Vec<DeviceTime>,
 }
 
 impl Settings {
-    /// A policy with the papers' parameters for everything but these.
+    /// A policy with these settings and the papers' values for all others.
     pub fn new(kind: PolicyKind, depth: Depth, slot_costs: SlotCostTable) -> Self {
         Self {
             kind,
@@ -70,45 +70,45 @@ impl Settings {
     }
 }
 
-/// What applications are charged, and get by weight.
+/// The unit in which applications are charged and share by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CostUnit {
-    /// The time that a request takes of the storage, learned online. Beyond the papers: who makes the storage seek pays
-    /// for it.
+    /// The storage's time that a request takes, learned online. Beyond the papers: an application that makes the
+    /// storage seek pays for it.
     #[default]
     DeviceTime,
     /// Bytes, as in the papers.
     Bytes,
 }
 
-/// What one kind of request takes of the storage's time while that is saturated.
+/// How much of the storage's time one kind of request takes while the storage is saturated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceTime {
     /// Reads or writes.
     pub op: OpKind,
-    /// Bytes of each; sizes that are not measured are extrapolated from the nearest one.
+    /// Bytes of each; sizes that were not measured are extrapolated from the nearest one.
     pub size: Bytes,
-    /// How long the storage could have served nobody else.
+    /// How long the storage could have served no other request.
     pub time: Duration,
 }
 
-/// Which requests may pass a blocked one, at most as many slots as that one needs [vPFS+ §III-C].
+/// Which requests may be backfilled past a blocked one, in at most as many slots as that one needs [vPFS+ §III-C].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backfill {
-    /// Those whose start tag is not above the blocked one's finish tag. Beyond the paper: weights hold then, also where
+    /// Requests whose start tag is not above the blocked one's finish tag. Beyond the paper: weights then hold even if
     /// the flow of large requests has the larger one.
     #[default]
     Bounded,
-    /// All that fit, as in the paper. Two backlogged flows of 1 MiB and 128 KiB at 8:1 come out at about 5:1.
+    /// All that fit, as in the paper. Two backlogged flows of 1 MiB and 128 KiB with weights 8:1 end up at about 5:1.
     Paper,
 }
 
-/// How servers know what an application got elsewhere.
+/// How servers learn how much service an application got elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharingMode {
-    /// They do not: shares hold at each server for itself.
+    /// They do not: shares hold at each server separately.
     Local,
-    /// They tell each other when they have served enough [vPFS §III-B1].
+    /// They report to each other when they have accepted enough [vPFS §III-B1].
     Threshold,
     /// From the layout that a request reveals; for requests that reveal none, as [`SharingMode::Threshold`]
     /// [vPFS §III-B2].
@@ -118,21 +118,21 @@ pub enum SharingMode {
 /// Total-service fairness, DSFQ [vPFS §III-B].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// How servers know of each other.
+    /// How servers learn of each other's service.
     pub mode: SharingMode,
-    /// T: a server tells all others when it has accepted so much since it last did.
+    /// T: a server reports to all others when it has accepted this much since its last report.
     pub broadcast_threshold: Bytes,
     /// The same for metadata, in operations [vPFS+ §IV].
     pub metadata_threshold: u32,
-    /// Starvation guard (hybrid DSFQ): an application's share of a server's service is never cut below this part of
-    /// its local one because of what it gets elsewhere, in parts of a million. Zero: no guard.
+    /// Starvation guard (hybrid DSFQ): because of service elsewhere, an application's share of a server's service is
+    /// never cut below this fraction of its local one, in parts per million. Zero: no guard.
     pub min_local_share_ppm: u32,
-    /// Servers that an application may use, for which the guard makes room. Zero counts as one.
+    /// The number of servers that an application may use, for which the guard makes room. Zero counts as one.
     pub servers: u32,
 }
 
 impl Default for Sharing {
-    /// Shares by server; if that is changed, the threshold of the paper's evaluation [vPFS §IV-C1].
+    /// Shares by server; the threshold is that of the paper's evaluation [vPFS §IV-C1].
     fn default() -> Self {
         Self {
             mode: SharingMode::Local,
@@ -147,12 +147,12 @@ impl Default for Sharing {
 /// Parameters of throughput and latency control [Two-level].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoLevelSettings {
-    /// P: credits are set anew after so long.
+    /// P: credits are replenished at this interval.
     pub replenish_period: Duration,
-    /// W: the outstanding limit is computed anew after so long.
+    /// W: the outstanding limit is recomputed at this interval.
     pub control_window: Duration,
-    /// The most requests that the storage may have at once; fewer if it completes fewer in half of the shortest
-    /// deadline.
+    /// The most requests that may be outstanding in the storage at once; fewer if it completes fewer within half of the
+    /// shortest deadline.
     pub outstanding_max: u32,
 }
 
@@ -169,11 +169,12 @@ impl Default for TwoLevelSettings {
 /// Parameters of coordination by windows of time [IOCO §3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IocoSettings {
-    /// W: requests of one window are served application by application. The papers' 1 s is for disks, 250 ms for flash.
+    /// W: requests of one window are served application by application. The paper's 1 s is for disks; use 250 ms for
+    /// flash.
     pub window: Duration,
-    /// A client's clock may differ by so much from the server's; further differences are cut to it.
+    /// How far a client's clock may differ from the server's; larger differences are cut to this.
     pub max_clock_skew: Duration,
-    /// Who goes first in a window.
+    /// The order of applications in a window.
     pub order: WindowOrder,
 }
 
@@ -184,13 +185,13 @@ impl Default for IocoSettings {
     }
 }
 
-/// In which order the applications of a window are served, the same at every server.
+/// The order in which the applications of a window are served, the same at every server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowOrder {
-    /// Another one in each window, so that nobody is always first. Beyond the paper.
+    /// A different order in each window, so that no application is always first. Beyond the paper.
     #[default]
     Fair,
-    /// By application number in every window, as in the paper [IOCO §3.1]. Who is first finishes early, which lowers
-    /// the mean completion time of applications that take many windows, at the cost of the last ones.
+    /// By application number in every window, as in the paper [IOCO §3.1]. The first one finishes early, which lowers
+    /// the mean completion time of applications that take many windows, at the expense of the last ones.
     Paper,
 }

@@ -15,19 +15,19 @@ pub const SMALL_THRESHOLD: Bytes = Bytes::kib(128);
 pub struct SizeClass {
     /// The largest request of this class.
     pub up_to: Bytes,
-    /// Slots that each of its requests occupies.
+    /// Slots that each request of this class occupies.
     pub slot_cost: SlotCost,
 }
 
-/// Why rows do not make a [`SlotCostTable`].
+/// Why rows do not form a valid [`SlotCostTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SlotCostError {
-    /// A row does not come after the one before it, or not after the small threshold.
+    /// A row is not above the previous one, or not above the small threshold.
     #[error("size class up to {} bytes does not lie above the one before it ({} bytes)", .up_to.0, .before.0)]
     NotAscending {
         /// The row.
         up_to: Bytes,
-        /// Where the row before it ends.
+        /// The size where the previous row ends.
         before: Bytes,
     },
     /// More rows than [`SlotCostTable::MAX_ROWS`].
@@ -38,10 +38,10 @@ pub enum SlotCostError {
     },
 }
 
-/// The slot cost L of every request: 1 for metadata and up to the small threshold, above it from the rows of its
-/// operation; the last row holds for everything larger as well.
+/// The slot cost L of every request: 1 for metadata and up to the small threshold, above it as in the rows of its
+/// operation; the last row applies to everything larger as well.
 ///
-/// Reads and writes have rows of their own, for storage that treats them differently, such as flash.
+/// Reads and writes have separate rows, for storage that treats them differently, such as flash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCostTable {
     small: Bytes,
@@ -50,7 +50,7 @@ pub struct SlotCostTable {
 }
 
 impl SlotCostTable {
-    /// Rows for each operation. Dispatch looks at each distinct slot cost, so there must be few.
+    /// The largest number of rows for each operation. Dispatch looks at each distinct slot cost, so there must be few.
     pub const MAX_ROWS: usize = 32;
 
     /// A table from profiled rows, each list ascending and above `small`.
@@ -60,12 +60,12 @@ impl SlotCostTable {
         Ok(Self { small, reads, writes })
     }
 
-    /// Every request occupies one slot; makes SFQ(D) of SFQ(D)+.
+    /// Every request occupies one slot; turns SFQ(D)+ into SFQ(D).
     pub const fn uniform() -> Self {
         Self { small: Bytes(u64::MAX), reads: Vec::new(), writes: Vec::new() }
     }
 
-    /// The largest request that occupies one slot whatever it does.
+    /// The largest request that occupies one slot for any operation.
     pub const fn small_threshold(&self) -> Bytes {
         self.small
     }
@@ -89,7 +89,7 @@ impl SlotCostTable {
         row.map_or(SlotCost::ONE, |row| row.slot_cost)
     }
 
-    /// All slot costs that occur, ascending; 1 is always among them.
+    /// All slot costs that occur, ascending; always includes 1.
     pub fn distinct(&self) -> Vec<SlotCost> {
         let rows = self.reads.iter().chain(&self.writes).map(|row| row.slot_cost);
         let mut costs: Vec<SlotCost> = core::iter::once(SlotCost::ONE).chain(rows).collect();
@@ -98,14 +98,14 @@ impl SlotCostTable {
         costs
     }
 
-    /// Does every request occupy one slot?
+    /// Whether every request occupies one slot.
     pub fn is_uniform(&self) -> bool {
         self.reads.iter().chain(&self.writes).all(|row| row.slot_cost == SlotCost::ONE)
     }
 }
 
-/// The paper's storage: 1 up to 128 KiB and 5 at 2 MiB for a depth of 14; between them latency grows in proportion
-/// to size, so the sizes there are interpolated and rounded up [vPFS+ §III-B, Fig. 3, §V-A].
+/// The paper's storage: 1 up to 128 KiB and 5 at 2 MiB for a depth of 14. Between them latency grows in proportion to
+/// size, so the costs there are interpolated and rounded up [vPFS+ §III-B, Fig. 3, §V-A].
 impl Default for SlotCostTable {
     fn default() -> Self {
         let rows = [(512, 2), (1024, 3), (2048, 5)].map(|(kib, slots)| SizeClass {

@@ -1,9 +1,9 @@
-//! Metadata in a queue of its own [vPFS+ §IV]: two schedulers of one kind, each with its own depth and virtual time,
-//! one for data and one for metadata.
+//! A separate queue for metadata [vPFS+ §IV]: two schedulers of the same kind, each with its own depth and virtual
+//! time, one for data and one for metadata.
 //!
-//! For servers whose metadata does not compete with their data for the same storage. What other servers report is given
-//! to the scheduler of its class. The second queue can be opened and closed at any time: requests stay where they are
-//! queued, new ones follow the new rule.
+//! For servers whose metadata and data are on different storage. Reports from other servers go to the scheduler of
+//! their class. The second queue can be opened and closed at any time: requests stay where they are queued, new ones
+//! follow the new rule.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Tar
 use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
-/// One scheduler for everything, or one for data and one for metadata. O(1) besides what these do.
+/// One scheduler for all requests, or one for data and one for metadata. Adds O(1) to their cost.
 #[derive(Debug)]
 pub(crate) struct Split {
     data: Box<dyn Engine>,
@@ -30,7 +30,7 @@ pub(crate) struct Split {
 enum Place {
     /// The id is not in use.
     Nowhere,
-    /// In the scheduler of everything or of data.
+    /// In the scheduler of all requests or of data.
     Data,
     /// In that of metadata.
     Metadata,
@@ -42,18 +42,18 @@ impl Split {
         Self { data, metadata: None, open: false, places: Vec::new() }
     }
 
-    /// From now on metadata has a queue of its own, `new` unless there was one before.
+    /// From now on metadata has its own queue, created by `new` unless there already is one.
     pub(crate) fn open(&mut self, new: impl FnOnce() -> Box<dyn Engine>) {
         self.metadata.get_or_insert_with(new);
         self.open = true;
     }
 
-    /// From now on metadata goes where data goes.
+    /// From now on metadata goes to the queue of data.
     pub(crate) const fn close(&mut self) {
         self.open = false;
     }
 
-    /// The scheduler of data, for a look at it.
+    /// The scheduler of data, for reading.
     pub(crate) fn data(&self) -> &dyn Engine {
         self.data.as_ref()
     }
@@ -63,7 +63,7 @@ impl Split {
         &mut self.data
     }
 
-    /// The scheduler of metadata, also while it only works off what it has.
+    /// The scheduler of metadata, also while it only drains its remaining requests.
     pub(crate) const fn metadata_mut(&mut self) -> Option<&mut Box<dyn Engine>> {
         self.metadata.as_mut()
     }
@@ -76,7 +76,7 @@ impl Split {
         [Some(&mut self.data), self.metadata.as_mut()].into_iter().flatten().map(|engine| engine.as_mut())
     }
 
-    /// The scheduler of metadata if `apart`, else that of everything.
+    /// The scheduler of metadata if `apart`, otherwise that of all requests.
     fn queue(&mut self, apart: bool) -> &mut dyn Engine {
         match &mut self.metadata {
             Some(metadata) if apart => metadata.as_mut(),
@@ -89,7 +89,7 @@ impl Split {
         self.queue(apart)
     }
 
-    /// Notes where a new request goes. Panics if `id` is in use, in whatever queue.
+    /// Records where a new request goes. Panics if `id` is in use in either queue.
     fn settle(&mut self, id: RequestId, place: Place) {
         if id.index() >= self.places.len() {
             self.places.resize(id.index() + 1, Place::Nowhere);
@@ -98,14 +98,14 @@ impl Split {
         assert!(before == Place::Nowhere, "request id {id} is in use");
     }
 
-    /// The queue of a request whose id is free afterwards; that queue panics if it is not in use.
+    /// The queue of a request, whose id is free afterwards; that queue panics if the id is not in use.
     fn leave(&mut self, id: RequestId) -> &mut dyn Engine {
         let place = self.places.get_mut(id.index()).map(|place| core::mem::replace(place, Place::Nowhere));
         self.queue(place == Some(Place::Metadata))
     }
 
     fn poll_metadata_event(&mut self) -> Option<(Time, Event)> {
-        // Changes of settings are told once, by the other scheduler.
+        // The data scheduler reports changes of settings as well; report them once.
         let told = |event: &Event| matches!(event, Event::WeightChanged { .. } | Event::DepthChanged { .. });
         let metadata = self.metadata.as_mut()?.as_mut();
         core::iter::from_fn(|| metadata.poll_event()).find(|(_, event)| !told(event))
@@ -120,7 +120,7 @@ impl Scheduler for Split {
     }
 
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        // Written out, as this is what each request waits for.
+        // Written out by hand because every request waits for it.
         let dispatch = self.data.as_mut().poll_dispatch(now);
         dispatch.or_else(|| self.metadata.as_mut()?.as_mut().poll_dispatch(now))
     }

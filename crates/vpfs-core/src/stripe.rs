@@ -1,9 +1,9 @@
 //! Distributions of a file over servers: which bytes lie where, counted in closed form.
 //!
-//! All four OrangeFS distributions repeat with a *round* and give every server its bytes in the order of the
-//! file, without holes. So one count answers nearly everything: [`Stripe::bytes_before`], the number of bytes
-//! below a logical offset that a server holds, is also the physical offset where that server continues, and
-//! the difference of two counts is the server's share of a range, however long the range is.
+//! All four OrangeFS distributions repeat with a *round* and give every server its bytes in file order, without holes.
+//! So one count answers nearly every question: [`Stripe::bytes_before`], the number of bytes below a logical offset
+//! that a server holds. It is also the physical offset at which that server continues, and the difference of two counts
+//! is the server's part of a range, however long the range is.
 //!
 //! A *server* here is an index in the file's own list of datafiles, not a server of the cluster.
 
@@ -25,7 +25,7 @@ pub enum Distribution {
     VarStrip(VarStrip),
     /// Servers in groups; each group in turn takes `factor` strips per server, round robin inside the group.
     TwoDStripe {
-        /// Number of groups; more than there are servers means one group for each server.
+        /// Number of groups; if there are more than servers, each server is its own group.
         groups: u32,
         /// Bytes in a strip.
         strip: u64,
@@ -51,7 +51,7 @@ pub enum StripeError {
 /// The parsed strips of a variable strip distribution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VarStrip {
-    /// By server, then in file order, so that lists of any length are searched, not scanned.
+    /// By server, then in file order, so that a server's strips can be found by binary search.
     strips: Box<[VarStripEntry]>,
     round: u64,
 }
@@ -144,10 +144,10 @@ pub struct Stripe {
     rule: Rule,
 }
 
-/// [`Distribution`] with what the methods need computed once.
+/// [`Distribution`] with precomputed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    /// Also a simple stripe over one server.
+    /// Also used for a simple stripe over one server.
     Whole,
     Simple {
         strip: u64,
@@ -169,7 +169,7 @@ struct TwoD {
     round: u64,
 }
 
-/// Where one server sits in a two-dimensional stripe.
+/// The place of one server in a two-dimensional stripe.
 struct Seat {
     /// Offset of its group's first byte in a round.
     group_start: u64,
@@ -192,7 +192,7 @@ impl TwoD {
     }
 }
 
-/// Bytes that lie together in the file and on the server.
+/// Bytes that are contiguous both in the file and on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Offset of the first byte in the file.
@@ -243,7 +243,7 @@ impl Stripe {
         size_of::<Self>() + strips
     }
 
-    /// Logical bytes after which the distribution repeats; `None` if it never changes server.
+    /// Logical bytes after which the distribution repeats; `None` if it uses one server only.
     pub fn round(&self) -> Option<u64> {
         match &self.rule {
             Rule::Whole => None,
@@ -253,8 +253,8 @@ impl Stripe {
         }
     }
 
-    /// How many of the first `logical` bytes of the file lie on `server`; at the same time the physical offset
-    /// of its first byte at or after `logical`. Zero for a server outside the distribution.
+    /// How many of the first `logical` bytes of the file lie on `server`; also the physical offset of its first byte at
+    /// or after `logical`. Zero for a server outside the distribution.
     pub fn bytes_before(&self, server: u32, logical: u64) -> u64 {
         match &self.rule {
             Rule::Whole if server == 0 => logical,
@@ -285,8 +285,8 @@ impl Stripe {
         self.bytes_before(server, range.end) - self.bytes_before(server, range.start)
     }
 
-    /// Does every server that holds bytes of the file hold some of the logical `range`? O(1) for a range of a round or
-    /// more and for simple stripes, else O(servers), times O(log strips) for [`VarStrip`].
+    /// Whether every server that holds bytes of the file holds some of the logical `range`. O(1) for a range of a round
+    /// or more and for simple stripes, otherwise O(servers), times O(log strips) for [`VarStrip`].
     pub fn reaches_all(&self, range: &Range<u64>) -> bool {
         let Some(round) = self.round() else { return !range.is_empty() };
         if range.end.saturating_sub(range.start) >= round {
@@ -295,7 +295,8 @@ impl Stripe {
         let has_part = |server| self.bytes_in(server, range) > 0;
         match &self.rule {
             Rule::Whole => has_part(0),
-            // Fewer bytes than a round: the strips touched are neighbours, so they are all or some server has none.
+            // The range is shorter than a round: its strips are on consecutive servers, so it must have a strip on
+            // each.
             Rule::Simple { strip, servers, .. } => {
                 !range.is_empty() && (range.end - 1) / strip - range.start / strip + 1 >= u64::from(*servers)
             }
@@ -312,7 +313,7 @@ impl Stripe {
             Rule::Simple { strip, round, .. } => narrow((logical % round) / strip),
             Rule::Var(var) => {
                 let rest = logical % var.round;
-                // Strips lie by server, so this one question needs a scan.
+                // Strips are sorted by server, so this lookup by offset needs a scan.
                 let strip = var.strips.iter().find(|strip| rest >= strip.start && rest - strip.start < strip.size);
                 strip.map_or(0, |strip| strip.server)
             }
@@ -369,7 +370,7 @@ impl Stripe {
         Pieces { stripe: self, server, range }
     }
 
-    /// How many bytes follow `piece start` in the same strip.
+    /// The number of bytes from `logical` to the end of its strip.
     fn run_at(&self, server: u32, logical: u64, physical: u64) -> u64 {
         match &self.rule {
             Rule::Whole => u64::MAX,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::list::{Links, Node};
 use crate::units::RequestId;
 
-/// What a policy keeps of each request, by id. O(1), no allocation once it has grown to the ids in use.
+/// A policy's data for each request, by id. O(1), no allocation once it has grown to the ids in use.
 #[derive(Debug)]
 pub(crate) struct Table<T>(Vec<Option<T>>);
 
@@ -37,7 +37,7 @@ impl<T> Table<T> {
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
-    /// Frees `id`, which must be in use; what it was.
+    /// Frees `id`, which must be in use; returns its entry.
     pub(crate) fn remove(&mut self, id: RequestId) -> T {
         let entry = self.0.get_mut(id.index()).and_then(Option::take);
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
@@ -48,12 +48,12 @@ impl<T> Table<T> {
         self.0.capacity()
     }
 
-    /// For the lists through it.
+    /// The entries, for the lists threaded through them.
     pub(crate) fn nodes(&mut self) -> &mut [Option<T>] {
         &mut self.0
     }
 
-    /// All that are in use, by id.
+    /// All entries in use, by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }

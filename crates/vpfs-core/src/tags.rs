@@ -3,7 +3,7 @@
 use crate::heap::Item;
 use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
 
-/// The request of a flow that is next. Ordered by start tag, then by arrival.
+/// The next request of a flow. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Head {
     pub(crate) start: VirtualTime,
@@ -37,30 +37,30 @@ impl Clock {
         self.now = self.now.max(start);
     }
 
-    /// A flow has nothing queued any more, and its last finish tag is `finish`.
+    /// A flow has no more requests queued, and its last finish tag is `finish`.
     pub(crate) fn note_finish(&mut self, finish: VirtualTime) {
         self.latest_finish = self.latest_finish.max(finish);
     }
 
-    /// Nothing is queued nor outstanding: v = the largest finish tag.
+    /// Nothing is queued or outstanding: v = the largest finish tag.
     ///
-    /// A flow's finish tag may have been corrected downwards since it was noted. That makes v larger than the paper's.
-    /// Every flow starts at v now, wherever that is, so it makes no difference unless service elsewhere is pending: of
-    /// that, more is absorbed then, for all flows alike.
+    /// A flow's finish tag may have been corrected downwards since it was noted, which makes v larger than the paper's.
+    /// All flows now start at v, wherever that is, so this makes a difference only if service elsewhere is pending:
+    /// more of it is absorbed then, for all flows alike.
     pub(crate) fn end_busy_period(&mut self) {
         self.now = self.now.max(self.latest_finish);
     }
 }
 
-/// How a flow's position (the service it asked for so far, in bytes) becomes a tag:
-/// tag(position) = origin + (position − base)/φ.
+/// How a flow's position (the sum of its request costs so far, in bytes) becomes a tag: tag(position) = origin +
+/// (position − base)/φ.
 ///
-/// Requests keep their position, which never changes. So all tags of a flow move in O(1).
+/// A request's position never changes, so all tags of a flow move in O(1).
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTags {
     origin: VirtualTime,
     base: u128,
-    /// The position after the flow's latest request.
+    /// The position at the end of the flow's latest request.
     end: u128,
     weight: Weight,
 }
@@ -78,35 +78,35 @@ impl FlowTags {
         self.tag(self.end)
     }
 
-    /// c/φ: how far the tags of two requests are apart when the first one costs `cost`.
+    /// c/φ: the distance between the tags of consecutive requests if the first one costs `cost`.
     pub(super) fn span(&self, cost: Bytes) -> VirtualTime {
         VirtualTime::of(cost, self.weight)
     }
 
-    /// Appends a request of `cost`; its position.
+    /// Appends a request of `cost`; returns its position.
     pub(crate) fn append(&mut self, cost: Bytes) -> u128 {
         let position = self.end;
         self.end += u128::from(cost.0);
         position
     }
 
-    /// Moves the tag of the request that is appended next by `delay` of service.
+    /// Moves the tag of the next appended request by `delay` of service.
     pub(crate) fn delay(&mut self, delay: Bytes) {
         self.end += u128::from(delay.0);
     }
 
-    /// How much service brings the flow from its finish tag to `now`; zero if it is there.
+    /// The service that brings the flow from its finish tag to `now`; zero if it is not behind.
     pub(crate) fn lag(&self, now: VirtualTime) -> Bytes {
         now.saturating_sub(self.finish()).service(self.weight)
     }
 
-    /// Makes `tag` the tag of `position`, the oldest in the queue, and moves those behind it alike.
+    /// Makes `tag` the tag of `position`, the oldest in the queue, and moves the later ones with it.
     pub(crate) fn anchor(&mut self, position: u128, tag: VirtualTime) {
         self.origin = tag;
         self.base = position;
     }
 
-    /// The position after the flow's latest request.
+    /// The position at the end of the flow's latest request.
     pub(crate) fn end(&self) -> u128 {
         self.end
     }
@@ -118,7 +118,7 @@ impl FlowTags {
         moved.max(floor)
     }
 
-    /// Call only right after an anchor, or tags move.
+    /// Call only right after an anchor, otherwise tags move.
     pub(crate) fn set_weight(&mut self, weight: Weight) {
         self.weight = weight;
     }

@@ -1,6 +1,6 @@
-//! Newtypes for every quantity the core handles, so that a byte is never added to a nanosecond.
+//! Newtypes for every quantity in the core, so that a byte is never added to a nanosecond.
 //!
-//! Values are parsed once, here; whoever holds a [`Weight`] holds a valid one.
+//! Values are validated once, here: a [`Weight`] is always valid.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -35,7 +35,7 @@ impl Time {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
-    /// The same in nanoseconds, without the division that a [`Duration`] costs.
+    /// The same in nanoseconds, without the division needed to build a [`Duration`].
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -95,7 +95,7 @@ impl Sub for Bytes {
 pub struct Weight(NonZeroU32);
 
 impl Weight {
-    /// The weight of an application that nobody configured.
+    /// The weight of an application without a configured one.
     pub const ONE: Self = Self(NonZeroU32::MIN);
     /// Largest weight accepted; keeps virtual time exact (see [`VirtualTime`]).
     pub const MAX: u32 = 1_000_000;
@@ -125,7 +125,7 @@ impl Weight {
 pub struct VirtualTime(u128);
 
 impl VirtualTime {
-    /// Where every scheduler starts.
+    /// The start of every scheduler.
     pub const ZERO: Self = Self(0);
     /// Fraction bits of a tag.
     pub const FRACTION_BITS: u32 = 20;
@@ -147,7 +147,7 @@ impl VirtualTime {
         }
     }
 
-    /// The service that an application of `weight` gets in this virtual time, in bytes, rounded down; at most
+    /// The service, in bytes, that an application of `weight` gets in this virtual time, rounded down; at most
     /// [`u64::MAX`]. The inverse of [`VirtualTime::of`].
     pub const fn service(self, weight: Weight) -> Bytes {
         let bytes = self.0.saturating_mul(weight.get() as u128) >> Self::FRACTION_BITS;
@@ -211,7 +211,7 @@ impl SlotCost {
         self.0.get()
     }
 
-    /// The same cost, no larger than `depth`: a request that asks for more could never go.
+    /// The same cost, limited to `depth`: a request that needs more could never be dispatched.
     pub fn clamp_to(self, depth: Depth) -> Self {
         Self(self.0.min(depth.0))
     }
@@ -239,7 +239,7 @@ macro_rules! dense_id {
 }
 
 dense_id! {
-    /// An application: what shares are given to (a job, user, project or set of hosts).
+    /// An application: the unit that gets shares (a job, user, project or set of hosts).
     ///
     /// Dense: schedulers keep a table indexed by it, so number applications from 0.
     AppId
@@ -255,7 +255,7 @@ dense_id! {
     RequestId
 }
 
-/// A file's part on one server, as its protocol names it: equal keys are the same file. Where a protocol's names are
-/// longer it is a hash of them, so use it for estimates only.
+/// A file's part on one server, as its protocol names it: equal keys mean the same file. If a protocol's names are
+/// longer, the key is a hash of the name, so use it for estimates only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);

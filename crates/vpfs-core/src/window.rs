@@ -1,21 +1,22 @@
-//! Coordination by windows of time [IOCO §3]: all servers serve the same application at the same time, without a
-//! message between them.
+//! Coordination by windows of time [IOCO §3]: all servers serve the same application at the same time, without
+//! exchanging messages.
 //!
-//! An access is complete when the last server has done its part. If each server takes the applications in an order of
-//! its own, every application waits for the slowest one; if all take them in the same order, only the last one does
-//! ([`analysis`] says what that is worth). So time is cut into windows, the requests of a window are served application
-//! by application in an order that is the same everywhere, and older windows come first, so that nobody starves.
+//! An access is complete when the last server has done its part. If each server takes the applications in a different
+//! order, every application waits for its slowest server; if all take them in the same order, only the last application
+//! does ([`analysis`] calculates the gain). So time is divided into windows. The requests of a window are served
+//! application by application in an order that is the same everywhere, and older windows come first, so that no
+//! application starves.
 //!
 //! Servers must agree on two things without asking each other:
 //! - on **time**: clocks are synchronised (NTP), and drivers of all servers count [`Time`] from the same origin, for
 //!   example the Unix epoch;
 //! - on the **order** of applications: [`Scheduler::set_order`] with [`order_of`] the application's name, from which
-//!   [`place_in`] gives its place in each window. An application whose order was never set has the one of its id, which
-//!   is right only where ids are the same everywhere.
+//!   [`place_in`] derives its place in each window. An application whose order was never set uses its id, which is
+//!   right only if ids are the same everywhere.
 //!
-//! Beyond the paper: the order of applications is another one in each window. In the paper the smallest number is
-//! served first in every window, so the same application always waits least and the same one most;
-//! [`WindowOrder::Paper`] is that.
+//! Beyond the paper: the order of applications differs from window to window. In the paper the smallest number is
+//! served first in every window, so one application always waits least and another one most; [`WindowOrder::Paper`]
+//! selects that.
 
 pub mod analysis;
 
@@ -36,8 +37,8 @@ use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 /// Orders are below this [IOCO §4.1].
 pub const ORDERS: u16 = 32_768;
 
-/// The number of an application, from its name alone, so that all servers find the same. Applications whose names give
-/// the same number are served mixed, in order of arrival, which costs speed and nothing else.
+/// The number of an application, derived from its name alone, so that all servers get the same. Applications with equal
+/// numbers are served in order of arrival, which costs speed and nothing else.
 pub fn order_of(name: &str) -> u16 {
     order_from(stable_hash(name))
 }
@@ -48,14 +49,14 @@ fn order_from(number: u64) -> u16 {
 }
 
 /// The place of the application with number `order` in a window, smaller first: the same at every server, as if drawn
-/// afresh for each window. Different numbers have different places. O(1).
+/// at random for each window. Different numbers have different places. O(1).
 pub const fn place_in(window: u64, order: u16) -> u64 {
-    // `mix` maps different numbers to different ones.
+    // `mix` is a bijection, so different numbers stay different.
     mix(mix(window) ^ order as u64)
 }
 
-/// The IOCO scheduler for one storage server: at most `depth` requests outstanding, by (window, order of the
-/// application in it), equal ones by arrival.
+/// The IOCO scheduler for one storage server: at most `depth` requests outstanding, ordered by window and by the
+/// application's place in it, then by arrival.
 ///
 /// O(log n) in queued requests. Weights are accepted and ignored.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub struct Ioco {
     depth: Depth,
     requests: Table<Entry>,
     queue: Heap<Place>,
-    /// By application, where one was set.
+    /// By application; `None` if its order was not set.
     orders: Vec<Option<u16>>,
     arrivals: u64,
     outstanding: usize,
@@ -79,11 +80,11 @@ struct Entry {
     outstanding: bool,
 }
 
-/// Where a request stands in the queue.
+/// The place of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     window: u64,
-    /// As [`place_in`] has it, or the application's number.
+    /// From [`place_in`], or the application's number.
     in_window: u64,
     arrival: u64,
     id: RequestId,
@@ -111,13 +112,13 @@ impl Ioco {
         }
     }
 
-    /// What windows are made by.
+    /// The parameters of windows.
     pub fn settings(&self) -> IocoSettings {
         self.settings
     }
 
-    /// Changes the number of slots. Outstanding requests stay; if there are more than `depth`, nothing is dispatched
-    /// until that is over. O(1).
+    /// Changes the number of slots. Outstanding requests stay; while there are more than `depth`, nothing is
+    /// dispatched. O(1).
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
         if core::mem::replace(&mut self.depth, depth) != depth {
             self.events.push(now, Event::DepthChanged { depth });
@@ -130,7 +131,7 @@ impl Ioco {
         self.requests.insert(request.id, Entry { request, enqueued_at, arrival, outstanding });
     }
 
-    /// Puts a request where it belongs in the queue.
+    /// Inserts a request at its place in the queue.
     fn admit(&mut self, arrived: Time, request: Request) {
         let Request { id, app, issued_at, .. } = request;
         let window = self.window(arrived, issued_at);
@@ -144,7 +145,7 @@ impl Ioco {
         self.queue.set(place);
     }
 
-    /// The number of the window of a request: by when it was issued, as far as that can be believed.
+    /// The number of the window of a request, from its time of issue as far as that is plausible.
     fn window(&self, arrived: Time, issued_at: Option<Time>) -> u64 {
         let skew = nanos(self.settings.max_clock_skew);
         let arrived = arrived.as_nanos();
@@ -180,7 +181,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Engine for Ioco {
-    /// With other windows every queued request gets another place.
+    /// With different windows every queued request gets another place.
     fn reconfigure(&mut self, now: Time, _before: &Settings, settings: &Settings) -> bool {
         let same = settings.kind == PolicyKind::Ioco && settings.ioco == self.settings;
         if same {
@@ -212,8 +213,8 @@ impl Engine for Ioco {
 }
 
 impl Scheduler for Ioco {
-    /// The window is that of [`Request::issued_at`], which is cut to the time of arrival give or take
-    /// [`IocoSettings::max_clock_skew`], or that of arrival [IOCO §3.1].
+    /// The window is that of [`Request::issued_at`], which is limited to the time of arrival plus or minus
+    /// [`IocoSettings::max_clock_skew`], or else that of arrival [IOCO §3.1].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, cost, .. } = *request;
         self.admit(arrived, *request);
@@ -259,7 +260,7 @@ impl Scheduler for Ioco {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Holds for requests that arrive later.
+    /// Applies to requests that arrive later.
     fn set_order(&mut self, _now: Time, app: AppId, order: u16) {
         if app.index() >= self.orders.len() {
             self.orders.resize(app.index() + 1, None);
@@ -299,7 +300,7 @@ mod tests {
         Request { issued_at, ..Request::new(RequestId(id), AppId(app), OpKind::Read, Bytes::kib(64)) }
     }
 
-    /// Serves all that is queued, one after the other; whose it was.
+    /// Serves all queued requests one after the other; returns their applications.
     fn order(ioco: &mut Ioco, now: Time) -> Vec<u32> {
         core::iter::from_fn(|| {
             let dispatch = ioco.poll_dispatch(now)?;
@@ -358,7 +359,7 @@ mod tests {
     }
 
     /// Symptom: one application waits least in every window, and one most. Cause: the order of applications was the
-    /// same in all of them. Proof: each has each place about equally often.
+    /// same in all windows. Proof: each has each place about equally often.
     #[test]
     fn no_place_belongs_to_one_application() {
         const APPS: u32 = 5;
@@ -405,7 +406,7 @@ mod tests {
         assert_eq!(ioco.poll_dispatch(Time::ZERO).map(|dispatch| dispatch.id.0), Some(4));
     }
 
-    /// Servers that get the parts of the same accesses in different orders serve the applications in the same one.
+    /// Servers that get the parts of the same accesses in different orders serve the applications in the same order.
     #[test]
     fn servers_agree_without_messages() {
         let mut random = Random::new(11);
@@ -415,7 +416,7 @@ mod tests {
             .map(|_| {
                 let mut ioco = Ioco { depth: Depth::new(400).unwrap(), ..ioco(1) };
                 ioco.settings.max_clock_skew = Duration::from_secs(10);
-                // Each server numbers applications and requests by itself, and hears of the latter in its own order.
+                // Each server numbers applications and requests itself, and receives requests in a different order.
                 let shift = random.below(5);
                 let mut ids: Vec<usize> = (0..issued.len()).collect();
                 ids.sort_by_cached_key(|_| random.bits());

@@ -1,5 +1,5 @@
-//! Depth and slot costs found from completions: whatever happens, they stay within their bounds and nothing is lost.
-//! How good they are is tested on device models, in `vpfs-device`.
+//! Depth and slot costs found from completions stay within their bounds, and no request is lost. Their accuracy is
+//! tested on device models, in `vpfs-device`.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn adaptive(slots: u32) -> Policy {
     Policy::new(&settings(PolicyKind::SfqDPlus, slots, true), EVENTS)
 }
 
-/// Storage whose times have nothing to do with the requests, from nothing to an hour.
+/// Storage whose service times are unrelated to the requests, from nothing to an hour.
 fn erratic_storage(seed: u64) -> Storage {
     let mut random = Random::new(seed);
     let exponents: Vec<u32> = (0..200).map(|_| random.below(42)).collect();
@@ -90,7 +90,7 @@ fn equal_inputs_give_equal_outputs() {
     assert_eq!(outputs(), outputs());
 }
 
-/// Other settings begin a new search; the same ones, or what has nothing to do with it, leave it alone.
+/// Other settings start a new search; equal or unrelated settings leave it alone.
 #[test]
 fn a_reload_keeps_what_was_found() {
     let mut policy = adaptive(256);

@@ -1,4 +1,4 @@
-//! What caps promise, in front of any scheduler.
+//! The guarantees of caps, in front of any scheduler.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn cap(bytes_per_second: u64, burst: u64) -> Option<Cap> {
     Cap::new(bytes_per_second, Bytes(burst))
 }
 
-/// What was released: the time in nanoseconds and the cost of each request of application 0.
+/// The released requests of application 0: time in nanoseconds and cost of each.
 fn released(events: &[(Time, Event)]) -> Vec<(u64, u64)> {
     let released = |&(at, event): &(Time, Event)| match event {
         Event::Enqueued { app: AppId(0), cost, .. } => Some((at.as_nanos(), cost.0)),
@@ -61,7 +61,7 @@ proptest! {
         }
     }
 
-    /// While requests wait, the rate is met to the nanosecond, however small the steps.
+    /// While requests wait, the rate is met to the nanosecond, however small the steps are.
     #[test]
     fn a_backlogged_application_gets_its_rate(rate in 1_000_000..2_000_000_000_u64) {
         let mut capped = Capped::new(sfq(), EVENTS);
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(plain.events, capped.events);
     }
 
-    /// With caps that come and go, still nothing is lost.
+    /// Nothing is lost while caps are set and lifted.
     #[test]
     fn nothing_is_lost(ops in ops(300), caps in prop::collection::vec((0..5_u32, 0..4_u64), 0..30)) {
         let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
@@ -110,7 +110,7 @@ fn check_held<S: Tunable>(runner: &Runner<S>) {
     assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
 }
 
-/// A refund lets the next request go at once; a lifted cap lets all go.
+/// A refund releases the next request at once; lifting a cap releases all.
 #[test]
 fn refunds_and_changes_release() {
     let mut runner = Runner::new(Capped::new(sfq(), EVENTS));

@@ -20,7 +20,7 @@ fn compare_sharing(depth: Depth, table: SlotCostTable, sharing: Sharing, backfil
     slow.scheduler.set_sharing(sharing);
     fast.scheduler.set_backfill(backfill);
     slow.scheduler.set_backfill(backfill);
-    // Two in three tell what they cost elsewhere: three times as much, exactly also after corrections.
+    // Two in three requests reveal their cost elsewhere: exactly three times their own, also after corrections.
     let elsewhere = |cost: Bytes| (!(cost.0 / Op::COST_UNIT).is_multiple_of(3)).then_some(Bytes(cost.0 * 3));
     (fast.elsewhere, slow.elsewhere) = (elsewhere, elsewhere);
     for (step, &op) in ops.iter().enumerate() {
@@ -50,7 +50,7 @@ proptest! {
         backfill in prop::sample::select(&[Backfill::Bounded, Backfill::Paper]),
         threshold_kib in 0..8192_u64,
         metadata_threshold in 0..9_u32,
-        // So large that more than may wait is reported, or not.
+        // With the larger scale, reports exceed the limit of what may be pending.
         report_scale in prop::sample::select(&[1, 300]),
         ops in ops(400),
     ) {

@@ -1,4 +1,4 @@
-//! What every policy promises, alone and under caps.
+//! The guarantees of every policy, alone and under caps.
 
 mod common;
 
@@ -12,7 +12,7 @@ use vpfs_core::{
     SlotCostTable, Target, Time, TwoLevelSettings,
 };
 
-/// Settings whose periods are short against the pace of a test: `step` is the time of one of its steps.
+/// Settings with short periods compared to a test; `step` is the duration of one of its steps.
 fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
     let settings = Settings::new(kind, depth(slots), SlotCostTable::default());
     let two_level =
@@ -52,7 +52,7 @@ fn all_dispatched(runner: &mut Runner<Capped<Policy>>, ops: &[Op]) -> Vec<Dispat
 }
 
 proptest! {
-    /// Each request is dispatched at most once (the runner panics if something is dispatched that is not queued), and
+    /// Each request is dispatched at most once (the runner panics on a dispatch of a request that is not queued), and
     /// completed or cancelled once; counts agree after every step, and nothing is lost.
     #[test]
     fn requests_are_conserved(kind in kind(), slots in 1..20_u32, capped: bool, ops in ops(300)) {
@@ -81,7 +81,7 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
-    /// Policies, targets, orders and weights that change at any time lose nothing.
+    /// Nothing is lost when policies, targets, orders and weights change at any time.
     #[test]
     fn changes_lose_nothing(
         capped: bool,
@@ -105,8 +105,8 @@ proptest! {
         prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
     }
 
-    /// Who says that it conserves work never leaves the storage idle while something is queued; who does not, tells
-    /// until when. No timer spins.
+    /// A policy that claims to be work-conserving never leaves the storage idle while a request is queued; any other
+    /// one sets a timeout. No timer spins.
     #[test]
     fn work_is_conserved_where_claimed(kind in kind(), slots in 1..20_u32, capped: bool, ops in ops(300)) {
         let settings = settings(kind, slots, MICROSECOND);
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// While all applications go on and on, each request is dispatched within a bound.
+    /// While all applications keep sending, each request is dispatched within a bound.
     #[test]
     fn nobody_starves(kind in kind(), capped: bool, seed: u64) {
         let (longest, bound) = longest_wait(kind, capped, seed);
@@ -130,15 +130,15 @@ proptest! {
     }
 }
 
-/// Requests that an application has under way.
+/// Requests that an application has in progress.
 const CONCURRENCY: u64 = 2;
 const STEP: Duration = Duration::from_millis(1);
-/// Sizes and weights, and by how much the largest of each exceeds the smallest.
+/// Sizes and weights, and the ratio of the largest to the smallest of each.
 const SIZES_KIB: [u64; 3] = [256, 512, 1024];
 const SIZE_RATIO: u64 = 4;
 const WEIGHT_RATIO: u32 = 2;
 
-/// The longest that a request waits, in steps of a millisecond in each of which one is complete, and the bound.
+/// The longest wait of a request and its bound, in steps of a millisecond; one request completes in each step.
 fn longest_wait(kind: PolicyKind, capped: bool, seed: u64) -> (u64, u64) {
     let mut runner = runner(&settings(kind, 2, STEP), capped);
     let mut random = Random::new(seed);
@@ -158,7 +158,7 @@ fn longest_wait(kind: PolicyKind, capped: bool, seed: u64) -> (u64, u64) {
             enqueue(&mut runner, &mut random, app);
         }
     }
-    // What still waits counts as well.
+    // Requests that are still waiting count as well.
     let until = runner.now;
     while !runner.queued.is_empty() {
         let dispatches = runner.apply(DISPATCH);
@@ -179,18 +179,19 @@ fn bound(kind: PolicyKind, capped: bool) -> u64 {
     let apps = u64::from(Op::APPS);
     let policy = match kind {
         PolicyKind::Fifo => 0,
-        // Until its turn each application is served as often as the request's queue allows, by size and weight.
+        // Before its turn, each application is served as often as the request's queue allows, by size and weight.
         PolicyKind::SfqD | PolicyKind::SfqDPlus => turns(apps),
-        // The window must end, and what was issued in it or before must be served.
+        // The window must end, and requests issued in it or earlier must be served.
         PolicyKind::Ioco => 2 * 50 + CONCURRENCY * apps,
         // One best-effort request passes in each period of 20, and goes when its deadline of a second is over; for
         // classes with 50 MiB/s or more it is less.
         PolicyKind::TwoLevel => 20 * turns(3) + 1000,
-        // Turns as under SFQ(D). The limits of bulk are set anew in each window of control, of 100 ms if something is
-        // always complete in it, and who got too little in some of them must not wait for more than twenty.
+        // Turns as under SFQ(D). The limits of bulk are updated in each control window, of 100 ms while something
+        // always completes in it, and an application that got too little in some of them must not wait for more than
+        // twenty.
         PolicyKind::Isolation => turns(apps) + 20 * 100,
     };
-    // 100 MB/s for all that the application has, and the request before.
+    // 100 MB/s for everything that the application has, and the request before.
     let cap = if capped { (CONCURRENCY + 1) * 1024 * 1024 / 100_000 } else { 0 };
     // Each step is a few microseconds longer than a millisecond.
     policy + cap + policy / 50 + 2

@@ -40,7 +40,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    /// Whatever changes when, every request is dispatched once and completed once, and no timer spins.
+    /// Whenever settings change, every request is dispatched once and completed once, and no timer spins.
     #[test]
     fn a_reload_drops_nothing(
         ops in ops(300),
@@ -64,7 +64,7 @@ proptest! {
     }
 }
 
-/// What is outstanding occupies slots of the new policy, and requests that wait keep their order and their time.
+/// Outstanding requests occupy slots of the new policy, and queued ones keep their order and their time.
 #[test]
 fn a_new_policy_takes_over() {
     let mut runner = runner(PolicyKind::Fifo, 3);
@@ -87,7 +87,7 @@ fn a_new_policy_takes_over() {
     assert_eq!(share, 8, "weight 4 was kept: {order:?}");
 }
 
-/// Between the fair policies tags stay, so shares go on as if nothing had happened.
+/// Tags stay when switching between the fair policies, so shares continue unchanged.
 #[test]
 fn from_sfq_d_to_plus_and_back_keeps_tags() {
     let ops: Vec<Op> = (0..40).map(|step| write(step % 3, 20)).collect();
@@ -106,7 +106,7 @@ fn from_sfq_d_to_plus_and_back_keeps_tags() {
     assert_eq!(order(true), order(false));
 }
 
-/// Where shares hold over several servers, and only there, these must hear of each other.
+/// Only where shares hold over several servers must these report to each other.
 #[test]
 fn policies_that_share_need_peers() {
     for kind in KINDS {
@@ -128,14 +128,14 @@ fn dispatched_ids(policy: &mut Policy) -> Vec<u32> {
     std::iter::from_fn(|| policy.poll_dispatch(Time::ZERO)).map(|dispatch| dispatch.id.0).collect()
 }
 
-/// With a queue of its own metadata waits neither for slots of data nor for what its application asked for there.
+/// With its own queue, metadata waits neither for data slots nor for the data service of its application.
 #[test]
 fn metadata_has_a_queue_of_its_own() {
     let apart = Settings { metadata_depth: Some(depth(1)), ..settings(PolicyKind::SfqD, 1) };
     let order = |settings: &Settings| {
         let mut policy = Policy::new(settings, EVENTS);
         (0..4).for_each(|id| enqueue(&mut policy, id, 0, OpKind::Write));
-        // Application 1 would be first in a shared queue: it asked for nothing before.
+        // Application 1 would be first in a shared queue because it has had no service yet.
         for (id, app) in [(4, 0), (5, 1), (6, 0), (7, 1)] {
             enqueue(&mut policy, id, app, OpKind::Metadata);
         }
@@ -200,7 +200,7 @@ fn metadata_gets_and_leaves_its_queue_while_requests_wait() {
     assert_eq!((policy.queued(), policy.outstanding()), (0, 0));
 }
 
-/// Reports of other servers concern the queue of their class.
+/// Reports from other servers go to the queue of their class.
 #[test]
 fn reports_are_routed_by_class() {
     let sharing = Sharing { mode: SharingMode::Threshold, metadata_threshold: 3, ..Sharing::default() };

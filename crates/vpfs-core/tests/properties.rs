@@ -1,4 +1,4 @@
-//! What SFQ(D) and SFQ(D)+ promise, whatever happens.
+//! Guarantees of SFQ(D) and SFQ(D)+ for any operations.
 
 mod common;
 
@@ -40,8 +40,8 @@ proptest! {
         }
     }
 
-    /// Every request is dispatched once and completed once, unless it is cancelled. (The runner panics if something is
-    /// dispatched that is not queued.)
+    /// Every request is dispatched once and completed once, unless it is cancelled. (The runner panics on a dispatch of
+    /// a request that is not queued.)
     #[test]
     fn nothing_is_lost(slots in 1..20_u32, ops in ops(300)) {
         let mut runner = Runner::new(Sfq::new(depth(slots), SlotCostTable::default(), EVENTS));
@@ -55,7 +55,7 @@ proptest! {
         prop_assert_eq!(enqueued, completed + cancelled);
     }
 
-    /// A blocked head is passed by requests of no more slots than it needs itself.
+    /// Requests that pass a blocked head take at most as many slots as it needs itself.
     #[test]
     fn a_blocked_head_does_not_starve(slots in 5..20_u32, ops in ops(400)) {
         // One application with large requests, so that it is the one whose head is blocked.
@@ -114,7 +114,7 @@ proptest! {
         let clients: Vec<Client> = (0..).zip(&sizes).map(|(app, sizes)| {
             scheduler.set_weight(Time::ZERO, AppId(app), weights[app as usize]);
             let sizes = sizes.iter().map(|&size| Bytes(size)).collect();
-            // More than fits the slots: so it always has something queued.
+            // More than fit the slots, so that it always has something queued.
             Client { app: AppId(app), op: OpKind::Read, sizes, concurrency: slots + 1 }
         }).collect();
         let mut storage = Storage::new(script.into_iter().map(Duration::from_micros).collect());
@@ -146,8 +146,8 @@ proptest! {
     }
 
     /// With the paper's backfill, SFQ(D)+ gives shares by weight among applications with small requests and among those
-    /// with large ones. Between the two the small ones may get more: they also use the slots that are too few for a
-    /// large one [vPFS+ §III-C].
+    /// with large ones. Between the two groups the small ones may get more, because they also use slots that are too
+    /// few for a large one [vPFS+ §III-C].
     #[test]
     fn backfill_keeps_shares_among_equals(weights in prop::collection::vec(1..9_u32, 4..7)) {
         let services = services(SlotCostTable::default(), Backfill::Paper, &weights);
@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// What two backlogged applications get, one with 1 MiB and one with 128 KiB: the first one's service over the second
-/// one's.
+/// The service of two backlogged applications, one with requests of 1 MiB and one with 128 KiB: the ratio of the first
+/// to the second.
 fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
     let mut scheduler = Sfq::new(depth(14), SlotCostTable::default(), 0);
     scheduler.set_backfill(backfill);
@@ -175,9 +175,9 @@ fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
     bytes[0] as f64 / bytes[1] as f64
 }
 
-/// Symptom: a flow of large requests got less than its weight, the less the larger the weight was. Cause: while each of
-/// its requests was blocked, as many slots as it needs went to small requests, however far ahead those were already.
-/// Proof: with the bound the shares are the weights' to 5 %; without, they are what the paper's backfill gives.
+/// Symptom: a flow of large requests got less than its weight, and the larger the weight the greater the loss. Cause:
+/// while each of its requests was blocked, small requests got as many slots as it needs, however far ahead they already
+/// were. Proof: with the bound the shares follow the weights to 5 %; without, they are what the paper's backfill gives.
 #[test]
 fn weights_hold_between_large_and_small_requests() {
     for (weights, paper) in [([8, 1], 4.8), ([32, 1], 16.0), ([1, 1], 1.0), ([1, 8], 0.125), ([1, 32], 1.0 / 32.0)] {
@@ -189,7 +189,7 @@ fn weights_hold_between_large_and_small_requests() {
     }
 }
 
-/// What applications with `weights` get in two seconds if they are always backlogged. Every other one has large
+/// The service of applications with `weights` in two seconds if they are always backlogged. Every other one has large
 /// requests.
 fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(Bytes, Weight)> {
     let mut scheduler = Sfq::new(depth(14), table, 0);
@@ -208,7 +208,7 @@ fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(B
     services
 }
 
-/// Equal inputs give equal outputs, event for event, and what numbers the requests have makes no difference.
+/// Equal inputs give equal outputs, event for event, and the request ids make no difference.
 #[test]
 fn runs_repeat() {
     for seed in 1..50 {

@@ -28,7 +28,7 @@ fn complete(runner: &mut Runner<Sfq>, app: u32) {
     runner.apply(Op::Complete { pick });
 }
 
-/// Serves one request after the other, `count` of them; whose they were.
+/// Serves `count` requests one after the other; returns their applications.
 fn serve(runner: &mut Runner<Sfq>, count: usize) -> Vec<u32> {
     let mut apps = Vec::new();
     for _ in 0..count {
@@ -69,7 +69,7 @@ fn small_requests_pass_a_blocked_large_one_until_its_slots_are_used() {
     let mut runner = sfq_d_plus(14);
     dispatched(&mut runner, &[enqueue(0, LARGE); 3]);
     assert_eq!(apps(&runner.apply(DISPATCH)), [0, 0]);
-    // The first 32 of these have smaller tags than the third large one, which waits: they do not pass it, they precede.
+    // The first 32 of these have smaller tags than the waiting third large one: they do not pass it, they precede it.
     dispatched(&mut runner, &[enqueue(1, SMALL); 80]);
     for _ in 0..80 {
         runner.apply(DISPATCH);
@@ -127,7 +127,7 @@ fn cancelling_gives_no_priority() {
     assert_eq!(order(true), order(false));
 }
 
-/// A read asks for more than there is; it pays for what it got.
+/// A read that asks for more than there is pays for what it got.
 #[test]
 fn short_reads_pay_what_they_got() {
     let mut runner = sfq_d(1);
@@ -143,7 +143,7 @@ fn short_reads_pay_what_they_got() {
         runner.apply(Op::Complete { pick: 0 });
         runner.apply(enqueue(dispatch.app.0, if dispatch.app == AppId(0) { LARGE } else { SMALL }));
     }
-    // While a read is under way its estimate counts, which costs it a turn now and then.
+    // While a read is in progress its estimate counts, which costs it a turn now and then.
     assert!(served[0] >= 45, "{served:?}");
 }
 

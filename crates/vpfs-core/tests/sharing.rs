@@ -17,12 +17,12 @@ use vpfs_core::{
 
 const PART: Bytes = Bytes::kib(256);
 
-/// One process: sends a part to each of its servers, and again when all are complete.
+/// One process: sends a part to each of its servers, and again when all parts are complete.
 #[derive(Clone)]
 struct Process {
     app: AppId,
     servers: Range<usize>,
-    /// Its requests tell how they are striped.
+    /// Its requests reveal how they are striped.
     striped: bool,
     missing: usize,
 }
@@ -150,10 +150,10 @@ fn sharing(mode: SharingMode) -> Sharing {
     Sharing { mode, ..Sharing::default() }
 }
 
-/// App 1 on four of eight servers, app 2 on all; how much more app 2 gets, and how many reports were made.
+/// App 1 on four of eight servers, app 2 on all; returns how much more app 2 gets, and how many reports were made.
 ///
-/// App 2 has four servers for itself. If all are busy and app 1 gets x of the other four's 4R, app 2 gets 8R − x, which
-/// is at least as much; so ratios can only be in its favour.
+/// App 2 has four servers to itself. If all are busy and app 1 gets x of the other four's 4R, app 2 gets 8R − x, which
+/// is at least as much; so the ratio can only be in its favour.
 fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) -> (f64, usize) {
     let mut cluster = Cluster::new(8, sharing(mode), delivery);
     cluster.set_weight(1, 1);
@@ -173,7 +173,7 @@ fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) 
 
 const RATIOS: [(u32, f64); 3] = [(2, 0.01), (8, 0.01), (32, 0.03)];
 
-/// Fails if a ratio of total service is further from its target than the paper's were.
+/// Fails if a ratio of total service deviates more from its target than the paper's did.
 #[track_caller]
 fn assert_ratio(got: f64, (ratio, tolerance): (u32, f64)) {
     let error = got / f64::from(ratio) - 1.0;
@@ -201,14 +201,14 @@ fn by_layout_total_service_follows_weights_without_a_report() {
     }
 }
 
-/// What tells nothing of its layout is reported.
+/// Requests that do not reveal their layout are reported.
 #[test]
 fn by_layout_falls_back_to_the_threshold() {
     let run = |mode| asymmetric(mode, false, 8, Duration::from_millis(1));
     assert_eq!(run(SharingMode::Layout), run(SharingMode::Threshold));
 }
 
-/// The reason for all this.
+/// Why coordination is needed.
 #[test]
 fn shares_by_server_favour_who_uses_more_servers() {
     let (got, reports) = asymmetric(SharingMode::Local, false, 2, Duration::ZERO);
@@ -218,11 +218,12 @@ fn shares_by_server_favour_who_uses_more_servers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// [vPFS §III-B1, Theorem 1]: over any time, total service by weight differs by what one server may be off, for
-    /// each server, and by what each may not have told yet.
+    /// [vPFS §III-B1, Theorem 1]: over any time, total service by weight differs at most by the bound of one server,
+    /// times the number of servers, and by the service that each may not have reported yet.
     ///
     /// One application uses half of the servers, the other one all of them. As the first has the smaller weight, its
-    /// share can be had; but it has to come from the servers that both use, and these must hear of the others for that.
+    /// share is attainable; but it has to come from the servers that both use, and these must hear of the others for
+    /// that.
     #[test]
     fn total_service_stays_within_the_bound(
         servers in 2..6_usize,
@@ -240,7 +241,7 @@ proptest! {
 }
 
 /// Application 0 uses half of the servers, application 1 all: by how much their total service by weight drifts apart in
-/// 2.5 seconds, and by how much it may.
+/// 2.5 seconds, and the bound.
 fn widest_gap(servers: usize, weights: [u32; 2], rule: Sharing, reports_arrive: bool) -> (f64, f64) {
     let mut cluster = Cluster::new(servers, rule, Duration::ZERO);
     cluster.reports_arrive = reports_arrive;
@@ -248,8 +249,8 @@ fn widest_gap(servers: usize, weights: [u32; 2], rule: Sharing, reports_arrive: 
         cluster.set_weight(app, weights[app as usize]);
         (0..used).for_each(|server| cluster.start(32, app, server..server + 1, false));
     }
-    // What arrives is told, and what is complete is compared: equally much is between the two only once all queues are
-    // full and what was queued before the first reports is complete.
+    // Arriving requests are reported, but completed ones are compared: the difference is constant only once all queues
+    // are full and everything queued before the first reports is complete.
     cluster.run(Duration::from_secs(2));
     let (mut least, mut most) = (f64::MAX, f64::MIN);
     for _ in 0..500 {
@@ -263,8 +264,8 @@ fn widest_gap(servers: usize, weights: [u32; 2], rule: Sharing, reports_arrive: 
     (most - least, servers as f64 * (own + untold))
 }
 
-/// An application that is very busy elsewhere still gets its minimum share here, and no more than that; without the
-/// guard what is beyond [`PENDING_MAX`] is waived.
+/// An application that is very busy elsewhere still gets its minimum share here, and no more; without the guard,
+/// service beyond [`PENDING_MAX`] is waived.
 #[test]
 fn the_guard_leaves_a_minimum_local_share() {
     for (ppm, least, most) in [(100_000, 0.09, 0.101), (10_000, 0.009, 0.0101), (0, 0.0, 0.002)] {
@@ -279,13 +280,13 @@ fn the_guard_leaves_a_minimum_local_share() {
             cluster.run(Duration::from_millis(20));
         }
         let share = cluster.total(1) / cluster.total(2);
-        // Nothing but what was queued or outstanding before the first report.
+        // Only what was queued or outstanding before the first report.
         let at_first = 41.0 * PART.0 as f64 / cluster.total(2);
         assert!(share >= least && share <= most + at_first, "{ppm}: {share}");
     }
 }
 
-/// Debts are bounded: after a while without news from elsewhere an application has its whole share again.
+/// Debts are bounded: after a while without reports from elsewhere an application has its whole share again.
 #[test]
 fn nobody_is_in_debt_for_ever() {
     let mut cluster = Cluster::new(1, sharing(SharingMode::Threshold), Duration::ZERO);
@@ -295,7 +296,7 @@ fn nobody_is_in_debt_for_ever() {
         let report = ServiceReport { app: AppId(1), class: ServiceClass::Data, bytes: i64::MAX };
         cluster.servers[0].handle_peer(cluster.now, report);
     }
-    // The other one catches up with what may be pending: it gets about half a GiB in a second.
+    // The other one catches up with the pending service: it gets about half a GiB in a second.
     cluster.run(Duration::from_secs(5));
     let ahead = cluster.total(2) - cluster.total(1);
     let bound = PENDING_MAX.0 as f64 + 200.0 * PART.0 as f64;
@@ -306,8 +307,8 @@ fn nobody_is_in_debt_for_ever() {
     assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
 }
 
-/// Symptom: an application gains priority by queueing and cancelling requests that tell of large parts elsewhere.
-/// Cause: a refund of more than was charged, or to what arrived before.
+/// Symptom: an application gains priority by queueing and cancelling requests that reveal large parts elsewhere. Cause:
+/// more was refunded than was charged, or refunded to earlier requests.
 #[test]
 fn cancelling_refunds_what_it_costs_elsewhere_and_no_more() {
     let order = |cancelled: Option<(u64, u64)>| {
@@ -337,7 +338,7 @@ fn cancelling_refunds_what_it_costs_elsewhere_and_no_more() {
     for cancelled in [(1000, 0), (1000, 3000), (1000, 99_000), (1 << 40, 1 << 40)] {
         assert_eq!(order(Some(cancelled)), order(None), "{cancelled:?}");
     }
-    // What the guard does not allow at once is pending meanwhile, which only delays.
+    // What exceeds the guard stays pending meanwhile, which only delays.
     for cancelled in [(1000, 1 << 20), (1, 1 << 50), (1 << 40, 1 << 50)] {
         let turns = |order: Vec<u32>| (0..10).filter(|&turn| order[turn] == 1).collect::<Vec<_>>();
         let (with, without) = (turns(order(Some(cancelled))), turns(order(None)));
@@ -345,7 +346,7 @@ fn cancelling_refunds_what_it_costs_elsewhere_and_no_more() {
     }
 }
 
-/// Who goes first at a server where two applications are equally busy, when `before_each` dispatch something happens.
+/// Which application goes first at a server where two are equally busy; `before_each` is called before each dispatch.
 fn turns(mode: SharingMode, elsewhere: Option<Bytes>, before_each: impl Fn(&mut Sfq)) -> Vec<u32> {
     let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
     sfq.set_sharing(sharing(mode));
@@ -362,8 +363,8 @@ fn turns(mode: SharingMode, elsewhere: Option<Bytes>, before_each: impl Fn(&mut 
     (0..20).map(turn).collect()
 }
 
-/// Symptom: an application that reads terabytes behind the end of a file at one server, again and again, starves the
-/// others at all other servers. Cause: there, most of what was reported was waived (being more than [`PENDING_MAX`]) or
+/// Symptom: an application that reads terabytes beyond the end of a file at one server, again and again, starves the
+/// others at all other servers. Cause: there, most of what was reported was waived (exceeding [`PENDING_MAX`]) or
 /// absorbed (the flow lagged behind virtual time), but all of it was refunded. Proof: its turns come no earlier than
 /// without.
 #[test]
@@ -381,7 +382,7 @@ fn other_servers_refund_no_more_than_they_charged() {
         let refunds_only = turns(SharingMode::Threshold, None, |sfq| report(sfq, -bytes));
         assert_eq!(refunds_only, fair, "{bytes}");
     }
-    // What was charged is given back.
+    // Charged service is refunded.
     let late = |sfq: &mut Sfq| {
         report(sfq, 50 << 20);
         report(sfq, 50 << 20);
@@ -390,8 +391,8 @@ fn other_servers_refund_no_more_than_they_charged() {
     assert_eq!(turns(SharingMode::Threshold, None, late), fair);
 }
 
-/// The same for what a layout tells: nothing of it is charged to a flow that lay behind virtual time, so nothing comes
-/// back.
+/// The same for the cost that a layout reveals: nothing of it is charged to a flow that lagged behind virtual time, so
+/// nothing is refunded.
 #[test]
 fn what_was_not_charged_for_other_parts_is_not_refunded() {
     let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
@@ -406,7 +407,7 @@ fn what_was_not_charged_for_other_parts_is_not_refunded() {
         let dispatch = sfq.poll_dispatch(Time::ZERO).expect("queued");
         sfq.complete(Time::ZERO, dispatch.id);
     }
-    // Virtual time is 79 MiB, and the next of application 0 are at 87, 95, 103, ...; these at 79 and 100 MiB.
+    // Virtual time is 79 MiB. The next requests of application 0 are at 87, 95, 103, ...; these are at 79 and 100 MiB.
     enqueue(&mut sfq, 20, 1, 50);
     enqueue(&mut sfq, 21, 1, 20);
     let mut order = Vec::new();
@@ -423,8 +424,8 @@ fn what_was_not_charged_for_other_parts_is_not_refunded() {
 }
 
 proptest! {
-    /// Whatever is reported, told, corrected and cancelled: slots are kept, no work is held back, every request is
-    /// served.
+    /// For any reports, layouts, corrections and cancellations: slots are not exceeded, no work is held back, every
+    /// request is served.
     #[test]
     fn reports_hold_nothing_back(
         slots in 1..20_u32,
@@ -452,7 +453,7 @@ proptest! {
         prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
     }
 
-    /// All that arrived and was not taken back is reported, if the threshold is one byte.
+    /// With a threshold of one byte, all service that was requested and not cancelled is reported.
     #[test]
     fn reports_add_up(ops in ops(300)) {
         let mut sfq = Sfq::new(depth(5), SlotCostTable::default(), EVENTS);

@@ -1,4 +1,4 @@
-//! What rates and deadlines promise, on storage of about 50 MB/s [Two-level].
+//! The guarantees of rates and deadlines, on storage of about 50 MB/s [Two-level].
 
 mod common;
 
@@ -17,7 +17,7 @@ const TIGHT: AppId = AppId(0);
 const LOOSE: AppId = AppId(1);
 const DEADLINES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
 
-/// The nanoseconds that `bytes` take at so many bytes per second.
+/// The nanoseconds that `bytes` take at `per_second`.
 fn nanos(bytes: Bytes, per_second: u64) -> u64 {
     bytes.0 * 1_000_000_000 / per_second
 }
@@ -52,7 +52,7 @@ impl Disk {
         self.busy.first().map(|&(at, _)| at)
     }
 
-    /// What is complete at `now`.
+    /// The request that is complete at `now`.
     fn complete(&mut self, now: Time) -> Option<RequestId> {
         self.next().filter(|&at| at <= now)?;
         let (_, id) = self.busy.pop_first()?;
@@ -61,11 +61,11 @@ impl Disk {
     }
 }
 
-/// Bytes per second that an application issues at a time.
+/// Bytes per second that an application issues at a given time.
 type Load = fn(Time) -> u64;
 
-/// An application that issues at a pace, and has no more than some requests under way: when it had to wait, it goes on
-/// at its pace and does not catch up.
+/// An application that issues at a given rate, with a limited number of requests in progress: after it had to wait, it
+/// continues at its rate and does not catch up.
 struct Source {
     load: Load,
     next_issue: Time,
@@ -83,7 +83,7 @@ impl Source {
         (self.under_way < Self::REQUESTS).then_some(self.next_issue)
     }
 
-    /// Is a request issued now?
+    /// Whether a request is issued now.
     fn issue(&mut self, now: Time) -> bool {
         if self.next().is_none_or(|at| at > now) {
             return false;
@@ -100,7 +100,7 @@ impl Source {
     }
 }
 
-/// What a run shows.
+/// The result of a run.
 #[derive(Default)]
 struct Outcome {
     /// By application: completed requests, and those that took longer from issue to completion than the deadline.
@@ -122,7 +122,7 @@ struct Run<S> {
     scheduler: S,
     disk: Disk,
     sources: [Source; 2],
-    /// By request: whose, and when it was issued.
+    /// By request: its application, and when it was issued.
     issued: Vec<(usize, Time)>,
     free: Vec<RequestId>,
     outcome: Outcome,
@@ -212,15 +212,15 @@ fn two_level() -> TwoLevel {
     scheduler
 }
 
-/// One class goes on and off within its rate, the other one asks for more and more, in the end for more than its rate
-/// and together for more than there is.
+/// One class goes on and off within its rate. The other one asks for more and more, in the end for more than its rate,
+/// and both together for more than the storage has.
 #[test]
 fn the_class_that_keeps_its_rate_keeps_its_deadline() {
     let ours = Run::new(two_level(), [on_off, ramp]).until(seconds(60));
     let [tight, loose] = ours.late_ppm();
     assert!(loose >= 100_000, "the loose class is late in the end: {loose} of a million");
     assert!(tight * 10 <= loose, "{tight} and {loose} of a million are late");
-    // Late are those that waited for credits; what was let pass keeps its deadline.
+    // Late requests are those that waited for credits; requests that passed keep their deadlines.
     assert!(ours.missed.iter().sum::<u32>() * 1000 < ours.completed.iter().sum());
     let fifo = Run::new(Fifo::new(common::EVENTS), [on_off, ramp]).until(seconds(60));
     let [without, _] = fifo.late_ppm();
@@ -234,14 +234,15 @@ fn the_outstanding_limit_follows_the_load_up_and_down() {
     let limits = Run::new(two_level(), [on_off, ramp]).until(seconds(60)).limits;
     let within = |from, to| limits.iter().filter(move |(at, _)| (seconds(from)..seconds(to)).contains(at)).map(|x| x.1);
     assert!(within(0, 10).is_sorted() && within(0, 10).count() > 5, "utilisation is raised step by step: {limits:?}");
-    // While both are on and ask for all there is, throughput comes first; when one goes, latency does again.
-    // That is no more than the storage does in half of the shorter deadline, but for what promised requests need.
+    // While both are on and ask for all there is, throughput has priority; when one stops, latency does again. The
+    // limit is then no more than the storage completes in half of the shorter deadline, except for what promised
+    // requests need.
     assert!((70..=100).contains(&within(40, 50).max().unwrap()), "{limits:?}");
     let least = within(50, 55).min().expect("the limit changes when one class goes");
     assert!(least < 80, "{limits:?}");
 }
 
-/// Both ask for all of their rates, which is a fifth more than there is: nobody can keep all deadlines then, and the
+/// Both ask for their full rates, a fifth more than the storage has: not all deadlines can be kept then, and the
 /// storage must not be left idle.
 #[test]
 fn promises_that_exceed_the_storage_cost_no_throughput() {
@@ -252,7 +253,7 @@ fn promises_that_exceed_the_storage_cost_no_throughput() {
     assert!(ours * 100 >= fifo * 99, "{ours} {fifo}");
 }
 
-/// An application without a target gets what is to spare while there is some, and a little while there is none.
+/// An application without a target gets the spare capacity, and a little even if there is none.
 #[test]
 fn best_effort_gets_the_rest_and_never_starves() {
     let served = |tight: Load| {

@@ -1,4 +1,4 @@
-//! Slot costs from the time that the storage works on requests [vPFS+ §III-B].
+//! Slot costs derived from the time that the storage spends on requests [vPFS+ §III-B].
 
 use alloc::vec::Vec;
 
@@ -7,14 +7,14 @@ use crate::request::OpKind;
 use crate::slot_cost::{SizeClass, SlotCostTable};
 use crate::units::{Bytes, SlotCost};
 
-/// More slots than this make no difference to a request that takes all of them.
+/// Costs above this are indistinguishable: such a request occupies the whole depth anyway.
 const SLOTS_MAX: u64 = 256;
 
-/// A table that fits `demand`, if `current` does not any more.
+/// A table that fits `demand`, if `current` no longer does.
 ///
-/// A small request is one slot, the others as many as they take longer. What was not seen keeps its cost, as far as
-/// costs then still grow with size. Costs that are off by less than a quarter stay, so that noise does not move them.
-/// O(classes).
+/// A small request costs one slot; a larger one costs slots in proportion to its time. Classes without samples keep
+/// their cost, as long as costs still grow with size. Costs that are off by less than a quarter stay unchanged, so that
+/// noise does not move them. O(classes).
 pub(super) fn fitting(demand: &Demand, current: &SlotCostTable) -> Option<SlotCostTable> {
     let small = current.small_threshold();
     let unit = smallest(demand, small)?;

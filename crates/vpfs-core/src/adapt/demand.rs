@@ -1,4 +1,4 @@
-//! How long the storage works on one request, by operation and size.
+//! How long the storage works on one request, by operation and size class.
 
 use crate::request::OpKind;
 use crate::units::Bytes;
@@ -10,7 +10,7 @@ pub(super) struct Class(usize);
 impl Class {
     /// The largest size of the first class, as a power of two: 4 KiB.
     const FIRST_LOG2: u32 = 12;
-    /// Up to 4 KiB, 8 KiB, ... 2 MiB, and all that is larger.
+    /// Up to 4 KiB, 8 KiB, ... 2 MiB, and everything larger.
     pub(super) const SIZES: usize = 11;
     /// Reads, writes, and one class for metadata.
     const COUNT: usize = 2 * Self::SIZES + 1;
@@ -25,27 +25,27 @@ impl Class {
         }
     }
 
-    /// The largest size of class `index` of an operation; the last class holds larger ones as well.
+    /// The largest size of class `index` of an operation; the last class has no upper limit.
     pub(super) fn largest(index: usize) -> Bytes {
         Bytes(1 << (Self::FIRST_LOG2 as usize + index))
     }
 }
 
-/// A mean that weighs the last [`Mean::MEMORY`] samples most.
+/// A running mean in which the last [`Mean::MEMORY`] samples weigh most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     samples: u64,
     /// In 2⁻⁸ ns.
     scaled: u64,
-    /// The part of samples below a quarter of the mean, in 2⁻¹⁶.
+    /// The fraction of samples below a quarter of the mean, in 2⁻¹⁶.
     short: u64,
 }
 
 impl Mean {
     const MEMORY: u64 = 128;
-    /// Fewer samples tell nothing.
+    /// A mean of fewer samples is not used.
     const ENOUGH: u64 = 16;
-    /// A longer time is a stall of the storage, not work on one request; it counts as so many means.
+    /// A longer time is a stall of the storage, not work on one request; it is cut to this multiple of the mean.
     const STALL: u64 = 8;
     /// Keeps sums of squares of many samples within 128 bits: 68 seconds.
     const NANOS_MAX: u64 = 1 << 36;
@@ -61,7 +61,7 @@ impl Mean {
     }
 }
 
-/// Moves `value` to `target` by one part in `parts`.
+/// Moves `value` towards `target` by one part in `parts`.
 fn approach(value: &mut u64, target: u64, parts: u64) {
     if target >= *value {
         *value += (target - *value) / parts;
@@ -72,8 +72,8 @@ fn approach(value: &mut u64, target: u64, parts: u64) {
 
 /// The mean time from one completion to the next while the storage is busy, by the class of the later one.
 ///
-/// The times of all completions add up to the time that passed, so this shares the storage's time out among the
-/// requests. Where it serves them one after another, each gets just what it took.
+/// The times of all completions add up to the time that passed, so this divides the storage's time among the requests.
+/// If the storage serves requests one after another, each is assigned exactly the time that it took.
 #[derive(Clone, Debug)]
 pub(super) struct Demand([Mean; Class::COUNT]);
 
@@ -86,15 +86,15 @@ impl Demand {
         self.0[class.0].add(nanos);
     }
 
-    /// In nanoseconds, at least 1; `None` if too few were seen.
+    /// In nanoseconds, at least 1; `None` if there are too few samples.
     pub(super) fn get(&self, class: Class) -> Option<u64> {
         let mean = self.0[class.0];
         (mean.samples >= Mean::ENOUGH).then_some((mean.scaled >> 8).max(1))
     }
 
-    /// The same, if these requests were worked on alone: what is served beside others completes at any moment, also
-    /// right after another one, and then the time in between is not what it took. `None` if more than one in 20 came
-    /// after less than a quarter of the mean.
+    /// The same, but only if the storage serves these requests one after another. Requests that are served in parallel
+    /// can complete right after one another, so the time between completions is not the time that one takes. `None` if
+    /// more than one in 20 completed after less than a quarter of the mean.
     pub(super) fn get_serial(&self, class: Class) -> Option<u64> {
         let mean = self.0[class.0];
         self.get(class).filter(|_| mean.samples >= 4 * Mean::ENOUGH && mean.short * 20 <= 1 << 16)

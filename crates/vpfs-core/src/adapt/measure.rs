@@ -1,4 +1,4 @@
-//! How much time the storage took for how much work, and how well that is known.
+//! How much time the storage took for an amount of work, and how precisely that is known.
 
 /// Time and work summed over completions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,14 +16,14 @@ pub(super) struct Measure {
 const ONE_PPM: u64 = 1_000_000;
 
 impl Measure {
-    /// Larger values are cut to it, so that no sum overflows.
+    /// Larger values are cut to this, so that no sum overflows.
     const VALUE_MAX: u64 = 1 << 36;
-    /// A measure with so many samples is good enough, however much they differ.
+    /// With this many samples a measure is good enough, however much they differ.
     pub(super) const SAMPLES_MAX: u64 = 512;
-    /// Fewer may agree by chance.
+    /// Fewer samples may agree by chance.
     const SAMPLES_MIN: u64 = 12;
 
-    /// One completion: the time since the one before it, and what it should have been (for the same class, before).
+    /// One completion: the time since the previous one, and the time expected for its class.
     pub(super) fn of(nanos: u64, work: u64) -> Self {
         let nanos = u128::from(nanos.min(Self::VALUE_MAX));
         let work = u128::from(work.clamp(1, Self::VALUE_MAX));
@@ -46,19 +46,18 @@ impl Measure {
         self.work_squared += other.work_squared;
     }
 
-    /// A sum over work as a mean.
+    /// The mean of `sum`, weighted by work.
     pub(super) fn mean_of(&self, sum: u128) -> u64 {
         u64::try_from(sum / self.work.max(1)).unwrap_or(u64::MAX >> 8).min(u64::MAX >> 8)
     }
 
-    /// Time for each unit of work, in millionths; 1 to 2⁴⁰.
+    /// Time for each unit of work, in millionths; between 1 and 2⁴⁰.
     pub(super) fn slowness(&self) -> u64 {
         let slowness = self.nanos * u128::from(ONE_PPM) / self.work.max(1);
         u64::try_from(slowness).unwrap_or(u64::MAX).clamp(1, 1 << 40)
     }
 
-    /// Whether the standard error of [`Measure::slowness`], relative to it, is below `error_ppm`, or there are samples
-    /// enough.
+    /// Whether the relative standard error of [`Measure::slowness`] is below `error_ppm`, or there are enough samples.
     ///
     /// For the ratio r = Σ nanos / Σ work it is the root of Σ (nanos − r · work)², relative to Σ nanos.
     pub(super) fn is_precise(&self, error_ppm: u32) -> bool {
@@ -72,13 +71,13 @@ impl Measure {
         spread * one / error * one / error <= self.nanos * self.nanos
     }
 
-    /// Whether one is more than one and a half times as slow as the other.
+    /// Whether one is more than 1.5 times as slow as the other.
     pub(super) fn differs(&self, other: &Self) -> bool {
         let (one, other) = (self.slowness(), other.slowness());
         one * 2 > other * 3 || other * 2 > one * 3
     }
 
-    /// By how much faster `self` is than `other`, in parts of a million of the other's throughput; at most 1000 times.
+    /// By how much `self` is faster than `other`, in parts per million of the other's throughput; at most 1000 times.
     pub(super) fn gain_ppm(&self, other: &Self) -> i64 {
         let ratio = (other.slowness() * ONE_PPM / self.slowness()).min(1000 * ONE_PPM);
         i64::try_from(ratio).unwrap_or(i64::MAX) - 1_000_000
@@ -100,7 +99,7 @@ mod tests {
         let noisy = |n: usize| measure(&[(500_000, 1_000_000), (1_500_000, 1_000_000)].repeat(n));
         // Half of the mean as deviation: an error of 5 % after 100 samples.
         assert!(!noisy(45).is_precise(50_000) && noisy(55).is_precise(50_000));
-        // Different sizes that each take what they should are no noise.
+        // Different sizes that each take the expected time are not noise.
         assert!(measure(&[(500_000, 1_000_000), (10_000_000, 20_000_000)].repeat(6)).is_precise(30_000));
         assert!(!measure(&[(500_000, 1_000_000)]).is_precise(30_000));
     }

@@ -1,21 +1,22 @@
-//! Depth and slot costs found while the storage works, from completions alone; no profile is needed. Beyond the papers,
-//! which profile offline [vPFS+ §III-B].
+//! Finds depth and slot costs while the storage works, from completions alone, without a profile. Beyond the papers,
+//! which profile the storage offline [vPFS+ §III-B].
 //!
-//! **What is compared.** Only time counts in which the depth holds requests back: an idle storage says nothing. The
-//! time from one completion to the next, divided by what a request of that operation and size took before, says how
-//! slow the storage is, whatever the mix. It is measured at the depth, then at several times the depth, then at the
-//! depth again. If more slots would bring more than a few percent, the depth grows, else it shrinks. Measurements go
-//! on until their error is small; how far a step goes shrinks as the place gets near (see [`search`]).
+//! **What is compared.** Only periods count in which the depth holds requests back, because an idle storage reveals
+//! nothing about its capacity. The time from one completion to the next, divided by what requests of that operation and
+//! size took before, gives the slowness of the storage independently of the mix. It is measured at the depth, then at
+//! several times the depth, then at the depth again. If more slots would gain more than a few percent, the depth grows,
+//! otherwise it shrinks. A measurement lasts until its error is small. Steps become smaller as the search converges
+//! (see [`search`]).
 //!
-//! **Rest.** Once settled, at the depth itself is measured most of the time, and compared rarely: about one part in 50
-//! of the measurements is at the larger depth. When speed or mix change by much, comparisons are frequent again. Where
-//! the two measurements around a comparison differ, it is dropped, because something else has changed.
+//! **Rest.** Once the search has converged, most measurements are taken at the depth itself; about one in 50 is taken
+//! at the larger depth. After a large change in speed or mix, comparisons are frequent again. If the measurements
+//! before and after a comparison differ, the comparison is dropped, because something else has changed.
 //!
-//! **Slot costs** follow what requests take, where the storage serves one after another, as disks do. Where it serves
-//! many at once (flash), completions do not tell what each took, and the costs stay as they were set; see
-//! [`demand::Demand::get_serial`].
+//! **Slot costs** follow the time that requests take if the storage serves them one after another, as disks do. If it
+//! serves many at once (flash), completions do not reveal how long each request took, and the costs stay as configured;
+//! see [`demand::Demand::get_serial`].
 //!
-//! Memory is constant, and so is the time for each completion; a new table of slot costs sorts the queue anew.
+//! Memory and the time for each completion are constant; a new table of slot costs re-sorts the queue.
 
 mod costs;
 mod demand;
@@ -34,7 +35,7 @@ use crate::units::{Bytes, Depth, SlotCost, Time};
 
 /// A shorter measurement would see bursts, not throughput.
 const MEASURE_MIN: Duration = Duration::from_millis(100);
-/// So many completions while nothing was held back, and the depth is looked at.
+/// After this many completions with nothing held back, the depth is checked.
 const UNLIMITED_MAX: u32 = 64;
 
 /// The steps of a comparison.
@@ -48,7 +49,7 @@ enum Phase {
     After,
 }
 
-/// What a scheduler holds after everything that may go has gone.
+/// The state of a scheduler after everything that may be dispatched has been.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) slots_used: u64,
@@ -56,23 +57,23 @@ pub(crate) struct Load {
     pub(crate) queued: usize,
 }
 
-/// A request that is complete.
+/// A completed request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) op: OpKind,
     pub(crate) size: Bytes,
-    /// As in the table, not clamped to a depth.
+    /// From the table, not clamped to a depth.
     pub(crate) slot_cost: SlotCost,
 }
 
-/// Finds depth and slot costs for one scheduler, which tells it what happens and does as it says.
+/// Finds depth and slot costs for one scheduler, which reports events to it and applies its decisions.
 #[derive(Debug)]
 pub(crate) struct Controller {
     search: Search,
     phase: Phase,
-    /// Completions to come of requests that were dispatched before the phase began, at another depth.
+    /// Outstanding requests that were dispatched before this phase started, at another depth.
     left_over: usize,
-    /// When the current measurement began.
+    /// When the current measurement started.
     since: Time,
     /// Measurements at the depth before the next comparison.
     rests: u32,
@@ -80,16 +81,16 @@ pub(crate) struct Controller {
     here: Measure,
     there: Measure,
     demand: Demand,
-    /// What `demand` was when the comparison began.
+    /// The value of `demand` when the comparison started.
     expected: Demand,
     /// Work of the current measurement times the slot costs.
     slots_work: u128,
-    /// Slots that a request costs, as a mean over work, in sixteenths.
+    /// Mean slot cost of a request, weighted by work, in sixteenths.
     usual: u64,
     last: Option<Time>,
-    /// Since the last completion there was always enough outstanding.
+    /// There were always enough requests outstanding since the last completion.
     busy: bool,
-    /// Completions in this measurement that followed time which was not busy.
+    /// Completions in this measurement that ended a time in which the storage was not busy.
     unlimited: u32,
     used_min: u64,
     used_max: u64,
@@ -99,8 +100,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Begins the search at `depth`, or at the largest depth there is to find; slot costs are to be found as well, or
-    /// stay.
+    /// Starts the search at `depth`, or at the largest depth that the search allows. Also finds slot costs if
+    /// `finds_slot_costs`.
     pub(crate) fn new(depth: Depth, finds_slot_costs: bool) -> Self {
         Self {
             search: Search::from(depth),
@@ -139,12 +140,12 @@ impl Controller {
         }
     }
 
-    /// The slot costs to use from now on, if `current` does not fit any more. Call after each completion.
+    /// The new slot costs to use if `current` no longer fits. Call after each completion.
     pub(crate) fn poll_slot_costs(&mut self, current: &SlotCostTable) -> Option<SlotCostTable> {
         (core::mem::take(&mut self.compared) && self.finds_slot_costs).then(|| costs::fitting(&self.demand, current))?
     }
 
-    /// Call when nothing may go any more.
+    /// Call when nothing more may be dispatched.
     pub(crate) fn on_drained(&mut self, load: Load) {
         let above = self.phase == Phase::Above && load.slots_used > u64::from(self.search.depth());
         self.busy &= load.queued > 0 || above;
@@ -153,12 +154,12 @@ impl Controller {
         self.used_max = self.used_max.max(load.slots_used);
     }
 
-    /// An outstanding request was given up; nobody knows whether the storage still works on it.
+    /// An outstanding request was cancelled; the storage may still be working on it.
     pub(crate) fn on_cancelled(&mut self) {
         self.busy = false;
     }
 
-    /// Afterwards the scheduler does as [`Controller::depth`] and [`Controller::poll_slot_costs`] say.
+    /// Afterwards the scheduler applies [`Controller::depth`] and [`Controller::poll_slot_costs`].
     pub(crate) fn on_complete(&mut self, now: Time, done: Done) {
         let last = self.last.replace(now);
         let busy = core::mem::replace(&mut self.busy, true);
@@ -193,7 +194,7 @@ impl Controller {
         }
     }
 
-    /// The depth holds nothing back: perhaps it is far too large for that.
+    /// The depth holds nothing back: perhaps it is much too large.
     fn end_unlimited(&mut self, now: Time) {
         let steady = self.used_min >= self.used_max / 2;
         if self.phase == Phase::Before && steady {
@@ -243,7 +244,7 @@ impl Controller {
         self.compared = true;
     }
 
-    /// Begins the next comparison.
+    /// Starts the next comparison.
     fn restart(&mut self, now: Time) {
         self.enter(Phase::Before, now);
         self.here = Measure::default();

@@ -1,43 +1,43 @@
-//! Where to look for the depth next: a search for the place at which a measured gain has a given value, although each
-//! measurement is off by some percent (stochastic approximation).
+//! Chooses the next depth to try: a search for the depth at which the measured gain has a given value, although each
+//! measurement is off by a few percent (stochastic approximation).
 
 use crate::units::Depth;
 
-/// Four times the depth is worth less than this, in parts of a million of throughput, where the search ends.
+/// The search ends where four times the depth gains less than this, in parts per million of throughput.
 ///
-/// The depth then reaches about 94 % of what the storage can do with requests of this kind, a little below the
-/// papers' knee of 95 % [vPFS+ §III-B]. That leaves room for error on both sides: a depth that is too large costs
-/// the applications beside a large one their latency.
+/// The depth then reaches about 94 % of the storage's throughput for this kind of request, slightly below the papers'
+/// knee of 95 % [vPFS+ §III-B]. That leaves room for errors in both directions: too large a depth increases the latency
+/// of applications that run beside a large one.
 const GAIN_PPM: i64 = 62_000;
 
-/// The depth, and how far the next step goes.
+/// The depth and the size of the next step.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     /// In 2⁻¹⁶ slots.
     exact: u64,
-    /// The same in whole slots, with some inertia so that it does not flicker.
+    /// The same in whole slots, with hysteresis so that it does not flicker.
     depth: u32,
     /// Relative step for an error of one, in thousandths.
     speed: i64,
-    /// The sign of the last error, zero if there was none yet, and how often it was the same.
+    /// The sign of the last error (zero before the first) and how often in a row it was the same.
     last_sign: i64,
     repeated: u32,
 }
 
 impl Search {
     pub(super) const DEPTH_MAX: u32 = 1024;
-    /// Throughput is compared with that at so many times the depth, ...
+    /// Throughput is compared with that at this multiple of the depth, ...
     const REACH: u32 = 4;
-    /// ... at least at this depth, because a few more slots than one tell nothing, ...
+    /// ... at least at this depth, because with a small depth a few more slots reveal nothing, ...
     const REACH_MIN: u32 = 32;
-    /// ... and with room for so many of the usual requests, where these are large.
+    /// ... and with room for this many of the usual requests if these are large.
     const REACH_REQUESTS: u32 = 12;
     const SPEED_MAX: i64 = 6000;
     const SPEED_FAST: i64 = 2500;
     const SPEED_MIN: i64 = 400;
-    /// An error that is not noise, nor what is left near the place.
+    /// A larger error is neither noise nor a remainder near the target.
     const FAR_PPM: i64 = 150_000;
-    /// A slot has to be wrong by this much, in 2⁻¹⁶, before the next whole number is taken.
+    /// How far `exact` must be from `depth`, in 2⁻¹⁶ slots, before `depth` changes.
     const INERTIA: u64 = 45_000;
 
     pub(super) fn from(depth: Depth) -> Self {
@@ -55,9 +55,9 @@ impl Search {
         (self.depth * Self::REACH).max(requests).clamp(Self::REACH_MIN, Self::REACH * Self::DEPTH_MAX)
     }
 
-    /// No more than so many slots are asked for: goes down to where [`Search::reach`] is that, if the depth is far too
-    /// large for it, or nothing is known of the depth and the load is not light. A depth that was found stays, or it
-    /// would be lost while there is little to do.
+    /// The load asks for no more than `slots`. Lowers the depth until [`Search::reach`] is about that if the depth is
+    /// much too large for the load, or if nothing is known about the depth and the load is not light. A depth that was
+    /// found is kept; otherwise it would be lost whenever there is little to do.
     pub(super) fn limit(&mut self, slots: u32) {
         let far = self.depth / Self::REACH >= slots;
         let unknown = self.last_sign == 0 && slots >= Self::REACH_MIN;
@@ -68,13 +68,13 @@ impl Search {
         }
     }
 
-    /// The storage or its load is not what it was.
+    /// The storage or its load has changed.
     pub(super) fn hurry(&mut self) {
         self.speed = self.speed.max(Self::SPEED_FAST);
     }
 
-    /// Measurements at the depth itself, beyond the first, before the next comparison: the less there is to correct,
-    /// the more rarely the storage is disturbed.
+    /// Further measurements at the depth itself before the next comparison: the smaller the corrections, the more
+    /// rarely the storage is disturbed.
     pub(super) fn rests(&self) -> u32 {
         match self.speed {
             2000.. => 0,
@@ -89,9 +89,9 @@ impl Search {
         if self.speed >= 2000 { 50_000 } else { 30_000 }
     }
 
-    /// Throughput at [`Search::reach`] was larger by `gain_ppm`: moves the depth. No further than down to a half or up
-    /// to four times; from where not even two of the usual requests fit, as if they did, since with less than that
-    /// slots make no difference.
+    /// Moves the depth after throughput at [`Search::reach`] was larger by `gain_ppm`. It at most halves or quadruples
+    /// the depth. If fewer than two of the usual requests fit, the step starts from the depth at which two fit, because
+    /// below that slots make no difference.
     pub(super) fn step(&mut self, gain_ppm: i64, usual: u32) {
         let error = gain_ppm.clamp(-1_000_000, 1_000_000) - GAIN_PPM;
         self.adjust_speed(if error < 0 { -1 } else { 1 });
@@ -107,8 +107,8 @@ impl Search {
         }
     }
 
-    /// Slower when the error changes its sign, since then the place is near (Kesten's rule), or when the depth cannot
-    /// follow; faster when the sign has been the same for long.
+    /// Slows down when the error changes its sign, since the target is near then (Kesten's rule), or when the depth
+    /// cannot follow; speeds up when the sign has long been the same.
     fn adjust_speed(&mut self, sign: i64) {
         let stuck = sign < 0 && self.depth == 1 || sign > 0 && self.depth == Self::DEPTH_MAX;
         let changed = sign != self.last_sign && self.last_sign != 0;

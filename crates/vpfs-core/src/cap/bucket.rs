@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::app_policy::Cap;
 use crate::units::{Bytes, Time};
 
-/// A byte in tokens: then bytes per second are tokens per nanosecond, and nothing is ever rounded.
+/// A byte in tokens: bytes per second are then tokens per nanosecond, and nothing is ever rounded.
 const TOKENS_PER_BYTE: i128 = 1_000_000_000;
 
 fn tokens(bytes: Bytes) -> i128 {
@@ -16,7 +16,7 @@ fn burst_tokens(cap: Cap) -> i128 {
     tokens(cap.burst())
 }
 
-/// Tokens that come in a nanosecond.
+/// Tokens added per nanosecond.
 fn rate_tokens(cap: Cap) -> i128 {
     i128::from(cap.bytes_per_second())
 }
@@ -34,7 +34,8 @@ impl Bucket {
         Self { cap, tokens: burst_tokens(cap), filled_at: now }
     }
 
-    /// Takes `cost`, which may lead into debt; if the bucket is in debt already, says until when.
+    /// Takes `cost`, which may lead into debt. If the bucket is already in debt, takes nothing and returns when it is
+    /// out of debt.
     pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
         self.fill(now);
         if self.tokens < 0 {

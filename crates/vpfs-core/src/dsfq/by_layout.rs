@@ -1,22 +1,23 @@
-//! What the other parts of an access cost, from how its file is striped [vPFS §III-B2].
+//! The cost of the other parts of an access, derived from how its file is striped [vPFS §III-B2].
 //!
-//! Every server of the layout must be able to tell the same, or some would charge what others report: so only accesses
-//! count of which *each* server of the layout gets a part. A layout of one server tells nothing of others.
+//! Every server of the layout must be able to derive the same total, otherwise some would charge what others report. So
+//! only accesses count of which *each* server of the layout gets a part. A layout of one server reveals nothing about
+//! others.
 //!
-//! Servers outside the layout hear nothing of such accesses. As the paper says, an application is expected to use one
-//! layout for its data; where it keeps different files on different servers, let it be shared by threshold.
+//! Servers outside the layout do not learn of such accesses. Like the paper, this expects an application to use one
+//! layout for its data; if it keeps different files on different servers, share by threshold.
 //!
-//! A layout is the client's word. Who invents one in which the other parts are tiny is not charged for what it gets
-//! elsewhere, so it has the shares of each server for itself, but no more. Where clients are not trusted, share by
-//! threshold.
+//! A layout is the client's claim. A client that invents a layout whose other parts are tiny is not charged for the
+//! service that it gets elsewhere, so its shares hold at each server separately, and it gains no more than that. If
+//! clients are not trusted, share by threshold.
 
 use core::ops::Range;
 
 use crate::stripe::Stripe;
 use crate::units::Bytes;
 
-/// The cost elsewhere of an access to the bytes `range` of a file, for its server number `server`: what
-/// [`Request::elsewhere`](crate::Request::elsewhere) is.
+/// The cost elsewhere of an access to the bytes `range` of a file, as seen by server number `server` of the file: the
+/// value of [`Request::elsewhere`](crate::Request::elsewhere).
 ///
 /// `None` unless every server of the layout gets a part, and there are at least two. O(1) for accesses of a round or
 /// more and for simple stripes, else O(n) in servers of the layout.
@@ -35,7 +36,8 @@ mod tests {
     use super::*;
     use crate::stripe::{Distribution, VarStrip};
 
-    /// [`elsewhere`] as the paper estimates it from the local part's cost alone, as if the access were whole rounds.
+    /// [`elsewhere`] as the paper estimates it: from the cost of the local part alone, as if the access covered whole
+    /// rounds.
     ///
     /// The paper's rules are cases of this one, (round − own)/own · local with the server's own bytes in a round: for a
     /// simple stripe over n servers (n − 1) · local; for a two-dimensional one the same, as the group factor gives each
@@ -68,7 +70,7 @@ mod tests {
     }
 
     proptest! {
-        /// Either all servers of the layout tell, and each the same total, or none does.
+        /// Either all servers of the layout derive the same total, or none derives any.
         #[test]
         fn all_servers_tell_the_same(stripe in stripe(), start in 0u64..200, len in 1u64..200) {
             let range = start..start + len;

@@ -1,19 +1,19 @@
-//! What becomes of service elsewhere when a request arrives: it is absorbed, charged, deferred or waived.
+//! Divides service elsewhere when a request arrives: it is absorbed, charged, deferred or waived.
 
 use super::PENDING_MAX;
 use crate::units::Bytes;
 
-/// What a flow owes for service elsewhere when a request of it arrives. Both together have 64 bits.
+/// Service elsewhere to be accounted when a request of its flow arrives. The sum fits in 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
     pending: u64,
     told: u64,
 }
 
-/// What becomes of it: the four parts, in this order, make up the whole.
+/// The result of the division; the four parts, in this order, make up the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Division {
-    /// It brings the flow up to virtual time, where it would start anyway.
+    /// It only brings the flow up to virtual time, where the request would start anyway.
     pub(super) absorbed: u64,
     /// It delays the request.
     pub(super) charged: u64,
@@ -24,18 +24,18 @@ pub(super) struct Division {
 }
 
 impl Owed {
-    /// What was `pending`, at most [`PENDING_MAX`], and what the request tells of its other parts.
+    /// `pending`, at most [`PENDING_MAX`], and the cost of the other parts that the request reveals.
     ///
-    /// No access has parts of nearly 2⁶⁴ bytes, so what is told is cut to leave room for what is pending.
+    /// No access has parts of nearly 2⁶⁴ bytes, so that cost is limited to leave room for `pending`.
     pub(super) fn new(pending: Bytes, told: Bytes) -> Self {
         assert!(pending <= PENDING_MAX, "what is pending is bounded");
         Self { pending: pending.0, told: told.0.min(u64::MAX - PENDING_MAX.0) }
     }
 
-    /// Divides what is owed, while the flow lags behind virtual time by `lag` and the guard allows a delay of `room`.
-    /// O(1).
+    /// Divides the service elsewhere while the flow lags behind virtual time by `lag` and the guard allows a delay of
+    /// `room`. O(1).
     pub(super) fn divide(self, lag: Bytes, room: Bytes) -> Division {
-        // Each part is a minimum with what is left, so nothing is taken twice.
+        // Each part is at most the remainder, so nothing is taken twice.
         let left = self.pending + self.told;
         let absorbed = left.min(lag.0);
         let left = left - absorbed;
@@ -45,12 +45,12 @@ impl Owed {
         Division { absorbed, charged, deferred, waived: left - deferred }
     }
 
-    /// The part of what was told that was charged or deferred, and can be refunded.
+    /// The part of `told` that was charged or deferred, and can be refunded.
     ///
-    /// What was pending came first, so it is absorbed first; what was told came last, so it is waived first. What is
-    /// absorbed and waived of it fits into it:
-    /// - if all that was pending is absorbed, what is waived is part of what is left of the told part;
-    /// - else nothing of the told part is absorbed, and what is waived is at most told + pending − [`PENDING_MAX`].
+    /// `pending` came first, so it is absorbed first; `told` came last, so it is waived first. The absorbed and waived
+    /// parts of `told` never exceed it:
+    /// - if all of `pending` is absorbed, the waived part belongs to the rest of `told`;
+    /// - otherwise nothing of `told` is absorbed, and at most told + pending − [`PENDING_MAX`] is waived.
     pub(super) fn refundable(self, division: Division) -> Bytes {
         let told_absorbed = division.absorbed - division.absorbed.min(self.pending);
         let rest = self.told.checked_sub(told_absorbed).and_then(|rest| rest.checked_sub(division.waived));
@@ -59,7 +59,7 @@ impl Owed {
 }
 
 impl Division {
-    /// By how much service the tag of the request moves from the flow's last finish tag.
+    /// By how much service the request's tag moves from the flow's last finish tag.
     pub(super) fn delay(self) -> Bytes {
         Bytes(self.absorbed + self.charged)
     }

@@ -1,12 +1,13 @@
-//! The starvation guard (hybrid DSFQ): a limit for what service elsewhere delays at one request.
+//! The starvation guard (hybrid DSFQ): limits how far service elsewhere delays one request.
 
 use crate::settings::Sharing;
 use crate::units::Bytes;
 
-/// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So from one request to
-/// the next a flow's tags move by at most c/(φ·s), as if its weight here were φ·s and it got nothing elsewhere.
+/// With a minimum local share s, the delay before a request of cost c is at most c · (1/s − 1). So a flow's tags move
+/// by at most c/(φ·s) from one request to the next, as if its weight here were φ·s and it got nothing elsewhere.
 ///
-/// Virtual time passes n times faster for applications that use n servers alike, so the share that is set is taken of
+/// Virtual time advances n times as fast for applications that use n servers equally, so the configured share is
+/// divided by n; otherwise the limit would cut the cost that ordinary requests reveal by their layout.
 /// 1/n: else the limit would cut what a layout tells of ordinary requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {

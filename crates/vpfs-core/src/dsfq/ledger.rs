@@ -1,4 +1,4 @@
-//! What one scheduler knows of service at other servers, and what these must hear.
+//! One scheduler's account of service at other servers, and of the service that it must report to them.
 
 use alloc::vec::Vec;
 
@@ -11,14 +11,14 @@ use crate::request::{Request, ServiceClass, ServiceReport};
 use crate::settings::{Sharing, SharingMode};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
-/// What one scheduler knows of service at other servers, and what these must hear.
+/// One scheduler's account of service at other servers, and of the service that it must report to them.
 ///
 /// All calls but [`Ledger::set_sharing`] are O(1), and do nothing while shares are local.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     sharing: Sharing,
     guard: Guard,
-    /// By request; none for those that arrived while shares were local.
+    /// By request; empty for those that arrived while shares were local.
     charges: Vec<Charge>,
     /// By application.
     accounts: Vec<Account>,
@@ -29,20 +29,20 @@ pub(crate) struct Ledger {
 /// An application's service elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// What did not move its tags yet, at most [`PENDING_MAX`].
+    /// Service that has not moved the application's tags yet, at most [`PENDING_MAX`].
     pending: Bytes,
-    /// What moved them and was not refunded, since its flow last lagged behind virtual time.
+    /// Service that moved the tags and was not refunded, since the flow last lagged behind virtual time.
     charged: u128,
 }
 
 impl Account {
-    /// Notes that `bytes` of service elsewhere wait to be charged; what is beyond [`PENDING_MAX`] is waived.
+    /// Adds `bytes` of service elsewhere to what is pending; waives the excess over [`PENDING_MAX`].
     fn defer(&mut self, bytes: Bytes) {
-        // A sum that does not fit is above the limit as well.
+        // A sum that overflows is above the limit as well.
         self.pending = (self.pending + bytes).min(PENDING_MAX);
     }
 
-    /// Cancels what is pending with a refund; what is left of the refund.
+    /// Reduces what is pending by a refund; returns the rest of the refund.
     fn repay(&mut self, refund: u128) -> u128 {
         let repaid = refund.min(self.pending.0.into());
         let left = u128::from(self.pending.0).checked_sub(repaid).expect("no more is repaid than is pending");
@@ -50,7 +50,7 @@ impl Account {
         refund - repaid
     }
 
-    /// Takes back what was charged; how much that is, at most `refund`.
+    /// Takes back up to `refund` of what was charged; returns how much.
     fn take_back(&mut self, refund: u128) -> u128 {
         let taken = refund.min(self.charged);
         self.charged = self.charged.checked_sub(taken).expect("no more is taken back than was charged");
@@ -58,28 +58,28 @@ impl Account {
     }
 }
 
-/// How a request in use was charged beyond its cost.
+/// The charges of a request in use beyond its own cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Charge {
-    /// Other servers hear of it.
+    /// It is reported to other servers.
     counted: bool,
-    /// The cost with which it arrived.
+    /// Its cost on arrival.
     cost: Bytes,
-    /// What its other parts cost then, as far as that can be refunded.
+    /// The cost of its other parts on arrival, as far as that can be refunded.
     elsewhere: Bytes,
 }
 
 impl Charge {
-    /// What its other parts cost if its own one costs `cost`: parts of one access shrink alike.
+    /// The cost of its other parts if its own cost becomes `cost`: the parts of one access shrink in proportion.
     fn elsewhere_at(&self, cost: Bytes) -> i128 {
         let (own, elsewhere) = (u128::from(self.cost.0), u128::from(self.elsewhere.0));
         let scaled = (elsewhere * u128::from(cost.0)).checked_div(own).unwrap_or(elsewhere);
-        // No access is larger than 64 bits can tell.
+        // No access is larger than 64 bits can express.
         scaled.min(u64::MAX.into()).cast_signed()
     }
 }
 
-/// A request whose cost changes, and how.
+/// A request whose cost changes, with both costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) id: RequestId,
@@ -111,8 +111,8 @@ impl Ledger {
         self.sharing
     }
 
-    /// Goes on with other rules. What is counted or pending is forgotten when shares become local; requests that
-    /// arrived before keep the charges they have.
+    /// Switches to other rules. Counted and pending service is forgotten when shares become local; requests that
+    /// arrived before keep their charges.
     pub(crate) fn set_sharing(&mut self, sharing: Sharing) {
         if sharing.mode == SharingMode::Local {
             let (charges, mut accounts) = (core::mem::take(&mut self.charges), core::mem::take(&mut self.accounts));
@@ -127,9 +127,11 @@ impl Ledger {
         self.sharing.mode == SharingMode::Local
     }
 
-    /// A request arrives: counts it, or charges what it tells of its other parts; the delay of its start tag.
+    /// A request arrives: counts it, or charges the cost of its other parts that it reveals. Returns the delay of its
+    /// start tag.
     ///
-    /// `lag` is `None` when its flow has requests queued, else by how much service the flow lags behind virtual time.
+    /// `lag` is `None` when its flow has requests queued, otherwise the service by which the flow lags behind virtual
+    /// time.
     pub(crate) fn arrive(&mut self, request: &Request, lag: Option<Bytes>) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
         let told = match self.sharing.mode {
@@ -145,15 +147,15 @@ impl Ledger {
         delay
     }
 
-    /// Divides what is pending and what a request of `cost` tells of its other parts, and books it: the delay of the
-    /// request, and what of its other parts can be refunded.
+    /// Divides what is pending and what a request of `cost` reveals of its other parts, and books the result. Returns
+    /// the delay of the request and the refundable part of the cost of its other parts.
     fn settle(&mut self, app: AppId, told: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
         let room = self.guard.room(cost);
         let account = self.account_mut(app);
         let owed = Owed::new(account.pending, told);
         let division = owed.divide(lag, room);
         if lag > Bytes::ZERO {
-            // Its tags go up to virtual time, wherever they were: what was charged before makes no difference now.
+            // Its tags advance to virtual time in any case, so earlier charges make no difference now.
             account.charged = 0;
         }
         account.charged += u128::from(division.charged);
@@ -161,12 +163,12 @@ impl Ledger {
         (division.delay(), owed.refundable(division))
     }
 
-    /// Service elsewhere that did not move the tags of `app` yet.
+    /// Service elsewhere that has not moved the tags of `app` yet.
     pub(crate) fn pending(&self, app: AppId) -> Bytes {
         self.accounts.get(app.index()).map_or(Bytes::ZERO, |account| account.pending)
     }
 
-    /// The cost of a request changes; by how much more the flow is to be charged, for all parts that are charged here.
+    /// The cost of a request changes; returns by how much more to charge the flow, for all parts that are charged here.
     pub(crate) fn correct(&mut self, change: Change) -> i128 {
         let charge = self.charges.get(change.id.index()).copied().unwrap_or_default();
         if charge.counted {
@@ -176,7 +178,7 @@ impl Ledger {
             + self.charge_elsewhere(change.app, charge.elsewhere_at(change.to) - charge.elsewhere_at(change.from))
     }
 
-    /// A request is taken back; by how much its flow is to be charged, below zero.
+    /// A request is cancelled; returns by how much to charge its flow, below zero.
     pub(crate) fn cancel(&mut self, change: Change) -> i128 {
         let charge = self.forget(change.id);
         if charge.counted {
@@ -190,8 +192,8 @@ impl Ledger {
         self.forget(id);
     }
 
-    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag`, if it
-    /// has nothing queued: how far its tags go back for that.
+    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag` (`None`
+    /// if it has requests queued). Returns how far its tags move back.
     pub(crate) fn hear(
         &mut self,
         now: Time,
@@ -205,12 +207,11 @@ impl Ledger {
         }
         let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
         events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });
-        // A flow without requests that lags behind v starts there anyway.
+        // A flow without requests that lags behind v will start at v anyway.
         if lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
     }
 
-    /// Service elsewhere costs `delta` bytes more (or less) than was known; how far the tags of `app` are to move for
-    /// that.
+    /// Service elsewhere costs `delta` bytes more (or less) than was known; returns how far to move the tags of `app`.
     fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
         if delta == 0 {
             return 0;
@@ -224,7 +225,8 @@ impl Ledger {
         -account.take_back(refund).cast_signed()
     }
 
-    /// Uses a refund, `delta` below zero, for what is pending; what is left of it. What costs more stays as it is.
+    /// Uses a refund (`delta` below zero) to reduce what is pending; returns the rest of it. A `delta` above zero is
+    /// returned unchanged.
     pub(crate) fn pay(&mut self, app: AppId, delta: i128) -> i128 {
         if delta >= 0 || self.pending(app) == Bytes::ZERO {
             return delta;
@@ -232,7 +234,7 @@ impl Ledger {
         -self.account_mut(app).repay(delta.unsigned_abs()).cast_signed()
     }
 
-    /// The next amount that other servers must hear of.
+    /// The next amount to report to other servers.
     pub(crate) fn poll_report(&mut self, now: Time, events: &mut EventQueue) -> Option<ServiceReport> {
         let report = self.next_report()?;
         let ServiceReport { app, class, bytes } = report;
@@ -258,7 +260,7 @@ impl Ledger {
         own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
     }
 
-    /// Counts the change of a request that other servers heard of, and by how many `operations` that is more or less.
+    /// Counts the change in cost of a reported request, and by how many `operations` the count changes.
     fn count(&mut self, change: Change, operations: i64) {
         if !self.is_local() {
             self.accumulation(change.class).add(change.app, change.own(), operations);
@@ -330,7 +332,7 @@ mod tests {
             self.queued = true;
         }
 
-        /// Server B reports so many MiB for y.
+        /// Server B reports `mib` MiB for y.
         fn hear(&mut self, mib: i64) {
             let report = ServiceReport { app: Y, class: ServiceClass::Data, bytes: mib * MIB };
             let refund = self.ledger.hear(Time::ZERO, report, self.lag(), &mut EventQueue::with_capacity(0));

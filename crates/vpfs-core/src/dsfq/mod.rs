@@ -1,39 +1,39 @@
-//! Total-service fairness over servers, DSFQ [vPFS §III-B]: shares hold for what an application gets from all servers
-//! together, also when applications use different ones.
+//! Total-service fairness over servers, DSFQ [vPFS §III-B]: shares hold for the sum of service that an application gets
+//! from all servers, also when applications use different ones.
 //!
-//! The start tag of a request becomes S = max(v, F of the flow's request before it + delay/φ), where the delay is what
-//! the flow asked for elsewhere and was not charged here yet. There are two ways to know it:
+//! The start tag of a request becomes S = max(v, F of the flow's previous request + delay/φ), where the delay is the
+//! service that the flow requested elsewhere and was not charged for here yet. There are two ways to know it:
 //!
-//! - **By threshold** ([`Threshold`](crate::SharingMode::Threshold), `threshold`): schedulers count what arrives and
-//!   report it. A report of another server waits for the flow's next request here and delays that one, as the paper has
-//!   it. What is queued already stays where it is, although a flow with a long queue is ahead by delay/φ until that is
-//!   served. If its queue were moved back instead, requests would keep the distance of their own cost only, a flow's
-//!   queue would be served in one piece, and each server would begin with another flow: calls that need all servers
-//!   wait for the last one. With 96 servers that costs half of the throughput [vPFS Table 2].
-//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`by_layout`]): a request tells by itself what its other
-//!   parts cost ([`Request::elsewhere`](crate::Request::elsewhere)), so nothing is counted for it. Requests that tell
-//!   nothing are counted and reported as above.
+//! - **By threshold** ([`Threshold`](crate::SharingMode::Threshold), `threshold`): schedulers count arriving requests
+//!   and report the sums. A report from another server waits for the flow's next request here and delays that one, as
+//!   in the paper. Queued requests are not moved, although a flow with a long queue is ahead by delay/φ until that
+//!   queue is served. If the queue were moved back instead, its requests would be only their own cost apart, a flow's
+//!   queue would be served in one piece, and each server would start with another flow: calls that need all servers
+//!   would wait for the last one. With 96 servers that costs half of the throughput [vPFS Table 2].
+//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`by_layout`]): a request itself reveals the cost of its
+//!   other parts ([`Request::elsewhere`](crate::Request::elsewhere)), so it is not counted. Requests that do not reveal
+//!   it are counted and reported as above.
 //!
-//! # What becomes of service elsewhere
+//! # How service elsewhere is accounted
 //!
-//! What a flow was given elsewhere is *pending* until its next request arrives here. Then it is divided, together with
-//! what that request tells of its other parts, in this order (`division`):
+//! Service that a flow was given elsewhere is *pending* until its next request arrives here. Then it is divided,
+//! together with the cost of the other parts that this request reveals, in this order (`division`):
 //!
-//! 1. *absorbed*: a flow that had nothing queued may lag behind virtual time v. It starts at v anyway, so what only
-//!    brings it up to there delays nothing.
+//! 1. *absorbed*: a flow that had nothing queued may lag behind virtual time v. It starts at v anyway, so service that
+//!    only brings it up to v delays nothing.
 //! 2. *charged*: it delays the request. The starvation guard (`guard`) limits this for each request.
-//! 3. *deferred*: it stays pending for the request after this one, up to [`PENDING_MAX`].
-//! 4. *waived*: what is beyond is dropped, so that no application is in debt for ever.
+//! 3. *deferred*: it stays pending for the next request, up to [`PENDING_MAX`].
+//! 4. *waived*: the rest is dropped, so that no application is in debt for ever.
 //!
-//! Refunds for service elsewhere first cancel what is pending, and then move tags back, never below v, as all refunds
-//! do, and by no more than such service had moved them since the flow last lagged: what was absorbed or waived is not
-//! refunded. Otherwise an application could ask for much somewhere, take it back, and so go before all others
-//! everywhere else. Like this it is never better off than with local shares.
+//! Refunds of service elsewhere first reduce what is pending. The rest moves tags back, but never below v, as with all
+//! refunds, and by no more than such service had moved them since the flow last lagged: absorbed or waived service is
+//! not refunded. Otherwise an application could request a lot of service at one server, cancel it, and so get ahead of
+//! all others at every other server. With this rule it is never better off than with local shares.
 //!
 //! # An example
 //!
 //! Server A serves applications x and y of weight 1, one request of 1 MiB after the other. Server B serves y only, and
-//! reports to A. All numbers are MiB; F is a flow's last finish tag. This is what the ledger of A does (the test
+//! reports to A. All numbers are MiB; F is a flow's last finish tag. The ledger of A does the following (the test
 //! `the_example_in_the_documentation` runs it):
 //!
 //! | what happens | v | F of x | F of y | y: pending | y: charged |

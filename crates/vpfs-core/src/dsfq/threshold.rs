@@ -1,14 +1,15 @@
-//! What arrived here and other servers have not heard of [vPFS §III-B1].
+//! Service requested here that has not been reported to other servers yet [vPFS §III-B1].
 //!
-//! One threshold for all flows of a scheduler, as the paper simplifies it: it bounds what any server does not know of
-//! this one. Refunded amounts count with their size, or a refund to one flow would hide what another asked for.
+//! One threshold for all flows of a scheduler, as the paper simplifies it: it limits how much any other server does not
+//! know about this one. Refunds count by their absolute value, otherwise a refund to one flow would hide the requests
+//! of another.
 
 use alloc::vec::Vec;
 
 use crate::request::ServiceClass;
 use crate::units::AppId;
 
-/// Service of one class by flow, since it was reported.
+/// Service of one class by flow, since the last report.
 #[derive(Debug)]
 pub(super) struct Accumulation {
     class: ServiceClass,
@@ -16,9 +17,9 @@ pub(super) struct Accumulation {
     amounts: Vec<Amount>,
     /// The applications that have an amount.
     changed: Vec<AppId>,
-    /// The sum of the sizes of all amounts.
+    /// The sum of the absolute values of all amounts.
     unreported: u128,
-    /// The threshold was reached, and not all amounts are drained yet.
+    /// The threshold was reached, and not all amounts have been drained yet.
     due: bool,
 }
 
@@ -26,12 +27,12 @@ pub(super) struct Accumulation {
 struct Amount {
     bytes: i64,
     operations: i64,
-    /// It is in the list of those that changed.
+    /// It is in the list `changed`.
     listed: bool,
 }
 
 impl Amount {
-    /// What counts against the threshold: bytes of data, but operations of metadata [vPFS+ §IV].
+    /// The amount that counts against the threshold: bytes for data, operations for metadata [vPFS+ §IV].
     fn size(&self, class: ServiceClass) -> u64 {
         match class {
             ServiceClass::Data => self.bytes.unsigned_abs(),
@@ -45,7 +46,7 @@ impl Accumulation {
         Self { class, amounts: Vec::new(), changed: Vec::new(), unreported: 0, due: false }
     }
 
-    /// Counts so many bytes of cost and so many operations, below zero if they are refunded. O(1).
+    /// Counts `bytes` of cost and a number of operations, both below zero for a refund. O(1).
     pub(super) fn add(&mut self, app: AppId, bytes: i128, operations: i64) {
         if app.index() >= self.amounts.len() {
             self.amounts.resize(app.index() + 1, Amount::default());
@@ -60,7 +61,7 @@ impl Accumulation {
         }
     }
 
-    /// The next amount to report if all together have reached `threshold`; call until `None`. O(1) for each flow that
+    /// The next amount to report if the sum of all has reached `threshold`; call until `None`. O(1) for each flow that
     /// changed.
     pub(super) fn poll(&mut self, threshold: u64) -> Option<(AppId, i64)> {
         self.due |= self.unreported >= u128::from(threshold);

@@ -9,19 +9,19 @@ use crate::slot_cost::SlotCostTable;
 use crate::units::{Depth, Time};
 
 impl Sfq {
-    /// Finds depth and slot costs from completions from now on, beginning with those in force; SFQ(D) finds only the
+    /// Finds depth and slot costs from completions from now on, starting with those in force; SFQ(D) finds only the
     /// depth.
     pub fn adapt(&mut self) {
         self.controller = Some(Box::new(Controller::new(self.slots.depth(), !self.queue.table().is_uniform())));
     }
 
-    /// Keeps depth and slot costs as they are from now on.
+    /// Stops the search; depth and slot costs stay as they are.
     pub fn stop_adapting(&mut self) {
         self.controller = None;
     }
 
-    /// The depth, when it is found from completions: without the comparisons with larger ones that
-    /// [`Event::DepthChanged`](crate::Event::DepthChanged) tells as well. `None` when it is set.
+    /// The depth found from completions, without the comparisons with larger depths that
+    /// [`Event::DepthChanged`](crate::Event::DepthChanged) also reports. `None` if the depth is configured.
     pub fn depth_found(&self) -> Option<Depth> {
         Some(self.controller.as_ref()?.found())
     }
@@ -44,7 +44,7 @@ impl Sfq {
         }
     }
 
-    /// Tells of a completion, and does what the controller makes of it.
+    /// Reports a completion to the controller and applies its decisions.
     pub(super) fn tell_complete(&mut self, now: Time, entry: &Entry) {
         let Some(controller) = &mut self.controller else { return };
         let table = self.queue.table();

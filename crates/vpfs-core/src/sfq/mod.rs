@@ -1,7 +1,7 @@
-//! SFQ(D) and SFQ(D)+ [vPFS+ §III]: shares in proportion to weights for as many requests at once as the storage
-//! handles.
+//! SFQ(D) and SFQ(D)+ [vPFS+ §III]: shares in proportion to weights, with as many outstanding requests as the storage
+//! handles at once.
 //!
-//! One engine: SFQ(D) is SFQ(D)+ where every request occupies one slot.
+//! One engine implements both: SFQ(D) is SFQ(D)+ with every request occupying one slot.
 
 mod adapting;
 mod queue;
@@ -65,7 +65,7 @@ impl Sfq {
         }
     }
 
-    /// As the settings have it.
+    /// A scheduler with `settings`.
     pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
         let mut sfq = Self::new(settings.depth, slot_costs(settings), event_capacity);
         sfq.set_sharing(settings.sharing);
@@ -74,7 +74,7 @@ impl Sfq {
         sfq
     }
 
-    /// Depth and slot costs as they are set; from there on, they may be found.
+    /// Applies the configured depth and slot costs; an adaptive search starts from them.
     fn set_slots(&mut self, now: Time, settings: &Settings) {
         self.stop_adapting();
         self.set_depth(now, settings.depth);
@@ -84,8 +84,8 @@ impl Sfq {
         }
     }
 
-    /// Changes the number of slots. Outstanding requests stay; if they use more than `depth`, nothing is dispatched
-    /// until that is over. Queued requests that ask for more than `depth` take `depth`. O(1).
+    /// Changes the number of slots. Outstanding requests stay; while they use more than `depth`, nothing is dispatched.
+    /// Queued requests that need more than `depth` will occupy `depth`. O(1).
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
         if self.slots.set_depth(depth) {
             self.events.push(now, Event::DepthChanged { depth });
@@ -97,15 +97,15 @@ impl Sfq {
         self.backfill = backfill;
     }
 
-    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
+    /// Changes the scope of the shares, which is each server at first; see [`crate::dsfq`]. Tags stay. O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
         if self.ledger.sharing() != sharing {
             self.ledger.set_sharing(sharing);
         }
     }
 
-    /// Changes the slot costs of what is queued and of what arrives later. Tags stay, and outstanding requests keep
-    /// their slots. O(n log n) in queued requests, unless nothing changes.
+    /// Changes the slot costs of queued and later requests. Tags stay, and outstanding requests keep their slots. O(n
+    /// log n) in queued requests, unless nothing changes.
     pub fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
         if *self.queue.table() != slot_costs {
             self.queue.set_table(&mut self.requests, slot_costs);
@@ -125,7 +125,7 @@ impl Sfq {
         self.queue.push(&mut self.requests, request.id);
     }
 
-    /// Counts a request that left the queue as outstanding; when it was enqueued.
+    /// Counts a request that left the queue as outstanding; returns when it was enqueued.
     fn occupy(&mut self, id: RequestId, slot_cost: SlotCost) -> Time {
         self.slots.occupy(slot_cost);
         self.outstanding += 1;
@@ -135,13 +135,14 @@ impl Sfq {
         entry.enqueued_at
     }
 
-    /// Releases `chosen`, which is `head`, the smallest request, or is backfilled while that one is blocked.
+    /// Dispatches `chosen`, which is either `head`, the request with the smallest tag, or backfilled while that one is
+    /// blocked.
     fn dispatch(&mut self, now: Time, chosen: Head, slot_cost: SlotCost, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
         self.queue.remove(&mut self.requests, &mut self.clock, id);
         let enqueued_at = self.occupy(id, slot_cost);
-        // A backfilled request has a larger tag, but does not carry v past the blocked head.
+        // A backfilled request has a larger tag, but must not carry v past the blocked head.
         self.clock.advance(head.start);
         self.settle(app);
         let backfilled = id != head.id;
@@ -149,14 +150,15 @@ impl Sfq {
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
     }
 
-    /// `head` has the smallest tag but needs more slots than are free: dispatches the smallest request that does fit,
-    /// until as many slots as the head needs were given to others.
+    /// `head` has the smallest tag but needs more slots than are free: dispatches the request with the smallest tag
+    /// that fits, until others got as many slots as the head needs.
     ///
     /// [vPFS+ §III-C] stops when the promoted requests' slots "equal or exceed" those of the head. Deviation: they
     /// never exceed them, so the head waits for no more than what was outstanding and its own number of slots.
     ///
-    /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set. Else a
-    /// flow of small requests gets as many slots as each large request needs however small its weight is.
+    /// Deviation: no flow gets further ahead than to the head's finish tag, unless [`Backfill::Paper`] is set.
+    /// Otherwise, for each large request, a flow of small requests would get as many slots as that one needs, however
+    /// small its weight is.
     fn backfill(&mut self, now: Time, head: Head, head_cost: SlotCost) -> Option<Dispatch> {
         let slots_free = self.slots.free();
         let blocked = self.requests.get_mut(head.id);
@@ -180,7 +182,8 @@ impl Sfq {
         self.shift(app, due);
     }
 
-    /// Keeps what waits to be corrected in proportion to what is queued. O(1) amortised over the corrections.
+    /// Keeps the number of deferred corrections in proportion to the queued requests. O(1) amortised over the
+    /// corrections.
     fn bound_corrections(&mut self, app: AppId) {
         if self.corrections.are_many(app, self.queue.queued(app)) {
             let queued = self.queue.arrivals(&mut self.requests, app);
@@ -188,12 +191,12 @@ impl Sfq {
         }
     }
 
-    /// When the oldest queued request of `app` arrived; later than all if there is none.
+    /// When the oldest queued request of `app` arrived; later than any if there is none.
     fn oldest_arrival(&self, app: AppId) -> u64 {
         self.queue.oldest(app).map_or(u64::MAX, |first| first.arrival)
     }
 
-    /// The queue of `app` has moved on: applies the corrections that waited for that.
+    /// The queue of `app` has moved on: applies the corrections that are due.
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
@@ -202,7 +205,7 @@ impl Sfq {
         }
     }
 
-    /// Moves the tags of `app` by `delta` bytes of service; a refund first pays what is pending.
+    /// Moves the tags of `app` by `delta` bytes of service; a refund first reduces what is pending.
     fn shift(&mut self, app: AppId, delta: i128) {
         let delta = self.ledger.pay(app, delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
@@ -217,7 +220,7 @@ impl Sfq {
         all
     }
 
-    /// The next request that may go, see [`Scheduler::poll_dispatch`].
+    /// The next request to dispatch, see [`Scheduler::poll_dispatch`].
     fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let free = self.slots.free();
         if free == 0 {
@@ -247,7 +250,7 @@ impl Engine for Sfq {
     fn reconfigure(&mut self, now: Time, before: &Settings, settings: &Settings) -> bool {
         let same = matches!(settings.kind, PolicyKind::SfqD | PolicyKind::SfqDPlus);
         if same {
-            // What was found is kept while the search would begin where it began.
+            // Keep what was found if the search would start from the same values.
             if !settings.adaptive || origin(settings) != origin(before) {
                 self.set_slots(now, settings);
             }
@@ -266,7 +269,7 @@ impl Engine for Sfq {
         Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
     }
 
-    /// Outstanding requests are charged as if they had been dispatched here, whether they fit or not.
+    /// Outstanding requests are charged as if they had been dispatched here, even if they exceed the depth.
     fn take_over(&mut self, _now: Time, handover: Handover) {
         for (enqueued_at, request) in handover.outstanding {
             let id = request.id;
@@ -285,12 +288,12 @@ impl Engine for Sfq {
     }
 }
 
-/// Where a search for depth and slot costs begins, if there is one.
+/// Where a search for depth and slot costs would start, if it is configured.
 fn origin(settings: &Settings) -> Option<(Depth, SlotCostTable)> {
     settings.adaptive.then(|| (settings.depth, slot_costs(settings)))
 }
 
-/// With SFQ(D) every request occupies one slot.
+/// Under SFQ(D) every request occupies one slot.
 fn slot_costs(settings: &Settings) -> SlotCostTable {
     match settings.kind {
         PolicyKind::SfqDPlus => settings.slot_costs.clone(),
@@ -299,7 +302,7 @@ fn slot_costs(settings: &Settings) -> SlotCostTable {
 }
 
 impl Scheduler for Sfq {
-    /// S = max(v, F of the flow's request before it + delay/φ), F = S + c/φ [vPFS+ §III-A, vPFS §III-B].
+    /// S = max(v, F of the flow's previous request + delay/φ), F = S + c/φ [vPFS+ §III-A, vPFS §III-B].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.admit(arrived, request);
         let Request { id, app, cost, .. } = *request;
@@ -356,7 +359,7 @@ impl Scheduler for Sfq {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Delays what the flow sends next [vPFS §III-B1]; see [`crate::dsfq`].
+    /// Delays the flow's next requests [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.ledger.is_local() {
             return;
@@ -389,8 +392,9 @@ mod tests {
     use crate::request::OpKind;
     use crate::units::VirtualTime;
 
-    /// Symptom: memory grows while an application enqueues and cancels behind a request that waits. Cause: each refund
-    /// waited by itself until that one goes. Proof: they are as many as requests are queued, and all come back then.
+    /// Symptom: memory grows while an application enqueues and cancels requests behind a waiting one. Cause: each
+    /// refund was deferred separately until that one leaves. Proof: the corrections are bounded by the queued requests,
+    /// and all refunds arrive in the end.
     #[test]
     fn refunds_that_wait_do_not_pile_up() {
         let app = AppId(0);

@@ -1,8 +1,8 @@
-//! The queued requests, found by start tag without a walk.
+//! The queued requests, found by start tag without a scan.
 //!
-//! Each flow has one FIFO list for each slot cost (a *lane*), and each slot cost a heap over the flows that have
-//! such requests, keyed by their first one. Inside a flow tags ascend, so the smallest tag of a slot cost is at the
-//! top of its heap, and the smallest of all is the least of a few tops.
+//! Each flow has one FIFO list for each slot cost (a *lane*). Each slot cost has a heap of the flows with such
+//! requests, keyed by their first one. Inside a flow tags ascend, so the smallest tag of a slot cost is at the top of
+//! its heap, and the smallest of all is the minimum of a few tops.
 
 use alloc::vec::Vec;
 
@@ -51,14 +51,14 @@ impl Queue {
         &self.table
     }
 
-    /// By how much service `app` lags behind virtual time; `None` if it has requests queued.
+    /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
     pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
         self.grow(app);
         let flow = &self.flows[app.index()];
         (flow.queued == 0).then(|| flow.tags.lag(clock.now()))
     }
 
-    /// Charges `entry` to its flow: S = max(v, F of the one before it + delay/φ).
+    /// Charges `entry` to its flow: S = max(v, F of the previous one + delay/φ).
     pub(super) fn charge(&mut self, entry: &mut Entry, delay: Bytes, clock: &Clock) {
         self.grow(entry.app);
         let flow = &mut self.flows[entry.app.index()];
@@ -115,7 +115,7 @@ impl Queue {
         first.start + self.flows[first.app.index()].tags.span(requests.get(first.id).cost)
     }
 
-    /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` bytes of service.
+    /// Moves the tags of all queued and future requests of `app` by `delta` bytes of service.
     pub(super) fn shift(&mut self, requests: &Requests, clock: &mut Clock, app: AppId, delta: i128) {
         if delta == 0 {
             return;
@@ -135,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Sets a weight, and computes the tags of the flow's queue anew from its head.
+    /// Sets a weight, and recomputes the tags of the flow's queue from its head.
     pub(super) fn set_weight(&mut self, requests: &Requests, app: AppId, weight: Weight) {
         self.grow(app);
         let oldest = self.oldest(app);
@@ -148,7 +148,7 @@ impl Queue {
         self.refresh(requests, app);
     }
 
-    /// Sorts all that is queued into the lanes of `table`; tags stay. O(n log n) in queued requests.
+    /// Sorts all queued requests into the lanes of `table`; tags stay. O(n log n) in queued requests.
     pub(super) fn set_table(&mut self, requests: &mut Requests, table: SlotCostTable) {
         self.classes = classes_of(&table);
         self.table = table;
@@ -192,7 +192,7 @@ impl Queue {
         firsts.min_by_key(|first| first.arrival).copied()
     }
 
-    /// How many requests of `app` are queued.
+    /// The number of queued requests of `app`.
     pub(super) fn queued(&self, app: AppId) -> usize {
         self.flows.get(app.index()).map_or(0, |flow| flow.queued as usize)
     }
@@ -209,7 +209,7 @@ impl Queue {
         all
     }
 
-    /// Computes the keys of a flow anew after its tags moved. O(classes · log flows).
+    /// Recomputes the heap keys of a flow after its tags moved. O(classes · log flows).
     fn refresh(&mut self, requests: &Requests, app: AppId) {
         for class in 0..self.classes.len() {
             self.refresh_class(requests, app, class);

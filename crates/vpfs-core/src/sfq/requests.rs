@@ -17,15 +17,15 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {
-    /// Service its flow asked for before it, in bytes; see [`crate::tags::FlowTags`].
+    /// The sum of the costs of its flow's earlier requests, in bytes; see [`crate::tags::FlowTags`].
     pub(super) position: u128,
-    /// Counts up over all flows; breaks ties and tells which of two is older.
+    /// Counts up over all flows; breaks ties and orders requests by age.
     pub(super) arrival: u64,
     pub(super) cost: Bytes,
     pub(super) enqueued_at: Time,
     links: Links,
     pub(super) app: AppId,
-    /// Outstanding: the slots it was granted.
+    /// Outstanding: the slots that it occupies.
     pub(super) granted: SlotCost,
     /// Queued: slots that were backfilled while it was the blocked head.
     pub(super) passed_by: u32,
@@ -54,7 +54,7 @@ impl Entry {
         blocked: false,
     };
 
-    /// A request that is charged and queued next.
+    /// A request that is about to be charged and queued.
     pub(super) fn new(request: &Request, enqueued_at: Time, arrival: u64) -> Self {
         let Request { app, op, cost, .. } = *request;
         Self { arrival, cost, enqueued_at, app, op, state: State::Queued, ..Self::UNUSED }
@@ -93,12 +93,12 @@ impl Requests {
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
-    /// Frees `id`, which must be in use; what it was.
+    /// Frees `id`, which must be in use; returns its entry.
     pub(super) fn remove(&mut self, id: RequestId) -> Entry {
         core::mem::replace(self.get_mut(id), Entry::UNUSED)
     }
 
-    /// For the lists through it.
+    /// The table, for the lists threaded through it.
     pub(super) fn table(&mut self) -> &mut [Entry] {
         &mut self.0
     }

@@ -1,11 +1,11 @@
-//! The slots of the storage: Σ L of outstanding requests never exceeds D by a dispatch [vPFS+ §III-B].
+//! The slots of the storage: no dispatch raises Σ L of the outstanding requests above D [vPFS+ §III-B].
 
 use crate::units::{Depth, SlotCost};
 
 #[derive(Debug)]
 pub(super) struct Slots {
     depth: Depth,
-    /// May exceed `depth` after the depth was lowered; then nothing goes until enough is complete.
+    /// May exceed `depth` after the depth was lowered; then nothing is dispatched until enough requests complete.
     used: u64,
 }
 
@@ -18,7 +18,7 @@ impl Slots {
         self.depth
     }
 
-    /// Is that a change?
+    /// Sets the depth; returns whether it changed.
     pub(super) fn set_depth(&mut self, depth: Depth) -> bool {
         core::mem::replace(&mut self.depth, depth) != depth
     }
@@ -27,12 +27,12 @@ impl Slots {
         self.used
     }
 
-    /// Slots that nobody occupies.
+    /// Slots that are not occupied.
     pub(super) fn free(&self) -> u32 {
         u32::try_from(self.used).map_or(0, |used| self.depth.get().saturating_sub(used))
     }
 
-    /// What a request of `cost` occupies: no more than there are, or it could never go.
+    /// The slots that a request of `cost` occupies: at most the depth, otherwise it could never be dispatched.
     pub(super) fn clamp(&self, cost: SlotCost) -> SlotCost {
         cost.clamp_to(self.depth)
     }

@@ -1,5 +1,5 @@
-//! For tests of this and other crates: a slow, obvious oracle, random operation lists, and storage that follows a
-//! script. Not part of what is shipped (feature `testing`).
+//! For tests of this and other crates: a slow but obvious oracle, random lists of operations, and scripted storage. Not
+//! shipped (feature `testing`).
 
 mod ops;
 mod oracle;

@@ -1,4 +1,4 @@
-//! Random lists of operations, and what carries them out on a scheduler.
+//! Random lists of operations, and a runner that applies them to a scheduler.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,8 +14,8 @@ use crate::sfq::Sfq;
 use crate::slot_cost::{SizeClass, SlotCostTable};
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
 
-/// One input to a scheduler. Requests are named by a number that counts, modulo, through those it can mean,
-/// so every list of operations makes sense, also a shortened one.
+/// One input to a scheduler. A request is selected by a number modulo the candidates, so every list of operations is
+/// valid, also a shortened one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the methods of `Scheduler` and their parameters")]
 pub enum Op {
@@ -24,19 +24,19 @@ pub enum Op {
         op: OpKind,
         cost: Bytes,
     },
-    /// Poll for so many dispatches, or until there is none.
+    /// Polls this many dispatches, or until there are none.
     Dispatch {
         at_most: u32,
     },
-    /// Complete an outstanding request.
+    /// Completes an outstanding request.
     Complete {
         pick: u32,
     },
-    /// Cancel a request, queued or outstanding.
+    /// Cancels a request, queued or outstanding.
     Cancel {
         pick: u32,
     },
-    /// Correct the cost of a request, queued or outstanding.
+    /// Corrects the cost of a request, queued or outstanding.
     CorrectCost {
         pick: u32,
         real: Bytes,
@@ -48,7 +48,7 @@ pub enum Op {
     SetDepth {
         depth: Depth,
     },
-    /// Use another of [`Op::slot_cost_table`].
+    /// Sets another one of [`Op::slot_cost_table`].
     SetSlotCosts {
         table: u32,
     },
@@ -62,10 +62,10 @@ impl Op {
     /// Applications that operations name.
     pub const APPS: u32 = 5;
 
-    /// What all costs are a multiple of, so that tags are exact for weights up to 8.
+    /// All costs are multiples of this, so that tags are exact for weights up to 8.
     pub const COST_UNIT: u64 = 840;
 
-    /// An operation for 64 random bits.
+    /// The operation encoded by 64 random bits.
     pub fn from_bits(bits: u64) -> Self {
         let mut random = Random::new(bits);
         let app = AppId(random.below(Self::APPS));
@@ -83,7 +83,7 @@ impl Op {
         }
     }
 
-    /// One of a few tables: all ones, the default, costs above the depth, reads unlike writes.
+    /// One of a few tables: all ones, the default, costs above the depth, reads different from writes.
     pub fn slot_cost_table(table: u32) -> SlotCostTable {
         let row =
             |kib, slots| SizeClass { up_to: Bytes::kib(kib), slot_cost: SlotCost::new(slots).unwrap_or(SlotCost::ONE) };
@@ -113,7 +113,7 @@ fn random_kind(random: &mut Random) -> OpKind {
     [OpKind::Read, OpKind::Write, OpKind::Write, OpKind::Metadata][random.below(4) as usize]
 }
 
-/// What was refunded elsewhere is less often more than what was asked for.
+/// Negative reports are rarer than positive ones.
 fn random_report(random: &mut Random, app: AppId) -> ServiceReport {
     let class = if random.below(4) == 0 { ServiceClass::Metadata } else { ServiceClass::Data };
     let units = i64::from(random.below(5000)) - 1000;
@@ -178,29 +178,29 @@ impl<S: Tunable> Tunable for Capped<S> {
     }
 }
 
-/// Carries operations out, a microsecond apart, and keeps account of every request from outside.
+/// Applies operations, a microsecond apart, and keeps its own account of every request.
 #[derive(Debug)]
 pub struct Runner<S> {
     /// The scheduler under test.
     pub scheduler: S,
     /// The time of the latest operation.
     pub now: Time,
-    /// What the next requests cost at other servers, from what they cost here; nothing is known unless a test sets it.
+    /// The cost of new requests at other servers, from their cost here; unknown unless a test sets it.
     pub elsewhere: fn(Bytes) -> Option<Bytes>,
-    /// All that other servers were to hear so far.
+    /// All reports to other servers so far.
     pub reports: Vec<ServiceReport>,
     /// All events so far.
     pub events: Vec<(Time, Event)>,
-    /// Requests that were enqueued, and neither dispatched nor cancelled yet; oldest first.
+    /// Requests that were enqueued, but not dispatched or cancelled yet; oldest first.
     pub queued: Vec<Request>,
-    /// Requests that were dispatched, and neither completed nor cancelled yet; oldest first.
+    /// Requests that were dispatched, but not completed or cancelled yet; oldest first.
     pub outstanding: Vec<(Request, SlotCost)>,
     free_ids: Vec<RequestId>,
     ids: u32,
 }
 
 impl<S: Tunable> Runner<S> {
-    /// A runner for `scheduler`, which must be new and keep enough events.
+    /// A runner for `scheduler`, which must be new and have room for enough events.
     pub fn new(scheduler: S) -> Self {
         let (queued, outstanding) = (Vec::new(), Vec::new());
         Self {
@@ -216,8 +216,7 @@ impl<S: Tunable> Runner<S> {
         }
     }
 
-    /// Calls the timeouts that are due, and carries `op` out, if there is a request that it can mean; what was
-    /// dispatched.
+    /// Calls the timeouts that are due, and applies `op` if there is a request for it. Returns the dispatches.
     pub fn apply(&mut self, op: Op) -> Vec<Dispatch> {
         self.now = Time::from_nanos(self.now.as_nanos() + 1000);
         let now = self.now;
@@ -255,9 +254,9 @@ impl<S: Tunable> Runner<S> {
         dispatches
     }
 
-    /// Dispatches and completes until nothing is queued, waiting for timeouts if it must.
+    /// Dispatches and completes until nothing is queued, waiting for timeouts if necessary.
     ///
-    /// Panics if that takes more than a million steps: then something is never dispatched.
+    /// Panics after a million steps: then a request is never dispatched.
     pub fn finish(&mut self) {
         for _ in 0..1_000_000 {
             self.apply(Op::Dispatch { at_most: u32::MAX });
@@ -282,7 +281,7 @@ impl<S: Tunable> Runner<S> {
         self.scheduler.enqueue(self.now, request);
     }
 
-    /// Panics if the scheduler dispatches what is not queued.
+    /// Panics if the scheduler dispatches a request that is not queued.
     fn poll(&mut self) -> Option<Dispatch> {
         let dispatch = self.scheduler.poll_dispatch(self.now)?;
         let index = self.queued.iter().position(|request| request.id == dispatch.id);

@@ -1,7 +1,7 @@
-//! SFQ(D)+ and DSFQ as the papers' text says it: one list, explicit tags, linear scans.
+//! SFQ(D)+ and DSFQ literally as in the papers: one list, explicit tags, linear scans.
 //!
-//! Service elsewhere is kept as the full history of what was heard of it and what became of it; whatever follows from
-//! that is summed up again each time it is asked for.
+//! Service elsewhere is kept as a full history of what was heard and what became of it; every value derived from that
+//! is summed up again when it is needed.
 //!
 //! Shares no code with [`crate::Sfq`] but the types. Equal to it, event for event, where tags are exact: when every
 //! cost is a multiple of every weight (for example costs in multiples of 840 and weights up to 8).
@@ -23,7 +23,7 @@ pub struct Oracle {
     depth: Depth,
     slot_costs: SlotCostTable,
     virtual_time: i128,
-    /// The largest finish tag that a flow had without queued requests.
+    /// The largest finish tag of a flow at the time its queue became empty.
     latest_finish: i128,
     arrivals: u64,
     flows: BTreeMap<AppId, Flow>,
@@ -32,9 +32,9 @@ pub struct Oracle {
     outstanding: Vec<Entry>,
     sharing: Sharing,
     backfill: Backfill,
-    /// All that happened since it was reported, oldest first.
+    /// All changes since the last report, oldest first.
     unreported: Vec<Change>,
-    /// The classes of which all that is unreported is being drained.
+    /// The classes whose unreported changes are being drained.
     reporting: Vec<ServiceClass>,
     events: EventQueue,
 }
@@ -43,33 +43,33 @@ pub struct Oracle {
 struct Flow {
     weight: Weight,
     finish: i128,
-    /// Arrival of a corrected request, and by how many bytes, while older requests are queued.
+    /// The arrival of a corrected request and the bytes to correct, deferred while older requests are queued.
     corrections: Vec<(u64, i128)>,
     /// Everything about service elsewhere, oldest first.
     notes: Vec<Note>,
 }
 
-/// What was heard of service elsewhere, in bytes, or what became of it.
+/// A change in service elsewhere, in bytes.
 #[derive(Clone, Copy, Debug)]
 enum Note {
-    /// Another server reported it, or a request told of its other parts.
+    /// Another server reported it, or a request revealed its other parts.
     Heard(i128),
     /// It moved the flow's tags.
     Charged(i128),
-    /// It passed while the flow went up to virtual time, where it would have gone anyway.
+    /// It passed while the flow advanced to virtual time, where it would start anyway.
     Absorbed(i128),
-    /// It was more than may wait.
+    /// It exceeded the limit of what may be pending.
     Waived(i128),
-    /// A refund cancelled it while it waited.
+    /// A refund cancelled it while it was pending.
     Repaid(i128),
-    /// A refund moved the tags back that it had moved.
+    /// A refund moved the tags back by this much.
     TakenBack(i128),
-    /// The flow lay behind virtual time and went up to it: what had moved its tags before makes no difference any more.
+    /// The flow lagged behind virtual time and advanced to it: earlier moves of its tags make no difference any more.
     CaughtUp,
 }
 
 impl Flow {
-    /// Service elsewhere of which nothing became yet.
+    /// Service elsewhere that is still pending.
     fn waiting(&self) -> i128 {
         let waits = |note: &Note| match *note {
             Note::Heard(bytes) => bytes,
@@ -79,7 +79,7 @@ impl Flow {
         self.notes.iter().map(waits).sum()
     }
 
-    /// By how much service elsewhere the flow's tags are later than they would be without.
+    /// By how much service elsewhere the flow's tags are later than without it.
     fn charged(&self) -> i128 {
         let recent = self.notes.rsplit(|note| matches!(note, Note::CaughtUp)).next().unwrap_or_default();
         let moved = |note: &Note| match *note {
@@ -90,14 +90,14 @@ impl Flow {
         recent.iter().map(moved).sum()
     }
 
-    /// `bytes` of a refund cancel what waits; what is left of them.
+    /// `bytes` of a refund reduce what is pending; returns the rest of them.
     fn repay(&mut self, bytes: i128) -> i128 {
         let repaid = self.waiting().min(bytes);
         self.notes.push(Note::Repaid(repaid));
         bytes - repaid
     }
 
-    /// Drops what is more than may wait; how much that is.
+    /// Drops what exceeds the limit of pending service; returns how much.
     fn waive_excess(&mut self) -> i128 {
         let excess = (self.waiting() - i128::from(PENDING_MAX.0)).max(0);
         self.notes.push(Note::Waived(excess));
@@ -105,7 +105,7 @@ impl Flow {
     }
 }
 
-/// Something that other servers must hear of.
+/// A change to report to other servers.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     app: AppId,
@@ -120,9 +120,9 @@ struct Entry {
     enqueued_at: Time,
     arrival: u64,
     start: i128,
-    /// Told to other servers, so that they must hear of corrections.
+    /// It was reported to other servers, so they must learn of corrections.
     counted: bool,
-    /// Its cost when it arrived, and what of its other parts' cost can be refunded.
+    /// Its cost on arrival, and the refundable part of the cost of its other parts.
     at_arrival: (i128, i128),
     slot_cost: SlotCost,
     passed_by: u32,
@@ -130,7 +130,7 @@ struct Entry {
 }
 
 impl Oracle {
-    /// As [`crate::Sfq::new`].
+    /// See [`crate::Sfq::new`].
     pub fn new(depth: Depth, slot_costs: SlotCostTable, event_capacity: usize) -> Self {
         Self {
             depth,
@@ -149,7 +149,7 @@ impl Oracle {
         }
     }
 
-    /// As [`crate::Sfq::set_depth`].
+    /// See [`crate::Sfq::set_depth`].
     pub fn set_depth(&mut self, now: Time, depth: Depth) {
         if depth != self.depth {
             self.depth = depth;
@@ -157,17 +157,17 @@ impl Oracle {
         }
     }
 
-    /// As [`crate::Sfq::set_sharing`], before the first request.
+    /// See [`crate::Sfq::set_sharing`]; call before the first request.
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
     }
 
-    /// As [`crate::Sfq::set_backfill`].
+    /// See [`crate::Sfq::set_backfill`].
     pub fn set_backfill(&mut self, backfill: Backfill) {
         self.backfill = backfill;
     }
 
-    /// As [`crate::Sfq::set_slot_costs`].
+    /// See [`crate::Sfq::set_slot_costs`].
     pub fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
         if slot_costs != self.slot_costs {
             for entry in &mut self.queue {
@@ -177,7 +177,7 @@ impl Oracle {
         }
     }
 
-    /// Σ L of what is outstanding.
+    /// Σ L of the outstanding requests.
     pub fn slots_used(&self) -> u32 {
         self.outstanding.iter().map(|entry| entry.slot_cost.get()).sum()
     }
@@ -187,7 +187,7 @@ impl Oracle {
         self.flows.entry(app).or_insert(new)
     }
 
-    /// Where in the queue the smallest request that fits `slots` is.
+    /// The index in the queue of the request with the smallest tag that fits `slots`.
     fn smallest(&self, slots: u32) -> Option<usize> {
         let fits = |entry: &&Entry| entry.slot_cost.clamp_to(self.depth).get() <= slots;
         let least = self.queue.iter().filter(fits).min_by_key(|entry| (entry.start, entry.arrival))?;
@@ -211,7 +211,7 @@ impl Oracle {
         self.apply_corrections(app);
     }
 
-    /// Moves a flow's tags by the corrections that no older request waits before, together, never below v.
+    /// Moves a flow's tags by the sum of the corrections for which no older request is queued, never below v.
     fn apply_corrections(&mut self, app: AppId) {
         let before = self.oldest(app).map_or(u64::MAX, |entry| entry.arrival);
         let flow = self.flow(app);
@@ -246,7 +246,7 @@ impl Oracle {
         (i128::from(cost.0) * (whole - share)).checked_div(share)
     }
 
-    /// How much service brings a flow with nothing queued up to v; less than a byte counts as none.
+    /// The service that brings a flow with nothing queued up to v; less than a byte counts as none.
     fn lag(&mut self, app: AppId) -> i128 {
         if self.oldest(app).is_some() {
             return 0;
@@ -256,7 +256,7 @@ impl Oracle {
         ((virtual_time - flow.finish).max(0) * i128::from(flow.weight.get())) >> VirtualTime::FRACTION_BITS
     }
 
-    /// Service elsewhere costs `delta` more (or less) than was heard; what tags are to move by.
+    /// Service elsewhere costs `delta` more (or less) than was known; returns how far to move tags.
     fn charge_elsewhere(&mut self, app: AppId, delta: i128) -> i128 {
         let flow = self.flow(app);
         if delta >= 0 {
@@ -269,10 +269,10 @@ impl Oracle {
         -taken_back
     }
 
-    /// S of a request that arrives now, and what of its other parts' cost can be refunded.
+    /// S of a request that arrives now, and the refundable part of the cost of its other parts.
     ///
-    /// What the flow asked for elsewhere since its request before this one delays this one: S = F + delay/φ. But no
-    /// flow starts before v, and none is delayed by more than the guard allows from where it would start otherwise.
+    /// The service that the flow requested elsewhere since its previous request delays this one: S = F + delay/φ. But
+    /// no flow starts before v, and none is delayed by more than the guard allows from where it would start otherwise.
     fn start(&mut self, request: &Request) -> (i128, i128) {
         let Request { app, cost, .. } = *request;
         let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
@@ -290,8 +290,8 @@ impl Oracle {
         let absorbed = owed.min(lag);
         flow.notes.extend([Note::Absorbed(absorbed), Note::Charged(service(delayed - undelayed, flow.weight))]);
         let waived = flow.waive_excess();
-        // Of all that is owed, what waited longest is absorbed first, and what came last is waived first. What this
-        // request tells came last.
+        // The service that has been pending longest is absorbed first, and the latest is waived first. The cost that
+        // this request reveals is the latest.
         let refundable = (owed - waived - older.max(absorbed)).max(0);
         (delayed.max(virtual_time), refundable)
     }
@@ -300,13 +300,13 @@ impl Oracle {
         self.unreported.push(Change { app, class, bytes, operations });
     }
 
-    /// What of an application's service other servers did not hear of: bytes and operations.
+    /// The unreported service of an application: bytes and operations.
     fn unreported_of(&self, app: AppId, class: ServiceClass) -> (i128, i128) {
         let own = self.unreported.iter().filter(|change| (change.app, change.class) == (app, class));
         own.fold((0, 0), |sums, change| (sums.0 + change.bytes, sums.1 + change.operations))
     }
 
-    /// The applications of which other servers did not hear all, those that changed first at the front.
+    /// The applications with unreported service, those that changed first at the front.
     fn unreported_apps(&self, class: ServiceClass) -> Vec<AppId> {
         let mut apps = Vec::new();
         for change in self.unreported.iter().filter(|change| change.class == class) {
@@ -317,7 +317,7 @@ impl Oracle {
         apps
     }
 
-    /// What counts against the threshold of a class: bytes of data, but operations of metadata.
+    /// The amount that counts against the threshold of a class: bytes for data, operations for metadata.
     fn unreported_size(&self, class: ServiceClass) -> u128 {
         let size = |app| match class {
             ServiceClass::Data => self.unreported_of(app, class).0.unsigned_abs(),
@@ -326,7 +326,7 @@ impl Oracle {
         self.unreported_apps(class).into_iter().map(size).sum()
     }
 
-    /// Takes the next amount of a class that is not zero, those that changed last first.
+    /// Takes the next amount of a class that is not zero, starting with the applications that changed last.
     fn take_report(&mut self, class: ServiceClass) -> Option<ServiceReport> {
         while let Some(app) = self.unreported_apps(class).pop() {
             let (bytes, _) = self.unreported_of(app, class);
@@ -364,7 +364,7 @@ impl Oracle {
 }
 
 impl Entry {
-    /// What the other parts cost if this one costs `cost`.
+    /// The cost of the other parts if this one costs `cost`.
     fn elsewhere_at(&self, cost: Bytes) -> i128 {
         let (own, elsewhere) = self.at_arrival;
         if own == 0 { elsewhere } else { elsewhere * i128::from(cost.0) / own }
@@ -488,7 +488,7 @@ impl Scheduler for Oracle {
             flow.waive_excess();
         } else {
             let moved = self.charge_elsewhere(app, bytes.into());
-            // A flow that lies behind v starts there, wherever its tags are.
+            // A flow that lags behind v starts there, wherever its tags are.
             self.shift(app, if lag > 0 { 0 } else { moved });
         }
         let pending = Bytes(u64::try_from(self.flow(app).waiting()).unwrap_or(0));
@@ -531,7 +531,7 @@ fn tag(bytes: i128, weight: Weight) -> i128 {
     (bytes << VirtualTime::FRACTION_BITS) / i128::from(weight.get())
 }
 
-/// What service moves a flow's tags by `span`.
+/// The service that moves a flow's tags by `span`.
 fn service(span: i128, weight: Weight) -> i128 {
     (span * i128::from(weight.get())) >> VirtualTime::FRACTION_BITS
 }

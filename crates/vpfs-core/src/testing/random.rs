@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator for `seed`; zero, of which nothing but zeros would follow, counts as one.
+    /// A generator for `seed`; zero counts as one, because it would yield only zeros.
     pub const fn new(seed: u64) -> Self {
         Self(if seed == 0 { 1 } else { seed })
     }

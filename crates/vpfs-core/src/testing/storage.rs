@@ -1,4 +1,4 @@
-//! Storage that takes as long as a script says, and clients that keep it busy.
+//! Storage with scripted service times, and clients that keep it busy.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::request::{Dispatch, OpKind, Request};
 use crate::scheduler::Scheduler;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
-/// Serves any number of requests at once, each for the next time of a repeating script.
+/// Serves any number of requests at once; each takes the next time of a repeating script.
 #[derive(Debug)]
 pub struct Storage {
     script: Vec<Duration>,
@@ -18,7 +18,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Storage that takes the times in `script` (not empty), over and over.
+    /// Storage with the times in `script` (not empty), repeated.
     pub fn new(script: Vec<Duration>) -> Self {
         assert!(!script.is_empty(), "the script says how long a request takes");
         Self { script, served: 0, busy: BTreeMap::new() }
@@ -42,20 +42,20 @@ impl Storage {
     }
 }
 
-/// Sends a new request as soon as one is complete, so that `concurrency` of them are always under way.
+/// Sends a new request as soon as one completes, so that `concurrency` of them are always in progress.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// The application it belongs to.
     pub app: AppId,
     /// What it does.
     pub op: OpKind,
-    /// The sizes that its requests have, drawn at random.
+    /// The sizes of its requests, drawn at random.
     pub sizes: Vec<Bytes>,
     /// Requests at once.
     pub concurrency: u32,
 }
 
-/// Runs `clients` against `scheduler` and `storage` until `until`; every completion in order.
+/// Runs `clients` against `scheduler` and `storage` until `until`; returns every completion in order.
 pub fn run<S: Scheduler>(
     scheduler: &mut S,
     storage: &mut Storage,
@@ -63,7 +63,7 @@ pub fn run<S: Scheduler>(
     until: Time,
 ) -> Vec<(Time, AppId, Bytes)> {
     let mut random = Random::new(1);
-    // By request id: whose it is, and its size.
+    // By request id: the client and the size.
     let mut requests: Vec<(&Client, Bytes)> = Vec::new();
     let mut completions = Vec::new();
     let mut draw = |client: &Client| {

@@ -1,18 +1,19 @@
-//! The high level: how much of each class goes on to the deadline queue [Two-level].
+//! The high level: how much of each class passes to the deadline queue [Two-level].
 //!
-//! A class may send on what its credits allow: T·P bytes in each replenish period P. Classes with credits take turns in
-//! SFQ order; a class without waits for the next replenishment.
+//! A class may send as much as its credits allow: T·P bytes in each replenish period P. Classes with credits take turns
+//! in SFQ order; a class without credits waits for the next replenishment.
 //!
-//! Deviation: the slides replenish all credits at once when the storage has capacity to spare, and so let a class that
-//! asks for more than its rate put all of P in the way of those that keep theirs. Here spare capacity goes to one
-//! request at a time, in SFQ order over all flows, so that weights count; it costs no credits, for what nobody else
+//! Deviation: the slides replenish all credits at once when the storage has capacity to spare. That lets a class that
+//! asks for more than its rate delay the others by a whole period's worth. Here spare capacity goes to one request at a
+//! time, in SFQ order over all flows, so that weights count. It costs no credits: using capacity that no other class
 //! wanted is not held against a class.
 //!
-//! Deviation: a class may overdraw its credits by one request, so that requests larger than T·P pass too, and credits
-//! are not simply set to T·P but debts are paid from them. Otherwise such requests would raise the rate above T.
+//! Deviation: a class may overdraw its credits by one request, so that requests larger than T·P pass too. A
+//! replenishment pays debts instead of simply setting credits to T·P; otherwise such requests would raise the rate
+//! above T.
 //!
-//! A start tag is kept for the head of each flow only: those behind it have theirs from it, S = F of the one before,
-//! once they are head. So nothing that happens to a request that still waits here moves a tag.
+//! Only the head of each flow has a start tag. Later requests get theirs when they become head, S = F of the previous
+//! one. So nothing that happens to a request that still waits here moves a tag.
 
 use alloc::vec::Vec;
 
@@ -36,7 +37,7 @@ impl Item for Head {
     }
 }
 
-/// A flow that waits for credits: with which replenishment it has some again.
+/// A flow that waits for credits, by the replenishment that gives it some again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     replenishment: u64,
@@ -49,30 +50,30 @@ impl Item for Due {
     }
 }
 
-/// A byte in credits: then bytes per second times nanoseconds are credits, and nothing is ever rounded.
+/// A byte in credits: bytes per second times nanoseconds are then credits, and nothing is ever rounded.
 const CREDITS_PER_BYTE: i128 = 1_000_000_000;
 
 fn credits_of(cost: Bytes) -> i128 {
     i128::from(cost.0) * CREDITS_PER_BYTE
 }
 
-/// What a class is promised, and what of it is left.
+/// The promise to a class, and its remaining credits.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     rate: Bytes,
     /// Negative: in debt.
     credits: i128,
-    /// The latest replenishment that is counted in.
+    /// The latest replenishment that is included.
     replenishment: u64,
 }
 
 impl Account {
-    /// T·P, at least something.
+    /// T·P, at least 1.
     fn quota(&self, period: u64) -> i128 {
         (i128::from(self.rate.0) * i128::from(period)).max(1)
     }
 
-    /// Counts in all replenishments until now.
+    /// Adds all replenishments until now.
     fn update(&mut self, replenishment: u64, period: u64) {
         let quota = self.quota(period);
         let times = i128::from(replenishment - self.replenishment);
@@ -80,7 +81,7 @@ impl Account {
         self.replenishment = replenishment;
     }
 
-    /// With which replenishment there are credits again; call while there are none.
+    /// The replenishment that gives credits again; call while there are none.
     fn due(&self, period: u64) -> u64 {
         let times = self.credits.unsigned_abs() / self.quota(period).unsigned_abs() + 1;
         self.replenishment.saturating_add(u64::try_from(times).unwrap_or(u64::MAX))
@@ -102,17 +103,17 @@ struct Flow {
 pub(super) struct Credits {
     /// P in nanoseconds.
     period: u64,
-    /// How often credits were replenished.
+    /// The number of replenishments so far.
     replenishment: u64,
     /// By application.
     flows: Vec<Flow>,
     /// Flows with something queued: classes with credits,
     credited: Heap<Head>,
-    /// classes without, by when they have some again
+    /// classes without, by the replenishment that gives them some again
     indebted: Heap<Due>,
     /// and by whose turn it is,
     waiting: Heap<Head>,
-    /// and those that are no class.
+    /// and flows that are not a class.
     best_effort: Heap<Head>,
     virtual_time: VirtualTime,
     latest_finish: VirtualTime,
@@ -152,7 +153,7 @@ impl Credits {
         self.refresh(requests, app);
     }
 
-    /// Takes a request back that waits here. It has cost nothing yet.
+    /// Removes a waiting request. It has cost nothing yet.
     pub(super) fn remove(&mut self, requests: &mut Table<Entry>, id: RequestId) {
         let app = requests.get(id).request.app;
         self.flow_mut(app).queue.remove(requests.nodes(), id);
@@ -165,18 +166,18 @@ impl Credits {
         self.credited.first().map(|head| head.app)
     }
 
-    /// The flow without a promise whose turn it is.
+    /// The flow without a target whose turn it is.
     pub(super) fn first_best_effort(&self) -> Option<AppId> {
         self.best_effort.first().map(|head| head.app)
     }
 
-    /// The flow to which spare capacity goes now, while no class has credits: the first of all in SFQ order.
+    /// The flow that gets spare capacity while no class has credits: the first of all in SFQ order.
     pub(super) fn first_spare(&self) -> Option<AppId> {
         let heads = [self.waiting.first(), self.best_effort.first()];
         heads.into_iter().flatten().min().map(|head| head.app)
     }
 
-    /// Takes the oldest request of `app`, which must have one, and charges it: its credits too unless it goes into
+    /// Takes the oldest request of `app`, which must have one, and charges it. It costs credits too unless it uses
     /// `spare` capacity.
     pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
@@ -202,8 +203,8 @@ impl Credits {
         self.latest_finish = self.latest_finish.max(finish);
     }
 
-    /// A request of `app` that was charged, maybe as one that went into `spare` capacity, costs `real` instead of
-    /// `charged`. Credits never exceed those of a period, and a start tag does not fall below virtual time.
+    /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. Credits
+    /// never exceed those of a period, and a start tag does not fall below virtual time.
     pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, [charged, real]: [Bytes; 2], spare: bool) {
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);
@@ -223,7 +224,7 @@ impl Credits {
         self.refresh(requests, app);
     }
 
-    /// `times` replenish periods are over. O(log n) for each class that has credits again.
+    /// `times` replenish periods have ended. O(log n) for each class that has credits again.
     pub(super) fn replenish(&mut self, requests: &Table<Entry>, times: u64) {
         self.replenishment = self.replenishment.saturating_add(times);
         while let Some(&Due { app, .. }) = self.indebted.first().filter(|due| due.replenishment <= self.replenishment) {
@@ -235,7 +236,7 @@ impl Credits {
         self.flow_mut(app).weight = weight;
     }
 
-    /// T of `app`, `None` for best effort. A new class begins with the credits of a period.
+    /// Sets T of `app`, `None` for best effort. A new class starts with the credits of one period.
     pub(super) fn set_rate(&mut self, requests: &Table<Entry>, app: AppId, rate: Option<Bytes>) {
         let (replenishment, period) = (self.replenishment, self.period);
         let account = &mut self.flow_mut(app).account;
@@ -260,7 +261,7 @@ impl Credits {
         (0..apps).for_each(|app| self.refresh(requests, AppId(app)));
     }
 
-    /// Nothing is queued nor outstanding: v = the largest finish tag, as in SFQ.
+    /// Nothing is queued or outstanding: v = the largest finish tag, as in SFQ.
     pub(super) fn end_busy_period(&mut self) {
         self.virtual_time = self.virtual_time.max(self.latest_finish);
     }
@@ -273,7 +274,7 @@ impl Credits {
         &mut self.flows[app.index()]
     }
 
-    /// Puts a flow where it belongs now.
+    /// Puts a flow into the heap where it belongs now.
     fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
         let (replenishment, period) = (self.replenishment, self.period);
         let Flow { start, queue, account, .. } = self.flow_mut(app);

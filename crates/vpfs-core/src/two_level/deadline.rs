@@ -3,7 +3,7 @@
 use crate::heap::{Heap, Item};
 use crate::units::{RequestId, Time};
 
-/// A request by its deadline; equal ones in the order in which they came here.
+/// A request by its deadline; equal ones in the order in which they entered the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     deadline: Time,

@@ -1,13 +1,14 @@
-//! The low level's feedback: how many requests the storage may have so that all meet their deadlines [Two-level].
+//! The low level's feedback: how many requests may be outstanding so that all meet their deadlines [Two-level].
 //!
-//! Storage with many requests is fast but slow to answer, so at the end of every window W the outstanding limit Lo is
-//! set anew from what the storage did in it. Each class i gives a bound and the least holds; a class that cannot meet
-//! its deadlines whatever the limit (it is *overloaded*) gives none, so that throughput gets the storage out of that.
+//! Storage with many outstanding requests is fast but slow to answer. So at the end of every window W the outstanding
+//! limit Lo is set from what the storage did in it. Each class i gives a bound, and the smallest applies. A class that
+//! cannot meet its deadlines whatever the limit is (it is *overloaded*) gives none, so that higher throughput ends the
+//! overload.
 //!
-//! Deviations, beyond those at the functions: what a class asks for beyond its profile says nothing of its promise, so
-//! its times are not counted; it is neither part of Xl, and all that waits for credits is part of Xu. R is the 99th
-//! percentile: the slides' 95th lets one in twenty be late. And a class is overloaded only while more was promised than
-//! is completed.
+//! Deviations, beyond those at the functions: requests beyond a class's profile say nothing about its promise, so their
+//! times are not counted, and they are not part of Xl, while all requests that wait for credits are part of Xu. R is
+//! the 99th percentile: the slides' 95th lets one in twenty be late. And a class is overloaded only while more was
+//! promised than is completed.
 //!
 //! All numbers are integers; limits have 16 fraction bits.
 
@@ -17,30 +18,30 @@ use core::time::Duration;
 use super::percentile::Times;
 use crate::units::{AppId, Time};
 
-/// A limit or a factor with [`FRACTION_BITS`].
+/// A limit or a factor in fixed point, with [`FRACTION_BITS`].
 type Fixed = u128;
 const FRACTION_BITS: u32 = 16;
 
-/// The least e: a class that is late has not Lo = 0, but much less than it had.
+/// The smallest e: a class that is late does not get Lo = 0, but much less than it had.
 const MARGIN_MIN: Fixed = (1 << FRACTION_BITS) / 64;
 
-/// How a request came to the deadline queue.
+/// How a request came to pass to the deadline queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// With credits and within the profile: its deadline is a promise.
+    /// With credits and within the profile: its deadline is promised.
     Within,
     /// With credits but before its time, so that its deadline is later.
     Early,
-    /// As there was capacity to spare, or without a promise.
+    /// With spare capacity, or without a promise.
     Beyond,
 }
 
-/// What a class did in a window, of what was within its profile.
+/// The requests of a class within its profile, in one window.
 #[derive(Debug)]
 struct Class {
     /// Response times of the storage.
     responses: Times,
-    /// Nanoseconds in the deadline queue, of so many requests.
+    /// Nanoseconds in the deadline queue, and the number of requests.
     waited: u128,
     dispatched: u64,
     /// Its last bound was "no limit".
@@ -48,14 +49,14 @@ struct Class {
 }
 
 impl Class {
-    /// e = (D − w)/R: how many times as long the storage may take.
+    /// e = (D − w)/R: by which factor the storage may take longer.
     fn margin(&self, deadline: Duration, response_nanos: u64) -> Fixed {
         let wait = self.waited / u128::from(self.dispatched.max(1));
         let left = deadline.as_nanos().saturating_sub(wait);
         ((left << FRACTION_BITS) / u128::from(response_nanos.max(1))).max(MARGIN_MIN)
     }
 
-    /// What this class allows next; `None` for no limit.
+    /// The limit that this class allows next; `None` for no limit.
     fn bound(&self, margin: Fixed, window: &Window, limit: u32) -> Option<Fixed> {
         let (low, high) =
             (window.per_completion(window.demand_low, limit), window.per_completion(window.demand, limit));
@@ -65,8 +66,8 @@ impl Class {
             return (window.demand_low < window.completed).then(|| low.max(whole(by_deadline)));
         }
         let by_deadline = margin * limit;
-        // Only if what was promised is more than what is completed: Ll takes it that throughput grows with Lo, and is
-        // too large where it does not.
+        // Only if more was promised than is completed: Ll assumes that throughput grows with Lo, and is too large where
+        // it does not.
         if by_deadline <= low && window.demand_low >= window.completed {
             None
         } else if by_deadline >= high {
@@ -84,7 +85,7 @@ impl Class {
 pub(super) struct Window {
     /// C: completions.
     completed: u64,
-    /// Nanoseconds in which there was something outstanding.
+    /// Nanoseconds in which requests were outstanding.
     busy: u64,
     /// Lmax: the largest number outstanding.
     outstanding_max: usize,
@@ -92,9 +93,9 @@ pub(super) struct Window {
     arrived: u64,
     /// and those with a deadline in the same window.
     arrived_due: u64,
-    /// Xl: what had to be complete by the end of the next window if all were served at once.
+    /// Xl: requests that had to complete by the end of the next window if all were served at once.
     demand_low: u64,
-    /// Xu: all there was to do, also what waits for credits: it would come if there were capacity to spare.
+    /// Xu: all requests, including those that wait for credits: they would pass if there were capacity to spare.
     demand: u64,
 }
 
@@ -105,7 +106,7 @@ impl Window {
     }
 }
 
-/// What is left at the end of a window.
+/// What remains at the end of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backlog {
     pub(super) outstanding: usize,
@@ -119,13 +120,13 @@ pub(super) struct Backlog {
 
 #[derive(Debug)]
 pub(super) struct DepthControl {
-    /// Lo while no class says anything.
+    /// Lo while no class gives a bound.
     default_limit: u32,
-    /// What "no limit" means.
+    /// The value of "no limit".
     limit_max: u32,
     limit: u32,
     window: Window,
-    /// Since when something is outstanding, if so; not before the window.
+    /// Since when requests are outstanding, if so; not before the window.
     busy_since: Option<Time>,
     /// By application; `None` for those without a deadline.
     classes: Vec<Option<Class>>,
@@ -143,7 +144,7 @@ impl DepthControl {
         self.limit
     }
 
-    /// Begins from `default_limit` again if that is another one; "no limit" becomes `limit_max`.
+    /// Starts from `default_limit` again if it changed; "no limit" becomes `limit_max`.
     pub(super) fn configure(&mut self, default_limit: u32, limit_max: u32) {
         self.limit_max = limit_max.max(1);
         if core::mem::replace(&mut self.default_limit, default_limit) != default_limit {
@@ -168,7 +169,7 @@ impl DepthControl {
         self.classes.get_mut(app.index()).and_then(Option::as_mut)
     }
 
-    /// A request came to the deadline queue, maybe within its profile and with a deadline in this window.
+    /// A request entered the deadline queue; `due` if it is within its profile and has a deadline in this window.
     pub(super) fn on_arrival(&mut self, due: bool) {
         self.window.arrived += 1;
         self.window.arrived_due += u64::from(due);
@@ -189,7 +190,7 @@ impl DepthControl {
         }
     }
 
-    /// The storage has so many requests from now on.
+    /// The number of outstanding requests changed.
     pub(super) fn on_outstanding(&mut self, now: Time, outstanding: usize) {
         self.window.outstanding_max = self.window.outstanding_max.max(outstanding);
         match self.busy_since {
@@ -202,9 +203,8 @@ impl DepthControl {
         }
     }
 
-    /// Ends a window: Lo = the least bound of all classes that did something; after a pause it stays. `outstanding`
-    /// gives the age of each outstanding request that is within a profile, for classes of which none was completed.
-    /// O(classes + outstanding).
+    /// Ends a window: Lo = the smallest bound of all active classes; after a pause it stays. `outstanding` gives the
+    /// age of each outstanding request within a profile, for classes of which none completed. O(classes + outstanding).
     pub(super) fn end_window(
         &mut self,
         now: Time,
@@ -239,10 +239,10 @@ impl DepthControl {
         self.begin_window(backlog.outstanding);
     }
 
-    /// So many requests as the promised ones need: X·n/C, where C were completed with no more than n outstanding at
-    /// once, and a quarter more of them when they are close to all that is completed, for what comes at a rate close to
-    /// what there is waits long. A bound for one deadline, which the storage may never meet, does not take from the
-    /// others what they need.
+    /// The number of requests that the promised ones need: X·n/C, if C were completed with no more than n outstanding
+    /// at once. A quarter is added when they are close to all that is completed, because requests that arrive at a rate
+    /// close to capacity wait long. So a bound for one deadline, which the storage may never meet, does not take away
+    /// what the other classes need.
     fn needed(&self) -> u32 {
         let Window { demand_low, completed, outstanding_max, .. } = self.window;
         let ample = demand_low + demand_low / 4;
@@ -251,14 +251,13 @@ impl DepthControl {
         ceil(self.window.per_completion(demand, limit))
     }
 
-    /// What "no limit" means while `deadline` is the shortest one: so many requests as the storage completes in half of
-    /// it. The other half is for the wait in the deadline queue.
+    /// The value of "no limit" while `deadline` is the shortest one: the number of requests that the storage completes
+    /// in half of it. The other half is for the wait in the deadline queue.
     ///
-    /// Deviation: the slides have a number, 100. What is in the storage is out of the scheduler's reach, so a number
-    /// that takes the storage longer than the deadline is a promise that is missed whenever there is no limit; any
-    /// fixed one is too many for some storage and too few for other. What is completed is counted by the time in which
-    /// there was something to complete, so a little load does not make it small. Two are never too many: while one is
-    /// served, the next one is there.
+    /// Deviation: the slides use a fixed 100. Requests in the storage are beyond the scheduler's control, so a number
+    /// that takes the storage longer than the deadline misses promises whenever there is no limit; any fixed number is
+    /// too many for some storage and too few for other. Completions are counted over busy time only, so that a light
+    /// load does not make the number small. Two are never too many: while one is served, the next one is ready.
     fn most(&self, deadline: Duration) -> u32 {
         let Window { completed, busy, .. } = self.window;
         if completed == 0 {
@@ -268,7 +267,7 @@ impl DepthControl {
         u32::try_from(most).unwrap_or(u32::MAX).max(2)
     }
 
-    /// Where a class completed nothing, the time that its requests have taken so far stands for how long they take.
+    /// For a class without completions, the ages of its requests stand for their response times.
     fn add_ages(&mut self, outstanding: impl Iterator<Item = (AppId, Duration)>) {
         let silent: Vec<bool> =
             self.classes.iter().map(|class| class.as_ref().is_some_and(|class| class.responses.is_empty())).collect();
@@ -288,7 +287,7 @@ impl DepthControl {
     }
 }
 
-/// Without the part of a request. Deviation: the slides round up, which at a few requests is far too many for a
+/// Rounds down to whole requests. Deviation: the slides round up, which with few requests is far too many for a
 /// deadline.
 const fn whole(bound: Fixed) -> Fixed {
     (bound >> FRACTION_BITS) << FRACTION_BITS
@@ -316,7 +315,7 @@ mod tests {
         control
     }
 
-    /// A window: 100 requests of `app` take `response_ms` each, with at most `outstanding_max` at once.
+    /// In a window, 100 requests of `app` take `response_ms` each, with at most `outstanding_max` at once.
     fn serve(control: &mut DepthControl, app: AppId, response_ms: u64, outstanding_max: usize) {
         control.on_outstanding(Time::ZERO, outstanding_max);
         for _ in 0..100 {
@@ -325,8 +324,8 @@ mod tests {
         }
     }
 
-    /// Ends it after 200 ms and so many arrivals, some with deadlines in it, with two outstanding for 200 ms; the
-    /// limit.
+    /// Ends it after 200 ms and `arrived` arrivals, `due` of them with deadlines in it, with two outstanding for 200
+    /// ms; returns the limit.
     fn end(control: &mut DepthControl, arrived: u32, due: u32) -> u32 {
         (0..arrived).for_each(|arrival| control.on_arrival(arrival < due));
         let ages = [(CLASS, Duration::from_millis(200)); 2];
@@ -365,10 +364,11 @@ mod tests {
     fn in_overload_there_is_no_limit_until_the_storage_keeps_up() {
         let mut control = control(1);
         serve(&mut control, CLASS, 125, 10);
-        // Xl = 2 + 100 is more than the 100 that were completed, and Ll = 10.2 than Lrt = 8: so many as 50 ms complete.
+        // Xl = 2 + 100 is more than the 100 that were completed, and Ll = 10.2 exceeds Lrt = 8: as many as complete in
+        // 50 ms.
         assert_eq!(end(&mut control, 100, 100), 25);
         serve(&mut control, CLASS, 125, 60);
-        // The same again, and more are needed: (2 + 99) · 5/4 · 25/100.
+        // The same again, but more are needed: (2 + 99) · 5/4 · 25/100.
         assert_eq!(end(&mut control, 100, 99), 32);
         serve(&mut control, CLASS, 125, 60);
         // Ll = (2 + 50) · 32/100, Lrt = 100/125 · 60.
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(end(&mut control, 120, 50), 12, "122 · 10/102");
     }
 
-    /// A class that the storage can never serve in time does not take the throughput that others need.
+    /// A class that the storage can never serve in time does not reduce the throughput that others need.
     #[test]
     fn the_limit_is_never_below_what_promised_requests_need() {
         let mut control = control(1);

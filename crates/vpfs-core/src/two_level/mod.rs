@@ -1,18 +1,17 @@
 //! Throughput and latency control [Two-level]: while a class asks for no more than its rate T, its requests take no
 //! longer than its deadline D.
 //!
-//! The high level (`credits`) lets T·P bytes of each class pass in each period P; the low level sends what passed to
-//! the storage, earliest deadline first (`deadline`), and no more at once than lets all meet their deadlines, which it
-//! finds by feedback (`depth_control`).
+//! The high level (`credits`) lets T·P bytes of each class pass in each period P. The low level sends these requests to
+//! the storage, earliest deadline first (`deadline`), and limits the number outstanding so that all meet their
+//! deadlines; it finds that limit by feedback (`depth_control`).
 //!
-//! A promise does not depend on the others' manners: what a class asks for beyond T comes after what is within it
-//! (`profile`), goes to the storage only while nothing else waits, one request at a time (`credits`), and does not
-//! count in `depth_control`.
+//! A promise does not depend on the behaviour of others: requests beyond T come after those within it (`profile`), are
+//! sent to the storage only while nothing else waits, one at a time (`credits`), and do not count in `depth_control`.
 //!
-//! **Classes** are the applications with a [`Target`]. The slides say nothing of others. Here they are served as well
-//! as they can be: they share with the classes, in SFQ order, what capacity is to spare, have a deadline of
-//! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
-//! they never starve, one request of theirs passes in each period P in any case.
+//! **Classes** are the applications with a [`Target`]. The slides say nothing about others. Here they get best effort:
+//! they share spare capacity with the classes, in SFQ order, have a deadline of [`BEST_EFFORT_DEADLINE`] once they are
+//! in the deadline queue, and do not influence the outstanding limit. So that they never starve, one of their requests
+//! passes in each period P in any case.
 
 mod credits;
 mod deadline;
@@ -43,8 +42,8 @@ pub const BEST_EFFORT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The Two-level scheduler for one storage server.
 ///
-/// O(log n) in applications and queued requests for each request, and for each control window once
-/// O(applications + requests in use).
+/// Each request takes O(log n) in applications and queued requests; once per control window O(applications + requests
+/// in use).
 #[derive(Debug)]
 pub struct TwoLevel {
     settings: TwoLevelSettings,
@@ -83,7 +82,7 @@ struct Entry {
     deadline: Time,
     /// and when it was dispatched.
     dispatched_at: Time,
-    /// On whose account it passed.
+    /// How it passed.
     passed: Passed,
 }
 
@@ -94,7 +93,7 @@ impl Node for Entry {
 }
 
 impl TwoLevel {
-    /// A scheduler that begins with at most `depth` requests outstanding, and keeps at most `event_capacity` events
+    /// A scheduler that starts with at most `depth` requests outstanding, and keeps at most `event_capacity` events
     /// between polls.
     pub fn new(settings: TwoLevelSettings, depth: Depth, event_capacity: usize) -> Self {
         Self {
@@ -112,13 +111,13 @@ impl TwoLevel {
         }
     }
 
-    /// Lo: how many requests may be outstanding now, but for overdue ones.
+    /// Lo: how many requests may be outstanding now, not counting overdue ones.
     pub fn outstanding_limit(&self) -> u32 {
         self.control.limit()
     }
 
-    /// Changes parameters; credits, deadlines and the period under way stay. With another `depth` the outstanding limit
-    /// begins there again. O(n log n) in applications if the period changes.
+    /// Changes parameters; credits, deadlines and the current period stay. With another `depth` the outstanding limit
+    /// starts there again. O(n log n) in applications if the period changes.
     pub fn configure(&mut self, now: Time, settings: TwoLevelSettings, depth: Depth) {
         if settings.replenish_period != self.settings.replenish_period {
             self.credits.set_period(&self.requests, period_nanos(&settings));
@@ -154,14 +153,14 @@ impl TwoLevel {
         self.credits.len() + self.deadlines.len() + self.outstanding == 0
     }
 
-    /// After a pause, in which nobody looks at the time: what has ended in it.
+    /// After a pause without calls: ends the periods and windows that elapsed in it.
     fn start_if_idle(&mut self, now: Time) {
         if self.is_idle() {
             self.tick(now);
         }
     }
 
-    /// Ends the period and the window if it is time for that.
+    /// Ends the period and the window if they are over.
     fn tick(&mut self, now: Time) {
         if now >= self.period_end {
             self.end_period(now);
@@ -179,7 +178,7 @@ impl TwoLevel {
         if self.credits.len() > 0 {
             self.events.push(now, Event::Replenished { early: false });
         }
-        // However busy the storage is, one request without a promise passes in each period.
+        // However busy the storage is, one best-effort request passes in each period.
         if let Some(app) = self.credits.first_best_effort() {
             self.pass(now, app, true);
         }
@@ -212,7 +211,7 @@ impl TwoLevel {
         }
     }
 
-    /// Moves the oldest request of `app` to the deadline queue, with credits or as capacity is to `spare`.
+    /// Moves the oldest request of `app` to the deadline queue, with credits or into `spare` capacity.
     fn pass(&mut self, now: Time, app: AppId, spare: bool) {
         let id = self.credits.pop(&mut self.requests, app, spare);
         let entry = self.requests.get_mut(id);
@@ -234,7 +233,7 @@ impl TwoLevel {
         self.control.on_arrival(entry.passed != Passed::Beyond && deadline < self.window_end);
     }
 
-    /// The storage has capacity to spare: lets one more request pass. False if there is nothing to be done.
+    /// If the storage has spare capacity, lets one more request pass. Returns false if there is nothing to do.
     fn use_spare(&mut self, now: Time) -> bool {
         // Outstanding < 0.9 Lo.
         let spare = self.outstanding as u64 * 10 < u64::from(self.control.limit()) * 9;
@@ -305,8 +304,7 @@ impl Engine for TwoLevel {
         Handover { outstanding: all(true), queued: all(false), events: self.events }
     }
 
-    /// Outstanding requests are charged, and have their
-    /// deadline from now on.
+    /// Outstanding requests are charged, and get a deadline that starts now.
     fn take_over(&mut self, now: Time, handover: Handover) {
         for (enqueued_at, request) in handover.outstanding {
             self.start_if_idle(now);
@@ -331,8 +329,8 @@ impl Scheduler for TwoLevel {
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
-    /// Moves what has credits to the deadline queue; dispatches from there what is overdue, and by earliest deadline
-    /// while fewer than Lo are outstanding; gives spare capacity to those that have no credits.
+    /// Moves requests with credits to the deadline queue. Dispatches from there the overdue ones, and others by
+    /// earliest deadline while fewer than Lo are outstanding. Gives spare capacity to flows without credits.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         if !self.is_idle() {
             self.tick(now);
@@ -394,7 +392,7 @@ impl Scheduler for TwoLevel {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Holds for all that is not in the deadline queue yet.
+    /// Applies to all requests that are not in the deadline queue yet.
     fn set_target(&mut self, _now: Time, app: AppId, target: Option<Target>) {
         if app.index() >= self.profiles.len() {
             self.profiles.resize(app.index() + 1, None);
@@ -450,7 +448,7 @@ mod tests {
         Some(Target { rate: Bytes(rate), deadline: Duration::from_millis(deadline_ms) })
     }
 
-    /// One slot, and a class 0 that gets 200 kB in each period of 200 ms.
+    /// One slot, and class 0 with 200 kB in each period of 200 ms.
     fn two_level() -> TwoLevel {
         let settings = TwoLevelSettings { outstanding_max: 1, ..TwoLevelSettings::default() };
         let mut two_level = TwoLevel::new(settings, Depth::new(1).unwrap(), 64);
@@ -479,7 +477,7 @@ mod tests {
     #[test]
     fn requests_pass_while_there_are_credits_and_overdue_ones_go_at_once() {
         let mut two_level = busy();
-        // It comes before its time by the profile, which is after 100 ms; of that, D are slack.
+        // It comes before its time by the profile, which is after 100 ms; D of that is slack.
         assert_eq!(two_level.poll_timeout(), Some(ms(100)));
         assert_eq!(drain(&mut two_level, ms(99)), []);
         assert_eq!(drain(&mut two_level, ms(100)), [1], "overdue");
@@ -499,8 +497,8 @@ mod tests {
         assert_eq!(events.iter().filter(|event| **event == Event::Replenished { early: true }).count(), 1);
     }
 
-    /// What is to spare goes to one request at a time, so that weights count; all that came with one replenishment went
-    /// before.
+    /// Spare capacity goes to one request at a time, so that weights count; before, all requests of one replenishment
+    /// went.
     #[test]
     fn spare_capacity_goes_by_weight() {
         let mut two_level = two_level();
@@ -531,7 +529,7 @@ mod tests {
         assert_eq!(passed(|two_level| two_level.correct_cost(Time::ZERO, RequestId(1), Bytes::ZERO)), 1);
         assert_eq!(passed(|two_level| two_level.correct_cost(Time::ZERO, RequestId(4), Bytes::ZERO)), 0);
         assert_eq!(passed(|two_level| two_level.cancel(Time::ZERO, RequestId(1))), 1);
-        // Made larger and smaller again: nothing is won or lost.
+        // Raising and lowering the cost again neither gains nor loses.
         let twice = |two_level: &mut TwoLevel| {
             two_level.correct_cost(Time::ZERO, RequestId(0), Bytes(123_456_789));
             two_level.correct_cost(Time::ZERO, RequestId(0), SIZE);

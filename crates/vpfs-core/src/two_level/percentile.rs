@@ -1,14 +1,14 @@
 //! The 99th percentile of times, in a fixed amount of memory.
 //!
-//! A histogram whose classes grow with what they count (as those of the crate `hdrhistogram`, which needs `std` and
-//! floating point): sixteen for each power of two. A result is at most 1/16 (6.25 %) or 256 ns too large, and never too
-//! small; times above five hours count as five hours.
+//! A histogram with logarithmic classes (like the crate `hdrhistogram`, which needs `std` and floating point): sixteen
+//! for each power of two. A result is at most 1/16 (6.25 %) or 256 ns too large, and never too small; times above five
+//! hours count as five hours.
 
 use alloc::boxed::Box;
 
-/// Bits of a time that a class tells apart, after its first.
+/// Leading bits of a time, after the first one, that select its class.
 const BITS: u32 = 4;
-/// What the first classes are wide, as a power of two of nanoseconds.
+/// Width of the first classes, as a power of two of nanoseconds.
 const UNIT: u32 = 8;
 const CLASSES: usize = 560;
 
@@ -40,7 +40,7 @@ impl Times {
         self.total = self.total.saturating_add(1);
     }
 
-    /// The least time, rounded up, that 99 of 100 do not exceed; `None` if there are none. O(1).
+    /// The smallest time, rounded up, that 99 of 100 do not exceed; `None` if there are none. O(1).
     pub(super) fn percentile_99(&self) -> Option<u64> {
         let wanted = (u64::from(self.total) * 99).div_ceil(100);
         let mut below = 0;
@@ -52,7 +52,7 @@ impl Times {
     }
 }
 
-/// Counts up with time, in steps that are a sixteenth of it.
+/// The class of a time; a class is at most a sixteenth of its times wide.
 fn class_of(nanos: u64) -> usize {
     let units = nanos >> UNIT;
     let shift = (u64::BITS - units.leading_zeros()).saturating_sub(BITS + 1);

@@ -1,13 +1,13 @@
-//! What a class is promised, and since when: its own clock says which of its requests are within the rate [Two-level].
+//! The profile of a class: a clock that decides which of its requests are within the promised rate [Two-level].
 //!
-//! The slides give every request the deadline D from when it comes to the deadline queue. A class that asks for more
-//! than its rate T then puts its excess there as an equal of those who keep theirs. Deviation: the deadline counts from
-//! the class's profile clock, e = max(e, now) + c/T for each request, and a request that comes before e − slack counts
-//! as if it came then. What is within T keeps its deadline, and excess comes after it.
+//! The slides give every request the deadline D from when it enters the deadline queue. A class that exceeds its rate T
+//! then places its excess there on equal terms with classes that keep theirs. Deviation: the deadline counts from the
+//! class's profile clock, e = max(e, now) + c/T for each request, and a request that comes before e − slack counts as
+//! if it came then. Requests within T keep their deadline, and excess comes after them.
 //!
-//! The slack, which lets bursts be, is a period P, but no more than D: only then are promises kept together for all
-//! deadlines whenever their rates are no more than the storage has. (Up to a time t, class i may want T·(t − D + slack)
-//! ≤ T·t; with more slack, a class with a short deadline could want more at once than there is.)
+//! The slack, which permits bursts, is a period P, but no more than D: only then can all deadlines be met whenever the
+//! sum of the rates is within the storage's capacity. (Up to a time t, class i may ask for T·(t − D + slack) ≤ T·t;
+//! with more slack, a class with a short deadline could ask for more at once than the storage has.)
 
 use core::time::Duration;
 
@@ -17,18 +17,17 @@ use crate::units::{Bytes, Time};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Profile {
     pub(super) target: Target,
-    /// e: when all would be served that was charged, at T.
+    /// e: when everything charged so far would have been served, at T.
     clock: Time,
 }
 
 impl Profile {
-    /// A class with a new target, which goes on where the one before was.
+    /// A class with a new target, which continues from the clock of `before`.
     pub(super) fn new(target: Target, before: Option<Self>) -> Self {
         Self { target, clock: before.map_or(Time::ZERO, |before| before.clock) }
     }
 
-    /// The deadline of a request that comes now, and whether it is later than D from now, as the class asked for more
-    /// than T.
+    /// The deadline of a request that comes now, and whether it is later than D from now because the class exceeded T.
     pub(super) fn deadline(&self, now: Time, period_nanos: u64) -> (Time, bool) {
         let slack = self.target.deadline.min(Duration::from_nanos(period_nanos));
         let pushed = self.clock.since(now).saturating_sub(slack);

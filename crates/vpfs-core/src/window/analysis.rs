@@ -1,4 +1,4 @@
-//! What coordination is worth, by calculation [IOCO §3.2].
+//! The gain of coordination, by calculation [IOCO §3.2].
 //!
 //! `apps` applications (m in the paper) access `servers` servers (n) at once; each server needs the time t for its part
 //! of each. Results are in units of t. Both counts must be at least 1.
@@ -21,7 +21,7 @@ pub fn completion_reduction(apps: u32, servers: u32) -> f64 {
     independent_completion(apps, servers) - coordinated_completion(apps)
 }
 
-/// Formula (3) as a part of the completion time without coordination; (m − 1)/(2m) for many servers.
+/// Formula (3) as a fraction of the completion time without coordination; approaches (m − 1)/(2m) for many servers.
 pub fn relative_reduction(apps: u32, servers: u32) -> f64 {
     completion_reduction(apps, servers) / independent_completion(apps, servers)
 }

@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Helpers shared by several tests.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use proptest::prelude::*;
@@ -19,20 +19,20 @@ pub(crate) fn weight(weight: u32) -> Weight {
     Weight::new(weight).expect("in range")
 }
 
-/// A write of so many units of [`Op::COST_UNIT`].
+/// A write of `units` times [`Op::COST_UNIT`].
 pub(crate) fn write(app: u32, units: u64) -> Op {
     Op::Enqueue { app: AppId(app), op: OpKind::Write, cost: Bytes(units * Op::COST_UNIT) }
 }
 
 pub(crate) const DISPATCH: Op = Op::Dispatch { at_most: u32::MAX };
 
-/// Carries all `ops` out; what was dispatched, in order.
+/// Applies all `ops`; returns the dispatches in order.
 pub(crate) fn dispatched<S: Tunable>(runner: &mut Runner<S>, ops: &[Op]) -> Vec<vpfs_core::Dispatch> {
     ops.iter().flat_map(|&op| runner.apply(op)).collect()
 }
 
-/// A driver waits for the time that a scheduler tells. When that has come and all that may go has gone, the scheduler
-/// tells a later one or none: else the driver would spin.
+/// Waits for the time given by `poll_timeout`. After that timeout has been handled and everything dispatched, the next
+/// timeout must be later or absent; otherwise a driver would spin.
 pub(crate) fn check_timer<S: Tunable>(runner: &mut Runner<S>) {
     runner.now = runner.scheduler.poll_timeout().map_or(runner.now, |due| due.max(runner.now));
     runner.apply(DISPATCH);
