@@ -1,4 +1,4 @@
-//! One server's part in the coordination of all.
+//! One server's part in the coordination of all servers.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,17 +14,17 @@ use crate::totals::Totals;
 use crate::traffic::Traffic;
 use crate::view::{Change, Fit, Meaning, View};
 
-/// Another server.
+/// The state kept for another server.
 #[derive(Debug, Default)]
 struct Peer {
     incarnation: Option<u64>,
     view: View,
     link: Link,
-    /// Its place in the coordinator's set of timers.
+    /// When its next timer is due, as entered in the coordinator's set of timers.
     wake: Option<Time>,
 }
 
-/// Tells the peers of one server what service it gave, and its scheduler what service they gave [vPFS §III-B].
+/// Reports this server's service to its peers, and the peers' service to the local scheduler [vPFS §III-B].
 ///
 /// The drive contract is in the crate docs. `now` must not go back.
 #[derive(Debug)]
@@ -33,16 +33,16 @@ pub struct Coordinator {
     started: Time,
     settings: Settings,
     ledger: Ledger,
-    /// There are changes that peers were not yet made ready for.
+    /// There are changes for which peers have not been marked ready yet.
     changed: bool,
     peers: BTreeMap<ServerId, Peer>,
-    /// Peers to send something to now.
+    /// Peers that are to be sent a message now.
     ready: BTreeSet<ServerId>,
     timers: BTreeSet<(Time, ServerId)>,
-    /// When a departure is old enough to be forgotten.
+    /// When the oldest departure may be forgotten.
     forget_at: Option<Time>,
     totals: Totals,
-    /// Service that peers gave and the local scheduler has not heard of.
+    /// Service given by peers that the local scheduler has not received yet.
     owed: BTreeMap<Account, i64>,
     events: EventQueue,
     sent: Traffic,
@@ -51,7 +51,7 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// A server that knows nothing yet. `incarnation` must be greater after each restart of `me` (the wall clock at the
-    /// start will do); `me` among the peers is passed over.
+    /// start will do). `peers` may include `me`, which is ignored.
     pub fn new(
         now: Time,
         me: ServerId,
@@ -79,8 +79,8 @@ impl Coordinator {
         coordinator
     }
 
-    /// From now on `peer` is told everything, too, beginning with a greeting. Nothing if it is a peer already. O(log
-    /// peers).
+    /// From now on all changes are sent to `peer` as well, starting with a greeting. Does nothing if it is already a
+    /// peer. O(log peers).
     pub fn add_peer(&mut self, peer: ServerId) {
         if self.peers.contains_key(&peer) {
             return;
@@ -89,7 +89,7 @@ impl Coordinator {
         self.ready.insert(peer);
     }
 
-    /// The local scheduler gave the flow `delta` bytes of service more than it last said. The flow need not be
+    /// The local scheduler gave the flow `delta` more bytes of service since the last call. The flow need not be
     /// announced. O(log flows), and O(peers) at the next [`Coordinator::poll_transmit`].
     pub fn report(&mut self, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
         if delta == 0 {
@@ -98,7 +98,7 @@ impl Coordinator {
         self.change((key, class), delta)
     }
 
-    /// A flow arrived at this server; peers hear of it before it gets any service [vPFS §III-B2].
+    /// A flow arrived at this server; peers are informed before it gets any service [vPFS §III-B2].
     pub fn flow_arrived(&mut self, key: FlowKey) -> Result<(), FlowsExceeded> {
         match self.ledger.total((key, ServiceClass::Data)) {
             Some(_) => Ok(()),
@@ -106,7 +106,7 @@ impl Coordinator {
         }
     }
 
-    /// A flow left this server. If it comes back, its totals start from zero; what peers were told stays counted.
+    /// A flow left this server. If it comes back, its totals start from zero; reported service stays counted.
     pub fn flow_left(&mut self, now: Time, key: FlowKey) {
         for class in [ServiceClass::Data, ServiceClass::Metadata] {
             if self.ledger.close(now, (key, class)) {
@@ -117,8 +117,8 @@ impl Coordinator {
         self.forget(now);
     }
 
-    /// The next message to send, and to whom. Call until `None`, after every input: it takes all changes since the last
-    /// one together. O(entries + log peers).
+    /// The next message to send, and its receiver. Call until `None`, after every input: one message combines all
+    /// changes since the last one. O(entries + log peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
         if core::mem::take(&mut self.changed) {
             for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.link.sends_changes_at_once()) {
@@ -129,7 +129,7 @@ impl Coordinator {
         let id = self.ready.pop_first()?;
         let peer = self.peers.get_mut(&id)?;
         let base = self.ledger.resume_from(peer.link.acked);
-        // What is on its way already is not repeated for an acknowledgement.
+        // Changes already in transit are not repeated just to send an acknowledgement.
         let most = if peer.link.owes_changes { self.settings.max_entries } else { 0 };
         let (entries, reached) = self.ledger.changes(base, most);
         let end = self.ledger.end();
@@ -143,7 +143,8 @@ impl Coordinator {
             more: reached < end.version,
             entries,
         };
-        // A peer that never spoke may have been told everything already: a restart of this server is news to it.
+        // A peer that never sent a message may know everything from an earlier incarnation: it must learn of this
+        // restart.
         let must_answer = base < end.version || peer.incarnation.is_none();
         peer.link.on_sent(now, &message, must_answer, &self.settings);
         self.sent.count(&message);
@@ -151,8 +152,8 @@ impl Coordinator {
         Some((id, message))
     }
 
-    /// A message came in. What it tells is in [`Coordinator::poll_service`] and [`Coordinator::poll_event`]; one that
-    /// is late, repeated or out of order is no error. O(entries · log flows).
+    /// Takes a received message. Its content appears in [`Coordinator::poll_service`] and [`Coordinator::poll_event`].
+    /// A message that is late, repeated or out of order is not an error. O(entries · log flows).
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
         self.check(from, message)?;
@@ -194,29 +195,29 @@ impl Coordinator {
     }
 
     /// Service that peers gave since the last call, for the local scheduler's `handle_peer`: flow, class, bytes. Call
-    /// until `None`, after every input. Several messages' amounts may come as one. O(log flows).
+    /// until `None`, after every input. The amounts of several messages may be combined. O(log flows).
     pub fn poll_service(&mut self) -> Option<(FlowKey, ServiceClass, i64)> {
         self.owed.pop_first().map(|((key, class), bytes)| (key, class, bytes))
     }
 
-    /// The next thing that happened, oldest first.
+    /// The oldest event that has not been polled yet.
     pub fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.events.poll()
     }
 
     /// Bytes of service that a flow got at all servers, as far as this one knows; `None` if no server has the flow.
-    /// What it got at a server before it left there, or before that restarted, counts while any server has it. O(log
-    /// flows).
+    /// Service at a server that the flow has left, or that has restarted, counts as long as any server has the flow.
+    /// O(log flows).
     pub fn total_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
         self.totals.get((key, class))
     }
 
-    /// What this server told its peers of a flow that is here. O(log flows).
+    /// The service of a flow present at this server, as reported to peers. O(log flows).
     pub fn own_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
         self.ledger.total((key, class))
     }
 
-    /// What `peer` told of a flow that is there, in its present incarnation. O(log flows).
+    /// The service that `peer` reported for a flow present there, in its current incarnation. O(log flows).
     pub fn peer_service(&self, peer: ServerId, key: FlowKey, class: ServiceClass) -> Option<i64> {
         self.peers.get(&peer)?.view.total((key, class))
     }
@@ -226,12 +227,12 @@ impl Coordinator {
         self.peers.get(&peer).map(|peer| peer.link.state)
     }
 
-    /// Messages sent so far, and their bytes.
+    /// Messages sent so far, and their size.
     pub fn sent(&self) -> Traffic {
         self.sent
     }
 
-    /// Messages that came in so far, and their bytes.
+    /// Messages received so far, and their size.
     pub fn received(&self) -> Traffic {
         self.received
     }
@@ -247,7 +248,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Refuses what cannot be, before any of it is used.
+    /// Refuses an invalid message before any of it is used.
     fn check(&self, from: ServerId, message: &Message) -> Result<(), MessageError> {
         if !self.peers.contains_key(&from) {
             return Err(MessageError::UnknownPeer(from.0));
@@ -261,8 +262,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Begins anew with a peer that has a new incarnation. If it is older than this server, what it gave so far is the
-    /// baseline: it was given before this server could have heard of it.
+    /// Starts over with a peer that has a new incarnation. If that peer is older than this server, its service so far
+    /// is the baseline: it was given before this server could have heard of it.
     fn meet(&mut self, now: Time, from: ServerId, message: &Message) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if peer.incarnation >= Some(message.incarnation) {
@@ -278,7 +279,7 @@ impl Coordinator {
         before.accounts().for_each(|account| self.totals.release(account));
     }
 
-    /// A peer spoke: it gets what it lacks, unless that is on its way.
+    /// A peer sent a message: it gets the changes that it lacks, unless they are already in transit.
     fn hear(&mut self, now: Time, from: ServerId) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let resume_from = self.ledger.resume_from(peer.link.acked);
@@ -347,7 +348,8 @@ impl Coordinator {
             let acked = live.map(|peer| self.ledger.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
             self.ledger.forget(now, after, acked);
         }
-        // What is old enough and still there waits for an acknowledgement or for the loss of a peer, not for time.
+        // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
+        // time.
         self.forget_at = self.ledger.oldest_departure().map(|left| left + after).filter(|at| *at > now);
     }
 

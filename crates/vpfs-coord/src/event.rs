@@ -1,4 +1,4 @@
-//! Typed events: what became known of peers. Logs and metrics read these.
+//! Typed events: what the coordinator noticed about peers. Logs and metrics read them.
 
 use alloc::collections::VecDeque;
 
@@ -11,27 +11,27 @@ use crate::message::FlowKey;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are named after the types and terms documented elsewhere")]
 pub enum Event {
-    /// A peer spoke, for the first time or after it was lost.
+    /// A peer sent a message, for the first time or after it was lost.
     PeerSeen { peer: ServerId },
-    /// A peer is silent for too long; what it gave so far stays counted.
+    /// A peer has been silent for too long; its service so far stays counted.
     PeerLost { peer: ServerId },
-    /// A peer has a new incarnation; its totals start from zero, and what the old one gave stays counted.
+    /// A peer has a new incarnation; its totals start from zero, and the service of the old one stays counted.
     PeerRestarted { peer: ServerId, incarnation: u64 },
     /// A flow is at a peer.
     FlowAnnounced { peer: ServerId, key: FlowKey, class: ServiceClass },
     /// A flow is no longer at a peer.
     FlowLeft { peer: ServerId, key: FlowKey, class: ServiceClass },
-    /// A peer had given this before it was known; it was not passed on.
+    /// A peer gave this service before it was known; it was not passed on.
     Baseline { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
     /// A peer's total moved by more than any server can give; the step was not passed on.
     StepRefused { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
-    /// A peer has more flows than are kept; this one's service there is not known.
+    /// A peer has more flows than can be kept; the service of this one there is not known.
     FlowRefused { peer: ServerId, key: FlowKey, class: ServiceClass },
-    /// So many events were not kept because nobody polled them in time.
+    /// This many events were dropped because they were not polled in time.
     Lost { events: u64 },
 }
 
-/// A bounded queue of events: at the bound the newest is counted instead of kept.
+/// A bounded queue of events: if it is full, a new event is counted but not kept.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     events: VecDeque<(Time, Event)>,

@@ -1,4 +1,4 @@
-//! This server's own totals, in the order of their last changes.
+//! This server's own totals, ordered by their latest changes.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,33 +9,33 @@ use vpfs_core::{ServiceClass, Time};
 
 use crate::message::{Entry, FlowKey, Position};
 
-/// What is counted by itself: one kind of service of one flow.
+/// The unit of counting: one class of service of one flow.
 pub(crate) type Account = (FlowKey, ServiceClass);
 
-/// This server has as many flows as it keeps, and none of them left. What the new one gets here is not told to other
-/// servers, so its share holds at each server for itself.
+/// This server already has the maximum number of flows, and none of them has left. The new flow's service here is not
+/// reported to other servers, so its share holds at each server separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("more flows than the {max_flows} whose service is told to other servers")]
+#[error("more than {max_flows} flows; the service of further ones is not reported to other servers")]
 pub struct FlowsExceeded {
-    /// How many totals are kept.
+    /// The maximum number of totals.
     pub max_flows: usize,
 }
 
-/// Each change takes the next version, so that "what changed after version x" is a range. An entry of a flow that left
+/// Each change gets the next version, so that the changes after version x are a range. The entry of a flow that left
 /// never changes again: a flow that comes back gets another entry, and peers apply the two in order.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By the version of the last change.
+    /// By the version of the latest change.
     entries: BTreeMap<u64, Entry>,
-    /// Where the entries are of the flows that are here.
+    /// The versions of the entries of flows that are present.
     present: BTreeMap<Account, u64>,
-    /// When flows left, and the version that says so.
+    /// When flows left, and the version of that change.
     departures: VecDeque<(Time, u64)>,
     end: Position,
 }
 
 impl Ledger {
-    /// Adds `delta` to a total, which is created if it is not there. O(log flows).
+    /// Adds `delta` to a total, which is created if it does not exist. O(log flows).
     pub(crate) fn add(&mut self, account: Account, delta: i64, max_flows: usize) -> Result<(), FlowsExceeded> {
         let mut entry = match self.present.get(&account).and_then(|version| self.entries.remove(version)) {
             Some(entry) => entry,
@@ -47,7 +47,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The flow left. Whether it was here.
+    /// The flow left. Returns whether it was present.
     pub(crate) fn close(&mut self, now: Time, account: Account) -> bool {
         let Some(entry) = self.present.remove(&account).and_then(|version| self.entries.remove(&version)) else {
             return false;
@@ -57,19 +57,19 @@ impl Ledger {
         true
     }
 
-    /// Forgets flows that left `after` ago within the first `acked` versions. O(log flows) each.
+    /// Forgets flows that left at least `after` ago, within the first `acked` versions. O(log flows) each.
     pub(crate) fn forget(&mut self, now: Time, after: Duration, acked: u64) {
         while self.departures.front().is_some_and(|&(at, version)| at + after <= now && version <= acked) {
             self.forget_oldest();
         }
     }
 
-    /// When the flow left that left first of those not yet forgotten.
+    /// When the first of the departed flows that are still kept left.
     pub(crate) fn oldest_departure(&self) -> Option<Time> {
         self.departures.front().map(|&(at, _)| at)
     }
 
-    /// The changes after `base`, at most `max`, and the version they reach. O(max + log flows).
+    /// The changes after `base`, at most `max`, and the version up to which they are complete. O(max + log flows).
     pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<Entry>, u64) {
         let mut later = self.entries.range(base + 1..);
         let (mut entries, mut reached) = (Vec::new(), base);
@@ -80,12 +80,12 @@ impl Ledger {
         (entries, if later.next().is_none() { self.end.version } else { reached })
     }
 
-    /// The version from which a peer can go on that acknowledged `acked`.
+    /// The version from which a peer that acknowledged `acked` can continue.
     pub(crate) fn resume_from(&self, acked: Position) -> u64 {
         if acked.horizon == self.end.horizon || acked.version >= self.end.horizon { acked.version } else { 0 }
     }
 
-    /// Where this server is.
+    /// The current position of this server.
     pub(crate) fn end(&self) -> Position {
         self.end
     }

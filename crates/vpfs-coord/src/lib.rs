@@ -1,25 +1,26 @@
-//! How the schedulers of different servers tell each other the service they gave [vPFS §III-B].
+//! How the schedulers of different servers report their service to each other [vPFS §III-B].
 //!
 //! Each server keeps running totals by flow and class. A message carries the totals that changed since the version that
-//! the peer acknowledged, never differences: what is lost, late, repeated or out of order changes nothing that the next
-//! message does not mend, and after a partition all views converge. The receiver turns totals into differences for its
-//! scheduler, which knows nothing of peers.
+//! the peer acknowledged, never differences. So the next message repairs the effects of lost, late, repeated or
+//! reordered ones, and after a partition all views converge. The receiver turns totals into differences for its
+//! scheduler, which knows nothing about peers.
 //!
-//! A peer's service counts as far as it was given while this server was running: what an older peer gave before it was
-//! first heard of is its baseline and is not passed on. A restarted server begins a new incarnation with totals of
-//! zero, and what the old one gave stays counted.
+//! A peer's service counts only if it was given while this server was running: the service that an older peer gave
+//! before it was first heard from is its baseline, which is not passed on. A restarted server starts a new incarnation
+//! with totals of zero, and the service of the old one stays counted.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by [`Settings::max_flows`] for this
-//! server and for each peer, traffic by the changes: when everything is acknowledged, only keep-alives are sent.
+//! server and for each peer, traffic by the number of changes: when everything is acknowledged, only keep-alives are
+//! sent.
 //!
 //! # Versions
 //!
 //! Each change of one of a server's totals takes its next version. A message covers the versions from `base` to `at`,
-//! and holds the totals that changed last within them. What has no place in one message waits for the acknowledgement
-//! of that one, oldest changes first, so that "everything up to `at` is known" always holds. Flows that left keep an
-//! entry until all live peers know that they did, and for [`Settings::forget_after`] at least. A peer that was away for
-//! longer knows less than the `horizon` of what was forgotten: it gets all present totals again, and drops the flows
-//! that are not among them; the last service of those before they left is then not known to it.
+//! and contains the totals whose latest change is among them. Changes that do not fit into one message wait for its
+//! acknowledgement, oldest first, so that the receiver always knows everything up to `at`. Flows that left keep an
+//! entry until all live peers know about it, and at least for [`Settings::forget_after`]. A peer that was away for
+//! longer may know less than the `horizon` of the forgotten changes: it gets all current totals again, and drops flows
+//! that are not among them; it then never learns the last service of those flows before they left.
 //!
 //! # The drive contract
 //!
@@ -37,7 +38,7 @@
 //! let mut coordinators = servers.map(|me| Coordinator::new(Time::ZERO, me, 1, servers, Settings::default()));
 //! let climate = FlowKey::of("climate");
 //!
-//! // Server 0 served 10 MiB; whatever anyone has to say goes to its peer at once.
+//! // Server 0 served 10 MiB; every message is delivered to its peer at once.
 //! coordinators[0].report(climate, ServiceClass::Data, 10 << 20)?;
 //! for now in (0..500).map(Time::from_millis) {
 //!     for from in [0, 1] {

@@ -1,4 +1,4 @@
-//! When to send something to one peer: resending, acknowledging, keeping alive, noticing silence.
+//! Decides when to send to one peer: retries, acknowledgements, keep-alives, detection of silence.
 
 use core::time::Duration;
 
@@ -7,13 +7,13 @@ use vpfs_core::Time;
 use crate::message::{Message, Position};
 use crate::settings::Settings;
 
-/// Whether a peer answers.
+/// Whether a peer is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerState {
-    /// It never spoke.
+    /// It never sent a message.
     #[default]
     Unknown,
-    /// It spoke not long ago.
+    /// It sent a message recently.
     Live,
     /// It has been silent for too long.
     Lost,
@@ -21,7 +21,8 @@ pub enum PeerState {
 
 /// The state of sending to one peer.
 ///
-/// While the peer lacks something or never spoke, it is either in the coordinator's ready set, or `retry_at` is set.
+/// While the peer lacks changes or never sent a message, it is either in the coordinator's ready set, or `retry_at` is
+/// set.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) state: PeerState,
@@ -29,9 +30,9 @@ pub(crate) struct Link {
     pub(crate) acked: Position,
     /// The next message carries changes, not only an acknowledgement.
     pub(crate) owes_changes: bool,
-    /// Where the last message with changes ended.
+    /// The version at which the last message with changes ended.
     sent: u64,
-    /// That message left changes out; the acknowledgement asks for the next.
+    /// That message left out changes; send them after its acknowledgement.
     partial: bool,
     retries: u32,
     retry_at: Option<Time>,
@@ -41,20 +42,20 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The largest power of two by which resending backs off.
+    /// Retries back off by at most this power of two.
     const MAX_BACK_OFF: u32 = 3;
 
-    /// To a peer that is greeted with all there is.
+    /// The link to a new peer, which is greeted with all totals.
     pub(crate) fn new() -> Self {
         Self { owes_changes: true, ..Self::default() }
     }
 
-    /// The next of all timers.
+    /// The earliest of all timers.
     pub(crate) fn wake(&self) -> Option<Time> {
         [self.retry_at, self.ack_at, self.keep_alive_at, self.lost_at].into_iter().flatten().min()
     }
 
-    /// Whether a change goes out at once: not while the peer is silent, and not behind changes it has to get first.
+    /// Whether a change is sent at once: not while the peer is silent, and not before earlier changes that it lacks.
     pub(crate) fn sends_changes_at_once(&self) -> bool {
         self.retries == 0 && !self.partial
     }
@@ -72,7 +73,7 @@ impl Link {
         }
     }
 
-    /// The peer spoke.
+    /// The peer sent a message.
     pub(crate) fn on_heard(&mut self, now: Time, lacks: bool, settings: &Settings) {
         self.state = PeerState::Live;
         self.lost_at = None;
@@ -81,7 +82,7 @@ impl Link {
         }
     }
 
-    /// The peer knows this server's totals up to `acked`. Returns whether that is news.
+    /// The peer knows this server's totals up to `acked`. Returns whether that is new.
     pub(crate) fn on_acked(&mut self, now: Time, acked: Position, settings: &Settings) -> bool {
         if acked <= self.acked {
             return false;
@@ -92,15 +93,15 @@ impl Link {
         true
     }
 
-    /// Everything is acknowledged.
+    /// The peer has acknowledged everything.
     pub(crate) fn on_complete(&mut self) {
         self.retries = 0;
         self.retry_at = None;
         self.partial = false;
     }
 
-    /// Whether there is a reason to send what the peer lacks now, having just heard of it: it was silent before, or it
-    /// has all of the last message.
+    /// Whether to send what the peer lacks right after hearing from it: it was silent before, or it has the whole of
+    /// the last message.
     pub(crate) fn answers_at_once(&mut self, resume_from: u64) -> bool {
         if core::mem::take(&mut self.retries) > 0 {
             self.retry_at = None;
@@ -109,7 +110,7 @@ impl Link {
         resume_from >= self.sent
     }
 
-    /// The peer must get an acknowledgement, if need be by itself.
+    /// The peer must get an acknowledgement, in a message of its own if necessary.
     pub(crate) fn owe_ack(&mut self, now: Time, settings: &Settings) {
         self.ack_at = self.ack_at.or(Some(now + settings.ack_delay));
     }
@@ -119,7 +120,7 @@ impl Link {
         *self = Self { state: self.state, keep_alive_at: self.keep_alive_at, ..Self::default() };
     }
 
-    /// Takes timers that are due. Returns whether something must be sent, and whether the peer is lost.
+    /// Handles timers that are due. Returns whether something must be sent, and whether the peer is lost.
     pub(crate) fn on_timeout(&mut self, now: Time) -> (bool, bool) {
         let retry = take_due(&mut self.retry_at, now);
         if retry {

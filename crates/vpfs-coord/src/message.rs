@@ -1,4 +1,4 @@
-//! What peers send each other, as plain data. Turning it into bytes is not done here, but its size is stated.
+//! Messages between peers, as plain data. They are encoded elsewhere, but their size is stated here.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use thiserror::Error;
 use vpfs_core::ServiceClass;
 use vpfs_core::hash::stable_hash;
 
-/// An application as all servers name it: the hash of its name.
+/// An application as all servers identify it: the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(pub u64);
 
@@ -18,10 +18,11 @@ impl FlowKey {
     }
 }
 
-/// How far one server knows another's totals. Orders by age: of two from the same incarnation, the greater is newer.
+/// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
+/// newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Of flows that left up to this version, the owner kept nothing; who knew less than that must start over.
+    /// The owner has forgotten flows that left up to this version; a peer that knew less must start over.
     pub horizon: u64,
     /// All changes up to this version are known.
     pub version: u64,
@@ -34,24 +35,24 @@ pub struct Entry {
     pub key: FlowKey,
     /// The kind of service.
     pub class: ServiceClass,
-    /// The sender's version when the flow arrived; tells a stay of the flow from an earlier one.
+    /// The sender's version when the flow arrived; distinguishes this stay of the flow from an earlier one.
     pub born: u64,
-    /// The sender's version since this entry has been so.
+    /// The sender's version of the latest change of this entry.
     pub changed: u64,
-    /// Bytes of cost in this stay; negative if more was refunded than asked for.
+    /// Bytes of cost in this stay; negative if refunds exceeded requests.
     pub total: i64,
     /// The flow left; this is the last entry of this stay.
     pub left: bool,
 }
 
-/// What one server tells another: which of its totals changed, and how far it knows the other's.
+/// What one server reports to another: its changed totals, and how far it knows the other's totals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The sender's incarnation: greater after each restart.
     pub incarnation: u64,
     /// How long this incarnation has been running.
     pub age: Duration,
-    /// The receiver's incarnation as far as the sender knows; `ack` belongs to it.
+    /// The receiver's incarnation as far as the sender knows; `ack` refers to it.
     pub to: Option<u64>,
     /// How far the sender knows the receiver's totals.
     pub ack: Position,
@@ -59,21 +60,21 @@ pub struct Message {
     pub base: u64,
     /// ... up to this one. Equal to `base`: nothing changed.
     pub at: Position,
-    /// There are changes after `at` that this message had no place for.
+    /// There are changes after `at` that did not fit into this message.
     pub more: bool,
     /// In the order in which they changed.
     pub entries: Vec<Entry>,
 }
 
 impl Message {
-    /// Most entries of any message.
+    /// The maximum number of entries in a message.
     pub const MAX_ENTRIES: usize = 1024;
     /// Bytes of a message without entries: eight numbers of 8 bytes, flags and the number of entries.
     pub const HEADER_LEN: usize = 8 * 8 + 1 + 2;
     /// Bytes of an entry: four numbers of 8 bytes, class and flag.
     pub const ENTRY_LEN: usize = 4 * 8 + 1;
 
-    /// The bytes that this message takes on the wire, without what carries it.
+    /// The size of this message on the wire, without lower-level headers.
     pub fn encoded_len(&self) -> usize {
         Self::HEADER_LEN + self.entries.len() * Self::ENTRY_LEN
     }
@@ -83,7 +84,7 @@ impl Message {
         self.at.version > self.base
     }
 
-    /// Refuses what no correct peer sends. O(entries).
+    /// Refuses messages that no correct peer sends. O(entries).
     pub(crate) fn check(&self) -> Result<(), MessageError> {
         let entries = self.entries.len();
         if entries > Self::MAX_ENTRIES {
@@ -104,46 +105,46 @@ impl Message {
     }
 }
 
-/// Why a message was refused. Nothing of it was used.
+/// Why a message was refused. None of it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// Its sender is not among the peers.
-    #[error("server {0} is not a peer: add it to the servers of this file system")]
+    #[error("message from server {0}, which is not a peer: add it to the servers of this file system")]
     UnknownPeer(u32),
     /// It has more entries than any message may have.
-    #[error("{entries} entries in one message, at most {} are allowed", Message::MAX_ENTRIES)]
+    #[error("message with {entries} entries, the limit is {}", Message::MAX_ENTRIES)]
     TooManyEntries {
-        /// How many.
+        /// The number of entries.
         entries: usize,
     },
-    /// It ends at a version before the one it begins with.
-    #[error("changes from version {base} up to {version}, which is before it")]
+    /// It ends at an earlier version than it starts with.
+    #[error("message with changes from version {base} up to the earlier version {version}")]
     VersionsBackwards {
-        /// Where it begins.
+        /// Its first version.
         base: u64,
-        /// Where it ends.
+        /// Its last version.
         version: u64,
     },
     /// An entry is outside the versions that the message covers, out of order, or older than its flow.
     #[error(
-        "an entry of version {changed} for a flow of version {born}, in changes from version {base} up to {version}"
+        "invalid entry of version {changed} for a flow of version {born}, in changes from version {base} up to {version}"
     )]
     ImpossibleEntry {
-        /// Its version.
+        /// The version of its latest change.
         changed: u64,
         /// When its flow arrived.
         born: u64,
-        /// Where the message begins.
+        /// The first version of the message.
         base: u64,
-        /// Where it ends.
+        /// The last version of the message.
         version: u64,
     },
-    /// It acknowledges what was never sent.
-    #[error("acknowledges version {version}, this server is at {own}: does a restart reuse an incarnation?")]
+    /// It acknowledges a version that was never sent.
+    #[error("message acknowledges version {version}, but this server is at {own}: did a restart reuse an incarnation?")]
     AckAhead {
         /// The version acknowledged.
         version: u64,
-        /// The version this server is at.
+        /// The current version of this server.
         own: u64,
     },
 }

@@ -1,30 +1,31 @@
-//! How often peers hear of each other, and how much is kept.
+//! Timers and bounds of coordination.
 
 use core::time::Duration;
 
 use crate::message::Message;
 
-/// Tunables of a [`crate::Coordinator`]. Durations below [`Settings::TICK`] are taken as that, so that no timer can
-/// spin; every peer may have others.
+/// Tunables of a [`crate::Coordinator`]. Durations below [`Settings::TICK`] are raised to it, so that no timer can
+/// spin; peers may have different settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What a peer has not acknowledged for so long is sent again; doubled up to eight times as long while it is
-    /// silent.
+    /// Changes that a peer has not acknowledged within this time are sent again; the time doubles up to eightfold while
+    /// the peer is silent.
     pub refresh: Duration,
-    /// An acknowledgement waits so long for a message that goes to the same peer anyway. Must be below `refresh`.
+    /// An acknowledgement waits at most this long for another message to the same peer. Must be below `refresh`.
     pub ack_delay: Duration,
-    /// A peer that was sent nothing for so long gets an empty message. `None`: none is sent, so that a loss is noticed
-    /// only when there is something to acknowledge.
+    /// A peer to which nothing was sent for this long gets an empty message. `None`: no such messages, so that a loss
+    /// is noticed only when there is something to acknowledge.
     pub keep_alive: Option<Duration>,
-    /// A peer that should have spoken and did not for so long is lost. Several times `keep_alive`.
+    /// A peer is lost if it should have sent a message and did not for this long. Several times `keep_alive`.
     pub lost_after: Duration,
-    /// What is known of a flow that left is kept so long for peers that are late.
+    /// Entries of flows that left are kept this long for late peers.
     pub forget_after: Duration,
-    /// Most entries in one message, from 1 to [`Message::MAX_ENTRIES`]; the default fits one Ethernet frame.
+    /// The maximum number of entries in one message, from 1 to [`Message::MAX_ENTRIES`]; the default fits one Ethernet
+    /// frame.
     pub max_entries: usize,
-    /// Most totals (one for each flow and class) of this server, and most of each peer.
+    /// The maximum number of totals (one for each flow and class) of this server, and of each peer.
     pub max_flows: usize,
-    /// No total grows or shrinks by more in one message; a larger step is a broken peer's, and is not passed on.
+    /// No total changes by more than this in one message; a larger step comes from a broken peer, and is not passed on.
     pub max_step_bytes: u64,
 }
 
@@ -32,7 +33,7 @@ impl Settings {
     /// The shortest time of any timer.
     pub const TICK: Duration = Duration::from_millis(1);
 
-    /// With every value in its range.
+    /// Limits every value to its range.
     pub(crate) fn clamped(self) -> Self {
         Self {
             refresh: self.refresh.max(Self::TICK),

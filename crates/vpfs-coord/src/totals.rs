@@ -11,7 +11,7 @@ struct Total {
     holders: u32,
 }
 
-/// Sums that are kept while any server has the flow. O(log flows) each.
+/// Sums that are kept as long as any server has the flow. O(log flows) each.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     flows: BTreeMap<Account, Total>,

@@ -1,13 +1,13 @@
-//! What coordination costs the network.
+//! The network traffic of coordination.
 
 use crate::message::Message;
 
-/// Messages and their bytes, see [`Message::encoded_len`].
+/// The number of messages and their size, see [`Message::encoded_len`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Their bytes, without what carries them.
+    /// Their bytes, without lower-level headers.
     pub bytes: u64,
 }
 

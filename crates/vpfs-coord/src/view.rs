@@ -1,4 +1,4 @@
-//! What this server knows of one peer's totals.
+//! One server's view of a peer's totals.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,36 +9,36 @@ use crate::ledger::Account;
 use crate::message::{Entry, FlowKey, Message, Position};
 use crate::settings::Settings;
 
-/// What a message changed.
+/// A change that a message made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The flow is at the peer.
     Arrived(Account),
-    /// The peer's total moved.
+    /// The peer's total changed.
     Moved(Account, i64, Meaning),
     /// The flow is no longer at the peer.
     Left(Account),
-    /// No place for another flow of this peer.
+    /// There is no room for another flow of this peer.
     Refused(Account),
 }
 
-/// What a moved total means for the local scheduler.
+/// What a changed total means for the local scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Service that others got elsewhere.
     Service,
-    /// Given before the peer was known.
+    /// Service given before the peer was known.
     Baseline,
     /// More than any server can give.
     Implausible,
 }
 
-/// How a message fits what is known.
+/// How a message fits the current view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Everything in it is known now.
     Known,
-    /// Something before it is missing, so that nothing of it was used.
+    /// Earlier changes are missing, so none of it was used.
     Gap,
 }
 
@@ -52,15 +52,14 @@ struct Record {
 
 /// Totals of one incarnation of one peer.
 ///
-/// Messages are applied without gaps only, so everything up to one version is known, and what changed up to it is no
-/// news.
+/// Messages are applied only without gaps, so everything up to one version is known, and earlier changes are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     records: BTreeMap<Account, Record>,
     at: Position,
-    /// Flows heard of for the first time set a baseline, until all that the peer has is known once.
+    /// New flows set a baseline until everything that the peer has is known for the first time.
     baseline: bool,
-    /// The peer started over; flows it does not mention are gone.
+    /// The peer started over; flows that it does not mention have left.
     starting_over: bool,
 }
 
@@ -82,7 +81,7 @@ impl View {
         self.records.keys().copied()
     }
 
-    /// Takes over what is new in `message` and says what that changed. O(entries · log flows).
+    /// Applies the new content of `message` and appends the changes that it made. O(entries · log flows).
     pub(crate) fn apply(&mut self, message: &Message, settings: &Settings, changes: &mut Vec<Change>) -> Fit {
         if message.at.horizon < self.at.horizon {
             return Fit::Known;

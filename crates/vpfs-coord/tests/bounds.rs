@@ -1,4 +1,4 @@
-//! What is kept of flows, and for how long.
+//! How many flows are kept, and for how long.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! What counts when servers meet: first contact, restarts, silence.
+//! Which service counts when servers meet: first contact, restarts, silence.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -79,12 +79,12 @@ fn everything_given_during_a_partition_counts_after_it() {
     }
     assert_eq!((given(&world, 1), world.servers[1].coordinator.peer_state(id(0))), (0, Some(PeerState::Lost)));
     world.network.groups = vec![0, 0];
-    // The next keep-alive of the other is enough, the next retry would come later.
+    // The other's next keep-alive is enough; the next retry would come later.
     world.run_for(seconds(4));
     assert_eq!((given(&world, 1), world.servers[1].coordinator.peer_state(id(0))), (570 * MIB, Some(PeerState::Live)));
 }
 
-/// Without keep-alives and with nothing to say, only the greeting tells that a server restarted.
+/// Without keep-alives and changes, only the greeting reveals that a server restarted.
 #[test]
 fn a_silent_restart_is_noticed() {
     let mut world = World::new(1, 2, Settings { keep_alive: None, ..Settings::default() });
@@ -111,7 +111,7 @@ fn a_silent_peer_is_asked_more_and_more_rarely() {
         world.report(0, climate(), MIB);
         world.run_for(Duration::from_millis(100));
     }
-    // The first second's ten, then after 1, 2, 4, 8, 8, ... seconds.
+    // Ten in the first second, then after 1, 2, 4, 8, 8, ... seconds.
     assert!((20..=26).contains(&(sent(&world) - before)), "{} messages", sent(&world) - before);
 }
 
@@ -128,7 +128,7 @@ fn acknowledgements_ride_on_other_messages() {
     assert!(world.messages() - before <= 202, "{} for 200 reports", world.messages() - before);
 }
 
-/// A message is under way to the earlier incarnation when the server restarts; its sender must be older.
+/// A message to the earlier incarnation is in transit when the server restarts; its sender must be older.
 #[test]
 fn who_knew_an_earlier_incarnation_is_older() {
     let mut world = world();

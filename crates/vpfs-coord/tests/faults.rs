@@ -1,4 +1,4 @@
-//! Random faults, then quiet: whatever happened, all servers agree in the end and nothing was counted twice.
+//! Random faults, then quiet: in the end all servers agree, and nothing was counted twice.
 //!
 //! `VPFS_SEED=n` runs seed n alone; each test prints the seeds it runs before it runs them.
 #![expect(clippy::unwrap_used, reason = "a panic is the report of a test")]
@@ -13,13 +13,13 @@ use vpfs_coord::{Event, FlowKey, Settings};
 use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
 
-/// After the last fault everything is known everywhere within this time: the longest back-off (8 s), a late message
-/// (2 s), and a round trip for each message full of changes.
+/// After the last fault everything is known everywhere within this time: the longest back-off (8 s), a late message (2
+/// s), and a round trip for each message full of changes.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Faults {
-    /// Of the network only: nothing may be lost.
+    /// Network faults only: nothing may be lost.
     Network,
     /// Servers restart as well, and flows that left are forgotten soon.
     All,
@@ -122,8 +122,8 @@ fn faults_of_the_network_lose_and_repeat_nothing() {
     }
 }
 
-/// What a server told nobody before it crashed is lost, and what is forgotten while a peer is lost; the rest counts
-/// once.
+/// Service that a server reported to nobody before it crashed is lost, as is service that is forgotten while a peer is
+/// lost; everything else counts once.
 #[test]
 fn restarts_never_repeat_service() {
     for seed in seeds() {
@@ -167,7 +167,7 @@ fn a_seed_tells_everything() {
     }
 }
 
-/// The tests above would prove nothing if these things did not happen in them.
+/// The tests above would prove nothing if these faults did not occur in them.
 #[test]
 fn the_faults_happen() {
     let worlds: Vec<World> = (1..=30).map(|seed| run(seed, Faults::All)).collect();

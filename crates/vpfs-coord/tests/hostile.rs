@@ -16,7 +16,7 @@ fn coordinator(settings: Settings) -> Coordinator {
     Coordinator::new(Time::ZERO, id(0), 7, [id(1), id(2)], settings)
 }
 
-/// A peer that is in its first second, with changes up to `version`.
+/// A peer in its first second, with changes up to `version`.
 fn message(version: u64, entries: &[Entry]) -> Message {
     let at = Position { horizon: 0, version };
     let age = Duration::ZERO;

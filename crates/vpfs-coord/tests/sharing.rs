@@ -1,5 +1,5 @@
 //! Real schedulers on a network with faults: shares hold over all servers while these hear each other, and at each
-//! server for itself while they do not.
+//! server separately while they do not.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod common;
@@ -77,7 +77,7 @@ fn served(nodes: &[Node]) -> [u64; 2] {
     [0, 1].map(|app| nodes.iter().map(|node| node.served[app]).sum())
 }
 
-/// What part of all service the first application got in the last half of `seconds`.
+/// The first application's fraction of all service in the last half of `seconds`.
 fn share(world: &mut World, nodes: &mut [Node], seconds: u64) -> f64 {
     let mut before = [0; 2];
     for half in 0..2 {
@@ -108,7 +108,7 @@ fn shares_hold_over_servers_and_degrade_to_local_ones() {
     let apart = share(&mut world, &mut nodes, 30);
     world.network.groups.fill(0);
     let again = share(&mut world, &mut nodes, 30);
-    // One half is fair over all servers; at each server for itself it is half of two servers of four.
+    // Half is fair over all servers; at each server separately it is half of two servers of four.
     assert!((0.48..0.51).contains(&together), "{together}");
     assert!((0.24..0.26).contains(&apart), "{apart}");
     assert!((0.48..0.51).contains(&again), "{again}");

@@ -1,27 +1,27 @@
-//! What a driver says of a request: when it comes, and when it is over.
+//! What a driver passes to a node when a request arrives and when it ends.
 
 use vpfs_core::{AppId, Bytes, FilePosition, OpKind, Time};
 
-/// A request that asks for its turn.
+/// A request that is to be scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Whose it is.
+    /// The application that it belongs to.
     pub app: AppId,
     /// Read, write or metadata.
     pub op: OpKind,
-    /// Data bytes that it moves at this server; for a read an upper bound until the server tells the file's size. Not
-    /// used for metadata, whose cost is a setting [vPFS+ §IV].
+    /// Data bytes that it moves at this server; for a read an upper bound until the server reveals the file's size. Not
+    /// used for metadata, whose cost is configured [vPFS+ §IV].
     pub bytes: u64,
-    /// For data: where in its file it starts, if that is known.
+    /// For data: its start in the file, if known.
     pub position: Option<FilePosition>,
-    /// For data: bytes that the same access moves at other servers, if it reveals that.
+    /// For data: bytes that the same access moves at other servers, if the request reveals that.
     pub elsewhere: Option<Bytes>,
-    /// When the application issued it, if that is known.
+    /// When the application issued it, if known.
     pub issued_at: Option<Time>,
 }
 
 impl Arrival {
-    /// A request of which no more is known than what it moves.
+    /// A request of which only the size is known.
     pub fn new(app: AppId, op: OpKind, bytes: u64) -> Self {
         Self { app, op, bytes, position: None, elsewhere: None, issued_at: None }
     }

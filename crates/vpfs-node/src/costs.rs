@@ -1,21 +1,21 @@
-//! What requests cost, decided here for the daemon and the simulator alike.
+//! What requests cost, decided in one place for the daemon and the simulator.
 
 use vpfs_core::{Bytes, FileKey, MIN_DATA_COST, OpKind};
 
 use crate::arrival::Arrival;
 use crate::file_sizes::FileSizes;
 
-/// The cost of a request, and what its access costs at other servers.
+/// The cost of a request, and of the rest of its access at other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) here: Bytes,
     pub(crate) elsewhere: Option<Bytes>,
 }
 
-/// What is known of costs.
+/// Parameters and knowledge from which costs follow.
 #[derive(Debug)]
 pub(crate) struct Costs {
-    /// Of a metadata request: its real size is not known before it is served, and about the same for all [vPFS+ §IV].
+    /// Cost of a metadata request: its real size is not known before it is served, and is similar for all [vPFS+ §IV].
     pub(crate) metadata: Bytes,
     sizes: FileSizes,
 }
@@ -29,7 +29,7 @@ impl Costs {
         self.sizes.learn(file, size);
     }
 
-    /// What a request costs as far as is known when it arrives.
+    /// The cost of a request as far as it is known on arrival.
     pub(crate) fn of(&mut self, arrival: &Arrival) -> Cost {
         if arrival.op == OpKind::Metadata {
             return Cost { here: self.metadata, elsewhere: None };
@@ -41,8 +41,8 @@ impl Costs {
     }
 }
 
-/// What the parts at other servers cost if the one here costs `here` instead of `asked`: all parts of an access shrink
-/// alike.
+/// The cost of the parts at other servers if the one here costs `here` instead of `asked`: all parts of an access
+/// shrink in proportion.
 fn in_proportion(elsewhere: Bytes, here: Bytes, asked: Bytes) -> Bytes {
     let scaled = u128::from(elsewhere.0) * u128::from(here.0) / u128::from(asked.0);
     Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))

@@ -1,11 +1,11 @@
-//! What happened at a node, for logs and metrics.
+//! Events of a node, for logs and metrics.
 
-/// One thing that the scheduler or the coordination noticed.
+/// An event of the scheduler or of the coordination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Requests, policies, and promises that are not kept.
+    /// Requests, policies, and missed promises.
     Scheduler(vpfs_core::Event),
-    /// Nodes of other servers.
+    /// Peers.
     Coordination(vpfs_coord::Event),
 }

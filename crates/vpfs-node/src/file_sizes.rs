@@ -1,4 +1,4 @@
-//! Known file sizes: they bound what reads can move.
+//! Known file sizes: they limit how much a read can move.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,28 @@ use vpfs_core::{FileKey, OpKind};
 
 use crate::arrival::Arrival;
 
-/// Sizes of the parts of files on this server, a bounded number of them.
+/// Sizes of the parts of files on this server, of a bounded number of files.
 ///
-/// A copy tool asks for 10 MiB of every file, however small: charged as asked, it would take the slots of a large
-/// request for nothing. An estimate only: the server's answer corrects the cost.
+/// A copy tool asks for 10 MiB of every file, however small: charged as asked, it would occupy the slots of a large
+/// request for nothing. This is an estimate only: the server's answer corrects the cost.
 #[derive(Debug, Default)]
 pub(crate) struct FileSizes {
     sizes: HashMap<FileKey, u64>,
 }
 
 impl FileSizes {
-    /// Enough for the files that are open at one time; 1 MiB of memory.
+    /// Enough for the files that are open at a time; about 1 MiB of memory.
     const MAX: usize = 1 << 16;
 
     pub(crate) fn learn(&mut self, file: FileKey, size: u64) {
         if self.sizes.len() >= Self::MAX && !self.sizes.contains_key(&file) {
-            // Rare, and only estimates are lost.
+            // Happens rarely, and only estimates are lost.
             self.sizes.clear();
         }
         self.sizes.insert(file, size);
     }
 
-    /// The most data bytes that a request can move, as far as is known of its file.
+    /// The most data bytes that a request can move, as far as its file's size is known.
     pub(crate) fn bound(&mut self, arrival: &Arrival) -> u64 {
         let Some(position) = arrival.position else { return arrival.bytes };
         if arrival.op == OpKind::Write {

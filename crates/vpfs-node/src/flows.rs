@@ -1,4 +1,4 @@
-//! Which applications have requests at this server, and since when they have none.
+//! Which applications have requests at this server, and since when the others have none.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use vpfs_coord::FlowKey;
 use vpfs_core::{AppId, Time};
 
-/// Applications by the key that all servers know them by, and their presence.
+/// Applications by the key that all servers use, and their presence.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
-    /// When to look whether an application has left; one entry for each that has had requests since it left. A request
-    /// moves no entry: what is due is looked at, and put back if the application was there in the meantime.
+    /// When to check whether an application has left; one entry for each that has had requests since it left. A request
+    /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
     /// Requests of all applications, queued or dispatched.
     pending: usize,
@@ -23,9 +23,9 @@ struct Flow {
     key: Option<FlowKey>,
     /// Requests queued or dispatched.
     pending: u32,
-    /// When the latest request was over.
+    /// When the latest request ended.
     idle_since: Time,
-    /// When it is looked at.
+    /// When it will be checked.
     look: Option<Time>,
 }
 
@@ -48,7 +48,7 @@ impl Flows {
         self.by_key.get(&key).copied()
     }
 
-    /// A request arrived. O(1) but for the first one.
+    /// A request arrived. O(1) except for the first one.
     pub(crate) fn add(&mut self, now: Time, app: AppId) {
         self.pending += 1;
         let flow = self.flow(app);
@@ -58,7 +58,7 @@ impl Flows {
         }
     }
 
-    /// A request is over. O(1).
+    /// A request ended. O(1).
     pub(crate) fn remove(&mut self, now: Time, app: AppId) {
         let flow = self.flow(app);
         flow.pending = flow.pending.checked_sub(1).expect("a request is over only once");
@@ -71,14 +71,14 @@ impl Flows {
         self.pending
     }
 
-    /// The application has left: it is not looked at until it has a request again.
+    /// The application has left: it is not checked until it has a request again.
     pub(crate) fn forget(&mut self, app: AppId) {
         if let Some(at) = self.flow(app).look.take() {
             self.looks.remove(&(at, app));
         }
     }
 
-    /// The next application that has had no request for long, if there is one to look at by `now`.
+    /// The next application that has had no request for a long time, if a check is due by `now`.
     pub(crate) fn poll_left(&mut self, now: Time) -> Option<AppId> {
         while let Some(&(at, app)) = self.looks.first().filter(|(at, _)| *at <= now) {
             self.looks.remove(&(at, app));

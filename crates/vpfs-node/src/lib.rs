@@ -1,5 +1,5 @@
 //! Everything about one storage server that needs no I/O and no clock: the scheduler, the coordination with the nodes
-//! of other servers, the estimates of cost, and what each application got. The daemon and the simulator drive the same
+//! of other servers, cost estimates, and the service of each application. The daemon and the simulator drive the same
 //! [`Node`].
 //!
 //! # The drive contract
@@ -8,7 +8,7 @@
 //!    [`Node::set_app`], [`Node::flow_left`], [`Node::learn_size`], [`Node::handle_message`], [`Node::reconfigure`] or
 //!    [`Node::handle_timeout`]; after [`Node::new`], none.
 //! 2. Call [`Node::poll_transmit`] until `None`, then [`Node::poll_dispatch`] until `None`, then
-//!    [`Node::poll_transmit`] until `None` again: a dispatch may be something that other servers must hear of.
+//!    [`Node::poll_transmit`] until `None` again: a dispatch may produce a report to other servers.
 //! 3. Call [`Node::poll_event`] until `None`.
 //! 4. Ask [`Node::poll_timeout`] when to call `handle_timeout` if no other input comes first.
 //!

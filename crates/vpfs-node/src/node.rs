@@ -14,10 +14,10 @@ use crate::flows::Flows;
 use crate::peers::{PeerService, PeerSettings, Peers};
 use crate::totals::Totals;
 
-/// Events are kept between two inputs only; of one input's, more than this many are counted, not kept.
+/// Events are kept only between two inputs; if one input causes more than this many, the rest are only counted.
 const EVENTS: usize = 1024;
 
-/// What a node works by.
+/// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// The scheduler's policy.
@@ -28,7 +28,7 @@ pub struct NodeSettings {
     pub peers: Option<PeerSettings>,
 }
 
-/// All that is pure about one storage server. How to drive it: see the crate documentation.
+/// One storage server without its I/O and clock. How to drive it: see the crate documentation.
 ///
 /// **Bounds.** It holds an entry for each [`RequestId`] in use and for each [`AppId`] named; the driver chooses these.
 ///
@@ -46,7 +46,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node of `server` that knows no application yet.
+    /// A node for `server` that knows no applications yet.
     pub fn new(now: Time, server: ServerId, settings: &NodeSettings) -> Self {
         Self {
             server,
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Takes over policy and costs; nothing that is queued or dispatched is lost.
+    /// Changes policy and costs; no queued or dispatched request is lost.
     pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
         let peers = peers(now, self.server, settings);
         if peers.is_some() != self.peers.is_some() {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Gives an application its name, the same at all servers, and its weight, cap, promises and order.
+    /// Sets an application's name, which is the same at all servers, and its weight, cap, promises and order.
     pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
         self.flows.name(app, name);
         self.scheduler.set_app(now, app, policy);
@@ -90,12 +90,12 @@ impl Node {
         self.check(now);
     }
 
-    /// A queued or dispatched data request moves `bytes`; until now that was an estimate.
+    /// Corrects a queued or dispatched data request, whose size was an estimate: it moves `bytes`.
     pub fn correct_cost(&mut self, now: Time, id: RequestId, bytes: u64) {
         self.scheduler.correct_cost(now, id, Bytes(bytes).max(MIN_DATA_COST));
     }
 
-    /// A dispatched request of `app` is over.
+    /// A dispatched request of `app` ended.
     pub fn complete(&mut self, now: Time, id: RequestId, app: AppId, served: &Served) {
         self.scheduler.complete(now, id);
         self.flows.remove(now, app);
@@ -103,7 +103,7 @@ impl Node {
         self.check(now);
     }
 
-    /// A queued or dispatched request of `app` is given up; its cost is refunded.
+    /// A queued or dispatched request of `app` is cancelled; its cost is refunded.
     pub fn cancel(&mut self, now: Time, id: RequestId, app: AppId) {
         self.scheduler.cancel(now, id);
         self.flows.remove(now, app);
@@ -118,7 +118,7 @@ impl Node {
         self.latest = now;
     }
 
-    /// An application has finished. One that has had no request for ten minutes has left without being said so.
+    /// An application has finished. Without this call, it leaves after ten minutes without a request.
     pub fn flow_left(&mut self, now: Time, app: AppId) {
         self.flows.forget(app);
         if let Some(peers) = &mut self.peers {
@@ -126,15 +126,15 @@ impl Node {
         }
     }
 
-    /// The server told the size of a file's part on it.
+    /// The server revealed the size of a file's part on it.
     pub fn learn_size(&mut self, file: vpfs_core::FileKey, size: u64) {
         self.costs.learn_size(file, size);
     }
 
-    /// A message of another server's node.
+    /// Takes a message from another server's node.
     ///
     /// # Errors
-    /// If no correct peer sends such a message; nothing of it was used.
+    /// If no correct peer sends such a message; none of it was used.
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         match &mut self.peers {
             Some(peers) => peers.handle_message(now, from, message),
@@ -161,7 +161,7 @@ impl Node {
         self.peers.as_mut()?.poll_transmit(now, &self.flows, &mut self.scheduler)
     }
 
-    /// The next request that may go to the server.
+    /// The next request to dispatch to the server.
     pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let dispatch = self.scheduler.poll_dispatch(now);
         if dispatch.is_none() {
@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// The next thing that happened: the scheduler's, oldest first, then the coordination's.
+    /// The next event: the scheduler's, oldest first, then the coordination's.
     pub fn poll_event(&mut self) -> Option<(Time, Event)> {
         if let Some((at, event)) = self.scheduler.poll_event() {
             return Some((at, Event::Scheduler(event)));
@@ -190,7 +190,7 @@ impl Node {
     /// When to call [`Node::handle_timeout`]; `None` if only other inputs matter.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.as_ref();
-        // Nobody has to hear that an application left if there are no peers.
+        // Without peers, nobody needs to know that an application left.
         let left = peers.and_then(|_| self.flows.poll_timeout());
         [self.scheduler.poll_timeout(), peers.and_then(Peers::poll_timeout), left].into_iter().flatten().min()
     }
@@ -200,7 +200,7 @@ impl Node {
         &self.totals
     }
 
-    /// What peers were told of an application's service, and told.
+    /// The service of an application that was reported to peers and heard from them.
     pub fn peer_service(&self, app: AppId) -> PeerService {
         self.peers.as_ref().map_or(PeerService::default(), |peers| peers.service(app))
     }

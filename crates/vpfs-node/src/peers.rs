@@ -1,4 +1,4 @@
-//! What a node and those of other servers tell each other, while shares hold for the sum over all servers.
+//! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
 use vpfs_coord::{Coordinator, Message, MessageError, Settings};
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
@@ -6,7 +6,7 @@ use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 use crate::ServerScheduler;
 use crate::flows::Flows;
 
-/// The other servers, and how the nodes talk.
+/// The other servers, and the parameters of coordination.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
     /// Greater after each start of this server's node.
@@ -17,7 +17,7 @@ pub struct PeerSettings {
     pub coordination: Settings,
 }
 
-/// Service of one application, in bytes of cost, since the node began.
+/// Service of one application since the node started, in bytes of cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerService {
     /// Reported to other servers.
@@ -26,17 +26,17 @@ pub struct PeerService {
     pub heard: i64,
 }
 
-/// The coordinator, and what passed through it.
+/// The coordinator, and the service that passed through it.
 #[derive(Debug)]
 pub(crate) struct Peers {
     coordinator: Coordinator,
     service: Vec<PeerService>,
-    /// Applications that peers were told of.
+    /// Applications that were announced to peers.
     announced: Vec<bool>,
 }
 
 impl Peers {
-    /// `None` if `settings` knows no other server.
+    /// `None` if `settings` names no other server.
     pub(crate) fn new(now: Time, me: ServerId, settings: &PeerSettings) -> Option<Self> {
         if settings.servers.iter().all(|server| *server == me) {
             return None;
@@ -46,8 +46,8 @@ impl Peers {
         Some(Self { coordinator, service: Vec::new(), announced: Vec::new() })
     }
 
-    /// An application has a request here: peers hear of it once. More applications than the coordinator keeps are
-    /// shared by server only.
+    /// An application has a request here; it is announced to peers once. Applications beyond the coordinator's limit
+    /// are shared at each server separately.
     pub(crate) fn flow_arrived(&mut self, flows: &Flows, app: AppId) {
         if app.index() >= self.announced.len() {
             self.announced.resize(app.index() + 1, false);
@@ -67,12 +67,12 @@ impl Peers {
         }
     }
 
-    /// A message of a peer; if it is refused, nothing of it was used.
+    /// Takes a message from a peer; if it is refused, none of it was used.
     pub(crate) fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.coordinator.handle_message(now, from, message)
     }
 
-    /// The next message to a peer. After the last one the scheduler has heard all that peers told.
+    /// The next message to a peer. After the last one the scheduler has received all that peers reported.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -95,7 +95,7 @@ impl Peers {
         }
     }
 
-    /// The scheduler gave service that peers must hear of.
+    /// The scheduler gave service that must be reported to peers.
     pub(crate) fn report(&mut self, flows: &Flows, report: ServiceReport) {
         let ServiceReport { app, class, bytes } = report;
         let Some(key) = flows.key(app) else { return };

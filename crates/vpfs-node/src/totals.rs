@@ -1,4 +1,4 @@
-//! Service by application, for the log and for whoever asks.
+//! Service by application, for the log and for callers.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Totals {
         totals.served += now.since(served.dispatched);
     }
 
-    /// Applications that asked for something, with what they got.
+    /// Applications that had requests, with their service.
     pub fn iter(&self) -> impl Iterator<Item = (AppId, &AppTotals)> {
         let ids = (0..).map(AppId);
         ids.zip(&self.by_app).filter(|(_, totals)| **totals != AppTotals::default())

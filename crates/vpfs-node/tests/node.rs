@@ -1,4 +1,4 @@
-//! A node as its driver sees it: what peers hear of applications.
+//! A node as its driver sees it: what peers learn about applications.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Pair {
         pair
     }
 
-    /// Passes messages on until there are none; the second node's events are kept.
+    /// Delivers messages until there are none; the second node's events are kept.
     fn settle(&mut self, now: Time) {
         loop {
             let mut sent: Vec<(ServerId, ServerId, Message)> = Vec::new();
@@ -92,8 +92,8 @@ impl Pair {
     }
 }
 
-/// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator told its coordinator of
-/// applications that arrive and leave. Proof: a peer hears of both, and again if the application comes back.
+/// Symptom: peers of a daemon kept every application for ever. Cause: only the simulator reported to its coordinator
+/// which applications arrive and leave. Proof: a peer learns of both, and again if the application comes back.
 #[test]
 fn peers_hear_of_applications_that_arrive_and_leave() {
     let mut pair = Pair::new();
@@ -118,8 +118,9 @@ fn who_has_a_request_stays() {
     assert_eq!((pair.announced(), pair.left()), (1, 0));
 }
 
-/// Symptom: after a reload that allows more automatic applications, what the new ones get is told to no other server.
-/// Cause: the coordinator's bound on flows was that of the configuration at its start. Proof: all are told.
+/// Symptom: after a reload that allows more automatic applications, the service of the new ones is not reported to
+/// other servers. Cause: the coordinator's limit on flows was that of the configuration at its start. Proof: all are
+/// announced.
 #[test]
 fn applications_that_a_reload_allows_are_told_to_other_servers() {
     const APPS: u32 = 5000;

@@ -28,10 +28,10 @@ pub struct Server {
     pub coordinator: Coordinator,
     pub up: bool,
     incarnation: u64,
-    /// Reported by this incarnation, and by all before it.
+    /// The sum reported by this incarnation, and by all before it.
     pub reported: Sums,
     pub reported_before: Sums,
-    /// Given to the scheduler of this incarnation, and kept from it as a baseline.
+    /// Passed to the scheduler of this incarnation, and withheld from it as a baseline.
     pub given: Sums,
     pub baseline: Sums,
     pub events: Vec<Event>,
@@ -108,12 +108,12 @@ impl World {
         self.now = until;
     }
 
-    /// Messages sent so far by the present incarnations.
+    /// Messages sent so far by the current incarnations.
     pub fn messages(&self) -> u64 {
         self.servers.iter().map(|server| server.coordinator.sent().messages).sum()
     }
 
-    /// Every server sees of every other what that one says of itself.
+    /// Checks that every server's view of every other equals what that one knows of itself.
     pub fn views_are_equal(&self, accounts: &[Account]) -> Result<(), String> {
         for (at, of) in (0..self.servers.len()).flat_map(|at| (0..self.servers.len()).map(move |of| (at, of))) {
             for &(key, class) in accounts.iter().filter(|_| at != of) {
@@ -127,7 +127,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes what a coordinator has to say, after every input.
+    /// Drains a coordinator's outputs, after every input.
     pub fn drain(&mut self, me: usize) {
         while let Some((to, message)) = self.servers[me].coordinator.poll_transmit(self.now) {
             (me, to.0, &message).hash(&mut self.digest);
