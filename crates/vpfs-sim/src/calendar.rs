@@ -1,44 +1,45 @@
-//! What happens when: the event queue of a simulation.
+//! The event queue of a simulation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use vpfs_core::Time;
 
-/// Something that happens at a time; numbers are indices into the world's tables.
+/// An event at a time; numbers are indices into the world's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// An application begins.
+    /// An application starts.
     Start { app: u32 },
-    /// A process goes on: a barrier opened, or its computation is over.
+    /// A process continues: a barrier opened, or its computation ended.
     Resume { process: u32 },
     /// A request reaches the proxy of a server.
     Arrive { server: u32, part: u32 },
-    /// Enough of a write's data is at the server for its device to begin.
+    /// Enough of a write's data has arrived at the server for its device to start.
     Submit { server: u32, part: u32 },
-    /// The device of a server has something done.
+    /// The device of a server has completed something.
     DeviceWake { server: u32 },
-    /// The metadata service of a server has something done.
+    /// The metadata service of a server has completed something.
     MetadataWake { server: u32 },
-    /// The node of a server asked to be called.
+    /// The timeout of a server's node.
     NodeWake { server: u32 },
     /// An operation is complete on the wire of a server.
     Complete { server: u32, part: u32 },
-    /// The last byte of a request's reply is at the client.
+    /// The last byte of a request's reply has arrived at the client.
     Reply { call: u32 },
     /// A coordination message arrives.
     Deliver { message: u32 },
-    /// A server's node may have something to say.
+    /// A server's node may have a message to send.
     Nudge { server: u32 },
-    /// The proxy of a server starts anew.
+    /// The proxy of a server restarts.
     Restart { server: u32 },
     /// A sampling interval ends.
     Sample,
 }
 
-/// Events by time; at equal times in the order in which they were put in, so that a run can be repeated.
+/// Events by time; at equal times in order of insertion, so that a run can be repeated.
 ///
-/// A timer is not taken out when it is set anew: its owner remembers what it waits for and ignores others.
+/// A timer's old event is not removed when the timer is reset: its owner remembers what it waits for and ignores
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
     heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -46,7 +47,7 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// Puts an event in. O(log n), no allocation once the heap has grown.
+    /// Inserts an event. O(log n), no allocation once the heap has grown.
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         self.heap.push(Reverse((at, self.pushed, event)));
         self.pushed += 1;

@@ -1,4 +1,4 @@
-//! Why a simulation cannot run, or must not be believed.
+//! Why a simulation cannot run, or its results cannot be trusted.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use vpfs_core::Time;
 /// Why a simulation ended without results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// The scenario contradicts itself.
+    /// The scenario is inconsistent.
     #[error("{0}")]
     Scenario(String),
-    /// A rule that must hold under every policy was broken: a bug in what was simulated or in the simulator.
+    /// A rule that must hold under every policy was broken: a bug in the simulated code or in the simulator.
     #[error("seed {seed}: at {:.6} s: {broken}", .at.since(Time::ZERO).as_secs_f64())]
     Violation {
-        /// The run can be repeated with it.
+        /// The seed that repeats the run.
         seed: u64,
         /// Simulated time.
         at: Time,
-        /// The rule, and by whom it was broken.
+        /// The broken rule, and where.
         broken: Violation,
     },
 }
 
-/// A rule that does not hold.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Violation {
-    /// More slots in use than the scheduler may give.
+    /// More slots in use than the depth.
     #[error("server {server} uses {used} slots, its depth is {depth}")]
     Depth { server: u32, used: u32, depth: u32 },
     /// A request waited too long for its dispatch.
     #[error("a request of {app} waited {:.3} s at server {server}; the wait limit is {:.3} s", .waited.as_secs_f64(), .limit.as_secs_f64())]
     Starved { server: u32, app: String, waited: Duration, limit: Duration },
-    /// Bytes were lost, or came twice.
-    #[error("{app} asked for {asked} bytes, {served} were served and {underway} are under way")]
+    /// Bytes were lost or duplicated.
+    #[error("{app} asked for {asked} bytes, {served} were served and {underway} are in progress")]
     Conservation { app: String, asked: u64, served: u64, underway: u64 },
-    /// An event lies before the one that was handled last.
-    #[error("time went back to {:.9} s", .to.since(Time::ZERO).as_secs_f64())]
+    /// An event is earlier than the previous one.
+    #[error("time moved backwards to {:.9} s", .to.since(Time::ZERO).as_secs_f64())]
     TimeWentBack { to: Time },
-    /// Nothing can happen any more, but an application is not finished.
-    #[error("{app} is not finished, but nothing is left to happen")]
+    /// No events are left, but an application has not finished.
+    #[error("{app} has not finished, but no events are left")]
     Stuck { app: String },
 }

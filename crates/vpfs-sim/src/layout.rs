@@ -1,4 +1,4 @@
-//! How an application's files lie on servers, and which servers an access touches.
+//! How an application's files are distributed over servers, and which servers an access touches.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use vpfs_core::stripe::{Distribution, Stripe, StripeError};
 /// How an application's files are striped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The rule by which files are cut.
+    /// The rule by which files are divided.
     pub distribution: Distribution,
     /// Servers of its files, by number; empty: all that hold data.
     pub servers: Vec<u32>,
-    /// On which of them a file begins.
+    /// The server of the list on which a file starts.
     pub start: Start,
 }
 
-/// On which server of its list a file begins.
+/// The server of the list on which a file starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// On the first one.
     First,
-    /// On one that depends on the file, as OrangeFS chooses at random; the seed decides.
+    /// One chosen by file; OrangeFS chooses at random, here the seed decides.
     ByFile,
 }
 
@@ -35,12 +35,12 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// As the default, with strips of another size.
+    /// The default with another strip size.
     pub fn striped(strip: u64) -> Self {
         Self { distribution: Distribution::SimpleStripe { strip }, ..Self::default() }
     }
 
-    /// The same over these servers only.
+    /// The same layout over these servers only.
     pub fn over(self, servers: impl IntoIterator<Item = u32>) -> Self {
         Self { servers: servers.into_iter().collect(), ..self }
     }
@@ -54,7 +54,7 @@ pub(crate) struct Placement {
     start: Start,
 }
 
-/// What one server gets of an access.
+/// One server's part of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Its number in the file's own list.
@@ -64,7 +64,7 @@ pub(crate) struct Share {
     /// First byte in the datafile.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// What the others get, if every server can tell.
+    /// The cost of the other parts, if every server can derive it.
     pub(crate) elsewhere: Option<Bytes>,
 }
 
@@ -82,7 +82,7 @@ impl Placement {
         (0..count).map(move |datafile| self.servers[(first + datafile) % count])
     }
 
-    /// What each server gets of `range` of a file, by datafile number; only those that get something. O(servers
+    /// The part of each server in `range` of a file, by datafile number; only parts that are not empty. O(servers
     /// touched).
     pub(crate) fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
         shares.clear();
@@ -108,7 +108,7 @@ impl Placement {
         self.tell_elsewhere(range, shares);
     }
 
-    /// Either all servers can tell what the others get, or none.
+    /// Either all servers can derive the cost of the other parts, or none.
     fn tell_elsewhere(&self, range: &Range<u64>, shares: &mut [Share]) {
         let told = shares.first().and_then(|share| elsewhere(&self.stripe, share.datafile, range));
         if told.is_some() {
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What each server gets of a range, counted byte by byte.
+    /// The bytes of a range on each server, counted byte by byte.
     fn slowly(placement: &Placement, file: u64, range: Range<u64>) -> Vec<u64> {
         let servers: Vec<u32> = placement.servers(file).collect();
         let mut bytes = vec![0; 8];

@@ -1,7 +1,7 @@
 //! A deterministic discrete-event simulation of a parallel file system behind vpfs.
 //!
-//! Clients run the plans of `vpfs workload`, servers the schedulers of the daemon and the device models of the embedded
-//! servers; only the time is not real. Equal scenarios give equal results, byte for byte.
+//! Clients run the plans of `vpfs workload`; servers use the daemon's schedulers and the device models of the embedded
+//! servers; only time is simulated. Equal scenarios give equal results, byte for byte.
 //!
 //! ```
 //! use std::time::Duration;
@@ -47,46 +47,47 @@
 //! # A figure
 //!
 //! Build a [`Scenario`] (or read one from a file with [`Scenario::parse`]), clone and change it for each point of the
-//! sweep, run each with each [`PolicySpec`], and take the numbers from [`Results`]: run times, latencies and totals of
-//! [`AppResults`], shares and fairness over any time from [`Results::shares_between`], [`Results::jain_between`] and
-//! [`Results::unfairness_between`], the series of each application and server. `Scenario::by_server` adds what each
-//! application got at each server, with the time of its last request there; `Scenario::trace` adds every call with its
-//! finish at each server. [`App::phases`] leaves out what a figure does not measure, and [`App::background`] keeps a
-//! load up until the others are finished. Simulations are independent of each other, so a sweep may run them on threads
-//! of its own.
+//! sweep, and run each with each [`PolicySpec`]. Take the numbers from [`Results`]: run times, latencies and totals of
+//! [`AppResults`]; shares and fairness over any time from [`Results::shares_between`], [`Results::jain_between`] and
+//! [`Results::unfairness_between`]; the series of each application and server. `Scenario::by_server` adds each
+//! application's service at each server, with the time of its last request there; `Scenario::trace` adds every call
+//! with its finish at each server. [`App::phases`] leaves out phases that a figure does not measure, and
+//! [`App::background`] keeps up a load until the others have finished. Simulations are independent of each other, so a
+//! sweep may run them on several threads.
 //!
-//! # What must always hold
+//! # Invariants
 //!
-//! Every run checks, from outside the schedulers: bytes asked for are served or under way, no more slots are in use
-//! than the depth, nobody waits for a dispatch longer than [`Scenario::wait_limit`], time does not go back, and
-//! applications finish. A broken rule is a [`SimError::Violation`] with seed and time.
+//! Every run checks, from outside the schedulers: requested bytes are either served or in progress, no more slots are
+//! in use than the depth, no request waits for its dispatch longer than [`Scenario::wait_limit`], time does not move
+//! backwards, and applications finish. A broken rule is a [`SimError::Violation`] with seed and time.
 //!
-//! # The way of a call
+//! # The path of a call
 //!
 //! A read or write is one request at each server that holds a part of it, all sent at once; it is complete with the
 //! last of them. A request reaches the server's proxy after the link's latency and waits in the scheduler. Once
-//! dispatched, a read is one access of the device, whose data flows to the client while the device works; for a write
-//! the client is told to send, and the device begins when the first 256 KiB are there. Links carry data in the order in
-//! which it was promised. When the operation is complete on the server's side of the wire, its slots are free. A
-//! metadata call is a number of requests one after the other. A link counts data as carried when its turn there comes,
-//! also if a slower link holds it up.
+//! dispatched, a read is one access of the device, whose data flows to the client while the device works. For a write
+//! the client is told to send, and the device starts when the first 256 KiB have arrived. Links carry data in the order
+//! of reservation. When the operation is complete on the server's side of the wire, its slots are free. A metadata call
+//! is a number of requests one after the other. A link counts data as carried when its turn there comes, even if a
+//! slower link holds it up.
 //!
-//! Not modelled: time spent in clients, proxies and processors, but for what a server's messages to others cost it
-//! ([`PeerNetwork::message_work`]); caches of clients; packets, their loss and collisions.
+//! Not modelled: time spent in clients, proxies and processors, except what a server's messages to its peers cost it
+//! ([`PeerNetwork::message_work`]); client caches; packets, their loss and collisions.
 //!
 //! # The event loop
 //!
-//! Needed: events at equal times in a defined order, timers that are set anew at every input, no allocation for an
-//! event, millions of events per second on one thread, and access to all of the cluster from each event. Looked at:
+//! Requirements: a defined order of events at equal times, timers that are reset at every input, no allocation for an
+//! event, millions of events per second on one thread, and access to the whole cluster from each event. Alternatives
+//! considered:
 //!
-//! - nexosim (before: asynchronix) is the best kept one. It runs models as actors with mailboxes on threads of its own;
+//! - nexosim (formerly asynchronix) is the best maintained. It runs models as actors with mailboxes on its own threads;
 //!   each event is an asynchronous message. Here one event touches a server, a node's link and a process at once, and
-//!   the order of all events must be one.
-//! - desque and desru put each event into a box, desru with floating-point time; odem-rs and asim make a process a
-//!   future, where a scheduler's single next deadline has no natural place; des-sim is young.
+//!   events need one total order.
+//! - desque and desru box each event, desru with floating-point time; odem-rs and asim make each process a future,
+//!   where a scheduler's single next deadline has no natural place; des-sim is young.
 //!
 //! So the loop is the standard library's binary heap of small events, ordered by time and then by insertion. A timer
-//! that was set anew leaves its old event in the heap, which is ignored when it comes.
+//! that is reset leaves its old event in the heap, which is ignored when it comes.
 
 mod bounds;
 mod calendar;

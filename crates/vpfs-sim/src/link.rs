@@ -1,4 +1,4 @@
-//! Network links: data in order of arrival, each direction for itself.
+//! Network links: data in order of arrival, each direction separately.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use vpfs_core::Time;
 pub struct LinkProfile {
     /// Payload in each direction.
     pub bytes_per_second: u64,
-    /// From one end to the other, for the first byte.
+    /// Latency of the first byte from one end to the other.
     pub latency: Duration,
 }
 
@@ -21,7 +21,7 @@ impl LinkProfile {
     /// 4X InfiniBand: 1 GB/s of data (10 Gbit/s with 8 of 10 bits for data), and 5 µs from one program to another.
     pub const INFINIBAND_4X: Self = Self { bytes_per_second: 1_000_000_000, latency: Duration::from_micros(5) };
 
-    /// No limit that matters: 1 TB/s and no latency.
+    /// Effectively unlimited: 1 TB/s and no latency.
     pub const IDEAL: Self = Self { bytes_per_second: 1_000_000_000_000, latency: Duration::ZERO };
 
     /// How long `bytes` occupy the link, rounded down to a nanosecond.
@@ -36,7 +36,7 @@ impl LinkProfile {
 pub(crate) struct Link {
     profile: LinkProfile,
     free_from: Time,
-    /// Carried, or promised to be.
+    /// Carried or reserved.
     bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl Link {
         Self { profile, free_from: Time::ZERO, bytes: 0 }
     }
 
-    /// Sends `bytes` behind all that was promised before, not before `earliest`.
+    /// Sends `bytes` after everything reserved before, not before `earliest`.
     pub(crate) fn reserve(&mut self, earliest: Time, bytes: u64) -> Span {
         let begin = self.free_from.max(earliest);
         let end = begin + self.profile.transfer_time(bytes);
@@ -61,18 +61,18 @@ impl Link {
         Span { begin, end }
     }
 
-    /// How long the link was in use until `now`; what is promised for later does not count.
+    /// How long the link was in use until `now`; later reservations do not count.
     pub(crate) fn busy(&self, now: Time) -> Duration {
         let promised = self.free_from.since(now);
         self.profile.transfer_time(self.bytes).saturating_sub(promised).min(now.since(Time::ZERO))
     }
 }
 
-/// Sends `bytes` over one link and at once on over the next: the slower one decides, and each is occupied only as long
-/// as it takes itself.
+/// Sends `bytes` over one link and immediately on over the next: the slower one determines the time, and each is
+/// occupied only for its own transfer time.
 ///
-/// Data that waits for one of the links does not keep others from the other link, so each carries what it was promised
-/// in the order of the promises, and the transfer is over when both have.
+/// Data that waits for one link does not block the other link, so each carries its reservations in order, and the
+/// transfer is complete when both are done.
 pub(crate) fn reserve_both(first: Option<&mut Link>, second: &mut Link, earliest: Time, bytes: u64) -> Span {
     let received = second.reserve(earliest, bytes);
     let Some(first) = first else { return received };
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(fast.reserve(Time::ZERO, 2_000), span(2, 3));
     }
 
-    /// Once, a link waited for data that another one was to send much later, and everybody else behind it.
+    /// Once, a link waited for data that another link was to send much later, and blocked everything behind it.
     #[test]
     fn who_waits_for_one_link_does_not_keep_others_from_the_next() {
         let (mut busy, mut idle, mut server) = (Link::new(MEGABYTE), Link::new(MEGABYTE), Link::new(MEGABYTE));

@@ -1,4 +1,4 @@
-//! What is counted while a simulation runs.
+//! Counters of a running simulation.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ pub(crate) struct AppMeasures {
     pub(crate) metadata: Latencies,
     /// From the proxy to the server.
     pub(crate) queue: Latencies,
-    /// From there until complete.
+    /// From dispatch to completion.
     pub(crate) service: Latencies,
     pub(crate) bytes_series: Series,
     pub(crate) metadata_series: Series,
-    /// By server, if that was asked for.
+    /// By server, if the scenario asks for it.
     pub(crate) by_server: Vec<AtServer>,
 }
 
-/// What an application got at one server.
+/// An application's service at one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AtServer {
     pub(crate) requests: u64,
@@ -44,7 +44,7 @@ pub(crate) struct AtServer {
 }
 
 impl AppMeasures {
-    /// Tells `servers` servers apart.
+    /// Keeps `servers` servers separately.
     pub(crate) fn new(servers: usize) -> Self {
         Self {
             began: None,
@@ -74,7 +74,7 @@ impl AppMeasures {
         }
     }
 
-    /// One request is on its way.
+    /// A request was sent.
     pub(crate) fn send(&mut self, server: u32) {
         if let Some(at) = self.by_server.get_mut(server as usize) {
             at.underway += 1;
@@ -116,14 +116,14 @@ impl AppMeasures {
     }
 }
 
-/// A histogram that takes memory when something is in it.
+/// A histogram that is allocated when the first value is recorded.
 #[derive(Default)]
 pub(crate) struct Latencies(Option<Box<Histogram<u64>>>);
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
 impl Latencies {
-    /// Counts one; more than a day counts as a day.
+    /// Records a latency; more than a day counts as a day.
     pub(crate) fn record(&mut self, latency: Duration) {
         let new = || Box::new(Histogram::new_with_bounds(1, DAY_NS, 2).expect("constant bounds are valid"));
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);

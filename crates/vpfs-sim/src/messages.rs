@@ -1,21 +1,20 @@
-//! Which requests a call becomes.
+//! The requests that a call causes.
 //!
-//! A read or write is one request at each server that holds a part of it. Metadata calls are requests one after the
-//! other, as OrangeFS's client sends them (counted in `vpfs-embedded`, which speaks the protocol; names of parents are
-//! cached).
+//! A read or write is one request at each server that holds a part of it. Metadata calls are sequences of requests, as
+//! OrangeFS's client sends them (counted in `vpfs-embedded`, which speaks the protocol; names of parents are cached).
 
 use vpfs_core::hash::mix;
 use vpfs_device::MetadataOp;
 use vpfs_plan::{Call, Dir, FileId};
 
-/// To whom a metadata request goes.
+/// The receiver of a metadata request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recipient {
-    /// The server that has the directory which the name is in.
+    /// The server with the directory that contains the name.
     Parent,
-    /// The server that has the object itself.
+    /// The server with the object itself.
     Object,
-    /// Every server that has data of the file, at once.
+    /// Every server with data of the file, at once.
     DataServers,
 }
 
@@ -29,10 +28,10 @@ pub(crate) fn requests(call: Call) -> &'static [Message] {
     match call {
         Call::Create(_) => &[(Object, Create), (Parent, ChangeEntry)],
         Call::Open(_) => &[(Parent, LookUp), (Object, GetAttr)],
-        // The second one gathers the sizes of the datafiles.
+        // The second one collects the sizes of the datafiles.
         Call::Stat(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, GetAttr)],
         Call::SetTimes(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, SetAttr)],
-        // The datafiles, removed by the server for the client, then the file itself.
+        // The server removes the datafiles for the client, then the file itself.
         Call::Remove(_) => {
             &[(Parent, LookUp), (Object, GetAttr), (Parent, ChangeEntry), (Object, Remove), (Object, Remove)]
         }
@@ -42,13 +41,13 @@ pub(crate) fn requests(call: Call) -> &'static [Message] {
             &[(Parent, LookUp), (Object, GetAttr), (Parent, ChangeEntry), (Object, Remove), (Object, Remove)]
         }
         Call::ListDir(_) => &[(Parent, LookUp), (Object, GetAttr), (Object, ReadDir)],
-        // Costs what a forced change of attributes costs.
+        // Costs the same as a forced change of attributes.
         Call::Sync(_) => &[(DataServers, SetAttr)],
         Call::Write(_) | Call::Read(_) | Call::WriteStrided(_) | Call::ReadStrided(_) => &[],
     }
 }
 
-/// The object that a metadata call is about, as a number.
+/// The object of a metadata call, as a number.
 pub(crate) fn object(salt: u64, call: Call) -> u64 {
     match call {
         Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => directory(salt, dir),
@@ -60,7 +59,7 @@ pub(crate) fn object(salt: u64, call: Call) -> u64 {
     }
 }
 
-/// The directory that has the name of what a call is about.
+/// The directory that contains the name of a call's object.
 pub(crate) fn parent(salt: u64, call: Call) -> u64 {
     match call {
         Call::MakeDir(dir) | Call::RemoveDir(dir) | Call::ListDir(dir) => match dir {

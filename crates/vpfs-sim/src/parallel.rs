@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What `work` makes of each item, in the order of the items, on as many threads as there are processors.
+/// Applies `work` to each item, on as many threads as there are processors; returns the results in the order of the
+/// items.
 ///
-/// The results do not depend on the threads: each item is worked on by itself.
+/// The results do not depend on the threads: each item is processed independently.
 ///
 /// # Panics
 /// If `work` does.

@@ -10,22 +10,22 @@ use vpfs_core::{Bytes, Time};
 pub struct PeerNetwork {
     /// From one server to another.
     pub latency: Duration,
-    /// Work of a server's processor for each message that it sends or receives; its storage waits if its model is one
-    /// of that processor's work.
+    /// Processor time of a server for each message that it sends or receives; its storage waits if it is modelled as
+    /// processor work.
     pub message_work: Duration,
-    /// Bytes that carry a message, on both servers' links.
+    /// Extra bytes for each message, on both servers' links.
     pub message_overhead: Bytes,
     /// Timers and bounds of the coordination.
     pub settings: Settings,
-    /// Messages that do not arrive, in parts of a million.
+    /// Messages that are lost, in parts per million.
     pub loss_ppm: u32,
-    /// Messages that arrive twice, in parts of a million.
+    /// Messages that arrive twice, in parts per million.
     pub duplicate_ppm: u32,
     /// Each message takes longer by a random time up to this, so that messages overtake each other.
     pub extra_delay: Duration,
-    /// When servers do not hear of each other.
+    /// Periods in which groups of servers do not hear of each other.
     pub partitions: Vec<Partition>,
-    /// When proxies start anew.
+    /// Restarts of proxies.
     pub restarts: Vec<Restart>,
 }
 
@@ -46,28 +46,28 @@ impl Default for PeerNetwork {
     }
 }
 
-/// For some time no message passes between these servers and all others.
+/// A period in which no message passes between these servers and all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Its begin.
+    /// Its start.
     pub from: Duration,
     /// Its end.
     pub to: Duration,
-    /// Those on one side.
+    /// The servers on one side.
     pub servers: Vec<u32>,
 }
 
-/// A server's proxy starts anew: it forgets what it knew, clients ask again for what was queued, and what is with the
-/// server is no longer counted.
+/// A server's proxy restarts: it forgets its state, clients repeat requests that were queued, and requests already at
+/// the server are no longer counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// When.
+    /// When it restarts.
     pub at: Duration,
-    /// Which.
+    /// The server.
     pub server: u32,
 }
 
-/// What messages cost the server that sends or receives them.
+/// The cost of messages to the server that sends or receives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub(crate) work: Duration,
@@ -76,7 +76,7 @@ pub(crate) struct Exchange {
 }
 
 impl PeerNetwork {
-    /// What so many messages of so many bytes together cost one of their ends.
+    /// The cost of `messages` messages with `bytes` in total to one of their ends.
     pub(crate) fn cost(&self, messages: u64, bytes: u64) -> Exchange {
         let count = u32::try_from(messages).unwrap_or(u32::MAX);
         Exchange { work: self.message_work * count, bytes: bytes + self.message_overhead.0 * messages }

@@ -1,4 +1,4 @@
-//! The network between the nodes of different servers, which fails as it is told.
+//! The network between the nodes of different servers, with injected faults.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::measure::Series;
 use crate::peer_network::{Exchange, PeerNetwork};
 use crate::server::Server;
 
-/// A message on its way.
+/// A message in transit.
 struct Underway {
     from: u32,
     to: u32,
     message: Message,
 }
 
-/// What is between the nodes of all servers.
+/// The network between the nodes of all servers.
 pub(crate) struct Peers {
     network: PeerNetwork,
     random: Xoshiro256PlusPlus,
     underway: Slab<Underway>,
-    /// What nodes that are gone told and heard, by server and application.
+    /// Service reported and heard by nodes before their restart, by server and application.
     before: Vec<Vec<PeerService>>,
     pub(crate) traffic: Traffic,
 }
 
-/// What coordination did to the network.
+/// Network traffic of coordination.
 #[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) messages: u64,
@@ -54,7 +54,7 @@ impl Peers {
         }
     }
 
-    /// Takes a message out of the network and gives it to its receiver, which is returned with what that costs it.
+    /// Takes a message out of the network and delivers it; returns its receiver and what it costs that server.
     pub(crate) fn deliver(&mut self, now: Time, message: u32, servers: &mut [Server]) -> (u32, Exchange) {
         let Underway { from, to, message } = self.underway.remove(message as usize);
         let cost = self.network.cost(1, message.encoded_len() as u64);
@@ -63,14 +63,14 @@ impl Peers {
         (to, cost)
     }
 
-    /// A server's proxy starts anew, and `node` is gone.
+    /// A server's proxy restarts, and `node` is discarded.
     pub(crate) fn restart(&mut self, server: u32, node: &Node) {
         for (app, before) in (0..).map(AppId).zip(&mut self.before[server as usize]) {
             *before = sum(*before, node.peer_service(app));
         }
     }
 
-    /// Sends what a node has to say, and returns what that costs its server.
+    /// Sends a node's messages; returns what they cost its server.
     pub(crate) fn transmit_all(
         &mut self,
         now: Time,
@@ -85,7 +85,7 @@ impl Peers {
         self.network.cost(self.traffic.messages - before.0, self.traffic.bytes - before.1)
     }
 
-    /// Gives a message to the network, which may lose or repeat it.
+    /// Passes a message to the network, which may lose or repeat it.
     fn transmit(&mut self, now: Time, from: u32, to: u32, message: Message, calendar: &mut Calendar) {
         let bytes = message.encoded_len() as u64;
         self.traffic.messages += 1;
@@ -110,7 +110,7 @@ impl Peers {
         calendar.push(now + self.network.latency + Duration::from_nanos(extra), Event::Deliver { message });
     }
 
-    /// Draws only if it matters, so that a network without faults takes nothing from the seed.
+    /// Draws only if the result matters, so that a network without faults does not consume random numbers.
     fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.random.random_range(0..1_000_000) < ppm
     }
@@ -123,7 +123,8 @@ impl Peers {
         self.traffic.unheard_series.push(unheard);
     }
 
-    /// The most that any server has not heard of what all others gave an application, or heard too much of.
+    /// The largest difference, over all servers, between what it has heard about an application and what the others
+    /// gave it.
     pub(crate) fn unheard(&self, servers: &[Server]) -> u64 {
         let apps = self.before.first().map_or(0, Vec::len);
         let off = (0..apps).flat_map(|app| {

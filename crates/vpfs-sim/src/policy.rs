@@ -1,4 +1,4 @@
-//! Nodes as a scenario wants them.
+//! Builds nodes as a scenario specifies.
 
 use vpfs_core::window::order_of;
 use vpfs_core::{AppId, AppPolicy, ServerId, Time};
@@ -7,7 +7,7 @@ use vpfs_node::{Node, NodeSettings, PeerSettings};
 use crate::peer_network::PeerNetwork;
 use crate::scenario::{App, PolicySpec};
 
-/// From what the nodes of all servers are made.
+/// The settings from which the nodes of all servers are built.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     policy: PolicySpec,
@@ -22,7 +22,7 @@ impl NodePlan {
         Self { policy, apps, servers, coordination: network.settings }
     }
 
-    /// The node of a server as it starts for the `incarnation`th time; it knows all applications.
+    /// The node of a server for its start number `incarnation`; it knows all applications.
     pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node {
         let servers = (0..self.servers).map(ServerId).collect();
         let peers = PeerSettings { incarnation, servers, coordination: self.coordination };

@@ -1,4 +1,4 @@
-//! Client processes: where each of them is in its plan.
+//! Client processes and their positions in their plans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use vpfs_plan::{Limit, Phase, Plan, Step, Steps};
 
 use crate::layout::Placement;
 
-/// An application while it runs.
+/// A running application.
 pub(crate) struct AppState {
     pub(crate) plan: Arc<dyn Plan>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) placement: Placement,
-    /// Sets its files apart from those of others.
+    /// Distinguishes its files from those of others.
     pub(crate) salt: u64,
     pub(crate) background: bool,
     pub(crate) ends: Option<Time>,
-    /// Its processes are numbered from here.
+    /// The number of its first process.
     pub(crate) first_process: u32,
     pub(crate) processes: u32,
-    /// Processes that have not left.
+    /// Processes that have not finished.
     pub(crate) active: u32,
     /// Processes that wait for the others.
     pub(crate) waiting: u32,
     pub(crate) outstanding: u32,
 }
 
-/// A process while it runs.
+/// A running process.
 pub(crate) struct Process {
     pub(crate) app: u32,
-    /// In its application.
+    /// Its number in the application.
     pub(crate) number: u32,
     pub(crate) node: u32,
     pub(crate) outstanding: u32,
@@ -38,12 +38,12 @@ pub(crate) struct Process {
     /// Index into the application's phases.
     phase: usize,
     steps: Option<Steps>,
-    /// Taken from `steps`, but calls must come back first.
+    /// Taken from `steps`, but waits for outstanding calls.
     held: Option<Step>,
     limit: Option<Limit>,
     phase_began: Time,
     done_in_phase: u64,
-    /// Since when calls are outstanding.
+    /// Since when calls have been outstanding.
     io_since: Time,
     pub(crate) times: Times,
 }
@@ -67,25 +67,25 @@ pub(crate) enum State {
     Left,
 }
 
-/// What a process wants to do.
+/// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Call(vpfs_plan::Call),
     Think(Duration),
     Barrier,
     PhaseEnd,
-    /// Leaves before its steps are used up.
+    /// Finishes before all its steps are done.
     Leave,
-    /// Nothing before a call comes back.
+    /// Nothing until a call returns.
     Nothing,
 }
 
-/// What comes after a phase.
+/// What follows a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterPhase {
     /// The next phase.
     Next,
-    /// The first phase once more.
+    /// The first phase again.
     Again,
     /// Nothing.
     Done,
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// What to do next, given that the process is running.
+    /// What a running process does next.
     pub(crate) fn next(&mut self, now: Time, app: &AppState) -> Next {
         if self.outstanding >= app.outstanding {
             return Next::Nothing;
@@ -118,7 +118,7 @@ impl Process {
         match self.held.take().or_else(|| self.step(now, app)) {
             Some(Step::Call(call)) => Next::Call(call),
             step if self.outstanding > 0 => {
-                // What is no call waits for the calls before it.
+                // Any step but a call waits for the calls before it.
                 self.held = step;
                 Next::Nothing
             }
@@ -130,7 +130,7 @@ impl Process {
         }
     }
 
-    /// The next step of the plan; `None` at the end of the phase, or if the time is over.
+    /// The next step of the plan; `None` at the end of the phase, or when its time is over.
     fn step(&mut self, now: Time, app: &AppState) -> Option<Step> {
         if app.ends.is_some_and(|ends| ends <= now) {
             return None;
@@ -149,7 +149,7 @@ impl Process {
         self.steps.as_mut()?.next()
     }
 
-    /// All processes have ended the phase.
+    /// All processes have finished the phase.
     pub(crate) fn end_phase(&mut self, app: &AppState) -> AfterPhase {
         self.steps = None;
         self.phase += 1;

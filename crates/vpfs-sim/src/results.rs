@@ -1,4 +1,4 @@
-//! What came out of a simulation.
+//! The results of a simulation.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use vpfs_core::fairness::{jain_index, unfairness};
 use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, Weight};
 
-/// What came out of one run: one scenario under one policy.
+/// The results of one run: one scenario under one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     /// The scenario's name.
     pub scenario: String,
     /// The policy's name in the scenario.
     pub policy: String,
-    /// Seed of all that was random.
+    /// The seed of everything random.
     pub seed: u64,
     /// Simulated time.
     #[serde(serialize_with = "seconds", rename = "elapsed_seconds")]
@@ -28,28 +28,29 @@ pub struct Results {
     pub apps: Vec<AppResults>,
     /// By number.
     pub servers: Vec<ServerResults>,
-    /// What servers told each other, if the policy needs that.
+    /// Coordination between servers, if the policy needs it.
     pub coordination: Option<CoordinationResults>,
-    /// Calls that moved data in the order in which they came back, if the scenario asks for it.
+    /// Calls that moved data in the order in which they returned, if the scenario asks for it.
     pub trace: Vec<CallTrace>,
 }
 
-/// What coordination cost and achieved.
+/// The cost and the effect of coordination.
 #[derive(Clone, Debug, Serialize)]
 pub struct CoordinationResults {
     /// Messages sent.
     pub messages: u64,
-    /// Their bytes, without what carries them.
+    /// Their bytes, without lower-level headers.
     pub bytes: u64,
-    /// Of the messages, lost.
+    /// Messages that were lost.
     pub lost: u64,
-    /// Of the messages, arrived twice.
+    /// Messages that arrived twice.
     pub duplicated: u64,
     /// Messages in each interval.
     pub messages_series: Vec<u64>,
     /// Bytes in each interval.
     pub bytes_series: Vec<u64>,
-    /// At the end of each interval: the most that any server had not heard of what all others gave an application.
+    /// At the end of each interval: the largest amount that any server had not heard of the service that all others
+    /// gave an application.
     pub unheard_bytes_series: Vec<u64>,
     /// The same at the end of the run.
     pub unheard_bytes: u64,
@@ -67,10 +68,10 @@ pub struct CallTrace {
     /// When it was made.
     #[serde(serialize_with = "seconds", rename = "issued_seconds")]
     pub issued: Duration,
-    /// When it came back.
+    /// When it returned.
     #[serde(serialize_with = "seconds", rename = "finished_seconds")]
     pub finished: Duration,
-    /// Its requests, in the order in which they were complete.
+    /// Its requests, in order of completion.
     pub parts: Vec<PartTrace>,
 }
 
@@ -86,7 +87,7 @@ pub struct PartTrace {
     pub finished: Duration,
 }
 
-/// What an application got at one server.
+/// An application's service at one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct AppAtServer {
     /// Requests completed, of data and metadata.
@@ -100,87 +101,86 @@ pub struct AppAtServer {
     pub bytes_series: Vec<u64>,
     /// Metadata requests in each interval.
     pub metadata_series: Vec<u64>,
-    /// Requests on their way to it, queued or being served at the end of each interval: what the application asks of
-    /// it.
+    /// Requests in transit, queued or being served at the end of each interval: the application's demand at the server.
     pub underway_series: Vec<u32>,
 }
 
-/// What one application got.
+/// The results of one application.
 #[derive(Clone, Debug, Serialize)]
 pub struct AppResults {
     /// Its name.
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// When its processes began.
+    /// When its processes started.
     #[serde(serialize_with = "seconds", rename = "start_seconds")]
     pub start: Duration,
-    /// When its last process was done; `None` if the run ended before, or it went on in the background.
+    /// When its last process finished; `None` if the run ended earlier, or it ran in the background.
     #[serde(serialize_with = "optional_seconds", rename = "finish_seconds")]
     pub finish: Option<Duration>,
     /// Mean over its processes of the time with calls outstanding.
     #[serde(serialize_with = "seconds", rename = "io_seconds")]
     pub io_time: Duration,
-    /// Mean over its processes of the time they computed.
+    /// Mean over its processes of the time spent computing.
     #[serde(serialize_with = "seconds", rename = "think_seconds")]
     pub think_time: Duration,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Requests for data, metadata and synchronisation that calls became.
+    /// Metadata and synchronisation requests caused by its calls.
     pub metadata_requests: u64,
-    /// Calls that came back.
+    /// Calls that returned.
     pub calls: u64,
-    /// How often it went through all its phases; more than once only in the background.
+    /// How often it completed all its phases; more than once only in the background.
     pub rounds: u64,
-    /// Of its read calls.
+    /// Latency of its read calls.
     pub read: Latency,
-    /// Of its write calls.
+    /// Latency of its write calls.
     pub write: Latency,
-    /// Of its other calls.
+    /// Latency of its other calls.
     pub metadata: Latency,
-    /// Of its requests, in the proxy.
+    /// Time of its requests in the proxy.
     pub queue: Latency,
-    /// Of its requests, from the proxy until complete.
+    /// Time of its requests from dispatch to completion.
     pub service: Latency,
     /// Bytes served in each interval.
     pub bytes_series: Vec<u64>,
     /// Metadata requests served in each interval.
     pub metadata_series: Vec<u64>,
-    /// What it got at each server, if the scenario asks for it.
+    /// Its service at each server, if the scenario asks for it.
     pub by_server: Vec<AppAtServer>,
 }
 
-/// What one server did.
+/// The results of one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerResults {
     /// Data moved.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
-    /// Of these, dispatched past a larger one that waited for slots.
+    /// Requests dispatched ahead of a larger one that waited for slots.
     pub backfilled: u64,
-    /// Part of the time in which its device had something to do.
+    /// Fraction of the time in which its device was busy.
     pub device_utilisation: f64,
-    /// Part of the time in which its metadata service had something to do.
+    /// Fraction of the time in which its metadata service was busy.
     pub metadata_utilisation: f64,
-    /// Part of the time its link was receiving data.
+    /// Fraction of the time in which its link was receiving data.
     pub inward_utilisation: f64,
-    /// Part of the time its link was sending data.
+    /// Fraction of the time in which its link was sending data.
     pub outward_utilisation: f64,
     /// Requests queued at the end of each interval.
     pub queued_series: Vec<u32>,
-    /// Requests with the server at the end of each interval.
+    /// Requests outstanding at the server at the end of each interval.
     pub outstanding_series: Vec<u32>,
     /// Depth at the end of each interval.
     pub depth_series: Vec<u32>,
 }
 
-/// Latencies in seconds, within 1 %. Zero where there were none.
+/// Latencies in seconds, within 1 %. Zero if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many.
+    /// The number of values.
     pub count: u64,
     /// Mean.
     pub mean_seconds: f64,
@@ -194,7 +194,7 @@ pub struct Latency {
     pub p99_seconds: f64,
     /// 999 in 1000 are at most this.
     pub p999_seconds: f64,
-    /// The slowest.
+    /// The largest.
     pub max_seconds: f64,
 }
 
@@ -221,7 +221,7 @@ impl Results {
         self.apps.iter().map(AppResults::bytes).sum::<u64>() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The time in which all applications are there, from the last start to the first finish; the whole run if that is
+    /// The time in which all applications run, from the last start to the first finish; the whole run if that is
     /// shorter than an interval.
     pub fn common_time(&self) -> (Duration, Duration) {
         let from = self.apps.iter().map(|app| app.start).max().unwrap_or_default();
@@ -229,7 +229,7 @@ impl Results {
         if from + self.interval <= to { (from, to) } else { (Duration::ZERO, self.elapsed) }
     }
 
-    /// Bytes of each application in the intervals that begin at `from` or later and before `to`.
+    /// Bytes of each application in the intervals that start at `from` or later and before `to`.
     pub fn bytes_between(&self, from: Duration, to: Duration) -> Vec<u64> {
         let interval = self.interval.as_nanos().max(1);
         let index = |at: Duration| usize::try_from(at.as_nanos().div_ceil(interval)).unwrap_or(usize::MAX);
@@ -240,7 +240,7 @@ impl Results {
         self.apps.iter().map(sum).collect()
     }
 
-    /// Part of the bytes that each application got from `from` to `to`; zeros if nobody got anything.
+    /// Each application's fraction of the bytes from `from` to `to`; zeros if nobody got anything.
     pub fn shares_between(&self, from: Duration, to: Duration) -> Vec<f64> {
         let bytes = self.bytes_between(from, to);
         let total = bytes.iter().sum::<u64>().max(1) as f64;
@@ -267,7 +267,7 @@ impl Results {
         serde_json::to_string_pretty(self).expect("numbers, texts and lists are always JSON")
     }
 
-    /// A short number for everything that came out; equal for equal runs.
+    /// A short hash of all results; equal for equal runs.
     pub fn digest(&self) -> String {
         let json = self.to_json();
         format!("{:016x}", json.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte))))

@@ -12,35 +12,34 @@ use crate::layout::Layout;
 use crate::link::LinkProfile;
 use crate::peer_network::PeerNetwork;
 
-/// Everything that decides a run but the policy, and the policies to compare.
+/// Everything that determines a run except the policy, and the policies to compare.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// For tables and files.
+    /// The name in tables and files.
     pub name: String,
-    /// All that is random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
-    /// The run ends here at the latest; `None`: when all applications but those in the background are finished.
+    /// The latest end of the run; `None`: when all applications that are not in the background have finished.
     pub duration: Option<Duration>,
-    /// One value of each time series for so long.
+    /// The interval between values of a time series.
     pub interval: Duration,
-    /// A request that waits longer for its dispatch is an error: somebody starves.
+    /// A request that waits longer than this for its dispatch is an error: starvation.
     pub wait_limit: Duration,
-    /// Whether results tell what each application got at each server, with time series.
+    /// Whether results include each application's service at each server, with time series.
     pub by_server: bool,
     /// Whether results list each call with its finish at each server.
     pub trace: bool,
     /// The servers, in groups of equal ones, numbered in this order.
     pub servers: Vec<ServerGroup>,
-    /// A request takes up to so much longer on its way to a server, by lot for each: clients do not reach all servers
-    /// at once.
+    /// The largest random delay of each request on its way to a server: clients do not reach all servers at once.
     pub jitter: Duration,
-    /// The link of each client node; `None`: only the servers' links limit.
+    /// The link of each client node; `None`: only the servers' links are a limit.
     pub node_link: Option<LinkProfile>,
-    /// Between the servers, if their schedulers need each other.
+    /// The network between the servers' proxies, used if their schedulers need each other.
     pub peers: PeerNetwork,
-    /// What to compare; equal at all servers.
+    /// The policies to compare; each applies to all servers.
     pub policies: Vec<PolicySpec>,
-    /// Who asks for service, by [`vpfs_core::AppId`].
+    /// The applications, by [`vpfs_core::AppId`].
     pub apps: Vec<App>,
 }
 
@@ -66,18 +65,18 @@ impl Default for Scenario {
     }
 }
 
-/// Servers that are alike.
+/// A group of equal servers.
 #[derive(Clone, Debug)]
 pub struct ServerGroup {
-    /// How many.
+    /// The number of servers.
     pub count: u32,
-    /// What holds the data.
+    /// The device that holds the data.
     pub device: DeviceProfile,
-    /// What serves metadata operations.
+    /// The service for metadata operations.
     pub metadata: MetadataProfile,
-    /// What is kept on them.
+    /// What the servers store.
     pub role: Role,
-    /// Its link, both directions alike.
+    /// A server's link, equal in both directions.
     pub link: LinkProfile,
 }
 
@@ -88,7 +87,7 @@ impl ServerGroup {
     }
 }
 
-/// What a server keeps.
+/// What a server stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Data of files, and directories and attributes.
@@ -99,14 +98,14 @@ pub enum Role {
     Metadata,
 }
 
-/// A policy under a name.
+/// A named policy.
 #[derive(Clone, Debug)]
 pub struct PolicySpec {
-    /// For tables; names are unique in a scenario.
+    /// The name in tables; unique in a scenario.
     pub name: String,
-    /// What each server's scheduler is made from.
+    /// The settings of each server's scheduler.
     pub settings: Settings,
-    /// Service that a metadata request is charged [vPFS+ §IV].
+    /// The cost of a metadata request [vPFS+ §IV].
     pub metadata_cost: Bytes,
 }
 
@@ -116,12 +115,12 @@ impl PolicySpec {
         Self::new("fifo", Settings::new(PolicyKind::Fifo, Depth::new(14).expect("not zero"), SlotCostTable::default()))
     }
 
-    /// A policy under a name, with 10 KiB for a metadata request.
+    /// A named policy, with a cost of 10 KiB for a metadata request.
     pub fn new(name: impl Into<String>, settings: Settings) -> Self {
         Self { name: name.into(), settings, metadata_cost: Bytes::kib(10) }
     }
 
-    /// The same where an application may use so many servers.
+    /// The same policy for applications that may use `servers` servers.
     pub(crate) fn over(&self, servers: u32) -> Self {
         let mut policy = self.clone();
         policy.settings.sharing.servers = servers;
@@ -129,41 +128,42 @@ impl PolicySpec {
     }
 }
 
-/// An application: what it does and what it is to get.
+/// An application: its load and its share.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// For tables; names are unique in a scenario.
+    /// The name in tables; unique in a scenario.
     pub name: String,
-    /// Its share.
+    /// Its weight.
     pub weight: Weight,
-    /// The most it gets at each server.
+    /// Its maximum rate at each server.
     pub cap: Option<Cap>,
     /// For throughput and latency control.
     pub target: Option<Target>,
-    /// What nine in ten of its requests are to keep, by policies that isolate.
+    /// The latency to keep for nine in ten of its requests, for policies that isolate.
     pub latency: Option<Duration>,
-    /// Its number, from which its place in each window of IOCO follows; `None`: from its name, as the daemon does it.
+    /// Its number, which determines its place in each window of IOCO; `None`: derived from its name, as in the daemon.
     pub order: Option<u16>,
-    /// When its processes begin.
+    /// When its processes start.
     pub start: Duration,
-    /// When its processes begin no further step.
+    /// When its processes stop starting new steps.
     pub end: Option<Duration>,
-    /// Starts over when it is finished, and the run does not wait for it.
+    /// Restarts when it has finished, and the run does not wait for it.
     pub background: bool,
-    /// What it does.
+    /// Its workload.
     pub workload: Workload,
-    /// The phases it does; empty: all of its workload.
+    /// The phases that it runs; empty: all of its workload.
     pub phases: Vec<Phase>,
-    /// Client nodes that its processes run on; as many as processes if there are fewer of these.
+    /// Client nodes that its processes run on; limited to the number of processes.
     pub nodes: u32,
     /// Calls that each process has outstanding at once.
     pub outstanding: u32,
-    /// How its files lie on the servers.
+    /// How its files are distributed over the servers.
     pub layout: Layout,
 }
 
 impl App {
-    /// Weight 1, from the beginning to its end, on one node, one call outstanding for each process.
+    /// Weight 1, running from the start of the simulation until it finishes, on one node, one outstanding call for each
+    /// process.
     pub fn new(name: impl Into<String>, workload: impl Into<Workload>) -> Self {
         Self {
             name: name.into(),
@@ -184,7 +184,7 @@ impl App {
     }
 }
 
-/// What the processes of an application do.
+/// The workload of an application's processes.
 #[derive(Clone)]
 pub enum Workload {
     /// Large transfers back to back.
@@ -193,9 +193,9 @@ pub enum Workload {
     Btio(Btio),
     /// Metadata operations.
     Md(Md),
-    /// Forecasts with restart files and many looks at attributes.
+    /// Forecasts with restart files and many reads of attributes.
     Wrf(Wrf),
-    /// Requests of one size, in segments or in turn.
+    /// Requests of equal size, in segments or strided.
     Pio(PioBench),
     /// Tiles of an array.
     Tile(MpiTileIo),
@@ -203,14 +203,14 @@ pub enum Workload {
     Noncontig(Noncontig),
     /// Calls at a rate.
     Paced(Paced),
-    /// Small calls with time to think between them.
+    /// Small calls with think time between them.
     Interactive(Interactive),
-    /// Any other plan; its own seed decides.
+    /// Any other plan, which has its own seed.
     Plan(Arc<dyn Plan>),
 }
 
 impl Workload {
-    /// The plan, its random parts from `seed`.
+    /// The plan, with `seed` for its random parts.
     pub(crate) fn plan(&self, seed: u64) -> Arc<dyn Plan> {
         match self {
             Self::Ior(ior) => Arc::new(Ior { seed, ..ior.clone() }),

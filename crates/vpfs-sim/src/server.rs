@@ -14,8 +14,8 @@ use crate::link::{Link, LinkProfile, Span, reserve_both};
 use crate::peer_network::Exchange;
 use crate::scenario::ServerGroup;
 
-/// Data flows in pieces of this size: the device begins with a write when the first one is there, and a read's reply
-/// lags its device by one. OrangeFS's flow buffers have this size.
+/// Data flows in pieces of this size: the device starts a write when the first piece has arrived, and a read's reply
+/// lags its device by one piece. OrangeFS's flow buffers have this size.
 const FLOW_BUFFER: u64 = 256 << 10;
 
 /// One server's part of a call.
@@ -28,7 +28,7 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
     pub(crate) object: u64,
     pub(crate) offset: u64,
-    /// What it does, if it is metadata.
+    /// The operation, if it is metadata.
     pub(crate) metadata: MetadataOp,
     pub(crate) node: u32,
     pub(crate) issued: Time,
@@ -36,19 +36,19 @@ pub(crate) struct Part {
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) slots: u32,
-    /// Of the proxy that counts it.
+    /// The incarnation of the proxy that counts it.
     pub(crate) incarnation: u64,
-    /// When the last byte of a write is here.
+    /// When the last byte of a write has arrived.
     pub(crate) data_here: Time,
-    /// How its data goes to the device, if not all at once.
+    /// How its data is passed to the device, if not all at once.
     pub(crate) pieces: Option<Pieces>,
-    /// Bytes that the device was given, and how many of them it is done with.
+    /// Bytes that were passed to the device, and how many of them are complete.
     pub(crate) begun: u64,
     pub(crate) served: u64,
 }
 
 impl Part {
-    /// The next bytes for the device, as an offset and a length: all of them, or a piece.
+    /// The next bytes for the device, as offset and length: all of them, or a piece.
     fn next_piece(&self) -> (u64, u64) {
         let left = self.bytes - self.begun;
         let most = self.pieces.map_or(left, |pieces| self.bytes.div_ceil(u64::from(pieces.count)));
@@ -71,7 +71,7 @@ impl NodeLink {
 
 pub(crate) struct Server {
     number: u32,
-    /// Of its proxy: how often it started.
+    /// The incarnation of its proxy: how often it has started.
     pub(crate) incarnation: u64,
     pub(crate) node: Node,
     pub(crate) parts: Slab<Part>,
@@ -89,21 +89,21 @@ pub(crate) struct Server {
     pub(crate) usage: Usage,
 }
 
-/// What the checks compare with.
+/// The values that checks compare with.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// `None` for policies that may exceed it.
+    /// `None` for policies without slots.
     depth: Option<u32>,
     metadata_depth: Option<u32>,
     wait: Duration,
 }
 
-/// What a server did.
+/// Counters of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) data_slots: u32,
     pub(crate) metadata_slots: u32,
-    /// Of those under one depth, in use when that was checked last.
+    /// The number of them in use under one depth at the last check.
     shared_slots: u32,
     pub(crate) depth: u32,
     pub(crate) device_busy: Duration,
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// A request is at the proxy.
+    /// A request has arrived at the proxy.
     pub(crate) fn arrive(&mut self, now: Time, key: u32) {
         let part = &mut self.parts[key as usize];
         part.arrived = now;
@@ -153,8 +153,8 @@ impl Server {
         self.node.enqueue(now, RequestId(key), &arrival);
     }
 
-    /// The proxy starts anew with `node`: what waited comes again in its old order, what is with the server is no
-    /// longer counted. Ids of the latter must not be given again while they are in use, so they are not.
+    /// The proxy restarts with `node`: queued requests arrive again in their old order, and requests at the server are
+    /// no longer counted. The ids of the latter are not reused while they are in use.
     pub(crate) fn restart(&mut self, now: Time, node: Node) {
         self.node = node;
         self.incarnation += 1;
@@ -169,7 +169,7 @@ impl Server {
         }
     }
 
-    /// The time the node asked for has come; `false` if it has asked for another one since.
+    /// The node's timeout; `false` if the node has set another one since.
     pub(crate) fn node_wake(&mut self, now: Time) -> bool {
         let due = self.node_wake == Some(now);
         if due {
@@ -179,7 +179,7 @@ impl Server {
         due
     }
 
-    /// Lets the node release what may go, after every input.
+    /// Lets the node dispatch requests, after every input.
     pub(crate) fn dispatch(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the node's events and its next deadline, once all else that follows from an input is done.
+    /// Takes the node's events and its next deadline, after all other consequences of an input.
     pub(crate) fn settle(&mut self, now: Time, calendar: &mut Calendar) -> Result<(), Check> {
         while let Some((_, event)) = self.node.poll_event() {
             if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
@@ -211,7 +211,7 @@ impl Server {
         self.check_slots()
     }
 
-    /// A request is with the server now.
+    /// A request was sent to the server.
     fn begin(
         &mut self,
         now: Time,
@@ -248,7 +248,7 @@ impl Server {
         if waited > self.limits.wait { Err(Check::Starved { app: entry.app, waited }) } else { Ok(()) }
     }
 
-    /// Tells the client that it may send, and says when its first flow buffer is here.
+    /// Tells the client that it may send; returns when its first flow buffer arrives.
     fn receive(&mut self, now: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
         let entry = &mut self.parts[part as usize];
         let earliest = now + self.link.latency * 2;
@@ -258,7 +258,7 @@ impl Server {
         (begin + self.link.transfer_time(entry.bytes.min(FLOW_BUFFER))).min(end)
     }
 
-    /// Gives an access to the device, or its next piece.
+    /// Passes an access, or its next piece, to the device.
     pub(crate) fn submit(&mut self, now: Time, part: u32, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         let entry = &mut self.parts[part as usize];
         let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
@@ -274,19 +274,19 @@ impl Server {
         self.collect(now, nodes, calendar);
     }
 
-    /// The proxy sent messages to other servers. They are small: they go between the packets of data.
+    /// The proxy sent messages to other servers. They are small, so they go between the packets of data.
     pub(crate) fn on_messages_sent(&mut self, now: Time, cost: Exchange) {
         self.outward.reserve(now, cost.bytes);
         self.device.occupy(now, cost.work);
     }
 
-    /// A message of another server came in.
+    /// A message from another server arrived.
     pub(crate) fn on_message_received(&mut self, now: Time, cost: Exchange) {
         self.inward.reserve(now, cost.bytes);
         self.device.occupy(now, cost.work);
     }
 
-    /// The device has something done, unless it changed its mind since.
+    /// The device has completed something, unless its schedule changed in the meantime.
     pub(crate) fn device_wake(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         if self.device_wake == Some(now) {
             self.device_wake = None;
@@ -294,7 +294,7 @@ impl Server {
         }
     }
 
-    /// The metadata service has something done, unless something came between.
+    /// The metadata service has completed something, unless its schedule changed in the meantime.
     pub(crate) fn metadata_wake(&mut self, now: Time, calendar: &mut Calendar) {
         if self.metadata_wake == Some(now) {
             self.metadata_wake = None;
@@ -302,7 +302,7 @@ impl Server {
         }
     }
 
-    /// Takes what the metadata service has done.
+    /// Takes the completed operations of the metadata service.
     fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
         while let Some(done) = self.metadata.poll_completed(now) {
             let part = self.in_metadata.remove(done.id);
@@ -321,7 +321,7 @@ impl Server {
         }
     }
 
-    /// Takes what the device has done, and sends what was read.
+    /// Takes the completed accesses of the device, and sends the data that was read.
     fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         while let Some(done) = self.device.poll_completed(now) {
             let (part, len) = self.in_device.remove(done.id);
@@ -344,8 +344,8 @@ impl Server {
         self.arm_device(now, calendar);
     }
 
-    /// Sends what was read, the last flow buffer when the device is done and the others before, and says when the last
-    /// byte is sent.
+    /// Sends the data that was read, the last flow buffer when the device is done and the others before; returns when
+    /// the last byte is sent.
     fn reply(&mut self, read: Time, part: u32, nodes: &mut [NodeLink]) -> Time {
         let entry = &self.parts[part as usize];
         let ahead = self.link.transfer_time(entry.bytes.saturating_sub(FLOW_BUFFER));
@@ -379,7 +379,7 @@ impl Server {
         }
     }
 
-    /// A depth that was lowered takes nothing back: slots above it may only become fewer.
+    /// Lowering the depth does not recall requests: the number of slots above it may only decrease.
     fn check_slots(&mut self) -> Result<(), Check> {
         let Usage { data_slots, metadata_slots, .. } = self.usage;
         let (shared, own) = match self.limits.metadata_depth {
@@ -394,18 +394,18 @@ impl Server {
         }
     }
 
-    /// How long the device had something to do.
+    /// For how long the device was busy.
     pub(crate) fn device_busy(&self, now: Time) -> Duration {
         self.usage.device_busy + self.usage.device_busy_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// How long the metadata service had something to do.
+    /// For how long the metadata service was busy.
     pub(crate) fn metadata_busy(&self, now: Time) -> Duration {
         self.usage.metadata_busy + self.usage.metadata_busy_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 }
 
-/// A broken rule, before the world adds names to it.
+/// A broken rule, before the world adds names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Check {
     Depth { used: u32, depth: u32 },
@@ -423,8 +423,8 @@ impl Check {
     }
 }
 
-/// What each access of a device or operation of a metadata service is: the part it belongs to, for a device with its
-/// bytes. Both count what they take, so what is in them lies in a short window.
+/// The part to which each access of a device or operation of a metadata service belongs, for a device with its bytes.
+/// Both number their accesses consecutively, so those in progress lie in a short window.
 #[derive(Debug)]
 struct InService<T> {
     first: u64,
@@ -442,8 +442,8 @@ impl<T> InService<T> {
     }
 
     fn remove(&mut self, id: IoId) -> T {
-        let index = usize::try_from(id.0 - self.first).expect("a short window");
-        let entry = self.entries[index].take().expect("an access is done once");
+        let index = usize::try_from(id.0 - self.first).expect("the window is short");
+        let entry = self.entries[index].take().expect("an access completes once");
         while let Some(None) = self.entries.front() {
             self.entries.pop_front();
             self.first += 1;

@@ -1,4 +1,4 @@
-//! From a scenario to results.
+//! Runs a scenario and collects its results.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Simulation {
     weights: Vec<u32>,
 }
 
-/// How far a simulation has come.
+/// The progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Simulated time.
@@ -45,7 +45,7 @@ impl Simulation {
     /// Builds the cluster of `scenario` with `policy` at every server.
     ///
     /// # Errors
-    /// [`SimError::Scenario`] if the scenario contradicts itself.
+    /// [`SimError::Scenario`] if the scenario is inconsistent.
     pub fn new(scenario: &Scenario, policy: &PolicySpec) -> Result<Self, SimError> {
         let world = Builder::new(scenario).build(policy)?;
         let weights = scenario.apps.iter().map(|app| app.weight.get()).collect();
@@ -55,15 +55,15 @@ impl Simulation {
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`SimError::Violation`] if a rule was broken that must always hold.
+    /// [`SimError::Violation`] if an invariant was broken.
     pub fn run(self) -> Result<Results, SimError> {
         self.run_with(|_| {})
     }
 
-    /// [`Simulation::run`], with news now and then for a progress line.
+    /// [`Simulation::run`], with regular calls of `progress`, for example for a progress line.
     ///
     /// # Errors
-    /// [`SimError::Violation`] if a rule was broken that must always hold.
+    /// [`SimError::Violation`] if an invariant was broken.
     pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Results, SimError> {
         self.world.run(|now, events| {
             if events % PROGRESS_EVERY == 0 {
@@ -166,7 +166,7 @@ fn server_results(server: &Server, samples: &ServerSamples, now: Time) -> Server
     }
 }
 
-/// Makes a world of a scenario.
+/// Builds a world from a scenario.
 struct Builder<'a> {
     scenario: &'a Scenario,
     calendar: Calendar,
@@ -255,12 +255,12 @@ impl<'a> Builder<'a> {
         if !policy.settings.capabilities().needs_peers {
             return Ok(None);
         }
-        // A node that begins may have something to say.
+        // A node that starts may have messages to send.
         (0..servers).for_each(|server| self.calendar.push(Time::ZERO, Event::Nudge { server }));
         Ok(Some(Peers::new(network, servers as usize, self.scenario.apps.len(), mix(self.scenario.seed))))
     }
 
-    /// The numbers of servers in a role.
+    /// The numbers of the servers with a role.
     fn with_role(&self, fits: impl Fn(Role) -> bool) -> Vec<u32> {
         let roles = self.scenario.servers.iter().flat_map(|group| (0..group.count).map(|_| group.role));
         (0..).zip(roles).filter(|(_, role)| fits(*role)).map(|(number, _)| number).collect()
@@ -301,7 +301,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Puts an application's processes on nodes of its own; returns the number of the first one.
+    /// Places an application's processes on its own nodes; returns the number of the first one.
     fn processes(&mut self, app: u32, processes: u32, spec: &App) -> u32 {
         let first = count(self.processes.len());
         let nodes = spec.nodes.clamp(1, processes);

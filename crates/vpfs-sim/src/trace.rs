@@ -17,7 +17,7 @@ impl Trace {
         Self { wanted, open: Vec::new(), done: Vec::new() }
     }
 
-    /// A part of a call is complete at a server.
+    /// A part of a call completed at a server.
     pub(crate) fn part(&mut self, now: Time, call: u32, server: u32, bytes: u64) {
         if !self.wanted {
             return;
@@ -29,7 +29,7 @@ impl Trace {
         self.open[call].push(PartTrace { server, bytes, finished: now.since(Time::ZERO) });
     }
 
-    /// A call came back.
+    /// A call returned.
     pub(crate) fn call(&mut self, now: Time, call: u32, (app, process): (u32, u32), op: OpKind, issued: Time) {
         let Some(parts) = self.open.get_mut(call as usize).map(std::mem::take) else { return };
         if op != OpKind::Metadata {

@@ -1,4 +1,4 @@
-//! The simulated cluster: handles one event after the other.
+//! The simulated cluster: handles one event after another.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -28,29 +28,29 @@ pub(crate) struct Call {
     process: u32,
     issued: Time,
     op: OpKind,
-    /// Its next requests, for metadata.
+    /// Its remaining requests, for metadata.
     metadata: Option<(PlanCall, usize)>,
     parts_left: u32,
 }
 
-/// What one request is about.
+/// What one request accesses.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     object: u64,
     offset: u64,
     bytes: u64,
     elsewhere: Option<Bytes>,
-    /// For metadata.
+    /// The operation, for metadata.
     metadata: MetadataOp,
 }
 
-/// Everything there is, at one moment.
+/// The state of the simulation.
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) calendar: Calendar,
     pub(crate) settings: WorldSettings,
     pub(crate) servers: Vec<Server>,
-    /// Those that have directories and attributes.
+    /// The servers that store directories and attributes.
     pub(crate) metadata_servers: Vec<u32>,
     pub(crate) nodes: Vec<NodeLink>,
     pub(crate) apps: Vec<AppState>,
@@ -58,25 +58,25 @@ pub(crate) struct World {
     pub(crate) measures: Vec<AppMeasures>,
     pub(crate) processes: Vec<Process>,
     pub(crate) calls: Slab<Call>,
-    /// If servers must hear of each other.
+    /// Present if servers must hear of each other.
     pub(crate) peers: Option<Peers>,
     pub(crate) plan: NodePlan,
     pub(crate) trace: Trace,
-    /// Requests sent: each one's number is its lot.
+    /// Requests sent; each one's number selects its random delay.
     pub(crate) sent: u64,
     /// Of these, complete.
     pub(crate) completed: u64,
     pub(crate) samples: Vec<ServerSamples>,
-    /// Applications in the foreground that are not finished.
+    /// Applications in the foreground that have not finished.
     pub(crate) unfinished: usize,
     pub(crate) events: u64,
-    /// When an interval of the time series ended.
+    /// When the last interval of the time series ended.
     pub(crate) sampled: Time,
-    /// Kept between calls.
+    /// A buffer that is kept between calls.
     pub(crate) shares: Vec<Share>,
 }
 
-/// What does not change.
+/// Constant settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorldSettings {
     pub(crate) seed: u64,
@@ -84,12 +84,12 @@ pub(crate) struct WorldSettings {
     pub(crate) interval: Duration,
     pub(crate) jitter: Duration,
     pub(crate) wait_limit: Duration,
-    /// Most intervals of the time series.
+    /// The maximum number of intervals of the time series.
     pub(crate) most_intervals: u64,
 }
 
 impl WorldSettings {
-    /// How much longer than others request number `lot` is on its way.
+    /// The random delay of request number `lot`.
     fn jitter(&self, lot: u64) -> Duration {
         let most = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(mix(mix(self.seed) ^ lot) % most.saturating_add(1))
@@ -105,7 +105,7 @@ pub(crate) struct ServerSamples {
 }
 
 impl World {
-    /// Handles events until the run is over; tells `progress` of each.
+    /// Handles events until the run is over; reports each to `progress`.
     pub(crate) fn run(&mut self, mut progress: impl FnMut(Time, u64)) -> Result<(), SimError> {
         while self.unfinished > 0 || self.settings.end.is_some() {
             let Some((at, event)) = self.calendar.pop() else { return self.check_stuck() };
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// An application's processes begin.
+    /// An application's processes start.
     fn start(&mut self, app: u32) -> Result<(), SimError> {
         self.measures[app as usize].began = Some(self.now);
         let state = &self.apps[app as usize];
@@ -180,7 +180,7 @@ impl World {
         self.advance(process)
     }
 
-    /// Lets a process do all it can without waiting.
+    /// Runs a process until it must wait.
     fn advance(&mut self, process: u32) -> Result<(), SimError> {
         while self.processes[process as usize].state == State::Running {
             let entry = &mut self.processes[process as usize];
@@ -213,7 +213,7 @@ impl World {
         self.open_barrier(app);
     }
 
-    /// A process is finished.
+    /// A process has finished.
     fn leave(&mut self, process: u32) {
         let entry = &mut self.processes[process as usize];
         entry.state = State::Left;
@@ -232,19 +232,19 @@ impl World {
         }
     }
 
-    /// Servers may forget an application that has finished.
+    /// An application has finished; the servers may forget it.
     fn tell_departure(&mut self, app: AppId) {
         if self.peers.is_none() {
             return;
         }
         for (number, server) in (0..).zip(&mut self.servers) {
             server.node.flow_left(self.now, app);
-            // Its messages go with the next input, at once.
+            // Its messages go out with the next input, which follows at once.
             self.calendar.push(self.now, Event::Nudge { server: number });
         }
     }
 
-    /// If all processes that have not left wait, they go on: to what follows the barrier, or to the next phase.
+    /// If all remaining processes wait, they continue: after the barrier, or with the next phase.
     fn open_barrier(&mut self, app: u32) {
         let state = &mut self.apps[app as usize];
         if state.active == 0 || state.waiting < state.active {
@@ -286,7 +286,7 @@ impl World {
         if op == OpKind::Metadata {
             self.next_metadata(key);
         }
-        // The blocks of a strided call go all at once.
+        // The blocks of a strided call are sent all at once.
         for extent in call.extents() {
             let object = messages::file(self.app_of(process).salt, extent.file);
             self.move_data(key, object, &(extent.offset..extent.offset + u64::from(extent.bytes)));
@@ -311,7 +311,7 @@ impl World {
         self.shares = shares;
     }
 
-    /// The next requests of a metadata call; `false` if there are none.
+    /// Sends the next requests of a metadata call; returns `false` if there are none.
     fn next_metadata(&mut self, call: u32) -> bool {
         let entry = &mut self.calls[call as usize];
         let Some((plan_call, stage)) = &mut entry.metadata else { return false };
@@ -372,13 +372,13 @@ impl World {
         self.calendar.push(at, Event::Arrive { server, part });
     }
 
-    /// A request is at a server's proxy.
+    /// A request has arrived at a server's proxy.
     fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
         self.servers[server as usize].arrive(self.now, part);
         self.drain(server)
     }
 
-    /// Takes all that follows from an input of a server's node, as its drive contract says.
+    /// Drains a server's node after an input, as its drive contract requires.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
         self.transmit(server);
         let entry = &mut self.servers[server as usize];
@@ -393,7 +393,7 @@ impl World {
         settled.map_err(|check| self.broken(server, check))
     }
 
-    /// Sends what a server's node has to tell its peers.
+    /// Sends the messages of a server's node to its peers.
     fn transmit(&mut self, server: u32) {
         let Some(peers) = &mut self.peers else { return };
         let entry = &mut self.servers[server as usize];
@@ -403,7 +403,7 @@ impl World {
         }
     }
 
-    /// The proxy of a server starts anew.
+    /// The proxy of a server restarts.
     fn restart(&mut self, server: u32) -> Result<(), SimError> {
         let entry = &mut self.servers[server as usize];
         if let Some(peers) = &mut self.peers {
@@ -427,7 +427,7 @@ impl World {
         self.drain(server)
     }
 
-    /// A reply is at the client.
+    /// A reply has arrived at the client.
     fn reply(&mut self, call: u32) -> Result<(), SimError> {
         self.calls[call as usize].parts_left -= 1;
         if self.calls[call as usize].parts_left > 0 || self.next_metadata(call) {
@@ -443,7 +443,7 @@ impl World {
         self.advance(process)
     }
 
-    /// An interval of the time series ends, and the next one begins.
+    /// An interval of the time series ends, and the next one starts.
     fn sample(&mut self) -> Result<(), SimError> {
         self.close_interval();
         let intervals = self.samples.first().map_or(0, |samples| samples.depth.len());
@@ -468,7 +468,7 @@ impl World {
         }
     }
 
-    /// Whether somebody waits too long who was not even dispatched.
+    /// Checks whether any undispatched request has waited too long.
     fn check_waits(&self) -> Result<(), SimError> {
         for (number, server) in (0..).zip(&self.servers).filter(|(_, server)| server.node.queued() > 0) {
             let queued = server.parts.iter().filter(|(_, part)| part.slots == 0);
@@ -481,7 +481,7 @@ impl World {
         Ok(())
     }
 
-    /// Every byte that was asked for was served or is under way.
+    /// Checks that every requested byte was served or is in progress.
     fn check_conservation(&self) -> Result<(), SimError> {
         let mut underway = vec![0; self.apps.len()];
         let parts = self.servers.iter().flat_map(|server| server.parts.iter());
@@ -495,7 +495,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is left to happen: then all must be finished.
+    /// No events are left: then all applications must have finished.
     fn check_stuck(&self) -> Result<(), SimError> {
         let stuck = (0..self.apps.len()).find(|&app| self.measures[app].finished.is_none());
         match stuck {

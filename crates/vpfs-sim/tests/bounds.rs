@@ -1,9 +1,9 @@
-//! A number too many in a scenario is an error, not a run without end or out of memory.
+//! A number that is too large in a scenario is an error; it does not cause an endless run or exhaust memory.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use vpfs_sim::{Results, Scenario, SimError, Simulation};
 
-/// A small run, with something put before its tables, into its servers, and into its application.
+/// A small run, with additions before its tables, to its servers, and to its application.
 fn scenario(root: &str, servers: &str, app: &str) -> String {
     format!(
         "{root}\n[[servers]]\n{servers}\n[[policy]]\nname = \"shared\"\n\
@@ -26,9 +26,9 @@ const SMALL: &str = "ior = { processes = 2, block = \"1MiB\" }";
 #[test]
 fn what_takes_all_memory_is_refused_before_it_does() {
     let cases = [
-        ("", "count = 100000", SMALL, "pairs of servers that tell each other"),
+        ("", "count = 100000", SMALL, "pairs of servers that report to each other"),
         ("", "count = 2000", "copies = 10000\nior = {}", "applications times servers"),
-        ("", "", "copies = 10000\nior = { processes = 65536 }", "processes; a simulation holds 1000000"),
+        ("", "", "copies = 10000\nior = { processes = 65536 }", "processes; the limit of a simulation is 1000000"),
         ("interval = \"1ms\"\nduration = \"365d\"", "", SMALL, "time series have 31536000000 intervals"),
     ];
     for (root, servers, app, expected) in cases {
@@ -54,14 +54,16 @@ fn a_run_that_nothing_ends_is_refused() {
     assert!(run(&scenario("duration = \"1s\"", "", &background)).is_ok());
 
     let endless = "interactive = { processes = 2, file = \"1MiB\" }";
-    assert!(refusal("", "", endless).contains("a goes on until the run ends, and nothing ends the run; add duration"));
+    assert!(
+        refusal("", "", endless).contains("a continues until the run ends, so the run would never end; add duration")
+    );
     let beside = format!("background = \"on\"\n{endless}\n[[app]]\nname = \"b\"\n{SMALL}");
     for (root, app) in [("duration = \"1s\"", endless), ("", &format!("end = \"1s\"\n{endless}")), ("", &beside)] {
         assert!(run(&scenario(root, "", app)).is_ok());
     }
 }
 
-/// Data that is promised to a link when the run ends has not used it.
+/// Data reserved on a link after the end of the run does not count as use.
 #[test]
 fn nothing_is_in_use_for_longer_than_the_run() {
     let load = "nodes = 4\nior = { processes = 64, transfer = \"8MiB\", block = \"64MiB\", read = \"on\" }";
@@ -80,7 +82,7 @@ fn nothing_is_in_use_for_longer_than_the_run() {
     }
 }
 
-/// Once, a server's link waited for what a client's link would send much later, and everybody else waited behind that.
+/// Once, a server's link waited for data that a client's link would send much later, and blocked everything behind it.
 #[test]
 fn a_client_with_a_full_link_does_not_keep_others_from_servers() {
     let app = "nodes = 1\nphases = [\"write\"]\nior = { processes = 64, transfer = \"8MiB\", block = \"1GiB\" }\n\
@@ -90,16 +92,16 @@ fn a_client_with_a_full_link_does_not_keep_others_from_servers() {
     let results = run(&text.replace("policy = \"sfq-d\", sharing = \"threshold\"", "policy = \"fifo\"")).unwrap();
     // Eight nodes, and eight servers, with 117 MB/s each.
     assert!(results.throughput() > 0.9 * 8.0 * 117e6, "{}", results.throughput());
-    assert!(results.apps[0].bytes() < 20 * 117_000_000, "the one node has no more than its link");
+    assert!(results.apps[0].bytes() < 20 * 117_000_000, "the single node gets no more than its link");
 }
 
 #[test]
 fn contradicting_devices_are_refused() {
     let problems = |servers: &str| Scenario::parse("my.toml", &scenario("", servers, SMALL)).unwrap_err().to_string();
     let both = problems("device = \"ssd\"\nhdd = { rate = \"10MB/s\" }");
-    assert!(both.contains("servers.hdd: does not belong to device = \"ssd\""), "{both}");
+    assert!(both.contains("servers.hdd: does not match device = \"ssd\""), "{both}");
     let both = problems("volume = {}\nssd = {}");
-    assert!(both.contains("servers.volume: there is [servers.ssd] too"), "{both}");
+    assert!(both.contains("servers.volume: there is also [servers.ssd]"), "{both}");
     let cache = problems("cache = { limit = \"1GiB\", background = \"2GiB\" }");
-    assert!(cache.contains("servers.cache.background: is more than limit"), "{cache}");
+    assert!(cache.contains("servers.cache.background: exceeds limit"), "{cache}");
 }

@@ -1,5 +1,5 @@
-//! Random workloads under every policy. Conservation, depth and waiting times are checked in every run; here, that all
-//! get done, and equal runs are equal.
+//! Random workloads under every policy. Every run checks conservation, depth and waiting times; these tests check that
+//! all applications finish, and that equal runs are equal.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 mod common;
@@ -103,9 +103,9 @@ fn random_workloads_get_done_under_every_policy() {
     }
 }
 
-/// Symptom: "server 0 uses 33 slots, its depth is 14" under `adaptive`. Cause: when a comparison with a larger depth is
-/// over, the smaller one is in force at once, and what was dispatched before is still in the storage; the check took
-/// that for a broken promise. Proof: this run ended with that message.
+/// Symptom: "server 0 uses 33 slots, its depth is 14" under `adaptive`. Cause: when a comparison with a larger depth
+/// ends, the smaller one applies at once, while requests dispatched before are still in the storage; the check took
+/// that for a broken rule. Proof: this run ended with that message.
 #[test]
 fn a_depth_that_is_lowered_takes_nothing_back() {
     let adaptive = Settings {

@@ -1,10 +1,10 @@
-//! What the policy `isolation` promises, on models of a disk, of flash and of volumes, with no configuration but
+//! The guarantees of the policy `isolation`, on models of a disk, of flash and of volumes, with no configuration but
 //! weights.
 //!
-//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints what is measured. `cargo xtask bench
+//! `cargo test --release -p vpfs-sim --test isolation -- --nocapture` prints the measurements. `cargo xtask bench
 //! isolation` has more cases and all policies.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
-#![allow(clippy::print_stdout, reason = "what is measured is shown")]
+#![allow(clippy::print_stdout, reason = "measurements are printed")]
 
 mod common;
 
@@ -26,7 +26,7 @@ struct Case {
     large_kib: u32,
     large_processes: u32,
     weights: (u32, u32),
-    /// Promised to the small one.
+    /// Promised to the small application.
     latency: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ impl Case {
         run(&scenario, &PolicySpec::new("policy", settings))
     }
 
-    /// Both under `kind`, relative to each alone.
+    /// The results of both under `kind`, each relative to running alone.
     fn kept(&self, kind: PolicyKind) -> Kept {
         let alone = |app: App| Measured::of(&self.run(PolicyKind::Fifo, vec![app]), 0);
         let (small_alone, large_alone) = (alone(self.small()), alone(self.large()));
@@ -106,7 +106,7 @@ fn app(name: &str, plan: impl Into<vpfs_sim::Workload>, nodes: u32, weight: u32)
     App { weight, nodes, layout, phases: vec![Phase::Write], ..App::new(name, plan) }
 }
 
-/// Relative to alone.
+/// Results relative to running alone.
 #[derive(Debug)]
 struct Kept {
     small: f64,
@@ -116,7 +116,7 @@ struct Kept {
     p99_ms: f64,
 }
 
-/// An application after ten seconds of warming up.
+/// An application's results after ten seconds of warm-up.
 struct Measured {
     rate: f64,
     mean: f64,
@@ -150,7 +150,7 @@ fn cloud() -> DeviceProfile {
     DeviceProfile::Volume(VolumeProfile::CLOUD)
 }
 
-/// Asserts and prints what is kept: at least so much of both.
+/// Prints what both keep, and asserts that it is at least `small` and `large`.
 fn assert_kept(name: &str, case: &Case, small: f64, large: f64) -> Kept {
     let kept = case.kept(PolicyKind::Isolation);
     println!("{name:40} {kept:?}");
@@ -159,27 +159,27 @@ fn assert_kept(name: &str, case: &Case, small: f64, large: f64) -> Kept {
     kept
 }
 
-/// One head serves one request after another: each gets what its weight gives of the time, about as if nobody else had
-/// the rest.
+/// One head serves one request after another: each application gets its weight's share of the time, and does about as
+/// well as if the rest of the time were not used.
 #[test]
 fn on_a_disk_both_get_their_share() {
     for (weights, small, large) in [((1, 1), 0.5, 0.45), ((4, 1), 0.75, 0.18), ((1, 4), 0.25, 0.72)] {
         let case = Case { weights, ..Case::on(one_head()) };
         let kept = assert_kept(&format!("disk {weights:?}"), &case, small, large);
-        // One write of 1 MiB takes 22.5 ms; at most two of them and its own 5 ms.
+        // One write of 1 MiB takes 22.5 ms; the small request waits for at most two of them and takes 5 ms itself.
         assert!(kept.p99_ms <= 50.0, "{kept:?}");
     }
     assert_kept("disk, think 0.2 ms", &Case { think: Duration::from_micros(200), ..Case::on(one_head()) }, 0.48, 0.45);
-    // Alone this writer needs no seeks, so half of the time is 0.39 of what it does then.
+    // Alone this writer needs no seeks, so with half of the time it reaches 0.39 of its rate alone.
     assert_kept("disk, one writer", &Case { large_processes: 1, ..Case::on(one_head()) }, 0.45, 0.35);
 }
 
-/// A volume has limits of several kinds, so together they get more than the share of each.
+/// A volume has several limits, so together the applications get more than the share of each.
 #[test]
 fn on_a_volume_the_small_one_hardly_notices() {
     for (name, device, small, large) in [("throttled", throttled(), 0.78, 0.85), ("cloud", cloud(), 0.92, 0.9)] {
         for weights in [(1, 1), (4, 1), (1, 4)] {
-            // Bulk with four fifths of the weight may slow it down further, and with one fifth be slowed down further.
+            // Bulk with four fifths of the weight may slow it down more, and bulk with one fifth be slowed down more.
             let small = if weights == (1, 4) { small * 0.85 } else { small };
             let large = if weights == (4, 1) { large * 0.7 } else { large };
             assert_kept(&format!("{name} {weights:?}"), &Case { weights, ..Case::on(device.clone()) }, small, large);
@@ -193,7 +193,7 @@ fn on_a_volume_the_small_one_hardly_notices() {
 fn on_flash_the_small_one_hardly_notices_small_bulk() {
     let kept = assert_kept("flash, 256 KiB", &Case { large_kib: 256, ..Case::on(DeviceProfile::ssd()) }, 0.85, 0.6);
     assert!(kept.mean <= 2.5, "{kept:?}");
-    // A write of 1 MiB keeps all channels busy for five times as long as a small one takes.
+    // A write of 1 MiB keeps all channels busy for five times as long as a small one.
     assert_kept("flash, 1 MiB", &Case::on(DeviceProfile::ssd()), 0.7, 0.43);
 }
 
@@ -209,14 +209,15 @@ fn it_holds_over_many_servers() {
     }
 }
 
-/// One that asks each of sixteen servers so rarely beside large requests that none of them would wait for it.
+/// An application that asks each of sixteen servers so rarely, beside large requests, that none of them would wait for
+/// it.
 #[test]
 fn who_asks_rarely_finds_a_little_room() {
     let rare = Case { servers: 16, ..Case::on(throttled()) };
     assert_kept("throttled x 16, one process", &rare, 0.85, 0.9);
 }
 
-/// Calls that keep a disk for 75 and 285 ms, at every server.
+/// Calls that keep a disk busy for 75 and 285 ms, at every server.
 #[test]
 fn long_writes_let_others_in_between() {
     for large_kib in [4096, 16384] {
@@ -226,7 +227,7 @@ fn long_writes_let_others_in_between() {
     }
 }
 
-/// Whoever can live with more latency leaves more to bulk.
+/// An application that tolerates more latency leaves more to bulk.
 #[test]
 fn a_latency_target_is_kept_and_no_more_than_that() {
     let best = Case::on(throttled()).spread(4);
@@ -237,7 +238,7 @@ fn a_latency_target_is_kept_and_no_more_than_that() {
     assert!(kept.p90_ms <= 40.0, "{kept:?}");
 }
 
-/// The promise is one that other policies do not keep, so the test can fail.
+/// Other policies do not keep this promise, so the test can fail.
 #[test]
 fn others_do_not_isolate() {
     for kind in [PolicyKind::Fifo, PolicyKind::SfqDPlus] {
@@ -300,7 +301,7 @@ fn backlogged_applications_share_device_time_by_weight() {
         };
         let first = || backlogged("first", sizes.0, weights.0);
         let second = || backlogged("second", sizes.1, weights.1);
-        // The time that a request takes of the device is what it takes when there are no others.
+        // The device time of a request is the time that it takes without other requests.
         let alone = |app: App| Measured::of(&case.run(PolicyKind::Isolation, vec![app]), 0).rate;
         let together = case.run(PolicyKind::Isolation, vec![first(), second()]);
         let time = |index, app: App| Measured::of(&together, index).rate / alone(app);
@@ -308,7 +309,7 @@ fn backlogged_applications_share_device_time_by_weight() {
         let owed = f64::from(weights.0) / f64::from(weights.0 + weights.1);
         println!("{sizes:?} KiB {weights:?}: {a:.3} {b:.3} of the time");
         if matches!(case.device, DeviceProfile::Volume(_)) {
-            // Of two limits one may be left over, and anybody may have that.
+            // Part of one of two limits may be left over, and any application may use it.
             assert!(a >= owed * 0.97 && b >= (1.0 - owed) * 0.97, "{sizes:?} {weights:?}: {a} {b}");
         } else {
             let ratio = a / b * f64::from(weights.1) / f64::from(weights.0);

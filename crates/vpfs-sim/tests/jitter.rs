@@ -23,7 +23,7 @@ fn results(seed: u64, jitter: Duration) -> Results {
     run(&scenario, &PolicySpec::fifo())
 }
 
-/// The applications in the order in which a server is done with them.
+/// The applications in the order in which a server completes their requests.
 fn order(results: &Results, server: u32) -> Vec<u32> {
     let part = |call: &vpfs_sim::CallTrace| {
         let part = call.parts.iter().find(|part| part.server == server).unwrap();

@@ -1,4 +1,4 @@
-//! What the models of devices, links and clients add up to, where the answer is known.
+//! The models of devices, links and clients combined, in cases with a known answer.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 mod common;
@@ -33,7 +33,7 @@ fn flash(base_us: u64, bytes_per_second: u64) -> Duration {
 
 #[test]
 fn one_client_takes_exactly_what_the_models_say() {
-    // There and back, and for a write once more: the client sends when it may.
+    // There and back, and for a write once more, since the client sends only when permitted.
     let ways = |count| GIGABIT.latency * count;
     assert_eq!(one_call(Phase::Write, GIGABIT), ways(4) + GIGABIT.transfer_time(MIB));
     assert_eq!(one_call(Phase::Read, GIGABIT), ways(2) + GIGABIT.transfer_time(MIB));

@@ -10,7 +10,7 @@ use vpfs_device::{DeviceProfile, NullAioProfile};
 use vpfs_plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Scenario, ServerGroup, Workload};
 
-/// Writes when so many seconds of the phase are over.
+/// Writes at the given seconds of the phase.
 struct Paced(&'static [u64]);
 
 impl Plan for Paced {

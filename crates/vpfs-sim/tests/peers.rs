@@ -1,4 +1,4 @@
-//! Sharing over servers, and coordination that fails.
+//! Sharing over servers, with failing coordination.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 mod common;
@@ -43,7 +43,7 @@ fn total_service_is_shared_where_local_service_is_not() {
     }
 }
 
-/// What part of its time a server spends on messages, its storage loses.
+/// The fraction of time that a server spends on messages is lost to its storage.
 #[test]
 fn messages_cost_a_server_without_storage_its_work() {
     let servers = vec![ServerGroup::new(8, DeviceProfile::by_name("null-aio").unwrap())];
@@ -82,8 +82,9 @@ ior = { processes = 32, transfer = "24MiB", block = "24GiB", time_limit = "1h" }
 "#;
 
 /// Symptom: with a report for each request, shares over seconds were far off (and with 96 servers half of the
-/// throughput was lost). Cause: reports moved back what was queued, so that queues were served in one piece, in another
-/// order at each server, and every call waited for the last one. Proof: shares are as good as where nothing is told.
+/// throughput was lost). Cause: reports moved queued requests back, so that queues were served in one piece, in a
+/// different order at each server, and every call waited for the last server. Proof: shares are as good as without
+/// reports.
 #[test]
 fn reports_do_not_set_servers_apart() {
     let scenario = Scenario::parse("striped.toml", STRIPED).unwrap();

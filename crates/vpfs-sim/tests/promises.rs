@@ -1,4 +1,4 @@
-//! What Two-level promises a class with a short deadline, beside one that asks for all it can get.
+//! What Two-level promises a class with a short deadline, beside one that asks for as much as it can get.
 //!
 //! `cargo test -p vpfs-sim --test promises -- --nocapture` prints the table.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
@@ -12,8 +12,8 @@ use vpfs_sim::{Results, Scenario};
 
 const SECONDS: u64 = 60;
 
-/// One disk server of about 50 MB/s. The tight class asks for 15 MB/s of its 20 MB/s and is promised 100 ms, the greedy
-/// one asks for all there is.
+/// One disk server of about 50 MB/s. The tight class asks for 15 MB/s of its 20 MB/s and is promised 100 ms; the greedy
+/// one asks for everything.
 fn scenario(scheduler: &str, deadline_ms: u32) -> Scenario {
     let text = format!(
         r#"
@@ -41,7 +41,7 @@ fn scenario(scheduler: &str, deadline_ms: u32) -> Scenario {
     Scenario::parse("promises.toml", &text).unwrap()
 }
 
-/// Of the tight class's calls, so many of a thousand took longer than its deadline.
+/// The number of the tight class's calls, of a thousand, that exceeded its deadline.
 fn late(results: &Results) -> usize {
     let calls = || results.trace.iter().filter(|call| call.app == 0);
     let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(100)).count();
@@ -60,10 +60,10 @@ fn measure(scheduler: &str, deadline_ms: u32) -> (usize, [f64; 2]) {
     (late, rates)
 }
 
-/// Symptom: beside a greedy class the tight one missed half of its deadlines, as with FIFO. Cause: excess was an equal
-/// of what was within the rates, the outstanding limit rose on the waits of the excess, and 100 requests are no limit
-/// for a disk. Proof: at most 20 of 1000 are late, those of the first seconds in which the limit is found, and the
-/// greedy class gets nine tenths of the 35 MB/s that are left.
+/// Symptom: beside a greedy class the tight one missed half of its deadlines, as with FIFO. Cause: excess was treated
+/// like requests within the rates, the outstanding limit rose because of the waits of the excess, and 100 requests are
+/// no limit for a disk. Proof: at most 20 of 1000 are late, those of the first seconds in which the limit is found, and
+/// the greedy class gets nine tenths of the remaining 35 MB/s.
 #[test]
 fn the_tight_class_keeps_its_deadline_beside_a_greedy_one() {
     let (late, _) = measure("policy = \"fifo\"", 100);
@@ -75,7 +75,7 @@ fn the_tight_class_keeps_its_deadline_beside_a_greedy_one() {
     }
 }
 
-/// A deadline that this disk can never keep takes none of the other class's.
+/// A deadline that this disk can never keep takes nothing from the other class.
 #[test]
 fn a_promise_that_cannot_be_kept_costs_no_other() {
     let (late, [tight, _]) = measure("policy = \"two-level\"", 25);

@@ -32,7 +32,7 @@ fn every_scenario_parses() {
 
 /// Symptom: an application on four of eight servers got 29 % of the sum under isolation, as if nothing were shared over
 /// servers. Cause: see `a_guess_follows_what_is_known_of_larger_requests`. Proof: the time of all servers that each
-/// application gets from the tenth second on. Bytes tell nothing: one call of a megabyte is four requests for the first
+/// application gets from the tenth second on. Bytes reveal nothing here: one call of a megabyte is four requests for the first
 /// application and eight for the second, and requests of half the size take more than half as long. Which seed it is
 /// must not matter: for some of them the application on all servers was protected at those where it waited least.
 #[test]
@@ -92,12 +92,12 @@ fn problems_name_the_line_the_key_and_the_remedy() {
         "{REST}servers = \"3-1\"\nphases = [\"wirte\"]\nior = {{}}\n[[app]]\nname = \"a\"\nmd = {{}}"
     ));
     assert!(text.contains("my.toml:8: app.servers: \"3-1\" is not a number or a range"), "{text}");
-    assert!(text.contains("my.toml:9: app.phases: \"wirte\" is no phase; they are setup, mkdir"), "{text}");
-    assert!(text.contains("my.toml:12: app.name: there is another application called \"a\""), "{text}");
+    assert!(text.contains("my.toml:9: app.phases: \"wirte\" is not a phase; the phases are setup, mkdir"), "{text}");
+    assert!(text.contains("my.toml:12: app.name: another application is called \"a\""), "{text}");
     let text = problems(&format!("{}ior = {{}}", REST.replace("\"fifo\"\n", "\" \"\n")));
     assert_eq!(text, "my.toml:4: policy.name: is empty; tables and charts need one");
     let text = problems("seed = 1");
-    assert!(text.contains("policy: there is none") && text.contains("app: there is none"), "{text}");
+    assert!(text.contains("policy: is missing") && text.contains("app: is missing"), "{text}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn every_workload_can_be_simulated() {
     }
 }
 
-/// A call for each process in the time that it thinks and the storage takes, and of these none after the end.
+/// Calls follow each other at the time of thinking plus service, and none starts after the end.
 #[test]
 fn who_thinks_between_calls_makes_as_many_as_fit() {
     let app = "phases = [\"read\"]\ninteractive = { processes = 3, think = \"20ms\", read = \"on\" }";

@@ -1,4 +1,4 @@
-//! Who gets how much.
+//! Shares under SFQ and FIFO.
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 mod common;

@@ -13,7 +13,7 @@ use crate::bounds::APPS;
 use crate::layout::{Layout, Start};
 use crate::scenario::App;
 
-/// All applications; names are checked.
+/// Reads all applications and checks their names.
 pub(super) fn read(root: &Table<'_>) -> Vec<App> {
     let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
     for table in root.tables("app", &keys::APP) {
@@ -24,13 +24,13 @@ pub(super) fn read(root: &Table<'_>) -> Vec<App> {
         }
         for app in copies {
             if !names.insert(app.name.clone()) {
-                table.refuse("name", format!("there is another application called {:?}", app.name));
+                table.refuse("name", format!("another application is called {:?}", app.name));
             }
             apps.push(app);
         }
     }
     if !root.has("app") {
-        root.refuse("app", "there is none; add [[app]] with a name and a workload such as [app.ior]");
+        root.refuse("app", "is missing; add [[app]] with a name and a workload such as [app.ior]");
     }
     apps
 }
@@ -43,7 +43,7 @@ fn read_copies(table: &Table<'_>) -> Vec<App> {
     (0..copies).map(copy).collect()
 }
 
-/// `None` after a problem that leaves nothing to go on with.
+/// `None` after a problem that prevents reading further.
 fn read_app(table: &Table<'_>) -> Option<App> {
     let name = super::read_name(table);
     let nodes = table.count("nodes").unwrap_or(1);
@@ -83,7 +83,7 @@ fn read_target(table: &Table<'_>) -> Option<Target> {
     Some(Target { rate: table.size("target_rate")?, deadline: table.duration("deadline")? })
 }
 
-/// Every phase a workload may have; a new one must be added here to be named in files.
+/// Every phase of a workload; a new one must be added here so that files can name it.
 pub(super) const PHASES: [Phase; 14] = [
     Phase::Setup,
     Phase::MakeDir,
@@ -106,7 +106,7 @@ fn read_phases(table: &Table<'_>) -> Vec<Phase> {
     let phase = |text: &str| {
         let found = PHASES.into_iter().find(|phase| phase.to_string() == text);
         if found.is_none() {
-            table.refuse("phases", format!("{text:?} is no phase; they are {}", names()));
+            table.refuse("phases", format!("{text:?} is not a phase; the phases are {}", names()));
         }
         found
     };

@@ -1,4 +1,4 @@
-//! What holds the data of `[[servers]]`: a model by its name, or with parameters of one's own.
+//! The device of `[[servers]]`: a model selected by name, or one with custom parameters.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use vpfs_device::{DeviceProfile, HddProfile, SsdProfile, VolumeProfile, WriteBac
 
 use super::keys;
 
-/// Tables with parameters of a device; a group has one of them at most.
+/// Tables with device parameters; a group has at most one of them.
 const KINDS: [&str; 3] = ["hdd", "ssd", "volume"];
 
-/// The device of a group; the parameters that are not given are those of the model named by `device`.
+/// The device of a group; missing parameters are those of the model named by `device`.
 pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     let named = DeviceProfile::by_name(group.text("device").unwrap_or("hdd")).unwrap_or_else(|error| {
         group.refuse("device", error.to_string());
@@ -21,7 +21,7 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
         [] => named,
         [kind] => read_own(group, kind, &named),
         [first, second, ..] => {
-            group.refuse(second, format!("there is [servers.{first}] too; remove one"));
+            group.refuse(second, format!("there is also [servers.{first}]; remove one of them"));
             named
         }
     };
@@ -32,7 +32,7 @@ pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
     DeviceProfile::WriteBack(cache, Box::new(device))
 }
 
-/// A device of one of [`KINDS`]. Parameters of one kind have no place in a model of another kind.
+/// A device of one of [`KINDS`]. Parameters of one kind do not apply to a model of another kind.
 fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfile {
     let (own, fits) = match kind {
         "hdd" => {
@@ -50,7 +50,7 @@ fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfi
     };
     if group.has("device") && !fits {
         let device = group.text("device").unwrap_or_default();
-        group.refuse(kind, format!("does not belong to device = {device:?}; remove one of them"));
+        group.refuse(kind, format!("does not match device = {device:?}; remove one of them"));
     }
     own
 }
@@ -100,10 +100,10 @@ fn read_cache(table: &Table<'_>) -> WriteBackProfile {
     let flushed = table.number("stall").unwrap_or(0);
     let background = table.number("background").unwrap_or(limit_bytes / 2);
     if background > limit_bytes {
-        table.refuse("background", "is more than limit, at which writers wait already");
+        table.refuse("background", "exceeds limit, at which writers already wait");
     }
     if flushed > limit_bytes {
-        table.refuse("stall", "is more than limit, all that is there to be flushed; give a smaller one");
+        table.refuse("stall", "exceeds limit, which is all that there is to flush; give a smaller size");
     }
     WriteBackProfile {
         background_bytes: background,

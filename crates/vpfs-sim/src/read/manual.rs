@@ -22,7 +22,7 @@ pub fn scenario_manual() -> String {
     let models: String = DeviceProfile::NAMED.iter().map(|(name, what)| format!("| `{name}` | {what} |\n")).collect();
     let keys = vpfs_config::manual(INTRODUCTION, keys::SECTIONS);
     format!(
-        "{keys}\n## Device models\n\nFor `device`; most stand for the hardware of a paper.\n\n| name | what it is |\n|---|---|\n{models}\n\
+        "{keys}\n## Device models\n\nValues of `device`; most represent the hardware of a paper.\n\n| name | what it is |\n|---|---|\n{models}\n\
          ## Phases\n\nFor `phases`: {phases}. A workload has some of them.\n"
     )
 }

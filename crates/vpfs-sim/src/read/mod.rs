@@ -1,4 +1,4 @@
-//! Scenario files to scenarios.
+//! Reads scenario files.
 
 mod app;
 mod device;
@@ -19,16 +19,16 @@ use crate::link::LinkProfile;
 use crate::scenario::{PolicySpec, Scenario};
 
 impl Scenario {
-    /// Reads the text of a scenario file that names no other; `file` is its name for messages.
+    /// Reads the text of a scenario file that refers to no other file; `file` is its name for messages.
     ///
     /// # Errors
     /// All problems that were found, each with its line.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
-        Self::parse_with(file, text, &|_| Err(io::Error::other("there is no place to look for it")))
+        Self::parse_with(file, text, &|_| Err(io::Error::other("a scenario without a directory cannot name files")))
     }
 
-    /// [`Scenario::parse`] of a file whose policies may name profiles of `vpfs profile`, which `files` gives by their
-    /// names.
+    /// [`Scenario::parse`] for a file whose policies may name profiles of `vpfs profile`; `files` returns their text by
+    /// name.
     ///
     /// # Errors
     /// All problems that were found, each with its line.
@@ -63,7 +63,7 @@ fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
 
 fn read_node_link(root: &Table<'_>) -> LinkProfile {
     let rate = root.table("node_link", &keys::NODE_LINK).number("rate");
-    // The latency of a way is that of the server's link.
+    // The latency between a client and a server is that of the server's link.
     LinkProfile { bytes_per_second: rate.unwrap_or(u64::MAX), latency: Duration::ZERO }
 }
 
@@ -73,12 +73,12 @@ fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
         let scheduler = table.scheduler(files);
         let name = read_name(&table);
         if policies.iter().any(|policy| policy.name == name) {
-            table.refuse("name", format!("there is another policy called {name:?}"));
+            table.refuse("name", format!("another policy is called {name:?}"));
         }
         policies.push(PolicySpec { metadata_cost: scheduler.metadata_cost, ..PolicySpec::new(name, scheduler.policy) });
     }
     if !root.has("policy") {
-        root.refuse("policy", "there is none; add [[policy]] with a name and [policy.scheduler]");
+        root.refuse("policy", "is missing; add [[policy]] with a name and [policy.scheduler]");
     }
     policies
 }

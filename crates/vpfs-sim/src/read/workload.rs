@@ -87,7 +87,7 @@ fn read_btio(table: &Table<'_>, nodes: u32) -> Btio {
     }
 }
 
-/// The bytes of a call, whose range the table has checked.
+/// The bytes of a call; the table has checked their range.
 fn call_bytes(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What the tests simulate.
+//! Scenarios shared by the tests.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::time::Duration;
