@@ -1,4 +1,4 @@
-//! Numbers applications for the schedulers: those of the file, then the automatic ones.
+//! Numbers applications for the schedulers: first those of the file, then the automatic ones.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use crate::apps::{App, Cap};
 use crate::clients::{AutoKey, Identity};
 use crate::config::Config;
 
-/// An application that has an id.
+/// An application with an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppEntry {
-    /// For logs and metrics; automatic ones are `host:10.1.2.3` or `uid:1000`.
+    /// The name in logs and metrics; automatic ones are `host:10.1.2.3` or `uid:1000`.
     pub name: String,
-    /// Its share.
+    /// Its weight.
     pub weight: Weight,
-    /// The most it gets on each server.
+    /// Its maximum rate on each server.
     pub cap: Option<Cap>,
-    /// What it is promised on each server.
+    /// Its promised rate and deadline on each server.
     pub target: Option<Target>,
-    /// What nine in ten of its requests are to keep on each server, by policies that isolate.
+    /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
     auto: bool,
 }
 
-/// Gives every application an [`AppId`] that stays its own until the process ends.
+/// Gives every application an [`AppId`] that it keeps until the process ends.
 ///
-/// The ids are dense: first the applications of the file in its order, then whatever comes. Equal calls give equal ids.
-/// An application that a newer file does not have any more keeps its id, since requests may still be queued under it,
-/// and gets it back if it returns. Automatic applications are bounded by `auto_limit`; clients beyond it get the
-/// default one.
+/// The ids are dense: first the applications of the file in its order, then automatic ones as they appear. Equal calls
+/// give equal ids. An application that is missing in a newer file keeps its id, because requests may still be queued
+/// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
+/// beyond it get the default application.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,
@@ -59,8 +59,7 @@ impl AppTable {
         table
     }
 
-    /// Takes over a newer configuration. The ids returned are new, or have another weight, cap or target
-    /// than before.
+    /// Switches to a newer configuration. Returns the ids that are new, or whose weight, cap or target changed.
     ///
     /// Automatic applications beyond a lowered `auto_limit` stay.
     pub fn reload(&mut self, config: &Config) -> Vec<AppId> {
@@ -106,7 +105,7 @@ impl AppTable {
         }
     }
 
-    /// The id of whoever [`crate::Identify::identify`] told; a new automatic application gets the next free one.
+    /// The id for a result of [`crate::Identify::identify`]; a new automatic application gets the next free id.
     ///
     /// O(1). The caller sets the weight of an id it has not seen before.
     pub fn assign(&mut self, identity: Identity) -> AppId {
@@ -131,12 +130,12 @@ impl AppTable {
         id
     }
 
-    /// The application of an id that this table gave.
+    /// The application with an id from this table.
     pub fn get(&self, id: AppId) -> Option<&AppEntry> {
         self.entries.get(id.index())
     }
 
-    /// The id of an application by its name, also an automatic one's.
+    /// The id of an application by name, including automatic ones.
     pub fn find(&self, name: &str) -> Option<AppId> {
         let auto = || self.iter().find(|(_, entry)| entry.name == name).map(|(id, _)| id);
         self.by_name.get(name).copied().or_else(auto)
@@ -147,7 +146,7 @@ impl AppTable {
         (0..).map(AppId).zip(&self.entries)
     }
 
-    /// How many there are; ids are below this.
+    /// The number of applications; ids are below this.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -157,7 +156,7 @@ impl AppTable {
         self.entries.is_empty()
     }
 
-    /// Whether clients now fall back to the default application because `auto_limit` is reached.
+    /// Whether new clients fall back to the default application because `auto_limit` is reached.
     pub fn is_full(&self) -> bool {
         self.auto.len() >= self.auto_limit
     }

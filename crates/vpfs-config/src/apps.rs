@@ -1,4 +1,4 @@
-//! `[[app]]` and `[apps]`: who shares the storage, and what becomes of everybody else.
+//! `[[app]]` and `[apps]`: the applications that share the storage, and the treatment of all other clients.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use crate::reader::Reader;
 use crate::tunables::{APP, APPS};
 use crate::units::{Rate, Size, decimal, parse_rate, quote};
 
-/// An application: whom shares are given to.
+/// An application: the unit that gets shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct App {
     /// Letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its share.
+    /// Its weight.
     pub weight: Weight,
-    /// The most it gets on each server.
+    /// Its maximum rate on each server.
     pub cap: Option<Cap>,
-    /// What it is promised on each server, by policies with deadlines.
+    /// Its promised rate and deadline on each server, for policies with deadlines.
     pub target: Option<Target>,
-    /// What nine in ten of its requests are to keep on each server, by policies that isolate.
+    /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
-    /// Which clients are this application.
+    /// Which clients belong to this application.
     pub rule: Rule,
 }
 
-/// A bound on what an application gets on each server, even if the storage is idle.
+/// A limit on an application's rate on each server, which holds even if the storage is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// In the long run; never 0.
     pub rate: Rate,
-    /// At once after a pause; never 0.
+    /// Amount at once after a pause; never 0.
     pub burst: Bytes,
 }
 
 /// The name of the default application if the file names none.
 const DEFAULT_APP: &str = "other";
 
-/// The names of one kind of thing, in the order of the file.
+/// The names of one kind of table, in the order of the file.
 pub(crate) struct Names {
     kind: &'static str,
     list: Vec<String>,
@@ -53,7 +53,7 @@ impl Names {
         Self { kind, list: Vec::new(), known: HashMap::new() }
     }
 
-    /// Reads a new name; `None` if it is missing, not a name, or taken.
+    /// Reads a new name; `None` if it is missing, invalid or taken.
     pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
         let found = reader.text(key)?;
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -78,7 +78,7 @@ impl Names {
         self.list.push(name.to_owned());
     }
 
-    /// The application that `key` refers to.
+    /// The application to which `key` refers.
     pub(crate) fn find(&self, reader: &Reader<'_>, key: &str, name: &str) -> Option<AppIndex> {
         let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
         if found.is_none() {
@@ -89,7 +89,7 @@ impl Names {
     }
 }
 
-/// The applications of a file, the default one among them.
+/// The applications of a file, including the default one.
 pub(crate) struct Apps {
     pub(crate) list: Vec<App>,
     pub(crate) names: Names,
@@ -118,7 +118,7 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
             latency: reader.number("latency").map(Duration::from_nanos),
             rule: clients::read_rule(&reader, &mut hosts_left),
         };
-        // Positions of names and applications must agree; a problem has been reported for the one left out.
+        // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
     }
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
@@ -140,7 +140,8 @@ fn read_auto(reader: &Reader<'_>) -> Auto {
     }
 }
 
-/// A default that is named must exist, so that a slip of the pen shows; the unnamed one is made up if need be.
+/// A default that is named in the file must exist, so that a typing error is noticed; otherwise it is created if
+/// necessary.
 fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
     let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
     reader.set("default", name);
@@ -190,20 +191,19 @@ fn read_target(reader: &Reader<'_>) -> Option<Target> {
     Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate? })
 }
 
-/// Warns of promises that the policy does not know, and of a policy that has none to keep.
+/// Warns about promises that the policy does not keep, and about a policy that has no promises to keep.
 pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
     let promised = apps.list.iter().find(|app| app.target.is_some());
     match (promised, policy.keeps_deadlines()) {
         (None, true) => {
-            let message = "keeps what applications are promised, and no [[app]] has target_rate and deadline";
+            let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
             root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.name()));
         }
         (Some(app), false) => {
             let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
             let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_deadlines()).map(PolicyKind::name);
             let keep = keep.collect::<Vec<_>>().join(", ");
-            let message =
-                format!("only the policy {keep} looks at target_rate and deadline, {} does not", policy.name());
+            let message = format!("target_rate and deadline need the policy {keep}; {} ignores them", policy.name());
             root.cx.warn(line, format!("app.{}", app.name), message);
         }
         _ => {}
@@ -222,19 +222,19 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
                 return Err(format!("{} is more than 100%", quote(text)));
             }
             let Some(capacity) = capacity else {
-                return Err("a share needs to know the whole; set capacity in [scheduler], or write a rate".into());
+                return Err("a percentage needs the capacity; set capacity in [scheduler], or write a rate".into());
             };
             // No overflow: 64 bits of capacity times 37 bits of share.
             Rate(u64::try_from(u128::from(capacity.0) * digits / whole).unwrap_or(capacity.0))
         }
     };
     if rate.0 == 0 {
-        return Err("0 would never let anything pass; remove the cap or raise it".into());
+        return Err("a cap of 0 would block all requests; remove the cap or raise it".into());
     }
     Ok(rate)
 }
 
-/// Warns of applications that no client can become.
+/// Warns about applications that no client can belong to.
 pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIndex]) {
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
@@ -242,12 +242,12 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIn
             continue;
         }
         let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-        let message = "no client can be this application; give it clients, uids, gids or a listener";
+        let message = "no client can belong to this application; give it clients, uids, gids or a listener";
         root.cx.warn(line, format!("app.{}", app.name), message);
     }
 }
 
-/// A cap as `vpfs` shows it.
+/// A cap as `vpfs` prints it.
 impl std::fmt::Display for Cap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} (burst {})", self.rate, Size(self.burst))

@@ -1,4 +1,4 @@
-//! Which application a client belongs to.
+//! Decides to which application a client belongs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::units::quote;
 /// The position of an application in [`crate::Config::apps`].
 ///
 /// Differs from its [`vpfs_core::AppId`] once the file has been read again: ids stay with their names, positions do
-/// not. [`crate::AppTable`] maps one to the other.
+/// not. [`crate::AppTable`] maps positions to ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppIndex(pub usize);
 
-/// Which clients get an application of their own if no rule names them.
+/// Which clients get their own application if no rule matches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoBy {
-    /// None; they are the default application.
+    /// None; they belong to the default application.
     Off,
     /// One for each client address.
     ClientHost,
@@ -32,37 +32,37 @@ pub enum AutoBy {
     Uid,
 }
 
-/// How applications are made for clients that no rule names.
+/// How applications are created for clients that no rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Auto {
-    /// For whom.
+    /// The clients that get one.
     pub by: AutoBy,
-    /// How many at most.
+    /// The maximum number.
     pub limit: usize,
     /// The weight of each.
     pub weight: Weight,
 }
 
-/// Hosts that all host lists of a file may name together.
+/// The maximum number of hosts in all host lists of a file together.
 pub const HOSTS_LIMIT: usize = 65_536;
 
-/// Which clients an application's rule matches. All parts that are given must match.
+/// Which clients an application's rule matches. All given parts must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// From where they connect.
+    /// The addresses they connect from.
     pub clients: Option<Clients>,
     /// Users.
     pub uids: Option<Ids>,
-    /// Groups, of which one must match.
+    /// Groups; one of them must match.
     pub gids: Option<Ids>,
 }
 
-/// Where clients connect from.
+/// The addresses that clients connect from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clients {
     /// Networks and single addresses.
     pub nets: Vec<IpNet>,
-    /// Host names with the line that names them.
+    /// Host names, each with the line where it appears.
     pub hosts: Vec<(String, usize)>,
 }
 
@@ -102,22 +102,22 @@ impl fmt::Display for Ids {
 }
 
 impl Rule {
-    /// Whether there is anything to match; a rule without parts matches nobody.
+    /// Whether the rule has any part; a rule without parts matches no client.
     pub fn is_given(&self) -> bool {
         self.clients.is_some() || self.uids.is_some() || self.gids.is_some()
     }
 }
 
-/// Who a client is.
+/// The application to which a client belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// An application of the file.
     App(AppIndex),
-    /// One made for this client.
+    /// One created for this client.
     Auto(AutoKey),
 }
 
-/// What an automatic application stands for. Displays as `host:10.1.2.3` or `uid:1000`.
+/// The client host or user of an automatic application. Displays as `host:10.1.2.3` or `uid:1000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AutoKey {
     /// A client host.
@@ -135,7 +135,7 @@ impl fmt::Display for AutoKey {
     }
 }
 
-/// Tells which application a client belongs to. Made by [`crate::Config::resolve`].
+/// Decides to which application a client belongs. Created by [`crate::Config::resolve`].
 #[derive(Clone, Debug)]
 pub struct Identify {
     /// Those with a rule, in the order of the file.
@@ -153,15 +153,16 @@ struct Matcher {
 }
 
 impl Identify {
-    /// Who the client at `ip` is that came in by a listener for `listener` and states this user and these groups.
+    /// The application of the client at `ip` that connected through a listener of application `listener` and states
+    /// this user and these groups.
     ///
-    /// Ask again when a connection states another user. A user that is not known yet matches no rule with `uids`.
-    /// O(number of applications and networks), no allocation.
+    /// Call again when a connection states another user. An unknown user matches no rule with `uids`. O(number of
+    /// applications and networks), no allocation.
     pub fn identify(&self, listener: Option<AppIndex>, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> Identity {
         if let Some(app) = listener {
             return Identity::App(app);
         }
-        // A socket for both versions shows IPv4 clients as ::ffff:10.1.2.3.
+        // A dual-stack socket reports IPv4 clients as ::ffff:10.1.2.3.
         let ip = ip.to_canonical();
         if let Some((app, _)) = self.rules.iter().find(|(_, rule)| rule.matches(ip, uid, gids)) {
             return Identity::App(*app);
@@ -173,7 +174,7 @@ impl Identify {
         }
     }
 
-    /// Whether users or groups can change the answer; if not, one answer holds for a whole connection.
+    /// Whether users or groups can change the result; if not, one result holds for a whole connection.
     pub fn depends_on_user(&self) -> bool {
         self.auto == AutoBy::Uid || self.rules.iter().any(|(_, rule)| rule.uids.is_some() || rule.gids.is_some())
     }
@@ -190,7 +191,7 @@ impl Matcher {
     }
 }
 
-/// Makes an [`Identify`] of rules, asking `resolver` once for each host name.
+/// Builds an [`Identify`] from rules, calling `resolver` once for each host name.
 pub(crate) fn resolve<'a>(
     file: &str,
     rules: impl Iterator<Item = (&'a str, &'a Rule)>,
@@ -236,7 +237,7 @@ fn ask(resolver: &mut impl FnMut(&str) -> io::Result<Vec<IpAddr>>, name: &str) -
     }
 }
 
-/// Reads the rule of an application; `hosts_left` is what the file may still name.
+/// Reads the rule of an application; `hosts_left` is the number of hosts that the file may still name.
 pub(crate) fn read_rule(reader: &Reader<'_>, hosts_left: &mut usize) -> Rule {
     let rule = Rule {
         clients: reader.has("clients").then(|| read_clients(reader, hosts_left)),
@@ -245,7 +246,7 @@ pub(crate) fn read_rule(reader: &Reader<'_>, hosts_left: &mut usize) -> Rule {
     };
     for key in ["clients", "uids", "gids"] {
         if reader.has(key) && reader.list(key).is_empty() {
-            reader.refuse(key, "is empty and would match nobody; leave it out to match all");
+            reader.refuse(key, "is empty and would match no client; remove it to match all");
         }
     }
     rule
@@ -308,7 +309,7 @@ fn read_ids(reader: &Reader<'_>, key: &str) -> Ids {
         match range {
             Some(range) => ranges.push(range),
             None => {
-                let message = "takes numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
+                let message = "expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\"";
                 reader.cx.refuse(reader.cx.line_of(value), reader.path(key), message);
             }
         }
@@ -324,7 +325,7 @@ fn id_range(text: &str) -> Option<(u32, u32)> {
     (low <= high).then_some((low, high))
 }
 
-/// Host names that must be resolved, each once, in alphabetical order, with the first line that names it.
+/// Host names that must be resolved, each once, in alphabetical order, with the first line where each appears.
 pub(crate) fn unresolved<'a>(rules: impl Iterator<Item = &'a Rule>) -> BTreeMap<&'a str, usize> {
     let mut names = BTreeMap::new();
     for (name, line) in rules.filter_map(|rule| rule.clients.as_ref()).flat_map(|clients| &clients.hosts) {

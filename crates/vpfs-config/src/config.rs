@@ -23,7 +23,7 @@ use crate::tunables::ROOT;
 /// The largest file that is read, in bytes.
 pub const FILE_LIMIT: usize = 1 << 20;
 
-/// A configuration that has been checked: names are unique, references lead somewhere, amounts are in range.
+/// A configuration that has been checked: names are unique, references are valid, amounts are in range.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// By [`ServerId`]; never empty.
@@ -34,22 +34,22 @@ pub struct Config {
     pub scheduler: SchedulerConfig,
     /// By [`AppIndex`]; never empty, since the default application is among them.
     pub apps: Vec<App>,
-    /// The application of clients that nothing else matches.
+    /// The application of clients that match nothing else.
     pub default_app: AppIndex,
-    /// Applications made for clients that no rule names.
+    /// Applications created for clients that no rule matches.
     pub auto: Auto,
-    /// What a proxy may hold.
+    /// The limits of a proxy.
     pub limits: Limits,
     /// What is logged.
     pub log: Log,
-    /// What is allowed but probably not meant.
+    /// Settings that are allowed but probably unintended.
     pub warnings: Problems,
     file: String,
     settings: BTreeMap<String, Setting>,
 }
 
 impl Config {
-    /// Reads and checks a file; refuses one above [`FILE_LIMIT`].
+    /// Reads and checks a file; refuses one larger than [`FILE_LIMIT`].
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let file = path.display().to_string();
         let mut bytes = Vec::new();
@@ -65,13 +65,15 @@ impl Config {
         }
     }
 
-    /// Reads and checks the text of a file that names no other; `file` is its name for messages. Tells all problems at
-    /// once.
+    /// Reads and checks the text of a file that refers to no other; `file` is its name for messages. Reports all
+    /// problems at once.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
-        Self::parse_with(file, text, &|_| Err(io::Error::other("there is no place to look for it")))
+        Self::parse_with(file, text, &|_| {
+            Err(io::Error::other("a configuration without a directory cannot name files"))
+        })
     }
 
-    /// [`Self::parse`] of a file that may name others, which `files` gives by their names.
+    /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
         if text.len() > FILE_LIMIT {
             return Self::too_large(file);
@@ -82,7 +84,7 @@ impl Config {
         Ok(Self { settings, warnings, ..draft })
     }
 
-    /// Reads all sections, each after those it refers to. Valid only if no problem was reported.
+    /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
         let scheduler = scheduler::read(root, files);
         let apps = apps::read(root, scheduler.capacity);
@@ -117,24 +119,24 @@ impl Config {
         (0..).map(ServerId).zip(&self.servers)
     }
 
-    /// The server of this name; the message of a refusal suggests the near one.
+    /// The server with this name; the error message suggests the most similar one.
     pub fn server(&self, name: &str) -> Result<ServerId, String> {
         let found = self.servers().find(|(_, server)| server.name == name).map(|(id, _)| id);
         let names = self.servers.iter().map(|server| server.name.as_str());
         found.ok_or_else(|| format!("{} has no server {name:?}{}", self.file, did_you_mean(name, names)))
     }
 
-    /// Each server's own address with the one that clients of this listener are told instead.
+    /// Each server's own address with the one that this listener advertises to clients.
     pub fn address_pairs(&self, listener: usize) -> impl Iterator<Item = (&Address, &Address)> {
         self.servers.iter().map(|server| &server.address).zip(&self.listeners[listener].addresses)
     }
 
-    /// Host names in the rules, with the first line that names each.
+    /// Host names in the rules, with the first line where each appears.
     pub fn unresolved(&self) -> impl Iterator<Item = (&str, usize)> {
         clients::unresolved(self.apps.iter().map(|app| &app.rule)).into_iter()
     }
 
-    /// Resolves the host names in the rules, calling `resolver` once for each. Tells all that failed at once, with host
+    /// Resolves the host names in the rules, calling `resolver` once for each. Reports all failures at once, with host
     /// and line; a host without an address is a failure.
     pub fn resolve(&self, resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>) -> Result<Identify, Problems> {
         let rules = self.apps.iter().map(|app| (app.name.as_str(), &app.rule));
@@ -146,7 +148,7 @@ impl Config {
         self.settings.iter().map(|(key, setting)| (key.as_str(), setting.text.as_str()))
     }
 
-    /// What `newer` changes, apart by whether a running daemon can take it.
+    /// The changes from this configuration to `newer`, separated by whether a running daemon can apply them.
     pub fn diff(&self, newer: &Self) -> Diff {
         let mut diff = Diff::default();
         let mut keys: Vec<_> = self.settings.keys().chain(newer.settings.keys()).collect();
@@ -166,7 +168,7 @@ impl Config {
     }
 }
 
-/// A file named by another, at most [`FILE_LIMIT`] of it.
+/// A file that the configuration refers to, at most [`FILE_LIMIT`] of it.
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(FILE_LIMIT as u64).read_to_string(&mut text)?;
@@ -178,9 +180,9 @@ fn read_text(path: &Path) -> io::Result<String> {
 pub struct Change {
     /// Its dotted name.
     pub key: String,
-    /// What is in force; `None` if not set.
+    /// The value in force; `None` if not set.
     pub from: Option<String>,
-    /// What would be in force.
+    /// The value in the newer file.
     pub to: Option<String>,
 }
 
@@ -191,20 +193,20 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a newer file changes. Displays as one line for each change.
+/// The changes in a newer file. Displays as one line for each change.
 ///
-/// With `restart` empty the newer [`Config`] replaces the older as a whole, its listeners included: positions of
-/// applications may have moved.
+/// If `restart` is empty, the newer [`Config`] replaces the older one as a whole, including its listeners: positions of
+/// applications may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// Can be taken over while running.
+    /// Can be applied to a running daemon.
     pub live: Vec<Change>,
     /// Needs a restart: servers, listeners and the format of the log.
     pub restart: Vec<Change>,
 }
 
 impl Diff {
-    /// Whether both files mean the same.
+    /// Whether the two files are equivalent.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.restart.is_empty()
     }

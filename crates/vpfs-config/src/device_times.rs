@@ -1,4 +1,4 @@
-//! `device_time` of `[scheduler]` and of profiles: what requests take of the storage's time.
+//! `device_time` of `[scheduler]` and of profiles: how much of the storage's time requests take.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) fn read(scheduler: &Reader<'_>) -> Vec<DeviceTime> {
             let measured = (DeviceTime { op, size, time }, row.line_of("size"));
             if let Some((_, line)) = rows.insert((op, size), measured) {
                 let (op, size) = (op_name(op), Size(size));
-                row.refuse("size", format!("the row of line {line} is for {op}s of {size} too; remove one"));
+                row.refuse("size", format!("line {line} also has a row for {op}s of {size}; remove one of them"));
             }
         }
     }

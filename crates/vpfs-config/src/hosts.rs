@@ -1,16 +1,16 @@
 //! Host lists as cluster tools write them: `c[001-064,070]`, `r[1-2]n[01-16],login1`.
 //!
-//! Own parser: the one crate for it (hostlist 0.3.1) has had no release since 2020 and has no bound on its output.
+//! Own parser: the only crate for it (hostlist 0.3.1) has had no release since 2020 and does not limit its output.
 
 use crate::units::quote;
 
-/// The longest name DNS knows; also keeps a short list from expanding to gigabytes.
+/// The longest name in DNS; also keeps a short list from expanding to gigabytes.
 const NAME_LIMIT: usize = 253;
 
-/// The host names that `text` stands for, in the order written; at most `limit`.
+/// The host names denoted by `text`, in the order written; at most `limit`.
 ///
-/// Numbers are padded as the start of their range is: `[001-064]` gives `001`, `[1-64]` gives `1`. Several brackets in
-/// one name give all combinations. The message of a refusal says what is wrong where.
+/// Numbers are padded like the start of their range: `[001-064]` gives `001`, `[1-64]` gives `1`. Several brackets in
+/// one name give all combinations. An error message states the problem and its place.
 pub fn expand(text: &str, limit: usize) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for item in split_outside_brackets(text)? {
@@ -34,7 +34,7 @@ pub fn expand(text: &str, limit: usize) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Whether `name` consists of what host names and IPv4 addresses consist of.
+/// Whether `name` consists of characters of host names and IPv4 addresses.
 pub(crate) fn is_host_name(name: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     !name.is_empty() && name.len() <= NAME_LIMIT && name.bytes().all(legal)
@@ -48,7 +48,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, String> {
     let (mut items, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
         match c {
-            '[' if inside => return Err(format!("{} has a bracket inside a bracket", quote(text))),
+            '[' if inside => return Err(format!("{} has nested brackets", quote(text))),
             ']' if !inside => return Err(format!("{} has a \"]\" without \"[\"", quote(text))),
             '[' | ']' => inside = c == '[',
             ',' if !inside => {
@@ -65,7 +65,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, String> {
     Ok(items)
 }
 
-/// The texts that the next part (a bracket or what stands before one) stands for, and what follows it.
+/// The texts denoted by the next part (a bracket, or the text before one), and the rest.
 fn next_part(text: &str) -> Result<(Endings, &str), String> {
     match text.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((ranges, rest)) => Ok((Endings::numbers(ranges)?, rest)),
@@ -76,7 +76,7 @@ fn next_part(text: &str) -> Result<(Endings, &str), String> {
     }
 }
 
-/// What may follow a prefix, not yet expanded: its number is checked before it takes memory.
+/// Possible continuations of a prefix, not yet expanded: their number is checked before they take memory.
 enum Endings {
     Literal(String),
     /// First number, last number, width.
@@ -109,7 +109,7 @@ impl Endings {
 fn number_range(text: &str) -> Result<(u64, u64, usize), String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let number = |digits: &str| {
-        // Nine digits are more than any cluster, and keep the arithmetic from overflowing.
+        // Nine digits are enough for any cluster, and keep the arithmetic from overflowing.
         let fine = (1..=9).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
         if fine { digits.parse().ok() } else { None }
     };
@@ -120,11 +120,11 @@ fn number_range(text: &str) -> Result<(u64, u64, usize), String> {
         ));
     };
     if first > last {
-        return Err(format!("[{text}] runs backwards; write [{high}-{low}]"));
+        return Err(format!("[{text}] is a descending range; write [{high}-{low}]"));
     }
     let padded = |digits: &str| digits.len() > 1 && digits.starts_with('0');
     if (padded(low) || padded(high)) && low.len() != high.len() {
-        return Err(format!("[{text}] pads its two numbers to different widths"));
+        return Err(format!("[{text}] has numbers padded to different widths"));
     }
     Ok((first, last, if padded(low) { low.len() } else { 0 }))
 }
@@ -168,9 +168,9 @@ mod tests {
         let why = |text: &str| expand(text, 100).unwrap_err();
         assert_eq!(why("c[1-3"), r#""c[1-3" has a "[" without "]""#);
         assert_eq!(why("c1-3]"), r#""c1-3]" has a "]" without "[""#);
-        assert_eq!(why("c[[1]]"), r#""c[[1]]" has a bracket inside a bracket"#);
-        assert_eq!(why("c[3-1]"), "[3-1] runs backwards; write [1-3]");
-        assert_eq!(why("c[01-100]"), "[01-100] pads its two numbers to different widths");
+        assert_eq!(why("c[[1]]"), r#""c[[1]]" has nested brackets"#);
+        assert_eq!(why("c[3-1]"), "[3-1] is a descending range; write [1-3]");
+        assert_eq!(why("c[01-100]"), "[01-100] has numbers padded to different widths");
         assert_eq!(why("c[a]"), "[a] is not a number or a range such as 001-064");
         assert_eq!(why("c1,,c2"), r#""" is not a host name"#);
         assert_eq!(why("c 1"), r#""c 1" is not a host name"#);

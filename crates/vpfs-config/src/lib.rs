@@ -1,8 +1,8 @@
-//! vpfs.toml to validated types.
+//! Turns vpfs.toml into validated types.
 //!
-//! [`Config::parse`] is pure and tells everything that is wrong at once. Host names are resolved in a second step,
-//! [`Config::resolve`], which gives an [`Identify`]; that tells who a client is, and an [`AppTable`] numbers the
-//! answers for the schedulers. Whoever holds a [`Config`] holds a valid one.
+//! [`Config::parse`] is pure and reports all problems at once. Host names are resolved in a second step,
+//! [`Config::resolve`], which returns an [`Identify`]. That decides to which application a client belongs, and an
+//! [`AppTable`] numbers applications for the schedulers. A [`Config`] is always valid.
 //!
 //! ```
 //! use vpfs_config::{AppTable, Config};

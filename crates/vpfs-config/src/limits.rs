@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use crate::tunables::{LIMITS, LOG};
 use crate::units::Size;
 
-/// What clients and servers can make a proxy hold.
+/// How much clients and servers can make a proxy hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Client connections of one process.
@@ -23,15 +23,15 @@ pub struct Limits {
     pub memory: Bytes,
     /// Bytes that all connections of one client host hold together.
     pub host_memory: Bytes,
-    /// For the server's answer to an operation.
+    /// Limit for the server's answer to an operation.
     pub reply_timeout: Duration,
-    /// For a transfer that moves no byte.
+    /// Limit for a transfer that makes no progress.
     pub flow_timeout: Duration,
-    /// What clients are told to wait for an answer; `None` leaves what the servers say.
+    /// How long clients are told to wait for an answer; `None` keeps the servers' value.
     pub client_timeout: Option<Duration>,
-    /// For connecting to a server.
+    /// Limit for connecting to a server.
     pub connect_timeout: Duration,
-    /// For operations in progress at shutdown.
+    /// Limit for operations in progress at shutdown.
     pub drain_timeout: Duration,
 }
 
@@ -54,7 +54,7 @@ impl LogLevel {
     /// In the order of the table of tunables.
     pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
-    /// As tracing filters write it.
+    /// Its name in tracing filters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -66,16 +66,16 @@ impl LogLevel {
     }
 }
 
-/// For whom the log is.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// What is logged.
+/// Settings of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The least urgent level shown.

@@ -15,15 +15,15 @@ use crate::problem::did_you_mean;
 use crate::reader::Reader;
 use crate::units::quote;
 
-/// What a server speaks, which the scheme of its address says.
+/// A server's protocol, given by the scheme of its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// OrangeFS over TCP: `tcp://`, as its own configuration writes it.
+    /// OrangeFS over TCP: `tcp://`, as in its own configuration.
     OrangeFs,
 }
 
 impl Protocol {
-    /// All of them, each with its scheme.
+    /// All protocols with their schemes.
     const SCHEMES: [(&'static str, Self); 1] = [("tcp://", Self::OrangeFs)];
 
     /// The protocol of an address, and what follows the scheme.
@@ -42,11 +42,11 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `tcp://host:port`; the message of a refusal says what to write.
+    /// Reads `tcp://host:port`; an error message states what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
         let Some((protocol, rest)) = Protocol::split(text) else {
-            return refuse("does not begin with \"tcp://\", the only transport there is a proxy for");
+            return refuse("does not start with \"tcp://\", the only supported transport");
         };
         if rest.contains('/') {
             return refuse("has a path after its port");
@@ -64,19 +64,19 @@ impl Address {
         }
     }
 
-    /// The same server's protocol at another port.
+    /// The same address with another port.
     fn at_port(&self, port: u16) -> Self {
         let Self { protocol, host, .. } = self;
         let (scheme, _) = Protocol::SCHEMES.iter().find(|(_, known)| known == protocol).expect("each has a scheme");
         Self { protocol: *protocol, text: format!("{scheme}{host}:{port}"), host: host.clone(), port }
     }
 
-    /// What is spoken there.
+    /// The protocol of this address.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Exactly as written, as the servers' configuration has it.
+    /// Exactly as written, since it must match the servers' configuration.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -91,7 +91,7 @@ impl Address {
         self.port
     }
 
-    /// Equal for addresses that only differ in spelling.
+    /// Equal for addresses that differ only in spelling.
     fn canonical(&self) -> String {
         format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
     }
@@ -108,40 +108,40 @@ impl fmt::Display for Address {
 pub struct Server {
     /// Its alias.
     pub name: String,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: Address,
 }
 
-/// A door for clients before every server.
+/// An entry point for clients: one address in front of every server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Whoever comes in here is this application.
+    /// Clients that connect here belong to this application.
     pub app: Option<AppIndex>,
-    /// What clients are told, by [`ServerId`]; as many as there are servers.
+    /// The addresses that clients are told, by [`ServerId`]; one for each server.
     pub addresses: Vec<Address>,
     /// The local address to listen at, if it is not the advertised host.
     pub bind: Option<IpAddr>,
 }
 
 impl Listener {
-    /// Host and port to listen at before `server`; the host may be a name.
+    /// Host and port to listen at in front of `server`; the host may be a name.
     pub fn bind_address(&self, server: ServerId) -> (String, u16) {
         let address = &self.addresses[server.index()];
         (self.bind.map_or_else(|| address.host.clone(), |ip| ip.to_string()), address.port)
     }
 }
 
-/// Servers of one file.
+/// The maximum number of servers in a file.
 const SERVERS_LIMIT: usize = 1024;
-/// Listeners of one file.
+/// The maximum number of listeners in a file.
 const LISTENERS_LIMIT: usize = 64;
 
-/// The addresses of the file and who has them; finds doubles.
+/// The addresses of the file and their owners; detects duplicates.
 #[derive(Default)]
 pub(crate) struct Addresses(HashMap<String, (String, usize)>);
 
 impl Addresses {
-    /// Notes who has `address`; says who already does.
+    /// Records the owner of `address`; an error names the existing owner.
     fn claim(&mut self, address: &Address, owner: String, line: usize) -> Result<(), String> {
         match self.0.get(&address.canonical()) {
             Some((other, line)) => Err(format!("{address} is already {other} (line {line})")),
@@ -153,20 +153,20 @@ impl Addresses {
     }
 }
 
-/// The elements of a list of tables, up to `limit`: servers times listeners is memory.
+/// The elements of a list of tables, up to `limit`: memory grows with servers times listeners.
 fn bounded<'a>(root: &Reader<'a>, key: &str, limit: usize) -> &'a [Spanned<DeValue<'a>>] {
     let list = root.list(key);
     if list.len() > limit {
         root.cx.refuse(
             root.cx.line_of(&list[limit]),
             key,
-            format!("there are {}; at most {limit} are allowed", list.len()),
+            format!("there are {} of them; the limit is {limit}", list.len()),
         );
     }
     &list[..list.len().min(limit)]
 }
 
-/// Reads the servers; one with a wrong address is kept, so that listeners that name it raise no more problems.
+/// Reads the servers; one with an invalid address is kept, so that listeners that name it cause no further problems.
 pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     let mut names = Names::new("server");
@@ -177,7 +177,7 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
         let (Some(name), Some(text)) = (name, text) else { continue };
         let address = Address::parse(text).and_then(|address| {
             let taken = addresses.claim(&address, own_address(&name), reader.line_of("address"));
-            taken.map_err(|message| format!("{message}; give every server its own")).map(|()| address)
+            taken.map_err(|message| format!("{message}; each server needs its own address")).map(|()| address)
         });
         let address = address.unwrap_or_else(|message| {
             reader.refuse("address", message);
@@ -189,16 +189,16 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
     }
     if root.list("server").is_empty() {
         let example = "[[server]] with name = \"s1\" and address = \"tcp://10.0.0.1:3334\"";
-        root.cx.refuse(0, "server", format!("there is none; add one {example} for every OrangeFS server"));
+        root.cx.refuse(0, "server", format!("is missing; add one {example} for every OrangeFS server"));
     }
     servers
 }
 
 fn own_address(server: &str) -> String {
-    format!("the address of server {server:?} itself")
+    format!("used by server {server:?}")
 }
 
-/// Reads the listeners; all servers and applications are known by now.
+/// Reads the listeners, after servers and applications.
 pub(crate) fn read_listeners(
     root: &Reader<'_>,
     servers: &[Server],
@@ -217,7 +217,7 @@ pub(crate) fn read_listeners(
         listeners.push(Listener { app, addresses, bind: read_bind(&reader) });
     }
     if listeners.is_empty() {
-        root.cx.refuse(0, "listener", "there is none; add a [[listener]] with port = 5334 or addresses = { ... }");
+        root.cx.refuse(0, "listener", "is missing; add a [[listener]] with port = 5334 or addresses = { ... }");
     }
     listeners
 }
@@ -239,7 +239,7 @@ fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
 fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
     let given: Vec<Told<'_>> = match (reader.has("port"), reader.has("addresses")) {
         (true, true) => {
-            reader.refuse("port", "is given together with addresses; remove one of the two");
+            reader.refuse("port", "cannot be combined with addresses; remove one of the two");
             return Vec::new();
         }
         (false, false) => {
@@ -255,7 +255,7 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
             true => ("port".into(), "choose another port, or write addresses if servers share a host"),
             false => (format!("addresses.{}", told.server), "choose another port"),
         };
-        let owner = format!("what listener {number} tells for server {:?}", told.server);
+        let owner = format!("used by listener {number} for server {:?}", told.server);
         if let Err(message) = taken.claim(&told.address, owner, told.line) {
             reader.cx.refuse(told.line, reader.path(&key), format!("{message}; {remedy}"));
         }
@@ -266,18 +266,18 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
     given.into_iter().map(|told| told.address).collect()
 }
 
-/// What clients are told for one server.
+/// The address that clients are told for one server.
 struct Told<'a> {
     server: &'a str,
     address: Address,
     line: usize,
 }
 
-/// One port on every server's own host.
+/// The same port on every server's own host.
 fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
     let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
     let line = reader.line_of("port");
-    // A server whose address is wrong has no host; that has been reported.
+    // A server with an invalid address has no host; that has been reported.
     let servers = servers.iter().filter(|server| !server.address.host.is_empty());
     let told = |server: &'a Server| {
         let address = server.address.at_port(port);
@@ -297,7 +297,7 @@ fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'
     let known: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     for name in table.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
         let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
-        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("there is no such server{hint}"));
+        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
     }
     let missing: Vec<_> =
         servers.iter().map(|server| server.name.as_str()).filter(|name| !table.contains_key(*name)).collect();

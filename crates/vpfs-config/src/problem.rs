@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: every problem at once, each with its file, line, key and remedy.
+//! Problems of a configuration: all at once, each with its file, line, key and remedy.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,29 +7,29 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Problems kept; a file with more is usually not a configuration at all.
+/// The maximum number of problems kept; a file with more is probably not a configuration at all.
 const PROBLEMS_KEPT: usize = 50;
 
-/// One thing to repair.
+/// One problem to fix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Line in the file, from 1; 0 if the file as a whole is meant.
+    /// Line in the file, from 1; 0 if the problem concerns the file as a whole.
     pub line: usize,
-    /// Dotted path of the key, for example `scheduler.depth`; empty where none applies.
+    /// Dotted path of the key, for example `scheduler.depth`; empty if there is none.
     pub key: String,
-    /// What is wrong and what to write instead.
+    /// The problem and how to fix it.
     pub message: String,
 }
 
-/// All that is wrong with one file, in the order of its lines. Displays as one line each,
-/// `vpfs.toml:12: scheduler.polcy: unknown key; did you mean "policy"?`.
+/// All problems of one file, in the order of its lines. Displays as one line each, `vpfs.toml:12: scheduler.polcy:
+/// unknown key; did you mean "policy"?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
-    /// The file as its user named it.
+    /// The file as the user named it.
     pub file: String,
-    /// Never empty in an error, may be empty in [`crate::Config::warnings`].
+    /// Never empty in an error; may be empty in [`crate::Config::warnings`].
     pub list: Vec<Problem>,
-    /// How many more there were.
+    /// The number of further problems.
     pub left_out: usize,
 }
 
@@ -68,25 +68,25 @@ impl fmt::Display for Problems {
     }
 }
 
-/// One setting as it is in force: its text, and whether a running daemon can take a new one.
+/// The text of a setting in force, and whether a running daemon can apply a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) text: String,
     pub(crate) live: bool,
 }
 
-/// What a reading collects: problems, warnings and the settings in force.
+/// The results of reading: problems, warnings and the settings in force.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where each line but the first begins.
+    /// The starts of all lines but the first.
     line_starts: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
     settings: RefCell<BTreeMap<String, Setting>>,
 }
 
-/// The table that the text of a file is, and where its problems go. If it is not TOML, that is all that is told: what
-/// follows from half a file would be noise.
+/// Parses the text of a file into a table, and creates the collection for its problems. If it is not valid TOML, only
+/// that is reported: problems of a part of the file would be misleading.
 pub(crate) fn parse<'text>(file: &str, text: &'text str) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
     let cx = Context::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -110,7 +110,7 @@ impl Context {
         }
     }
 
-    /// The line of a byte, from 1.
+    /// The line of a byte offset, from 1.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.line_starts.partition_point(|&start| start <= at) + 1
     }
@@ -149,9 +149,9 @@ pub(crate) fn collected(file: &str, mut list: Vec<Problem>) -> Problems {
     Problems { file: file.to_owned(), list, left_out }
 }
 
-/// `; did you mean "x"?` for the allowed name nearest to `name`, or the list of all.
+/// `; did you mean "x"?` with the allowed name most similar to `name`, or the list of all.
 pub(crate) fn did_you_mean<'a>(name: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
-    /// Names are short; a long one is noise and would only cost time.
+    /// Names are short; comparing a long one would only take time.
     const COMPARED: usize = 40;
     let allowed: Vec<&str> = allowed.into_iter().collect();
     let distance = |other: &&&str| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
@@ -163,7 +163,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, allowed: impl IntoIterator<Item = &'a
     }
 }
 
-/// A list for a message, cut where it gets long.
+/// A list for a message, shortened if it is long.
 pub(crate) fn some_of(names: &[&str]) -> String {
     const SHOWN: usize = 16;
     let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");

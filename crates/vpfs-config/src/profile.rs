@@ -1,5 +1,4 @@
-//! The file of `vpfs profile` that `[scheduler]` may name: depth, slot costs and device times as measured [vPFS+
-//! §III-B].
+//! The file of `vpfs profile` that `[scheduler]` may name: measured depth, slot costs and device times [vPFS+ §III-B].
 
 use std::io;
 
@@ -12,10 +11,10 @@ use crate::reader::Reader;
 use crate::slot_costs::{self, Shown};
 use crate::tunables::{PROFILE, PROFILE_ROOT};
 
-/// Gives the text of a file by its name as the configuration has it.
+/// Returns the text of a file, by its name in the configuration.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
-/// What was measured.
+/// The measured values.
 pub(crate) struct Profile {
     pub(crate) depth: Option<Depth>,
     pub(crate) slot_costs: SlotCostTable,
@@ -24,12 +23,12 @@ pub(crate) struct Profile {
     pub(crate) device_times: Vec<DeviceTime>,
 }
 
-/// The profile that a `[scheduler]` names; `None` if it names none or one with a problem, which is reported.
+/// The profile that `[scheduler]` names; `None` if it names none, or one with a problem, which is reported.
 pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<Profile> {
     const KEY: &str = "profile";
     let name = scheduler.text(KEY)?.text;
     scheduler.set(KEY, name);
-    let read = files(name).map_err(|error| format!("{name} cannot be read: {error}; `vpfs profile` writes it"));
+    let read = files(name).map_err(|error| format!("{name} cannot be read: {error}; create it with `vpfs profile`"));
     match read.and_then(|text| parse(name, &text).map_err(|problems| problems.to_string())) {
         Ok(profile) => Some(profile),
         Err(message) => {

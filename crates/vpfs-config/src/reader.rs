@@ -1,4 +1,4 @@
-//! Takes values out of a TOML table by the rows of [`crate::tunables`], and reports what does not fit.
+//! Reads values from a TOML table by the rows of [`crate::tunables`], and reports invalid ones.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::problem::{Context, did_you_mean};
 use crate::tunables::{Absent, Kind, Section, Tunable};
 use crate::units::{self, Rate, Size, Span, quote};
 
-/// A table of the file with the section it is read as.
+/// A table of the file with its section.
 pub(crate) struct Reader<'a> {
     pub(crate) cx: &'a Context,
     section: &'static Section,
     table: Option<&'a DeTable<'a>>,
-    /// Of the table's header.
+    /// The line of the table's header.
     pub(crate) line: usize,
     path: String,
 }
 
-/// A text of the file, with its line.
+/// A string of the file, with its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) text: &'a str,
@@ -27,8 +27,8 @@ pub(crate) struct Found<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `value` as a table of `section`, and reports the keys that do not belong there. A missing or wrong table
-    /// reads as an empty one.
+    /// Reads `value` as a table of `section`, and reports unknown keys. A missing or invalid table reads as an empty
+    /// one.
     pub(crate) fn open(
         cx: &'a Context,
         section: &'static Section,
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         join(&self.path, key)
     }
 
-    /// Reports a problem of `key` at its value, or at the table's header if it has none.
+    /// Reports a problem with `key` at its value, or at the table's header if it has none.
     pub(crate) fn refuse(&self, key: &str, message: impl Into<String>) {
         self.cx.refuse(self.line_of(key), self.path(key), message);
     }
@@ -69,13 +69,13 @@ impl<'a> Reader<'a> {
         self.value(key).is_some()
     }
 
-    /// Notes the value in force.
+    /// Records the value in force.
     pub(crate) fn set(&self, key: &str, text: impl Into<String>) {
         self.cx.set(self.path(key), text, self.row(key).live);
     }
 
-    /// A number, a size, a rate in bytes per second or a duration in nanoseconds, as the key's row says, within its
-    /// range; its default if it is absent or wrong.
+    /// A number, a size, a rate in bytes per second or a duration in nanoseconds, according to the key's row, within
+    /// its range; the default if it is absent or invalid.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         let row = self.row(key);
         let given = self.required(key).and_then(|value| {
@@ -91,22 +91,22 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    /// [`Self::number`] of a row whose range fits 32 bits.
+    /// [`Self::number`] for a row whose range fits 32 bits.
     pub(crate) fn count(&self, key: &str) -> Option<u32> {
         self.number(key).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// [`Self::number`] of a row that has a default.
+    /// [`Self::number`] for a row with a default.
     pub(crate) fn number_or_default(&self, key: &str) -> u64 {
         self.number(key).expect("the row has a default, which a test reads")
     }
 
-    /// [`Self::number_or_default`] of a duration.
+    /// [`Self::number_or_default`] for a duration.
     pub(crate) fn duration(&self, key: &str) -> Duration {
         Duration::from_nanos(self.number_or_default(key))
     }
 
-    /// The index of the word in the row's list; `None` if absent without a default, or wrong.
+    /// The index of the word in the row's list; `None` if it is absent without a default, or invalid.
     pub(crate) fn choice(&self, key: &str) -> Option<usize> {
         let row = self.row(key);
         let Kind::Choice(words) = row.kind else { return None };
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         let found = match self.text(key) {
             Some(found) => index(found.text).or_else(|| {
                 let hint = did_you_mean(found.text, words.iter().copied());
-                self.refuse(key, format!("{} is not known here{hint}", quote(found.text)));
+                self.refuse(key, format!("unknown value {}{hint}", quote(found.text)));
                 None
             }),
             None => match row.absent {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    /// A string, if it is there.
+    /// A string, if present.
     pub(crate) fn text(&self, key: &str) -> Option<Found<'a>> {
         let value = self.required(key)?;
         match value.get_ref() {
@@ -149,12 +149,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a key, unchecked.
+    /// The unchecked value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table?.get(key)
     }
 
-    /// What to say of a value that is not of the key's kind.
+    /// The message for a value that does not have the key's kind.
     pub(crate) fn mismatch(&self, key: &str, found: &DeValue<'_>) -> String {
         mismatch(self.row(key), found)
     }
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     fn row(&self, key: &str) -> &'static Tunable {
-        // A key without a row is a slip in this crate that any test which reads a file shows.
+        // A key without a row is a bug in this crate that any test which reads a file reveals.
         self.section.key(key).unwrap_or_else(|| panic!("no row for {key} in {}", self.section.header))
     }
 }
@@ -186,7 +186,7 @@ fn number_of(row: &Tunable, value: &DeValue<'_>) -> Result<u64, String> {
         (Kind::Count, DeValue::String(text)) if text.parse::<u64>().is_ok() => {
             Err(format!("is text; write {text} without quotes"))
         }
-        // Reports the missing unit.
+        // The parser reports the missing unit.
         (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Integer(number)) => parse(row.kind, number.as_str()),
         (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Float(number)) => parse(row.kind, number.as_str()),
         (Kind::Size | Kind::Rate | Kind::Duration, DeValue::String(text)) => parse(row.kind, text),
@@ -194,7 +194,7 @@ fn number_of(row: &Tunable, value: &DeValue<'_>) -> Result<u64, String> {
     }
 }
 
-/// Reads a number as a file has it, without its quotes.
+/// Reads a number from the file, without its quotes.
 fn parse(kind: Kind, text: &str) -> Result<u64, String> {
     let number = match kind {
         Kind::Size => units::parse_size(text).map(|size| size.0),

@@ -25,15 +25,15 @@ const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 /// In the order of the table of tunables.
 const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
 
-/// How requests are ordered before each server.
+/// How requests are scheduled in front of each server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
     /// Policy, slots of one server and slots of one request.
     pub policy: Settings,
-    /// Cost of a metadata operation: its real size is not known before it is served, and about the same for all
-    /// [vPFS+ §IV].
+    /// Cost of a metadata operation: its real size is not known before it is served, and is similar for all [vPFS+
+    /// §IV].
     pub metadata_cost: Bytes,
-    /// What one server can do.
+    /// The throughput of one server.
     pub capacity: Option<Rate>,
 }
 
@@ -76,7 +76,7 @@ fn read_kind(reader: &Reader<'_>) -> PolicyKind {
     reader.choice("policy").map_or(PolicyKind::Isolation, |index| PolicyKind::ALL[index])
 }
 
-/// What stands in the file goes before what the profile says.
+/// A value in the file takes precedence over the profile.
 fn read_depth(reader: &Reader<'_>, profile: Option<&Profile>) -> Depth {
     if let Some(Profile { depth: Some(depth), .. }) = profile
         && !reader.has("depth")
@@ -119,7 +119,7 @@ fn read_sharing(reader: &Reader<'_>) -> Sharing {
     }
 }
 
-/// A percentage as parts of a million, rounded down.
+/// A percentage in parts per million, rounded down.
 fn read_min_local_share(reader: &Reader<'_>) -> u32 {
     const KEY: &str = "min_local_share";
     let default = Sharing::default().min_local_share_ppm;

@@ -1,5 +1,5 @@
-//! `depth` and `slot_cost` of `[scheduler]` and of profiles: slots of the storage, and how many of them a request
-//! takes.
+//! `depth` and `slot_cost` of `[scheduler]` and of profiles: the slots of the storage, and how many of them a request
+//! occupies.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub(crate) fn depth(reader: &Reader<'_>) -> Depth {
     reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")
 }
 
-/// Keys with the text of their values.
+/// Keys with their values as text.
 pub(crate) type Shown = [(&'static str, String); 2];
 
-/// Rows by operation and size, with their lines; 0 for the default ones.
+/// Rows by operation and size, with their lines; line 0 for the default ones.
 type Rows = BTreeMap<(OpKind, Bytes), (SlotCost, usize)>;
 
 pub(crate) const BOTH: [OpKind; 2] = [OpKind::Read, OpKind::Write];
@@ -30,7 +30,7 @@ pub(crate) fn op_name(op: OpKind) -> &'static str {
     }
 }
 
-/// The table, and how its keys are shown.
+/// The table, and its keys as text.
 pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable, Shown) {
     let small = Bytes(scheduler.number_or_default("small_threshold"));
     let rows = if scheduler.has("slot_cost") { read_rows(scheduler, small, depth) } else { default_rows(small) };
@@ -40,9 +40,9 @@ pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable
     };
     let (reads, writes) = (classes(OpKind::Read), classes(OpKind::Write));
     match (reads.is_empty(), writes.is_empty()) {
-        // It would leave the other operation unprofiled unnoticed.
-        (false, true) => scheduler.refuse("slot_cost", "has no row for writes; add one, or leave op out of a row"),
-        (true, false) => scheduler.refuse("slot_cost", "has no row for reads; add one, or leave op out of a row"),
+        // Otherwise one operation would silently remain without a profile.
+        (false, true) => scheduler.refuse("slot_cost", "has no row for writes; add one, or omit op in a row"),
+        (true, false) => scheduler.refuse("slot_cost", "has no row for reads; add one, or omit op in a row"),
         _ => {}
     }
     let show = |(&(op, up_to), &(slots, _)): (&(OpKind, Bytes), &(SlotCost, usize))| {
@@ -57,7 +57,7 @@ pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable
     (table, [("small_threshold", Size(small).to_string()), ("slot_cost", shown)])
 }
 
-/// The rows of [`SlotCostTable::default`] that lie above the threshold.
+/// The rows of [`SlotCostTable::default`] above the threshold.
 fn default_rows(small: Bytes) -> Rows {
     let table = SlotCostTable::default();
     let sizes = [Bytes::kib(512), Bytes::mib(1), Bytes::mib(2)];
@@ -74,18 +74,19 @@ fn read_rows(scheduler: &Reader<'_>, small: Bytes, depth: Depth) -> Rows {
         let slots = row.count("slots").and_then(SlotCost::new);
         let (Some(up_to), Some(slots)) = (up_to, slots) else { continue };
         if up_to <= small {
-            let message = format!("is not above small_threshold ({}), up to which requests take 1 slot", Size(small));
+            let message =
+                format!("is not above small_threshold ({}); requests up to that size take 1 slot", Size(small));
             row.refuse("up_to", message);
             continue;
         }
         if slots.get() > depth.get() {
-            let message = format!("{} is more than depth; counts as {}", slots.get(), depth.get());
+            let message = format!("{} exceeds depth; {} is used", slots.get(), depth.get());
             row.cx.warn(row.line_of("slots"), row.path("slots"), message);
         }
         for &op in ops {
             if let Some((_, line)) = rows.insert((op, up_to), (slots, row.line_of("up_to"))) {
                 let (op, size) = (op_name(op), Size(up_to));
-                row.refuse("up_to", format!("the row of line {line} is for {op}s up to {size} too; remove one"));
+                row.refuse("up_to", format!("line {line} also has a row for {op}s up to {size}; remove one of them"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Other TOML files of vpfs, read as vpfs.toml is: by tables of tunables, with all problems at once.
+//! Other TOML files of vpfs, read like vpfs.toml: by tables of tunables, reporting all problems at once.
 
 use std::io;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::reader::Reader;
 use crate::scheduler::{self, SchedulerConfig};
 use crate::tunables::Section;
 
-/// A table of a file that is read by the rows of a [`Section`]. Keys without a row are problems already.
+/// A table of a file that is read by the rows of a [`Section`]. Keys without a row have already been reported.
 ///
-/// Every method takes the row's default for what is absent or wrong; the latter is reported, too.
+/// Every method returns the row's default for an absent or invalid value; the latter is also reported.
 ///
 /// # Panics
-/// All of them, if the section has no row for the key.
+/// All methods panic if the section has no row for the key.
 pub struct Table<'a>(Reader<'a>);
 
 /// Reads the text of a file as `root`; `file` is its name for messages.
 ///
 /// # Errors
-/// All problems that were found in reading, at once.
+/// All problems found in the file, at once.
 pub fn read_file<T>(
     file: &str,
     text: &str,
@@ -36,17 +36,17 @@ pub fn read_file<T>(
 }
 
 impl<'a> Table<'a> {
-    /// Whether the key is there.
+    /// Whether the key is present.
     pub fn has(&self, key: &str) -> bool {
         self.0.has(key)
     }
 
-    /// Reports a problem of the key at its line, or at that of the table's header.
+    /// Reports a problem with the key at its line, or at that of the table's header.
     pub fn refuse(&self, key: &str, message: impl Into<String>) {
         self.0.refuse(key, message);
     }
 
-    /// A table in this one; an empty one if it is absent.
+    /// A table inside this one; an empty one if it is absent.
     pub fn table(&self, key: &str, section: &'static Section) -> Self {
         Self(Reader::open(self.0.cx, section, self.0.path(key), self.0.value(key)))
     }
@@ -57,18 +57,18 @@ impl<'a> Table<'a> {
         self.0.list(key).iter().map(open).collect()
     }
 
-    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its
+    /// The `scheduler` table inside this one, like `[scheduler]` in vpfs.toml; `files` returns the text of a profile by
     /// name.
     pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
         scheduler::read(&self.0, files)
     }
 
-    /// A number, a size in bytes, a rate in bytes per second or a duration in nanoseconds, as the key's row says.
+    /// A number, a size in bytes, a rate in bytes per second or a duration in nanoseconds, according to the key's row.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.0.number(key)
     }
 
-    /// A number of a row whose range fits 32 bits.
+    /// A number for a row whose range fits 32 bits.
     pub fn count(&self, key: &str) -> Option<u32> {
         self.0.count(key)
     }
@@ -93,7 +93,7 @@ impl<'a> Table<'a> {
         self.0.text(key).map(|found| found.text)
     }
 
-    /// The texts of a list; a single one counts as a list of one.
+    /// The strings of a list; a single one counts as a list of one.
     pub fn texts(&self, key: &str) -> Vec<&'a str> {
         let text = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
             DeValue::String(text) => Some(text.as_ref()),

@@ -1,26 +1,26 @@
-//! The one table of everything that can be set. The reader takes names, defaults and ranges from it, and
-//! `docs/config.md` is printed from it.
+//! The one table of all settings. The reader takes names, defaults and ranges from it, and `docs/config.md` is printed
+//! from it.
 
 use vpfs_core::PolicyKind;
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number without a unit.
     Count,
-    /// A number of bytes with its unit, as `64KiB`.
+    /// A number of bytes with its unit, such as `64KiB`.
     Size,
-    /// Bytes per second with their unit, as `100MB/s`.
+    /// Bytes per second with their unit, such as `100MB/s`.
     Rate,
-    /// A time with its unit, as `5min`.
+    /// A time with its unit, such as `5min`.
     Duration,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A string of the shape described.
+    /// A string of the described form.
     Text(&'static str),
-    /// A list, or a single element of it, of the shape described.
+    /// A list, or a single element of it, of the described form.
     List(&'static str),
-    /// A table of the shape described.
+    /// A table of the described form.
     Table(&'static str),
 }
 
@@ -38,38 +38,38 @@ impl Kind {
     }
 }
 
-/// What holds if a key is not there.
+/// The effect of an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// That is an error.
+    /// An error.
     Refused,
-    /// Nothing is set, which means this.
+    /// Nothing is set, which has this meaning.
     Means(&'static str),
     /// This value, written as in a file.
     Is(&'static str),
 }
 
-/// One thing that can be set.
+/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunable {
     /// Its name in its section.
     pub key: &'static str,
-    /// What its value looks like.
+    /// The form of its value.
     pub kind: Kind,
-    /// What holds without it.
+    /// The effect if it is absent.
     pub absent: Absent,
     /// Smallest and largest value, for numbers.
     pub range: Option<(&'static str, &'static str)>,
-    /// A running daemon takes a new value when it reads the file again.
+    /// Whether a running daemon applies a new value when it reads the file again.
     pub live: bool,
-    /// The paper and section it comes from.
+    /// The paper and section that it comes from.
     pub paper: &'static str,
-    /// What it does.
+    /// Its description.
     pub doc: &'static str,
 }
 
 impl Tunable {
-    /// Required, of any value, and live.
+    /// A setting that is required, accepts any value, and is live.
     pub const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self { key, kind, absent: Absent::Refused, range: None, live: true, paper: "", doc }
     }
@@ -80,13 +80,13 @@ impl Tunable {
         self
     }
 
-    /// The same, but not required; what it means if it is absent.
+    /// The same, but optional, with the meaning of its absence.
     pub const fn absent_means(mut self, meaning: &'static str) -> Self {
         self.absent = Absent::Means(meaning);
         self
     }
 
-    /// The same, for values from `low` to `high` only.
+    /// The same, restricted to values from `low` to `high`.
     pub const fn range(mut self, low: &'static str, high: &'static str) -> Self {
         self.range = Some((low, high));
         self
@@ -110,9 +110,9 @@ pub struct Section {
     pub name: &'static str,
     /// How it is written.
     pub header: &'static str,
-    /// What it is for.
+    /// Its description.
     pub doc: &'static str,
-    /// What it may contain.
+    /// Its keys.
     pub keys: &'static [Tunable],
 }
 
@@ -151,14 +151,14 @@ pub(crate) const SERVER: Section = Section {
     name: "server",
     header: "[[server]]",
     doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
-          and `--server NAME` picks the ones it stands before.",
+          and `--server NAME` selects the servers that a process serves.",
     keys: &[
         Tunable::new("name", NAME, "The server's alias, for listeners, logs, metrics and `--server`.").at_restart(),
         Tunable::new(
             "address",
             ADDRESS,
-            "Where it listens, written exactly as in the servers' own configuration file: clients are told a \
-             listener's address in its place.",
+            "The address at which it listens, written exactly as in the servers' own configuration file, \
+             because clients are told a listener's address instead of it.",
         )
         .at_restart(),
     ],
@@ -167,26 +167,30 @@ pub(crate) const SERVER: Section = Section {
 pub(crate) const LISTENER: Section = Section {
     name: "listener",
     header: "[[listener]]",
-    doc: "A door for clients: one address before every server. Clients are sent from server to server by the addresses \
-          they are told, and refuse to mount if two servers tell different ones, so a listener names every server. \
-          Give either `port` or `addresses`.",
+    doc: "An entry point for clients: one address in front of every server. Servers refer clients to each other by \
+          address, and clients refuse to mount if two servers give different addresses, so a listener covers every \
+          server. Give either `port` or `addresses`.",
     keys: &[
-        Tunable::new("app", NAME, "Whoever comes in here belongs to this application, whatever other rules say.")
-            .absent_means("clients are told apart by the rules of `[[app]]`")
-            .at_restart(),
-        Tunable::new("port", Kind::Count, "The proxies run on the servers' own hosts and listen at this port of each.")
+        Tunable::new(
+            "app",
+            NAME,
+            "All clients of this listener belong to this application; it overrides all other rules.",
+        )
+        .absent_means("the rules of `[[app]]` identify clients")
+        .at_restart(),
+        Tunable::new("port", Kind::Count, "The port at which proxies that run on the servers' own hosts listen.")
             .absent_means("`addresses` are given")
             .range("1", "65535")
             .at_restart(),
         Tunable::new(
             "addresses",
             Kind::Table("a table such as { s1 = \"tcp://10.0.0.1:5334\", s2 = \"tcp://10.0.0.2:5334\" }"),
-            "What clients are told, for each server by its name.",
+            "The addresses that clients are told, by server name.",
         )
         .absent_means("`port` is given")
         .at_restart(),
         Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
-            .absent_means("the host that clients are told")
+            .absent_means("the host of the advertised address")
             .at_restart(),
     ],
 };
@@ -194,23 +198,23 @@ pub(crate) const LISTENER: Section = Section {
 pub(crate) const SCHEDULER: Section = Section {
     name: "scheduler",
     header: "[scheduler]",
-    doc: "How requests are ordered before each server.",
+    doc: "How requests are scheduled in front of each server.",
     keys: &[
         Tunable::new(
             "policy",
             Kind::Choice(&PolicyKind::NAMES),
-            "`isolation` gives who asks for less than its share nearly what it gets alone and shares the storage's time \
-             among the others by weight, without any tuning; `fifo` keeps the order of arrival, `sfq-d` shares by weight, `sfq-d-plus` also knows that large requests \
-             load the storage more and fills gaps with small ones, `two-level` keeps each application's `deadline` \
-             while it stays within its `target_rate`, `ioco` serves one application after another in each `window`, in \
-             the same order on all servers.",
+            "`isolation` needs no tuning: an application that asks for less than its share gets nearly what it gets alone, \
+             and the others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
+             weight. `sfq-d-plus` also accounts for the greater load of large requests, and fills gaps with small \
+             ones. `two-level` keeps each application's `deadline` while it stays within its `target_rate`. `ioco` \
+             serves one application after another in each `window`, in the same order on all servers.",
         )
         .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),
         Tunable::new(
             "profile",
-            Kind::Text("a file that `vpfs profile` wrote, relative to this one"),
-            "Takes `depth`, `small_threshold`, `slot_cost` and `device_time` from there, unless they stand here.",
+            Kind::Text("a file written by `vpfs profile`, relative to this one"),
+            "The file that supplies `depth`, `small_threshold`, `slot_cost` and `device_time`, unless they are set here.",
         )
         .absent_means("no profile")
         .paper("vPFS+ §III-B"),
@@ -218,71 +222,71 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "adaptive",
             Kind::Choice(&["off", "on"]),
-            "`on` finds depth and slot costs from how the storage behaves (`sfq-d`, `sfq-d-plus`); `depth` and \
-             `slot_cost` are where it begins.",
+            "`on` finds depth and slot costs from the storage's behaviour (`sfq-d`, `sfq-d-plus`), starting from \
+             `depth` and `slot_cost`.",
         )
         .default("off"),
         Tunable::new(
             "backfill",
             Kind::Choice(&["bounded", "paper"]),
-            "Which requests may pass a blocked large one (`sfq-d-plus`). `bounded`: those whose turn comes no later than that \
-             one's end, so that weights hold for large and small requests. `paper`: all that fit; then the flow of large \
-             requests falls short of a much larger weight.",
+            "Which requests may pass a blocked large one (`sfq-d-plus`). `bounded`: only those whose start tag is not above \
+             its finish tag, so that weights hold for large and small requests. `paper`: all that fit; a flow of large \
+             requests with a much larger weight then gets less than its share.",
         )
         .default("bounded")
         .paper("vPFS+ §III-C"),
         Tunable::new(
             "cost",
             Kind::Choice(&["device-time", "bytes"]),
-            "What `isolation` shares by weight. `device-time`: the time that requests take of the storage, learned while \
-             it runs; whoever makes it seek pays for that. `bytes`: bytes, as all other policies do.",
+            "What `isolation` shares by weight. `device-time`: the storage's time that requests take, learned at runtime; \
+             an application that makes the storage seek pays for it. `bytes`: bytes, as in all other policies.",
         )
         .default("device-time"),
         Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),
-            "Scope of the shares (`sfq-d`, `sfq-d-plus`, `isolation`). `local`: each server for itself. `threshold`: the sum over \
-             all servers, which tell each other what they served. `layout`: the same, but from how a request's file is \
-             striped wherever that tells it, without a message.",
+            "Scope of the shares (`sfq-d`, `sfq-d-plus`, `isolation`). `local`: each server separately. `threshold`: the sum \
+             over all servers, which report their service to each other. `layout`: the same, but derived without \
+             messages from how a request's file is striped, if the request reveals that.",
         )
         .default("local")
         .paper("vPFS §III-B"),
         Tunable::new(
             "broadcast_threshold",
             Kind::Size,
-            "A server tells the others when it has accepted so much (`sharing`). Less is fairer in the short run and \
-             more traffic.",
+            "The amount of accepted service after which a server reports to the others (`sharing`). A smaller value \
+             is fairer in the short run but causes more traffic.",
         )
         .default("10MiB")
         .range("4KiB", "1TiB")
         .paper("vPFS §III-B1"),
-        Tunable::new("metadata_threshold", Kind::Count, "The same for metadata, in operations.")
+        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations.")
             .default("1000")
             .range("1", "1000000000")
             .paper("vPFS+ §IV"),
         Tunable::new(
             "min_local_share",
             Kind::Text("a share such as \"1%\""),
-            "An application keeps at least this part of its share on a server, however much it gets elsewhere.",
+            "The minimum part of its share that an application keeps on a server, however much service it gets elsewhere.",
         )
         .default("1%")
         .paper("vPFS §III-B"),
         Tunable::new(
             "metadata_depth",
             Kind::Count,
-            "Gives metadata a queue of its own with so many slots, for servers whose metadata lies on other devices.",
+            "The number of slots of a separate queue for metadata, for servers that store metadata on other devices.",
         )
         .absent_means("data and metadata share one queue")
         .range("1", "65536")
         .paper("vPFS+ §IV"),
-        Tunable::new("replenish_period", Kind::Duration, "Credits are renewed after so long (`two-level`).")
+        Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished (`two-level`).")
             .default("200ms")
             .range("1ms", "1min")
             .paper("Two-level"),
         Tunable::new(
             "control_window",
             Kind::Duration,
-            "The limit of outstanding requests is computed anew after so long (`two-level`).",
+            "The interval at which the limit of outstanding requests is recomputed (`two-level`).",
         )
         .default("1s")
         .range("10ms", "1min")
@@ -290,7 +294,7 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "outstanding_max",
             Kind::Count,
-            "The most outstanding requests, however much the storage completes before the shortest deadline (`two-level`).",
+            "The upper limit of outstanding requests, however many the storage completes before the shortest deadline (`two-level`).",
         )
             .default("100")
             .range("1", "65536")
@@ -298,7 +302,7 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "window",
             Kind::Duration,
-            "Requests of one window are served application by application (`ioco`): `1s` for disks, `250ms` for flash.",
+            "The length of a window, in which requests are served application by application (`ioco`): `1s` for disks, `250ms` for flash.",
         )
         .default("1s")
         .range("1ms", "1h")
@@ -306,31 +310,33 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "window_order",
             Kind::Choice(&["fair", "paper"]),
-            "Which application is served first in a window (`ioco`). `fair`: another one in each window. `paper`: the \
-             same in all of them, by a number from its name; then the first ones finish early, and the last ones wait.",
+            "The order of applications in a window (`ioco`). `fair`: a different one in each window. `paper`: the same in \
+             all windows, by a number derived from the name; the first applications then finish early, and the last \
+             ones wait.",
         )
         .default("fair")
         .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
-        Tunable::new("metadata_cost", Kind::Size, "What a metadata operation is charged.")
+        Tunable::new("metadata_cost", Kind::Size, "The cost of a metadata operation.")
             .default("10KiB")
             .range("1B", "1GiB")
             .paper("vPFS+ §IV"),
-        Tunable::new("capacity", Kind::Rate, "What one server can do; needed if a cap is given in percent.")
-            .absent_means("not known")
+        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required if a cap is given as a percentage.")
+            .absent_means("unknown")
             .range("1B/s", "1PB/s"),
         SLOT_COSTS,
         DEVICE_TIMES,
     ],
 };
 
-const DEPTH: Tunable = Tunable::new("depth", Kind::Count, "Slots: small requests that one server handles at once.")
-    .default("14")
-    .range("1", "65536")
-    .paper("vPFS+ §III-B");
+const DEPTH: Tunable =
+    Tunable::new("depth", Kind::Count, "The number of slots: how many small requests one server handles at once.")
+        .default("14")
+        .range("1", "65536")
+        .paper("vPFS+ §III-B");
 
 const SMALL_THRESHOLD: Tunable =
-    Tunable::new("small_threshold", Kind::Size, "Requests up to this size occupy one slot (`sfq-d-plus`).")
+    Tunable::new("small_threshold", Kind::Size, "The largest request that occupies one slot (`sfq-d-plus`).")
         .default("128KiB")
         .range("1B", "1GiB")
         .paper("vPFS+ §III-B");
@@ -338,7 +344,7 @@ const SMALL_THRESHOLD: Tunable =
 const SLOT_COSTS: Tunable = Tunable::new(
     "slot_cost",
     Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
-    "Slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
+    "The slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
 )
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
 .paper("vPFS+ §III-B");
@@ -346,11 +352,11 @@ const SLOT_COSTS: Tunable = Tunable::new(
 const DEVICE_TIMES: Tunable = Tunable::new(
     "device_time",
     Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
-    "What requests take of the storage's time (`isolation`), as profiled on this storage: where it begins to learn; see below.",
+    "How much of the storage's time requests take (`isolation`), as profiled on this storage; learning starts from these values; see below.",
 )
-.absent_means("found while it runs");
+.absent_means("learned at runtime");
 
-/// The file that [`SCHEDULER`]'s `profile` names.
+/// The file that the key `profile` of [`SCHEDULER`] names.
 pub(crate) const PROFILE_ROOT: Section = Section {
     name: "",
     header: "a file of tables",
@@ -358,7 +364,7 @@ pub(crate) const PROFILE_ROOT: Section = Section {
     keys: &[Tunable::new("scheduler", Kind::Table("[scheduler]"), "")],
 };
 
-/// What a profile may say.
+/// The keys of a profile.
 pub(crate) const PROFILE: Section = Section {
     name: "scheduler",
     header: "[scheduler]",
@@ -369,12 +375,14 @@ pub(crate) const PROFILE: Section = Section {
 pub(crate) const SLOT_COST: Section = Section {
     name: "scheduler.slot_cost",
     header: "[[scheduler.slot_cost]]",
-    doc: "A row of the slot cost table; also written inline, `slot_cost = [{ ... }, ...]`. A request takes the row of \
-          its operation with the smallest `up_to` that is not below its size, the last row if all are.",
+    doc: "A row of the slot cost table; also written inline, `slot_cost = [{ ... }, ...]`. The row of \
+          a request is the one for its operation with the smallest `up_to` that is not below its size, otherwise \
+          the last one.",
     keys: &[
-        Tunable::new("op", Kind::Choice(&["read", "write"]), "For which requests the row holds.").absent_means("both"),
-        Tunable::new("up_to", Kind::Size, "Largest request it holds for.").range("1B", "1TiB"),
-        Tunable::new("slots", Kind::Count, "Slots that such a request occupies; counts as `depth` if larger.")
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.")
+            .absent_means("both"),
+        Tunable::new("up_to", Kind::Size, "The largest request that the row applies to.").range("1B", "1TiB"),
+        Tunable::new("slots", Kind::Count, "The number of slots that such a request occupies; at most `depth`.")
             .range("1", "65536"),
     ],
 };
@@ -382,105 +390,119 @@ pub(crate) const SLOT_COST: Section = Section {
 pub(crate) const DEVICE_TIME: Section = Section {
     name: "scheduler.device_time",
     header: "[[scheduler.device_time]]",
-    doc: "What a request of a size takes of the storage's time while that is saturated: for so long it serves nobody else. Sizes \
-          without a row are extrapolated from the nearest one.",
+    doc: "How much of the time of saturated storage a request of a given size takes; in that time the storage \
+          cannot serve other requests. Sizes without a row are extrapolated from the nearest one.",
     keys: &[
-        Tunable::new("op", Kind::Choice(&["read", "write"]), "For which requests the row holds.").absent_means("both"),
-        Tunable::new("size", Kind::Size, "Their size. Sizes up to 4 KiB, then up to 8 KiB, 16 KiB ... 8 MiB, and all larger ones, are one class each; the largest row of a class counts.").range("1B", "1GiB"),
-        Tunable::new("time", Kind::Duration, "What each of them takes.").range("1ns", "1min"),
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.").absent_means("both"),
+        Tunable::new("size", Kind::Size, "The size of the requests. Sizes up to 4 KiB, then up to 8 KiB, 16 KiB ... 8 MiB, and all larger ones, are one class each; the largest row of a class counts.").range("1B", "1GiB"),
+        Tunable::new("time", Kind::Duration, "The time of each of them.").range("1ns", "1min"),
     ],
 };
 
 pub(crate) const APPS: Section = Section {
     name: "apps",
     header: "[apps]",
-    doc: "What becomes of clients that no rule of an `[[app]]` matches.",
+    doc: "The treatment of clients that no rule of an `[[app]]` matches.",
     keys: &[
-        Tunable::new("default", NAME, "The application of clients that nothing else matches.")
-            .absent_means("`other`, which has weight 1 unless an `[[app]]` of that name says otherwise"),
+        Tunable::new("default", NAME, "The application of clients that match nothing else.")
+            .absent_means("`other`, with weight 1 unless there is an `[[app]]` of that name"),
         Tunable::new(
             "auto",
             Kind::Choice(&["off", "client-host", "uid"]),
-            "Makes an application for each client host or user that no rule matches.",
+            "Whether to create an application for each client host or user that no rule matches.",
         )
         .default("client-host"),
-        Tunable::new("auto_limit", Kind::Count, "Applications made that way; further clients get the default one.")
-            .default("1000")
-            .range("0", "100000"),
-        Tunable::new("auto_weight", Kind::Count, "The weight of each of them.").default("1").range("1", "1000000"),
+        Tunable::new(
+            "auto_limit",
+            Kind::Count,
+            "The maximum number of such applications; further clients get the default one.",
+        )
+        .default("1000")
+        .range("0", "100000"),
+        Tunable::new("auto_weight", Kind::Count, "The weight of each such application.")
+            .default("1")
+            .range("1", "1000000"),
     ],
 };
 
 pub(crate) const APP: Section = Section {
     name: "app",
     header: "[[app]]",
-    doc: "An application: whom shares are given to. A client must match all of `clients`, `uids` and `gids` that are \
-          given, in each of them any element. The first application in the file that matches is taken; the application \
-          of the listener that a client came in by goes before all. Without any of the three, only a listener or \
-          `default` leads to it.",
+    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` and `gids` that are \
+          given, in each of them any element. The first matching application in the file is used; the application \
+          of the client's listener takes precedence. Without any of the three keys, only a listener or `default` \
+          leads to it.",
     keys: &[
         Tunable::new("name", NAME, "Its name in logs and metrics."),
-        Tunable::new("weight", Kind::Count, "Its share; 4 gets twice of what 2 gets while both are busy.")
-            .default("1")
-            .range("1", "1000000")
-            .paper("vPFS+ §III-A"),
+        Tunable::new(
+            "weight",
+            Kind::Count,
+            "Its weight; while both are busy, weight 4 gets twice the share of weight 2.",
+        )
+        .default("1")
+        .range("1", "1000000")
+        .paper("vPFS+ §III-A"),
         Tunable::new(
             "cap",
             Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "The most it gets **on each server**, even if the storage is idle.",
+            "Its maximum rate **on each server**, even if the storage is idle.",
         )
         .absent_means("no cap")
         .paper("vPFS §IV-C3"),
         Tunable::new(
             "target_rate",
             Kind::Rate,
-            "While it asks **each server** for no more than this, its requests keep their `deadline` (`two-level`).",
+            "The rate **on each server** up to which its requests keep their `deadline` (`two-level`).",
         )
-        .absent_means("no promise: it gets what the others leave")
+        .absent_means("no promise: it gets the capacity that the others leave")
         .range("1B/s", "1PB/s")
         .paper("Two-level"),
-        Tunable::new("deadline", Kind::Duration, "How long its requests take at most; with `target_rate`.")
+        Tunable::new("deadline", Kind::Duration, "The longest time that its requests take; with `target_rate`.")
             .absent_means("no promise")
             .range("1ms", "1h")
             .paper("Two-level"),
         Tunable::new(
             "latency",
             Kind::Duration,
-            "Nine in ten of its requests take no longer while it asks for less than its share; the log says why if that cannot be \
-             (`isolation`).",
+            "The latency to keep for nine in ten of its requests while it asks for less than its share; if that is \
+             impossible, the log says why (`isolation`).",
         )
-        .absent_means("as little as there is to have")
+        .absent_means("as low as possible")
         .range("100us", "1h"),
-        Tunable::new("burst", Kind::Size, "What it may do at once after it was idle; only with `cap`.")
-            .default("16MiB")
-            .range("1B", "1TiB"),
+        Tunable::new(
+            "burst",
+            Kind::Size,
+            "The amount that it may transfer at once after it was idle; only with `cap`.",
+        )
+        .default("16MiB")
+        .range("1B", "1TiB"),
         Tunable::new(
             "clients",
             Kind::List(
                 "a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]",
             ),
-            "From where its clients connect.",
+            "The addresses that its clients connect from.",
         )
-        .absent_means("not looked at"),
-        Tunable::new("uids", IDS, "Users it runs as, as clients state them.").absent_means("not looked at"),
-        Tunable::new("gids", IDS, "Groups of which the user is in one, as clients state them.")
-            .absent_means("not looked at"),
+        .absent_means("not checked"),
+        Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
+        Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
+            .absent_means("not checked"),
     ],
 };
 
 pub(crate) const LIMITS: Section = Section {
     name: "limits",
     header: "[limits]",
-    doc: "What clients and servers can make a proxy hold. At a bound the peer is made to wait; nothing is dropped. The \
+    doc: "Limits on the resources of a proxy. At a limit the peer must wait; nothing is dropped. The \
           one exception is requests in front of the data of a dispatched write. They have to be read, as nothing but \
           that data ends the write, so a connection may hold eight times `operations` of them, and at least 4096 more, \
           and twice `request_bytes`, and at least 1 MiB more. Beyond that, or if more of them come when `memory` or \
           `host_memory` is used up, it is closed. `docs/guide/orangefs.md` says how much that is in all.",
     keys: &[
-        Tunable::new("connections", Kind::Count, "Client connections of one proxy process; further ones wait.")
+        Tunable::new("connections", Kind::Count, "The maximum number of client connections of one proxy process; further ones wait.")
             .default("4096")
             .range("1", "1000000"),
-        Tunable::new("operations", Kind::Count, "Operations of one connection that are held or in progress.")
+        Tunable::new("operations", Kind::Count, "The maximum number of operations of one connection that are held or in progress.")
             .default("256")
             .range("1", "65536"),
         Tunable::new(
@@ -491,7 +513,7 @@ pub(crate) const LIMITS: Section = Section {
         )
         .default("4MiB")
         .range("64KiB", "1GiB"),
-        Tunable::new("buffer", Kind::Size, "Bytes of one connection waiting to be sent to one side.")
+        Tunable::new("buffer", Kind::Size, "The maximum number of bytes of one connection that wait to be sent to one side.")
             .default("1MiB")
             .range("64KiB", "1GiB"),
         Tunable::new(
@@ -509,27 +531,27 @@ pub(crate) const LIMITS: Section = Section {
         Tunable::new(
             "reply_timeout",
             Kind::Duration,
-            "An operation that the server has not answered for so long is given up with its connection. Longer than \
-             the clients' own time-out of 300 s, after which they ask again.",
+            "The time after which an operation without an answer from the server is abandoned with its connection. \
+             Longer than the clients' own timeout of 300 s, after which they repeat it.",
         )
         .default("330s")
         .range("1s", "1d"),
-        Tunable::new("flow_timeout", Kind::Duration, "The same for a transfer that moves no byte.")
+        Tunable::new("flow_timeout", Kind::Duration, "The same timeout for a transfer that makes no progress.")
             .default("60s")
             .range("1s", "1d"),
         Tunable::new(
             "client_timeout",
             Kind::Duration,
-            "How long clients are told to wait for an answer before they ask again. Raise it where caps hold requests \
-             for minutes: a client that asks again makes its request run twice.",
+            "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \
+             requests for minutes: a repeated request runs twice.",
         )
         .absent_means("what the servers' own configuration says, 300 s by default")
         .range("1s", "1d")
         .at_restart(),
-        Tunable::new("connect_timeout", Kind::Duration, "For connecting to a server.")
+        Tunable::new("connect_timeout", Kind::Duration, "The timeout for connecting to a server.")
             .default("10s")
             .range("10ms", "10min"),
-        Tunable::new("drain_timeout", Kind::Duration, "What operations in progress get at shutdown.")
+        Tunable::new("drain_timeout", Kind::Duration, "The time that operations in progress get at shutdown.")
             .default("30s")
             .range("0s", "1h"),
     ],
@@ -538,15 +560,15 @@ pub(crate) const LIMITS: Section = Section {
 pub(crate) const LOG: Section = Section {
     name: "log",
     header: "[log]",
-    doc: "What is logged, on standard error.",
+    doc: "The log, on standard error.",
     keys: &[
         Tunable::new(
             "level",
             Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
-            "The least urgent level shown.",
+            "The least severe level shown.",
         )
         .default("info"),
-        Tunable::new("format", Kind::Choice(&["text", "json"]), "For people or for programs.")
+        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs.")
             .default("text")
             .at_restart(),
     ],

@@ -1,11 +1,11 @@
-//! Sizes, rates and durations as people write them, read exactly and printed so that they read back.
+//! Reads and prints sizes, rates and durations exactly; printed values read back as the same value.
 //!
 //! Sizes are `64KiB` (1024) or `64KB` (1000), rates `100MB/s` or `800Mbit/s`, durations `250ms` or `5min`. A fraction
-//! such as `1.5GB` is fine as long as it is a whole number of bytes (or nanoseconds): no floating point is involved. A
-//! space before the unit is allowed. A number without a unit is refused, because tools disagree on what it means.
+//! such as `1.5GB` is valid if it is a whole number of bytes (or nanoseconds): no floating point is involved. A space
+//! before the unit is allowed. A number without a unit is refused, because tools disagree about its meaning.
 //!
-//! `{}` prints the shortest text that reads back as the same value; `{:.1}` rounds to that many decimals in the largest
-//! unit that fits, for people and tables.
+//! `{}` prints the shortest text that reads back as the same value; `{:.1}` rounds to the given number of decimals in
+//! the largest unit that fits, for people and tables.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use vpfs_core::Bytes;
 
-/// A number with its unit that could not be read; the message says what to write instead.
+/// A number with a unit that could not be read; the message states what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnitError(String);
@@ -113,18 +113,18 @@ const DECIMAL: &[Unit] = &[
 const BITS: &[Unit] =
     &[("bit", 1), ("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000), ("Tbit", 1_000_000_000_000)];
 const SECONDS: &[Unit] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-/// Largest first; printed only when they divide the value.
+/// Largest first; used for printing only if they divide the value.
 const LONG: &[Unit] = &[("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("min", 60_000_000_000)];
 
-/// Units of which one follows a number, what to add to each, and what people write instead of them.
+/// One kind of value with a unit: its units, their scale, and common mistakes.
 struct Quantity {
-    /// As in "not a whole number of bytes".
+    /// The base unit, as in "not a whole number of bytes".
     base: &'static str,
     example: &'static str,
-    /// Units, and by what a value in them is divided.
+    /// Units, and the divisor of a value in them.
     units: &'static [(&'static [Unit], u64)],
     suffix: &'static str,
-    /// What a large number without a unit most likely means.
+    /// The probable meaning of a large number without a unit.
     meant: fn(u64) -> Option<String>,
     hints: &'static [(&'static str, &'static str)],
 }
@@ -219,13 +219,13 @@ impl Quantity {
 
     fn unknown_unit(&self, number: &str, unit: &str) -> String {
         if unit.is_empty() {
-            // A large number is most likely meant in the base unit.
+            // A large number is probably meant in the base unit.
             let meant = number.parse().ok().filter(|&n| n >= 1024).and_then(self.meant);
             let meant = meant.unwrap_or_else(|| format!("{number}{}", self.example));
             return format!("has no unit; write for example \"{meant}\"");
         }
         let hint = self.hints.iter().find(|hint| hint.0 == unit).map(|hint| hint.1.to_owned());
-        // Also the right unit in the wrong case, or a rate without its "/s".
+        // Also catches the right unit in the wrong case, or a rate without its "/s".
         let near = |name: &String| {
             name.eq_ignore_ascii_case(unit)
                 || name.strip_suffix("/s").is_some_and(|name| name.eq_ignore_ascii_case(unit))
@@ -237,7 +237,7 @@ impl Quantity {
     }
 }
 
-/// A decimal number as its digits and the number of those behind the point.
+/// A decimal number as its digits and the number of digits after the point.
 pub(crate) fn decimal(text: &str) -> Option<(u128, u32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if whole.is_empty() || fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -248,7 +248,7 @@ pub(crate) fn decimal(text: &str) -> Option<(u128, u32)> {
     Some((digits, u32::try_from(fraction.len()).ok()?))
 }
 
-/// Text from outside as a message shows it: quoted, control characters escaped, and not endless.
+/// Text from outside for a message: quoted, control characters escaped, and limited in length.
 pub(crate) fn quote(text: &str) -> String {
     const SHOWN: usize = 60;
     match text.char_indices().nth(SHOWN) {
@@ -279,7 +279,7 @@ fn rounded(value: u64, units: &[Unit], decimals: usize) -> String {
     format!("{}{name}", fixed(scaled, decimals, false))
 }
 
-/// `scaled` / 10^`decimals`, optionally without the zeros at the end.
+/// `scaled` / 10^`decimals`, optionally without trailing zeros.
 fn fixed(scaled: u128, decimals: u32, trim: bool) -> String {
     let unit = 10_u128.pow(decimals);
     let whole = scaled / unit;

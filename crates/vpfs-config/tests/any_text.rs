@@ -1,10 +1,10 @@
-//! No text makes the reader panic, hang or take much memory.
+//! No text makes the reader panic, hang or use much memory.
 
 use proptest::prelude::*;
 use vpfs_config::Config;
 use vpfs_config::tunables::SECTIONS;
 
-/// A value, mostly of a shape that some key takes.
+/// A value, usually of a form that some key accepts.
 fn value() -> impl Strategy<Value = String> {
     let shapes = [
         "14",
@@ -34,7 +34,7 @@ fn value() -> impl Strategy<Value = String> {
     prop_oneof![4 => prop::sample::select(shapes.to_vec()).prop_map(String::from), 1 => "\\PC{0,20}".prop_map(|text| format!("{text:?}"))]
 }
 
-/// Tables and keys that exist, with any values: gets behind the syntax.
+/// Existing tables and keys with arbitrary values, to get past the syntax check.
 fn nearly_a_file() -> impl Strategy<Value = String> {
     let section = prop::sample::select(SECTIONS.to_vec());
     let entries = prop::collection::vec((0_usize..8, value()), 0..6);
@@ -48,7 +48,7 @@ fn nearly_a_file() -> impl Strategy<Value = String> {
     prop::collection::vec(table, 0..8).prop_map(|tables| tables.concat())
 }
 
-/// Whatever is accepted can be used to its end.
+/// Everything that is accepted can be used.
 fn use_it(text: &str) {
     match Config::parse("f", text) {
         Err(problems) => assert!(!problems.list.is_empty() && !problems.to_string().is_empty()),

@@ -57,7 +57,7 @@ fn a_port_is_put_behind_every_servers_host() {
     assert_eq!(config.scheduler.policy.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
 }
 
-/// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.
+/// The manual always matches the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.
 #[test]
 fn the_manual_is_what_the_code_says() {
     let path = repository().join("docs/config.md");
@@ -66,5 +66,5 @@ fn the_manual_is_what_the_code_says() {
         std::fs::write(&path, &printed).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == printed, "docs/config.md is old; run UPDATE=1 cargo test -p vpfs-config");
+    assert!(committed == printed, "docs/config.md is out of date; run UPDATE=1 cargo test -p vpfs-config");
 }

@@ -1,4 +1,4 @@
-//! Who a client is, which id it gets, and what stays when the file is read again.
+//! Which application a client belongs to, which id it gets, and what stays when the file is read again.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ fn config(text: &str) -> Config {
     Config::parse("f", &format!("{NETWORK}{text}")).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Host `c<n>` has the address 10.0.0.<n>; nobody else has one.
+/// Host `c<n>` has the address 10.0.0.<n>; other hosts have none.
 fn resolver(name: &str) -> io::Result<Vec<IpAddr>> {
     match name.strip_prefix('c').and_then(|number| number.parse().ok()) {
         Some(number) => Ok(vec![IpAddr::from([10, 0, 0, number])]),
@@ -139,6 +139,6 @@ fn a_diff_tells_what_needs_a_restart() {
     let moved = Config::parse("f", &NETWORK.replace("5334", "6334")).unwrap();
     assert_eq!(older.diff(&moved).to_string(), "listener.1.port: 5334 -> 6334 (needs a restart)");
     assert!(older.diff(&older).is_empty());
-    // The same amount in another spelling, and a default that is written out, change nothing.
+    // Another spelling of the same amount, and an explicit default, change nothing.
     assert!(older.diff(&config("[scheduler]\nsmall_threshold = \"131072B\"\n")).is_empty());
 }

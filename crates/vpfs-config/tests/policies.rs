@@ -1,4 +1,4 @@
-//! What `[scheduler]` and `[[app]]` say to each policy.
+//! How `[scheduler]` and `[[app]]` configure each policy.
 
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
@@ -12,7 +12,7 @@ use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Settings, SharingMode, Targ
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
 
-/// `app` are keys of the only application, `scheduler` those of `[scheduler]`.
+/// `app` are the keys of the only application, `scheduler` those of `[scheduler]`.
 fn parse(scheduler: &str, app: &str) -> Result<Config, String> {
     let text = format!("{SITE}[[app]]\nname = \"a\"\n{app}\n[scheduler]\n{scheduler}");
     let files = |name: &str| {
@@ -102,7 +102,7 @@ fn device_times_are_for_both_operations_or_one_and_the_file_goes_before_the_prof
     assert_eq!(found.device_times, [row(read, small, 2), row(read, Bytes::mib(1), 9), row(write, small, 2)]);
     let twice =
         "device_time = [{ size = \"4KiB\", time = \"2ms\" },\n{ op = \"read\", size = \"4KiB\", time = \"3ms\" }]";
-    let expected = "f:13: scheduler.device_time.size: the row of line 12 is for reads of 4KiB too; remove one";
+    let expected = "f:13: scheduler.device_time.size: line 12 also has a row for reads of 4KiB; remove one of them";
     assert_eq!(problem(twice, ""), expected);
 }
 
@@ -141,10 +141,10 @@ fn promises_and_policies_that_do_not_meet_are_warned_of() {
     let warning = |scheduler, app| parse(scheduler, app).unwrap().warnings.to_string();
     assert_eq!(
         warning("policy = \"two-level\"", ""),
-        "f: scheduler.policy: two-level keeps what applications are promised, and no [[app]] has target_rate and deadline"
+        "f: scheduler.policy: two-level keeps promises to applications, but no [[app]] has target_rate and deadline"
     );
     assert_eq!(
         warning("", "target_rate = \"1MB/s\"\ndeadline = \"1s\""),
-        "f:9: app.a: only the policy two-level looks at target_rate and deadline, isolation does not"
+        "f:9: app.a: target_rate and deadline need the policy two-level; isolation ignores them"
     );
 }

@@ -1,8 +1,8 @@
-//! What users read when a file is wrong: the file, the line, the key and the remedy.
+//! The messages that users read about an invalid file: file, line, key and remedy.
 
 use vpfs_config::Config;
 
-/// What is wrong with `text`, which is put behind two servers and a listener (lines 1 to 8).
+/// The problems of `text`, which follows two servers and a listener (lines 1 to 8).
 fn problems_of(text: &str) -> Vec<String> {
     let valid = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[server]]\nname = \"s2\"\n\
                  address = \"tcp://n2:3334\"\n[[listener]]\nport = 5334\n";
@@ -66,9 +66,9 @@ fn numbers_have_units_and_ranges() {
 fn words_are_checked() {
     assert_problem(
         "[scheduler]\npolicy = \"sfqd\"",
-        "f:10: scheduler.policy: \"sfqd\" is not known here; did you mean \"sfq-d\"?",
+        "f:10: scheduler.policy: unknown value \"sfqd\"; did you mean \"sfq-d\"?",
     );
-    assert_problem("[log]\nformat = \"xml\"", "f:10: log.format: \"xml\" is not known here; allowed are text, json");
+    assert_problem("[log]\nformat = \"xml\"", "f:10: log.format: unknown value \"xml\"; allowed are text, json");
     assert_problem(
         "[log]\nlevel = 3",
         "f:10: log.level: found a number; write \"error\", \"warn\", \"info\", \"debug\", \"trace\"",
@@ -78,8 +78,8 @@ fn words_are_checked() {
 #[test]
 fn a_file_needs_servers_and_listeners() {
     let complaints = complaints("");
-    assert!(complaints[0].starts_with("f: listener: there is none; add a [[listener]]"), "{complaints:?}");
-    assert!(complaints[1].starts_with("f: server: there is none; add one [[server]]"), "{complaints:?}");
+    assert!(complaints[0].starts_with("f: listener: is missing; add a [[listener]]"), "{complaints:?}");
+    assert!(complaints[1].starts_with("f: server: is missing; add one [[server]]"), "{complaints:?}");
 }
 
 #[test]
@@ -90,15 +90,15 @@ fn servers_differ_in_name_and_address() {
     );
     assert_problem(
         "[[server]]\nname = \"s3\"\naddress = \"tcp://N1:3334\"",
-        "f:11: server.3.address: tcp://N1:3334 is already the address of server \"s1\" itself (line 3); \
-         give every server its own",
+        "f:11: server.3.address: tcp://N1:3334 is already used by server \"s1\" (line 3); \
+         each server needs its own address",
     );
     assert_problem(
         "[[server]]\nname = \"s3\"",
         "f:9: server.3.address: is missing; add an address such as \"tcp://10.0.0.1:3334\"",
     );
     let address = |text| problems_of(&format!("[[server]]\nname = \"s3\"\naddress = \"{text}\"")).join("\n");
-    assert!(address("ib://n3:3334").contains("does not begin with \"tcp://\""));
+    assert!(address("ib://n3:3334").contains("does not start with \"tcp://\""));
     assert!(address("tcp://n3:3334/fs").contains("has a path after its port"));
     assert!(address("tcp://[::1]:3334").contains("is an IPv6 address"));
     assert!(address("tcp://n3").contains("has no port"));
@@ -115,30 +115,28 @@ fn listeners_name_every_server_and_nobody_elses_address() {
     );
     assert_eq!(
         listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:6\", s2x = \"\" }"),
-        ["f:10: listener.2.addresses.s2x: there is no such server; did you mean \"s2\"?"]
+        ["f:10: listener.2.addresses.s2x: unknown server; did you mean \"s2\"?"]
     );
     assert_eq!(
         listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:3334\" }"),
-        [
-            "f:10: listener.2.addresses.s2: tcp://n2:3334 is already the address of server \"s2\" itself (line 6); choose another port"
-        ]
+        ["f:10: listener.2.addresses.s2: tcp://n2:3334 is already used by server \"s2\" (line 6); choose another port"]
     );
     assert_eq!(
         listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:5334\" }"),
         [
-            "f:10: listener.2.addresses.s2: tcp://n2:5334 is already what listener 1 tells for server \"s2\" (line 8); choose another port"
+            "f:10: listener.2.addresses.s2: tcp://n2:5334 is already used by listener 1 for server \"s2\" (line 8); choose another port"
         ]
     );
     assert_eq!(
         listener("port = 3334")[1],
-        "f:10: listener.2.port: tcp://n2:3334 is already the address of server \"s2\" itself (line 6); choose another port, \
+        "f:10: listener.2.port: tcp://n2:3334 is already used by server \"s2\" (line 6); choose another port, \
          or write addresses if servers share a host"
     );
     let many: String = (1..=64).map(|port| format!("port = {port}\n[[listener]]\n")).collect();
-    assert_eq!(listener(&format!("{many}port = 65\n")), ["f:135: listener: there are 66; at most 64 are allowed"]);
+    assert_eq!(listener(&format!("{many}port = 65\n")), ["f:135: listener: there are 66 of them; the limit is 64"]);
     assert_eq!(
         listener("port = 6\naddresses = {}"),
-        ["f:10: listener.2.port: is given together with addresses; remove one of the two"]
+        ["f:10: listener.2.port: cannot be combined with addresses; remove one of the two"]
     );
     assert!(listener("bind = \"0.0.0.0\"")[0].starts_with("f:9: listener.2.addresses: is missing; add port = 5334"));
     assert_eq!(
@@ -158,15 +156,17 @@ fn slot_costs_do_not_overlap() {
     assert!(rows(row).is_empty());
     assert_eq!(
         rows(&format!("{row},\n{{ op = \"read\", up_to = \"1MiB\", slots = 4 }}")),
-        ["f:12: scheduler.slot_cost.up_to: the row of line 11 is for reads up to 1MiB too; remove one"]
+        ["f:12: scheduler.slot_cost.up_to: line 11 also has a row for reads up to 1MiB; remove one of them"]
     );
     assert_eq!(
         rows("{ up_to = \"64KiB\", slots = 2 }"),
-        ["f:11: scheduler.slot_cost.up_to: is not above small_threshold (128KiB), up to which requests take 1 slot"]
+        [
+            "f:11: scheduler.slot_cost.up_to: is not above small_threshold (128KiB); requests up to that size take 1 slot"
+        ]
     );
     assert_eq!(
         rows("{ op = \"write\", up_to = \"1MiB\", slots = 2 }"),
-        ["f:10: scheduler.slot_cost: has no row for reads; add one, or leave op out of a row"]
+        ["f:10: scheduler.slot_cost: has no row for reads; add one, or omit op in a row"]
     );
     assert_eq!(rows("{ up_to = \"1MiB\" }"), ["f:11: scheduler.slot_cost.slots: is missing; add a whole number"]);
     let many: String = (1..=33).map(|mib| format!("{{ up_to = \"{mib}MiB\", slots = 3 }},")).collect();
@@ -183,16 +183,19 @@ fn applications_are_checked() {
         app("cap = \"1MB/s\"\nburst = \"0B\""),
         ["f:13: app.a.burst: 0B is out of range; allowed are 1B to 1TiB"]
     );
-    assert_eq!(app("cap = \"0B/s\""), ["f:12: app.a.cap: 0 would never let anything pass; remove the cap or raise it"]);
+    assert_eq!(
+        app("cap = \"0B/s\""),
+        ["f:12: app.a.cap: a cap of 0 would block all requests; remove the cap or raise it"]
+    );
     assert_eq!(
         app("cap = \"25%\""),
-        ["f:12: app.a.cap: a share needs to know the whole; set capacity in [scheduler], or write a rate"]
+        ["f:12: app.a.cap: a percentage needs the capacity; set capacity in [scheduler], or write a rate"]
     );
     assert_eq!(app("cap = \"101%\""), ["f:12: app.a.cap: \"101%\" is more than 100%"]);
-    assert_eq!(app("gids = []"), ["f:12: app.a.gids: is empty and would match nobody; leave it out to match all"]);
+    assert_eq!(app("gids = []"), ["f:12: app.a.gids: is empty and would match no client; remove it to match all"]);
     assert_eq!(
         app("gids = [\"5-3\"]"),
-        ["f:12: app.a.gids: takes numbers from 0 to 4294967295 and ranges such as \"1000-1999\""]
+        ["f:12: app.a.gids: expects numbers from 0 to 4294967295 and ranges such as \"1000-1999\""]
     );
     assert_eq!(
         app("[[app]]\nname = \"a\""),
@@ -263,7 +266,7 @@ fn what_is_probably_not_meant_is_a_warning() {
                 [scheduler]\nslot_cost = [{ up_to = \"1MiB\", slots = 20 }]";
     assert_eq!(
         Config::parse("f", text).unwrap().warnings.to_string(),
-        "f:7: app.a: no client can be this application; give it clients, uids, gids or a listener\n\
-         f:9: scheduler.slot_cost.slots: 20 is more than depth; counts as 14"
+        "f:7: app.a: no client can belong to this application; give it clients, uids, gids or a listener\n\
+         f:9: scheduler.slot_cost.slots: 20 exceeds depth; 14 is used"
     );
 }
