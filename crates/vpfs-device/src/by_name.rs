@@ -1,4 +1,4 @@
-//! Names for the hardware of the papers, and for storage that is not theirs.
+//! Names for the hardware of the papers and for other storage.
 
 use super::{
     DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, VolumeProfile, WriteBackProfile,

@@ -93,7 +93,8 @@ pub trait Device: Send {
     /// Accesses submitted and not yet yielded by `poll_completed`.
     fn outstanding(&self) -> usize;
 
-    /// The server's processor is busy with other work for this long. Accesses submitted later wait for it if the
+    /// The server's processor is busy with other work for this long. Accesses submitted later wait for it if the model
+    /// includes the server's own work; disks and flash ignore it.
     /// model includes the server's own work; disks and flash do not.
     fn occupy(&mut self, _now: Time, _work: Duration) {}
 }

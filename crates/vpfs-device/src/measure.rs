@@ -9,8 +9,8 @@ use vpfs_core::{Bytes, Time};
 
 use super::{DeviceProfile, Io, IoKind};
 
-/// Accesses of `size` bytes at random multiples of 4 KiB in a file of `span` bytes, `outstanding` at a time, until
-/// `accesses` are done.
+/// Measures accesses of `size` bytes at random multiples of 4 KiB in a file of `span` bytes, `outstanding` at a time,
+/// until `accesses` are done.
 ///
 /// The device starts new and idle. Calls the model O(accesses) times.
 ///

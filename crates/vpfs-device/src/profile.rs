@@ -92,7 +92,7 @@ impl HddProfile {
     /// - Batches of 4 MiB: 16 flow buffers of 256 KiB, as the deadline scheduler of Linux has batches of 16 requests. A
     ///   large transfer that arrives in many chunks is served like one access.
     /// - Deadline: 500 ms and 16 requests, as the same scheduler has for reads. (Its 5 s for writes are meant for
-    ///   write-back, which nobody waits for; here somebody waits for every write.)
+    ///   write-back, for which no process waits; here a process waits for every write.)
     /// - Extents of 1 MiB: an aged file system, so that test files of a few megabytes see seeks over the whole disk.
     pub const SAS_7200: Self = Self {
         capacity_bytes: 500_000_000_000,

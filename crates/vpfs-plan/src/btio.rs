@@ -114,7 +114,7 @@ impl Btio {
             return Err(PlanError::new("total", problem));
         }
         if i64::try_from(self.total_bytes).is_err() {
-            return Err(PlanError::new("total", "is larger than any file"));
+            return Err(PlanError::new("total", "exceeds the largest possible file"));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! An application that waits for each small call, thinks, and makes the next one: a database, a solver that looks
-//! things up, a person. A concurrent checkpoint hurts such an application most.
+//! An application that waits for each small call, thinks, and makes the next one: a database, a solver with small
+//! reads, a person. A concurrent checkpoint hurts such an application most.
 
 use std::time::Duration;
 
@@ -53,13 +53,13 @@ impl Interactive {
             return Err(PlanError::new("file", "must be at least one transfer"));
         }
         if i64::try_from(self.file_bytes).is_err() {
-            return Err(PlanError::new("file", "would be larger than any file can be"));
+            return Err(PlanError::new("file", "exceeds the largest possible file"));
         }
         if self.think > THINK_MAX {
             return Err(PlanError::new("think", "must be at most a year"));
         }
         if self.time.is_zero() {
-            return Err(PlanError::new("time", "must be longer than nothing"));
+            return Err(PlanError::new("time", "must not be zero"));
         }
         Ok(())
     }

@@ -105,10 +105,13 @@ impl Ior {
         }
         let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
         let Some(total) = total.filter(|&total| i64::try_from(total).is_ok()) else {
-            return Err(PlanError::new("block", "block times segments times processes is larger than any file"));
+            return Err(PlanError::new(
+                "block",
+                "block times segments times processes exceeds the largest possible file",
+            ));
         };
         if self.start_offset_bytes.checked_add(total).is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(PlanError::new("start-offset", "the file would be larger than any can be"));
+            return Err(PlanError::new("start-offset", "the file would exceed the largest possible size"));
         }
         let transfers = total / u64::from(self.transfer_bytes);
         if self.order == Order::Random && transfers > MAX_SHUFFLED {

@@ -89,7 +89,7 @@ impl Md {
             return Err(PlanError::new("transfer", "must be at least 1B"));
         }
         if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
-            return Err(PlanError::new("data", "is larger than any file"));
+            return Err(PlanError::new("data", "exceeds the largest possible file"));
         }
         match self.items.checked_mul(self.processes) {
             Some(_) => Ok(()),

@@ -96,13 +96,13 @@ impl Paced {
             return Err(PlanError::new("transfer", "must be at least 1B"));
         }
         if self.time.is_zero() {
-            return Err(PlanError::new("time", "must be longer than nothing"));
+            return Err(PlanError::new("time", "must not be zero"));
         }
         match self.pace {
             Pace::OnOff { rate: 0, .. } | Pace::Ramp { from: 0, .. } => {
                 Err(PlanError::new("rate", "must be at least 1B/s"))
             }
-            Pace::OnOff { on, .. } if on.is_zero() => Err(PlanError::new("on", "must be longer than nothing")),
+            Pace::OnOff { on, .. } if on.is_zero() => Err(PlanError::new("on", "must not be zero")),
             _ => Ok(()),
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn check_size(option: &'static str, round: u128, rounds: u64) -> Resu
     let total = round.checked_mul(u128::from(rounds));
     match total.is_some_and(|total| i64::try_from(total).is_ok()) {
         true => Ok(()),
-        false => Err(PlanError::new("requests", "the file would be larger than any can be")),
+        false => Err(PlanError::new("requests", "the file would exceed the largest possible size")),
     }
 }
 

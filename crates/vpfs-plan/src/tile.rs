@@ -59,7 +59,7 @@ impl MpiTileIo {
     /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         let Some(processes) = self.tiles_x.checked_mul(self.tiles_y) else {
-            return Err(PlanError::new("tiles", "are more than there can be processes"));
+            return Err(PlanError::new("tiles", "exceed the largest number of processes"));
         };
         check_processes(processes)?;
         shared_file::check(self.write, self.read, self.requests)?;

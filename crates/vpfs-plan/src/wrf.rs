@@ -51,9 +51,9 @@ impl Wrf {
     /// [vPFS+ §V-A, §V-C].
     ///
     /// The paper does not state the rest. Sixty minutes is the length of its test case, `em_quarter_ss`, as
-    /// distributed. With 5 s of computation for each, half of the ten minutes of the run in Fig. 4 is I/O. Six looks at
-    /// attributes for each call make 1.4 million in all, each of a few requests: the paper's "millions of requests",
-    /// far more than those for data.
+    /// distributed. With 5 s of computation for each, half of the ten minutes of the run in Fig. 4 is I/O. Six requests
+    /// for attributes before each call make 1.4 million in all, each of a few messages: the paper's "millions of
+    /// requests", far more than those for data.
     pub const PAPER: Self = Self {
         processes: 64,
         input_bytes: 50_000_000,
@@ -94,7 +94,7 @@ impl Wrf {
         }
         let sizes = [("input", self.input_bytes), ("output", self.output_bytes), ("restart", self.restart_bytes)];
         match sizes.into_iter().find(|&(_, bytes)| i64::try_from(bytes).is_err()) {
-            Some((option, _)) => Err(PlanError::new(option, "is larger than any file")),
+            Some((option, _)) => Err(PlanError::new(option, "exceeds the largest possible file")),
             None => Ok(()),
         }
     }
