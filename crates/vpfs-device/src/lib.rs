@@ -95,6 +95,5 @@ pub trait Device: Send {
 
     /// The server's processor is busy with other work for this long. Accesses submitted later wait for it if the model
     /// includes the server's own work; disks and flash ignore it.
-    /// model includes the server's own work; disks and flash do not.
     fn occupy(&mut self, _now: Time, _work: Duration) {}
 }

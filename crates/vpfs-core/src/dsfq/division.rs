@@ -28,7 +28,7 @@ impl Owed {
     ///
     /// No access has parts of nearly 2⁶⁴ bytes, so that cost is limited to leave room for `pending`.
     pub(super) fn new(pending: Bytes, told: Bytes) -> Self {
-        assert!(pending <= PENDING_MAX, "what is pending is bounded");
+        assert!(pending <= PENDING_MAX, "`pending` is bounded");
         Self { pending: pending.0, told: told.0.min(u64::MAX - PENDING_MAX.0) }
     }
 
@@ -54,7 +54,7 @@ impl Owed {
     pub(super) fn refundable(self, division: Division) -> Bytes {
         let told_absorbed = division.absorbed - division.absorbed.min(self.pending);
         let rest = self.told.checked_sub(told_absorbed).and_then(|rest| rest.checked_sub(division.waived));
-        Bytes(rest.expect("what is absorbed and waived of the told part is a part of it"))
+        Bytes(rest.expect("the absorbed and waived parts of `told` never exceed it"))
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
     fn each_part_has_its_limit() {
         assert_eq!(parts(0, 0, 7, 9), ([0, 0, 0, 0], 0));
         assert_eq!(parts(5, 0, 7, 9), ([5, 0, 0, 0], 0));
-        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of those told are absorbed");
+        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of the bytes in `told` are absorbed");
         assert_eq!(parts(5, 20, 7, 9), ([7, 9, 9, 0], 18));
-        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "what was told is waived");
+        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "`told` is waived first");
         assert_eq!(parts(0, MAX + 20, 7, 9), ([7, 9, MAX, 4], MAX + 9));
     }
 

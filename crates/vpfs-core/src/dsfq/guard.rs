@@ -8,7 +8,6 @@ use crate::units::Bytes;
 ///
 /// Virtual time advances n times as fast for applications that use n servers equally, so the configured share is
 /// divided by n; otherwise the limit would cut the cost that ordinary requests reveal by their layout.
-/// 1/n: else the limit would cut what a layout tells of ordinary requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     min_share_ppm: u32,
@@ -43,6 +42,6 @@ mod tests {
         assert_eq!(room(2_000_000), Bytes::ZERO);
         assert_eq!(room(0), Bytes(u64::MAX), "no guard");
         let hundred = Sharing { min_local_share_ppm: 1_000_000, servers: 100, ..Sharing::default() };
-        assert_eq!(Guard::new(&hundred).room(Bytes(700)), Bytes(99 * 700), "what the layout of all servers tells");
+        assert_eq!(Guard::new(&hundred).room(Bytes(700)), Bytes(99 * 700), "as the layout over all servers reveals");
     }
 }
