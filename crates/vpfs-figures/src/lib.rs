@@ -49,7 +49,7 @@ impl Figure {
 
 /// A name that no figure has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no figure {name:?}; there are {}", all().map(|figure| figure.id).collect::<Vec<_>>().join(", "))]
+#[error("unknown figure {name:?}; the figures are {}", all().map(|figure| figure.id).collect::<Vec<_>>().join(", "))]
 pub struct UnknownFigure {
     /// The name requested.
     pub name: String,
@@ -63,7 +63,7 @@ pub fn all() -> impl Iterator<Item = &'static Figure> {
 /// The figure of this id.
 ///
 /// # Errors
-/// If there is none.
+/// The name is unknown.
 pub fn find(name: &str) -> Result<&'static Figure, UnknownFigure> {
     all().find(|figure| figure.id == name).ok_or_else(|| UnknownFigure { name: name.to_owned() })
 }

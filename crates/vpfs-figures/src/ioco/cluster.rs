@@ -8,7 +8,7 @@
 //! - Depth 1 for disks: the server passes accesses to the disk one by one, so with more outstanding the proxy has
 //!   nothing left to order. Depth 2 for flash: the next request arrives while the reply to the last one is still on the
 //!   wire, which takes a sixteenth of the time of the access itself. (The paper's scheduler is inside the server, where
-//!   a reply on the wire delays nobody.)
+//!   a reply on the wire delays no other request.)
 //! - Simultaneous requests reach servers up to 1 ms (Ethernet) or 0.1 ms (InfiniBand) apart.
 
 use std::time::Duration;

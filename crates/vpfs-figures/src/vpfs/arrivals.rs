@@ -132,6 +132,6 @@ fn checks(short: &[Window], long: &[Window], uncached: &Results, local: &Results
         always("over 60 s, with shares at each server for itself")
             .at_least(largest(&windows(local, LONG), LAST_ARRIVAL), 25.0)
             .unit("%")
-            .because("not in the paper: what synchronisation is for"),
+            .because("not in the paper: shows why synchronisation is needed"),
     ]
 }

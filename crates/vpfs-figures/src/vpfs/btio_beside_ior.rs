@@ -65,7 +65,7 @@ pub(super) fn run() -> Result<Section, SimError> {
     Ok(checks(&classes).into_iter().fold(section, Section::check))
 }
 
-/// IOR's cap at each server if it gets one part in 33 and nobody's share is given to others.
+/// IOR's cap at each server if it gets one part in 33 and unused shares are not given to others.
 #[expect(clippy::cast_possible_truncation, reason = "a rate in whole bytes")]
 fn share_of_ior(base: &Scenario) -> Result<Option<Cap>, SimError> {
     let servers: u32 = base.servers.iter().map(|group| group.count).sum();

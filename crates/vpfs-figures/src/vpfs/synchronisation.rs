@@ -158,7 +158,7 @@ fn checks(outcomes: &[Outcome]) -> Vec<Check> {
             .because("no message re-sorts a queue here, so synchronisation adds no swings, see below"),
         fair(SCHEMES[0], threshold),
         fair(SCHEMES[1], layout),
-        Check::of("Fig. 10", "synchronisation by layout after the begin, of that by threshold")
+        Check::of("Fig. 10", "synchronisation by layout after the start-up, of that by threshold")
             .at_most(traffic, 1.0)
             .unit("%"),
     ]

@@ -20,8 +20,8 @@ use crate::print::print;
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
 ///
-/// Run it on a storage server, on the server's storage directory, while nobody uses it. Random reads and writes of 4
-/// KiB to 4 MiB, 1 to 64 at a time, go to a test file without a name, so nothing remains of it even after Ctrl-C. A
+/// Run it on a storage server, on the server's storage directory, while the storage is idle. Random reads and writes of
+/// 4 KiB to 4 MiB, 1 to 64 at a time, go to a test file without a name, so nothing remains of it even after Ctrl-C. A
 /// block device is only read.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

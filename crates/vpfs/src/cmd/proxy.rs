@@ -19,7 +19,7 @@ use crate::signals::Stop;
 /// SIGINT let operations in progress finish (limits.drain_timeout); a second one exits at once.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs proxy --config vpfs.toml --check          report what is wrong with the file, or print its meaning\n  \
+    vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
     vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host")]
 pub(crate) struct Proxy {
@@ -51,7 +51,7 @@ impl Proxy {
     }
 
     fn load(&self) -> Result<Config, Exit> {
-        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("the configuration is wrong\n{problems}")))
+        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
     }
 
     fn chosen(&self, config: &Config) -> Result<Vec<ServerId>, Exit> {
@@ -100,13 +100,13 @@ fn check(config: &Config) -> Result<(), Exit> {
     let names: Vec<&str> = config.unresolved().map(|(name, _)| name).collect();
     config
         .resolve(|host| Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect()))
-        .map_err(|problems| Exit::Usage(format!("the configuration is wrong\n{problems}")))?;
+        .map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
     for (key, value) in config.settings() {
         print(format_args!("{key} = {value}"))?;
     }
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);
     }
-    eprintln!("the configuration is good ({} servers, {} host names resolved)", config.servers.len(), names.len());
+    eprintln!("the configuration is valid ({} servers, {} host names resolved)", config.servers.len(), names.len());
     Ok(())
 }

@@ -139,7 +139,7 @@ fn policy(scenario: &Scenario, name: &str) -> Result<PolicySpec, Exit> {
         let mut names: Vec<&str> = given.chain(PolicyKind::NAMES).collect();
         names.sort_unstable();
         names.dedup();
-        Exit::Usage(format!("there is no policy called {name:?}; there are {}", names.join(", ")))
+        Exit::Usage(format!("unknown policy {name:?}; the policies are {}", names.join(", ")))
     })
 }
 

@@ -145,7 +145,7 @@ fn policy(results: &Results) -> Section {
         .table(table)
         .table(latencies)
         .figure(over_time(results), "Bytes served in each interval.")
-        .figure(servers(results), "Part of the time in which each server's device has something to do.")
+        .figure(servers(results), "Fraction of the time in which each server's device is busy.")
 }
 
 fn latency_row(app: &str, calls: &str, latency: &Latency) -> [String; 8] {
