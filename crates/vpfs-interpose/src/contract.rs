@@ -1,4 +1,4 @@
-//! The contract of a session, without any protocol: bytes and dispatches in; bytes to send and requests out.
+//! The contract of a session, independent of any protocol: bytes and dispatches in; bytes to send and requests out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use crate::{Limits, Outbound};
 /// One client connection and the server connection behind it, in one protocol. See the crate documentation for how to
 /// drive it.
 pub trait Session: fmt::Debug + Send {
-    /// Takes the bytes that arrived from the client. What stays in `buf` is the start of an incomplete message, no
-    /// longer than the protocol's longest request, or data that has to wait for its turn; then call it again after
-    /// [`Session::handle_timeout`].
+    /// Takes the bytes that arrived from the client. Bytes that remain in `buf` are the start of an incomplete message,
+    /// no longer than the protocol's longest request, or data that must wait for its turn; in that case call it again
+    /// after [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// Takes the bytes that arrived from the server. What stays in `buf` is the start of an incomplete message.
+    /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// The scheduler lets `op` go, the data of a write in `pieces` if there are any.
+    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any.
     ///
     /// # Panics
     /// If `op` is not queued: a bug of the driver.
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>);
 
-    /// The client sends nothing more, and left so many bytes of an incomplete message. Queued requests are cancelled;
+    /// The client sends nothing more, and left `unread` bytes of an incomplete message. Queued requests are cancelled;
     /// replies still pass.
     fn handle_client_eof(&mut self, unread: usize);
 
-    /// The server sends nothing more: every operation ends. What is queued towards the client still goes.
+    /// The server sends nothing more: every operation ends. Bytes queued for the client are still sent.
     fn handle_server_eof(&mut self, unread: usize);
 
-    /// Gives every operation back to the scheduler; the session is over.
+    /// Returns every operation to the scheduler; the session is over.
     fn end(&mut self);
 
     /// Frees the slots of operations that made no progress for longer than the limits allow.
@@ -41,7 +41,7 @@ pub trait Session: fmt::Debug + Send {
     /// When [`Session::handle_timeout`] is due.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// The next thing for the driver to do.
+    /// The next action for the driver.
     fn poll_action(&mut self) -> Option<Action>;
 
     /// Bytes for the server.
@@ -50,40 +50,40 @@ pub trait Session: fmt::Debug + Send {
     /// Bytes for the client.
     fn to_client(&mut self) -> &mut Outbound;
 
-    /// The client may be read now. O(1).
+    /// Whether to read from the client now. O(1).
     fn wants_client(&self) -> bool;
 
-    /// Only bytes of the client can end what is in progress, so its next bytes may not wait for other memory to become
-    /// free: it is in the middle of a message, or a dispatched write waits for its data.
+    /// Whether only bytes from the client can end what is in progress, so that reading them must not wait for memory: it is in the middle of a message, or a dispatched write waits for its data.
     fn must_read_client(&self) -> bool;
 
     /// Bytes that requests take up from their arrival to their end: the operation itself, and the whole request with
     /// the data in it until it is queued towards the server. O(1).
     fn held_requests(&self) -> usize;
 
-    /// The server may be read now.
+    /// Whether to read from the server now.
     fn wants_server(&self) -> bool;
 
-    /// The client is done and everything it sent was passed on, so the server may be told.
+    /// Whether the client is done and everything it sent was passed on, so that the connection to the server may be
+    /// half closed.
     fn server_side_done(&self) -> bool;
 
-    /// Takes no further requests from now on.
+    /// Accepts no further requests.
     fn drain(&mut self);
 
-    /// Nothing is queued, in progress or on its way.
+    /// Whether nothing is queued, in progress or in transit.
     fn is_idle(&self) -> bool;
 
-    /// The session is over; only [`Session::to_client`] may still hold bytes.
+    /// Whether the session is over; only [`Session::to_client`] may still hold bytes.
     fn is_closed(&self) -> bool;
 }
 
-/// What makes the sessions of a listener.
+/// Creates the sessions of a listener.
 pub trait Interposer: fmt::Debug + Send + Sync {
     /// A session with nothing in progress.
     fn session(&self, limits: Limits) -> Box<dyn Session>;
 }
 
-/// A user as requests show one.
+/// A user as stated in requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// User id.
@@ -92,23 +92,23 @@ pub struct User {
     pub gids: Vec<u32>,
 }
 
-/// A request for a place in the queue.
+/// A request that is to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// Read, write or metadata.
     pub kind: OpKind,
-    /// This server's bytes; for a read an upper bound until the server tells the file's size. Zero for metadata, whose
-    /// cost is a setting of the scheduler [vPFS+ §IV].
+    /// This server's bytes; for a read an upper bound until the server reveals the file's size. Zero for metadata,
+    /// whose cost is a setting of the scheduler [vPFS+ §IV].
     pub cost: Bytes,
-    /// For data: the file and where in it the access starts, to better the estimate from what is known of the file.
+    /// For data: the file and where the access starts in it, to improve the estimate if the file's size is known.
     pub position: Option<FilePosition>,
-    /// For data: what the same access moves at other servers, if it reveals that.
+    /// For data: bytes that the same access moves at other servers, if the request reveals that.
     pub elsewhere: Option<Bytes>,
-    /// Whose request it is, if the protocol tells. A request that shows no user is that of the one before it.
+    /// The user of the request, if the protocol states one. Otherwise it belongs to the user of the previous request.
     pub user: Option<Arc<User>>,
 }
 
-/// A session's name for one operation; dense, reused after the operation is complete.
+/// A session's number for one operation; dense, reused after the operation is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u32);
 
@@ -127,19 +127,19 @@ pub enum Outcome {
         /// Zero, or the server's negative error status.
         status: i32,
     },
-    /// Nothing moved for so long that its slots are freed. Later bytes would pass, but a driver does better to close
-    /// both connections: the client then asks again at once.
+    /// Nothing moved for so long that its slots are freed. Later bytes would still pass, but a driver should close both
+    /// connections, so that the client repeats the request at once.
     TimedOut,
     /// One of the two connections ended first.
     Disconnected,
 }
 
-/// What is known of a dispatched operation at its end.
+/// A dispatched operation at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// The operation.
     pub op: OpId,
-    /// `None` if it went at once, unscheduled.
+    /// `None` if it was sent at once, unscheduled.
     pub kind: Option<OpKind>,
     /// How it ended.
     pub outcome: Outcome,
@@ -169,26 +169,26 @@ impl fmt::Display for Side {
     }
 }
 
-/// Why a session was ended by its own judgement.
+/// Why a session ended itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// Bytes that are not the protocol.
+    /// Bytes that do not follow the protocol.
     #[error("malformed message from the {side}: {error}")]
     Malformed {
-        /// Who sent it.
+        /// The sender.
         side: Side,
-        /// What is wrong, and where.
+        /// The problem and its place.
         error: String,
     },
     /// The server's configuration cannot be rewritten.
     #[error("the server's configuration cannot be passed on: {0}")]
     Config(String),
-    /// Well-formed, but not at this point.
+    /// Well-formed, but not allowed at this point.
     #[error("protocol violation by the {side}: {what}")]
     Violation {
-        /// Who sent it.
+        /// The sender.
         side: Side,
-        /// What was sent.
+        /// The offending message.
         what: &'static str,
     },
     /// The connection ended in the middle of a message.
@@ -196,26 +196,26 @@ pub enum CloseReason {
     Truncated(Side),
 }
 
-/// What the driver has to do.
+/// What the driver must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask the scheduler for a place; call [`Session::dispatch`] when it has one.
+    /// Enqueue a request at the scheduler; call [`Session::dispatch`] when it is dispatched.
     Enqueue(OpId, Submission),
-    /// The real cost of a dispatched operation is known, or better known than before.
+    /// The real cost of a dispatched operation is known, or a better estimate of it.
     CorrectCost(OpId, Bytes),
-    /// A dispatched operation is over: free its slots.
+    /// A dispatched operation ended: free its slots.
     Complete(Completed),
     /// A queued request will never be sent: refund it.
     Cancel(OpId),
-    /// The size of a file on this server, as the server told it.
+    /// The server revealed the size of a file on it.
     SizeLearned {
         /// The file.
         file: FileKey,
         /// Its bytes.
         size: u64,
     },
-    /// The server's configuration names a server that no proxy stands for: clients will go around vpfs.
+    /// The server's configuration names a server without a proxy: clients will bypass vpfs there.
     UnmappedServer(String),
-    /// The session is over because of a peer; close both connections.
+    /// A peer ended the session; close both connections.
     Close(CloseReason),
 }

@@ -1,9 +1,9 @@
 //! Interposition of one client connection and the one server connection behind it, without I/O.
 //!
 //! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side and
-//! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in the order
-//! they came, because holding those would run into time-outs on both sides (docs/protocols/orangefs.md, life of a
-//! proxied I/O). The exception is data of a write that was dispatched in pieces: it waits, by the clock, for moments.
+//! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in order,
+//! because holding them would cause timeouts on both sides (docs/protocols/orangefs.md, life of a proxied I/O). The
+//! exception is the data of a write that was dispatched in pieces: it waits, by the clock, for moments.
 //!
 //! The contract names no protocol; each protocol is a module that implements it, today [`orangefs`].
 //!
@@ -13,12 +13,12 @@
 //!    [`Session::handle_client_eof`], [`Session::handle_server_eof`] or [`Session::handle_timeout`].
 //! 2. Drain [`Session::poll_action`] until `None`, then send what [`Session::to_server`] and
 //!    [`Session::to_client`] hold.
-//! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] says so: that is the
-//!    back-pressure, on the connection that caused it.
-//! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with what was left in its buffer.
+//! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] returns true: this is the
+//!    back-pressure on the connection that causes the load.
+//! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
 //!
-//! After [`Action::Close`] the session is over: every operation was given back to the scheduler and further inputs
-//! are ignored.
+//! After [`Action::Close`] the session is over: every operation was returned to the scheduler and further inputs are
+//! ignored.
 #![forbid(unsafe_code)]
 
 mod contract;

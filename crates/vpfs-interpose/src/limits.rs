@@ -1,34 +1,34 @@
-//! Everything a peer can make a session hold, bounded.
+//! Limits on everything a peer can make a session hold.
 
 use core::time::Duration;
 
 /// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read,
+    /// Operations of one connection that are queued or in progress, at least 1. At the limit the client is not read,
     /// unless it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
     /// Bytes of the requests of one connection, as [`Session::held_requests`](crate::Session::held_requests) counts
-    /// them; at the bound the client is not read, with the same exceptions.
+    /// them; at the limit the client is not read, with the same exceptions.
     pub request_bytes: usize,
-    /// Bytes queued towards one side, at least 1; at the bound the other side is not read.
+    /// Bytes queued towards one side, at least 1; at the limit the other side is not read.
     pub outbound_bytes: usize,
-    /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own
-    /// time-out (300 s), which sends the request again.
+    /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own timeout
+    /// (300 s), after which they repeat the request.
     pub reply_timeout: Duration,
-    /// A started transfer that moves no byte for this long frees the operation's slots: a server that fails in the
-    /// middle of a flow says nothing at all.
+    /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
+    /// of a flow sends nothing at all.
     pub flow_timeout: Duration,
-    /// What clients are told to wait for an answer, in whole seconds; `None` leaves what the servers say. Must be equal
-    /// in all proxies, as the addresses must.
+    /// How long clients are told to wait for an answer, in whole seconds; `None` keeps the servers' value. Must be
+    /// equal in all proxies, like the addresses.
     pub client_timeout: Option<Duration>,
 }
 
 impl Limits {
-    /// Operations at which a client is disconnected. Only these lead so far beyond [`Limits::ops`]: requests without
-    /// end in front of the data of a dispatched write, or between messages that nobody asked for.
+    /// The number of operations at which a client is disconnected. Only two cases exceed [`Limits::ops`] so far: an
+    /// endless series of requests before the data of a dispatched write, or between unsolicited messages.
     ///
-    /// What one read brings is no offence: 256 KiB hold 3000 of the shortest requests.
+    /// The requests of a single read are permitted: 256 KiB hold 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {
         self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
     }

@@ -1,11 +1,11 @@
-//! Bytes on their way to one side.
+//! Bytes to send to one side.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-/// A queue of shared buffers: nothing is copied between the socket it came from and the socket it goes to.
+/// A queue of shared buffers: nothing is copied between the receiving and the sending socket.
 #[derive(Debug, Default)]
 pub struct Outbound {
     chunks: VecDeque<Bytes>,
@@ -31,7 +31,7 @@ impl Outbound {
         self.len = 0;
     }
 
-    /// Bytes waiting.
+    /// The number of bytes waiting.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -41,12 +41,12 @@ impl Outbound {
         self.len + self.chunks.len() * CHUNK_BYTES
     }
 
-    /// Nothing waits.
+    /// Whether no bytes are waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Fills `slices` for a vectored write and says how many were filled.
+    /// Fills `slices` for a vectored write and returns how many were filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
@@ -59,7 +59,7 @@ impl Outbound {
     /// `count` bytes were sent.
     ///
     /// # Panics
-    /// If more were sent than wait here: a bug of the driver.
+    /// If more were sent than are waiting: a bug of the driver.
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "sent more bytes than were queued");
         self.len -= count;

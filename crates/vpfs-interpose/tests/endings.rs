@@ -1,4 +1,4 @@
-//! Ends that nobody wishes for: time-outs, connections that end, peers that break the protocol.
+//! Abnormal endings: timeouts, connections that end, peers that break the protocol.
 
 mod common;
 
@@ -11,7 +11,7 @@ use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outcome, Session, Sid
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
-/// The default limits are 330 s for a reply and 60 s for a flow, looked at every 15 s.
+/// The default limits are 330 s for a reply and 60 s for a flow, checked every 15 s.
 const REPLY: Duration = Duration::from_secs(330);
 const FLOW: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(16);
@@ -28,7 +28,7 @@ fn missing_reply_frees_the_slots_and_may_come_later() {
     let op = wire.sent(&readdir(1));
     assert_eq!(wire.wait(REPLY - LATE), []);
     timed_out(&wire.wait(2 * LATE), op);
-    // The client has sent it again by now, and the first answer may still come.
+    // The client has already repeated it, and the first answer may still arrive.
     let again = wire.sent(&readdir(2));
     assert_eq!(wire.server_passes(&readdir_reply(1, 600)), []);
     assert_done(&wire.server_passes(&readdir_reply(2, 600)), again, 0);
@@ -40,7 +40,7 @@ fn flow_that_stops_is_charged_what_it_moved() {
     let mut wire = Wire::new();
     let op = wire.sent(&read(1, 1 << 20));
     wire.server(&ack(1, 1 << 20));
-    // Trickling data is progress.
+    // Slow data is progress.
     for chunk in data(1, 100_000).chunks(10_024) {
         assert_eq!(wire.server(chunk), []);
         assert_eq!(wire.wait(FLOW - LATE), []);
@@ -49,7 +49,7 @@ fn flow_that_stops_is_charged_what_it_moved() {
     assert_eq!(timed_out(&actions, op).moved, 100_000);
     assert_eq!(actions[0], Action::CorrectCost(op, Bytes(100_000)));
     wire.assert_idle();
-    // The rest passes, and belongs to nothing.
+    // The rest passes, and belongs to no operation.
     wire.take_to_client();
     assert_eq!(wire.server_passes(&data(1, 262_144)), []);
     wire.assert_idle();
@@ -109,7 +109,7 @@ fn held_requests_have_no_time_out() {
     timed_out(&wire.wait(2 * LATE), op);
 }
 
-/// A session that only held requests once woke its driver every 15 s, for nothing.
+/// Once, a session with held requests only woke its driver every 15 s for nothing.
 #[test]
 fn there_is_a_timer_only_while_something_is_in_progress() {
     let mut wire = Wire::new();
@@ -117,7 +117,7 @@ fn there_is_a_timer_only_while_something_is_in_progress() {
     let (held, _) = wire.held(&readdir(2));
     assert!(wire.session.poll_timeout().is_some());
     wire.server(&readdir_reply(1, 1));
-    // At most the time that was set already.
+    // At most the time that was already set.
     wire.wait(LATE);
     assert_eq!(wire.session.poll_timeout(), None);
     wire.client(&data(9, 1000));
@@ -126,8 +126,8 @@ fn there_is_a_timer_only_while_something_is_in_progress() {
     assert!(wire.session.poll_timeout().is_some());
 }
 
-/// The time that was set stayed when the session ended, so that a driver which waited for a slow client to take the
-/// last bytes never slept again.
+/// Once, the timer stayed set when the session ended, so a driver that waited for a slow client to receive the last
+/// bytes never slept again.
 #[test]
 fn there_is_no_timer_after_the_end() {
     let mut wire = Wire::new();
@@ -138,7 +138,7 @@ fn there_is_no_timer_after_the_end() {
     assert_eq!(wire.session.poll_timeout(), None);
 }
 
-/// The number of an operation that timed out in the middle of a message is used again; the rest of the message must not
+/// The number of an operation that timed out in the middle of a message is reused; the rest of the message must not
 /// count for the new one.
 #[test]
 fn number_is_used_again_while_the_old_message_passes() {
@@ -220,7 +220,7 @@ fn server_is_told_only_after_all_is_sent() {
     assert!(wire.session.server_side_done());
 }
 
-/// OrangeFS servers close when the client's end of file reaches them, whatever is in progress.
+/// OrangeFS servers close when they receive the client's end of file, whatever is in progress.
 #[test]
 fn server_that_closes_ends_everything() {
     let mut wire = Wire::new();
@@ -249,7 +249,7 @@ fn server_that_closes_ends_everything() {
     assert_eq!(ends, [(reading, 30_000), (waiting, 0), (unanswered, 0), (granted, 0)]);
     assert!(wire.session.is_closed());
     assert_eq!(wire.session.to_client().len(), passed, "what was on its way to the client still goes");
-    // Whatever comes now is ignored.
+    // Further input is ignored.
     assert_eq!(wire.client(&readdir(4)), []);
     assert_eq!(wire.server(&readdir_reply(3, 1)), []);
     assert_eq!(wire.client_eof(), []);
@@ -258,7 +258,7 @@ fn server_that_closes_ends_everything() {
     assert_eq!(wire.actions(), []);
 }
 
-/// The last action closes, and everything was given back to the scheduler before; nothing more goes anywhere.
+/// The last action closes, everything was returned to the scheduler before, and nothing more is sent.
 #[track_caller]
 fn closed(wire: &mut Wire, actions: &[Action]) -> CloseReason {
     let Some(Action::Close(reason)) = actions.last() else { panic!("{actions:?}") };
@@ -270,7 +270,7 @@ fn closed(wire: &mut Wire, actions: &[Action]) -> CloseReason {
     reason.clone()
 }
 
-/// A session with an operation held, one in progress, and bytes on their way in both directions.
+/// A session with one operation held, one in progress, and bytes in transit in both directions.
 fn busy() -> Wire {
     let mut wire = Wire::new();
     wire.held(&readdir(50));
@@ -392,7 +392,7 @@ fn reply_to_a_request_that_was_not_sent_closes() {
     let mut wire = busy();
     let actions = wire.server(&readdir_reply(50, 1));
     assert_eq!(violation(&mut wire, &actions).0, Side::Server);
-    // Nor while it is granted, but not sent.
+    // Nor while it is dispatched, but not sent.
     let mut wire = busy();
     wire.client(&data(9, 100)[..50]);
     let held = wire.ledger.held().next().unwrap();
@@ -401,7 +401,7 @@ fn reply_to_a_request_that_was_not_sent_closes() {
     assert_eq!(violation(&mut wire, &actions).0, Side::Server);
 }
 
-/// Such data overtook its request, though messages of one tag keep their order. No client sends data unasked.
+/// Such data overtook its request, although messages of one tag keep their order. No client sends unsolicited data.
 #[test]
 fn data_in_front_of_its_request_closes() {
     for tag in [50, 53] {
@@ -412,7 +412,7 @@ fn data_in_front_of_its_request_closes() {
     }
 }
 
-/// Behind its request data keeps its place, asked for or not.
+/// After its request data keeps its place, whether the server asked for it or not.
 #[test]
 fn data_before_the_acknowledgement_counts() {
     let mut wire = Wire::with_ops(1);
@@ -445,7 +445,7 @@ fn reply_of_another_operation_closes() {
     closes(small_write(1, 5), None, &[ack(1, 5), readdir_reply(1, 1), small_read_reply(1, 5, 5)]);
 }
 
-/// All of a small read's reply was collected before it passed, whatever its header said it was: up to 16 MiB.
+/// Once, all of a small read's reply was collected before it passed, whatever its header said: up to 16 MiB.
 #[test]
 fn small_read_with_a_reply_that_is_not_small_closes() {
     let mut wire = Wire::new();

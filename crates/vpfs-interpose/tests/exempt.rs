@@ -1,4 +1,4 @@
-//! What is never held, and whom a connection belongs to.
+//! Requests that are never held, and the user that a connection belongs to.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn batch_create() {
     }
 }
 
-/// Its data is followed like any other, but the scheduler hears nothing of it.
+/// Its data is tracked like any other, but the scheduler is not informed.
 #[test]
 fn data_of_a_server_is_followed_unscheduled() {
     let mut wire = Wire::new();
@@ -86,7 +86,7 @@ fn unscheduled_requests_wait_for_the_end_of_the_message_in_between_only() {
     assert!(wire.take_to_server() == [&stray[..], &getconfig(1)].concat());
 }
 
-/// The user that each request is said to be of.
+/// The user that each request is attributed to.
 fn users(actions: &[Action]) -> Vec<Option<User>> {
     let user = |action: &Action| match action {
         Action::Enqueue(_, submission) => Some(submission.user.as_deref().cloned()),
@@ -115,7 +115,7 @@ fn each_request_is_of_the_user_whom_the_connection_showed_last() {
 #[test]
 fn requests_that_show_no_user_are_of_nobody() {
     let mut wire = Wire::new();
-    // A server passes on the credential of the client that it serves: no user of its own host.
+    // A server passes on the credential of the client that it serves, which is not a user of its own host.
     let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");
     let request = vpfs_wire::pvfs2::Request::decode(&passed_on).unwrap();
     assert!(request.body.credential().unwrap().issuer.0.starts_with(b"C:"));
@@ -138,13 +138,13 @@ fn kinds() {
     assert_eq!(kind(request(6, create(&[]))), OpKind::Metadata);
 }
 
-/// A server copies to its mirrors with writes that carry neither the server hint nor any capability. They were held,
-/// because only the hint was looked at; clients always have a capability, so its absence tells.
+/// A server copies to its mirrors with writes that carry neither the server hint nor any capability. Once they were
+/// held, because only the hint was checked; clients always have a capability, so its absence identifies a server.
 #[test]
 fn mirroring_writes_without_a_capability() {
     let bare = |io| frame_request(1, &Request::bare(RequestBody::Io(io)).encode());
     assert!(!is_held(&bare(io(IoType::Write, 0, 1 << 20))));
-    // Nothing that servers were seen to do.
+    // Servers were never seen to do this.
     assert!(is_held(&bare(io(IoType::Read, 0, 1 << 20))));
     let striped = Io { dist: Dist::SimpleStripe { strip_size: 65536 }, ..io(IoType::Write, 0, 1 << 20) };
     assert!(is_held(&bare(striped)));

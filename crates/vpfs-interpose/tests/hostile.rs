@@ -1,4 +1,4 @@
-//! Bytes that no correct peer sends: nothing panics, what is held stays bounded, and every operation is given back.
+//! Bytes that no correct peer sends: nothing panics, memory stays bounded, and every operation is returned.
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 mod common;
@@ -24,7 +24,7 @@ fn fuzz_corpus() {
     assert!(count > 0, "the corpus is empty");
 }
 
-/// Every captured request cut at every length, in a header that says so.
+/// Every captured request truncated to every length, with a matching header.
 #[test]
 fn truncated_requests() {
     let mut refused = 0;
@@ -43,7 +43,7 @@ fn truncated_requests() {
     assert!(refused > 5000, "{refused} requests");
 }
 
-/// Every captured reply cut at every length, to a request that has such a reply.
+/// Every captured reply truncated to every length, to a request with such a reply.
 #[test]
 fn truncated_replies() {
     let requests = captured_names("request");
@@ -68,7 +68,7 @@ fn truncated_replies() {
 static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| payloads("request"));
 static REPLIES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut replies = payloads("reply");
-    // The answers to most of what is in progress, so that operations get on.
+    // The answers to most operations in progress, so that these advance.
     replies.extend(
         [ack(1, 0), ack(1, 1 << 40), written(1, 5), refusal(1, vpfs_wire::pvfs2::Op::Io)]
             .map(|message| message[24..].to_vec()),
@@ -80,7 +80,7 @@ fn payloads(kind: &str) -> Vec<Vec<u8>> {
     captured_names(kind).iter().map(|name| captured(kind, name)).filter(|payload| payload.len() < 1000).collect()
 }
 
-/// A step of a script, as the fuzz target reads it: a message with a payload that may be damaged.
+/// A step of a script, as the fuzz target reads it: a message with a possibly damaged payload.
 fn message(step: u8, payloads: &'static LazyLock<Vec<Vec<u8>>>) -> impl Strategy<Value = Vec<u8>> {
     let damage = proptest::collection::vec((any::<Index>(), any::<u8>()), 0..3);
     let damage = prop_oneof![4 => Just(Vec::new()), 1 => damage];

@@ -1,5 +1,5 @@
-//! Whole sessions in all the orders that chance finds: nothing is lost, nothing is mixed up, and how bytes are cut into
-//! reads does not matter.
+//! Whole sessions in random orders: nothing is lost or mixed up, and the way bytes are split into reads does not
+//! matter.
 
 mod common;
 
@@ -48,7 +48,7 @@ proptest! {
         let mut world = World::new(scripts, seed, limits, chunk);
         world.run();
         world.check_end();
-        // The same inputs in other pieces: in very small ones where that is not too slow, and put together.
+        // The same inputs split differently: into very small ones where that is not too slow, and joined.
         let most = if world.inputs.len() < 2000 { 3 } else { usize::MAX };
         let mut chance = Chance::new(seed ^ 0x5bd1_e995);
         let now = Time::from_millis(1000);
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// Inputs from the same side that follow each other, as one.
+/// Consecutive inputs from the same side, joined.
 fn join(inputs: &[Input]) -> Vec<Input> {
     let mut joined: Vec<Input> = Vec::new();
     for input in inputs {

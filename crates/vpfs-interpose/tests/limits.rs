@@ -65,8 +65,7 @@ fn descriptions_of_reads_count() {
     assert_eq!(wire.session.held_requests(), 0);
 }
 
-/// Nothing else frees the slots of a dispatched write than its data, which comes behind whatever the client sent
-/// before.
+/// Only its data frees the slots of a dispatched write, and that follows whatever the client sent before.
 #[test]
 fn data_of_a_granted_write_is_read_in_any_case() {
     let mut wire = Wire::with_ops(2);
@@ -75,7 +74,7 @@ fn data_of_a_granted_write_is_read_in_any_case() {
     assert!(!wire.session.wants_client(), "not granted yet");
     wire.server(&ack(1, 0));
     assert!(wire.session.wants_client());
-    // Requests that come before the data are taken, too.
+    // Requests that precede the data are accepted as well.
     wire.held(&readdir(3));
     assert!(wire.session.wants_client());
     let chunk = data(1, 5000);
@@ -87,8 +86,8 @@ fn data_of_a_granted_write_is_read_in_any_case() {
     assert!(!wire.session.wants_client());
 }
 
-/// A full session did not read on in the middle of a message that belonged to no operation any more; but a granted
-/// request waits for its end, so neither moved ever again, and the slots of the granted request stayed taken.
+/// Once, a full session stopped reading in the middle of a message that no longer belonged to any operation. A
+/// dispatched request waited for the end of that message, so neither ever advanced, and the request kept its slots.
 #[test]
 fn a_message_is_read_to_its_end_in_any_case() {
     let mut wire = Wire::with_ops(2);
@@ -148,7 +147,7 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     assert!(wire.client_buf.is_empty());
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &longest);
-    // Bulk data does not stay at all.
+    // Bulk data does not stay in the buffer at all.
     wire.client_passes(&data(9, 5 << 20)[..1 << 20]);
     assert!(wire.client_buf.is_empty());
     let reply = readdir_reply(1, 600);
@@ -157,8 +156,8 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
     wire.server_passes(&reply[24 + 48..]);
 }
 
-/// A queued request was a part of the buffer that the socket was read into, and kept all of it: 256 KiB for a request
-/// of some hundred bytes, if data followed it.
+/// Once, a queued request was a slice of the socket's read buffer and kept all of it: 256 KiB for a request of a few
+/// hundred bytes if data followed it.
 #[test]
 fn held_requests_do_not_keep_what_came_with_them() {
     let mut wire = Wire::new();
@@ -170,8 +169,8 @@ fn held_requests_do_not_keep_what_came_with_them() {
     assert!(wire.client_buf.try_reclaim(room), "a part of the buffer is still in use");
 }
 
-/// The bound that closes was eight times the bound that stops reading, whatever that was. With a small one, a client
-/// that sent its requests together was closed for a write that never was.
+/// Once, the limit that closes was eight times the limit that stops reading. If that was small, a client that sent its
+/// requests together was closed although there was no write.
 #[test]
 fn requests_that_one_read_brings_are_no_offence() {
     for ops in [1, 8, 256, 1000] {

@@ -1,4 +1,4 @@
-//! Operations from their request to their last byte: what waits, what passes, what they cost and when they are over.
+//! Operations from their request to their last byte: what is held, what passes, costs and ends.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn read() {
     for len in &CHUNKS[..3] {
         assert_eq!(wire.server_passes(&data(1, *len)), []);
     }
-    // The end comes with the last byte, not with the last header.
+    // The operation ends with the last byte, not with the last header.
     let tail = data(1, CHUNKS[3]);
     assert_eq!(messages(&tail)[0].1, Mode::Eager);
     assert_eq!(wire.server_passes(&tail[..tail.len() - 1]), []);
@@ -86,7 +86,7 @@ fn refused_read_is_over_and_the_retry_is_another_operation() {
     for tag in 1..=6 {
         let op = wire.sent(&messages::read(tag, 10 << 20));
         let actions = wire.server_passes(&refusal(tag, Op::Io));
-        // It was charged in full, six times over by a client that retries.
+        // It was charged in full, six times if a client retried.
         assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
         let completed = completed(&actions);
         assert_eq!((completed.op, completed.outcome), (op, Outcome::Answered { status: ENOENT.0 }));
@@ -104,7 +104,7 @@ fn write() {
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
-    // How much the file held before says nothing once it is written to.
+    // Once the file is written to, its earlier size reveals nothing.
     assert_eq!(wire.server_passes(&ack(1, 12)), []);
     for len in CHUNKS {
         assert_eq!(wire.client_passes(&data(1, len)), []);
@@ -125,7 +125,7 @@ fn data_of_a_write_in_pieces_waits_for_its_turn() {
     let mut sent = chunks.concat();
     let other = messages::read(2, 4096);
     sent.extend_from_slice(&other);
-    // A third of the data is a little more than one message, so two are the first piece.
+    // A third of the data is a little more than one message, so the first piece is two messages.
     assert_eq!(wire.client(&sent), []);
     assert_same(&wire.take_to_server(), &chunks[..2].concat());
     assert!(!wire.session.wants_client(), "what is read already has to wait");
@@ -184,7 +184,7 @@ fn write_that_fails_before_its_data_is_through() {
     let actions = wire.server_passes(&refusal(1, Op::WriteCompletion));
     assert_eq!(actions[0], Action::CorrectCost(op, Bytes(50_000)));
     assert_eq!(completed(&actions).moved, 50_000);
-    // The client is in the middle of it, and the server reads on or not; either way the bytes are not ours to drop.
+    // The client is in the middle of it, whether or not the server reads on; the proxy must not drop these bytes.
     wire.client_passes(&chunk[50_024..]);
     wire.client_passes(&data(1, 300_000 - 262_144));
     wire.assert_idle();
@@ -201,15 +201,15 @@ fn small_read() {
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
     assert_eq!(actions[..2], [learned(6000), Action::CorrectCost(op, Bytes(6000))]);
-    // The data inside the reply was not counted as moved.
+    // The data inside the reply was once not counted as moved.
     assert_done(&actions, op, 6000);
     wire.assert_idle();
-    // Whatever a client asks for, no more than one message can come back.
+    // Whatever a client requests, at most one message can come back.
     let (_, submission) = wire.held(&messages::small_read(2, 10 << 20));
     assert_eq!(submission.cost, Bytes::kib(16));
 }
 
-/// The session once looked at 32 bytes of a reply only, and closed the connection at the first small write.
+/// Once, the session peeked at 32 bytes of a reply only, and closed the connection at the first small write.
 #[test]
 fn small_write_has_a_reply_of_40_bytes() {
     let mut wire = Wire::new();
@@ -231,7 +231,7 @@ fn refused_small_io() {
     let actions = wire.server_passes(&refusal(1, Op::SmallIo));
     assert_eq!(actions[0], Action::CorrectCost(op, MIN_DATA_COST));
     assert_eq!(completed(&actions).moved, 0);
-    // The data of a write has come this far already.
+    // The data of a write has already come this far.
     let op = wire.sent(&messages::small_write(2, 10_000));
     let actions = wire.server_passes(&refusal(2, Op::SmallIo));
     assert_eq!((actions.len(), completed(&actions).op, completed(&actions).moved), (1, op, 10_000));
@@ -306,7 +306,7 @@ fn every_captured_operation_passes() {
     assert!(count > 60, "{count} operations");
 }
 
-/// All ten times the pattern are quickly counted, but not up to an end inside one of them.
+/// All ten repetitions of the pattern are counted quickly, but not up to an end inside one of them.
 #[test]
 fn read_that_is_too_complex_only_where_the_file_ends() {
     let mut wire = Wire::new();
@@ -327,7 +327,7 @@ fn held_requests_do_not_stop_what_follows() {
     let (reading, _) = wire.held(&messages::read(2, 4096));
     let (looking, _) = wire.held(&readdir(3));
     wire.server_passes(&ack(1, 0));
-    // Data, and requests that never wait, overtake.
+    // Data, and requests that are never held, overtake.
     wire.client_passes(&data(1, 20_000));
     wire.client_passes(&getconfig(4));
     assert_eq!(completed(&wire.server(&config_reply(4, ""))).kind, None);
@@ -381,8 +381,8 @@ fn data_to_the_server_does_not_count_for_a_read() {
     assert_done(&wire.server_passes(&data(1, 5000)), op, 5000);
 }
 
-/// An access in too many pieces cannot be followed: it is charged as a whole, and a read is taken as complete when
-/// its data starts.
+/// An access in too many pieces cannot be tracked: it is charged as a whole, and a read is treated as complete when its
+/// data starts.
 #[test]
 fn accesses_too_complex_to_count() {
     let mut wire = Wire::new();
@@ -407,7 +407,7 @@ fn accesses_too_complex_to_count() {
     let actions = wire.server_passes(&written(2, 262_144));
     assert_eq!(actions[0], Action::CorrectCost(op, Bytes(262_144)), "at its end, what a write moved is known");
     assert_done(&actions, op, 262_144);
-    // One that is refused moves nothing.
+    // A refused access moves nothing.
     let (op, _) = wire.held(&request(3, RequestBody::Io(too_complex(IoType::Read))));
     wire.dispatch(op);
     assert_eq!(wire.server(&refusal(3, Op::Io))[0], Action::CorrectCost(op, MIN_DATA_COST));

@@ -1,4 +1,4 @@
-//! The two messages that change on the way: the configuration, and lists of servers.
+//! The two kinds of messages that are changed in transit: the configuration, and lists of servers.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn all_sessions_tell_the_same() {
 
 #[test]
 fn header_follows_the_new_length() {
-    // The longer addresses take the text over what an eager message can carry.
+    // The longer addresses make the text too long for an eager message.
     let text = format!("<Aliases>\nAlias s1 tcp://127.0.0.1:4334\n</Aliases>\n#{}\n", "x".repeat(16_300));
     assert_eq!(messages(&config_reply(1, &text))[0].1, Mode::Eager);
     let (_, told) = told(&mut wire("a-proxy-with-quite-a-long-name.example.org"), 1, &text);
@@ -112,7 +112,7 @@ fn layouts_name_servers_again() {
         let (op, _) = wire.held(&request(1, build(&ours)));
         wire.dispatch(op);
         assert_same(&wire.take_to_server(), &request(1, build(&theirs)));
-        // Addresses that no proxy stands for are the server's to judge.
+        // The server decides about addresses without a proxy.
         let strange = request(2, build(&["tcp://127.0.0.1:4335", "tcp://x:1"]));
         wire.sent(&strange);
     }

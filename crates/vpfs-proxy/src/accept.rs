@@ -1,4 +1,4 @@
-//! Accepting clients at one listener.
+//! Accepts clients at one listener.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,11 +13,11 @@ use crate::listener::Listener;
 use crate::shared::{Shared, left_serving};
 use crate::sockets::prepare;
 
-/// Takes clients in and gives each a task of its own.
+/// Accepts clients and creates a task for each.
 pub(crate) struct Acceptor {
     pub(crate) listener: Arc<Listener>,
     pub(crate) shared: Arc<Shared>,
-    /// Bounds the connections of the whole daemon: when they are used up, further clients wait.
+    /// Limits the connections of the whole daemon: when they are used up, further clients wait.
     pub(crate) permits: Arc<ConnectionPermits>,
 }
 
@@ -42,7 +42,7 @@ impl Acceptor {
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
-                    // Out of descriptors, most likely: connections that end make room.
+                    // Probably out of descriptors: connections that end will free some.
                     if !std::mem::replace(&mut was_failing, true) {
                         tracing::error!(server = %self.listener.server, %error, "cannot accept; trying on");
                     }
@@ -90,7 +90,7 @@ fn tell(listener: &Listener, peer: SocketAddr, ended: &Result<End, Failure>) {
     }
 }
 
-/// Whether a failed accept says nothing about the next one.
+/// Whether a failed accept does not affect the next one.
 fn is_the_clients_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)

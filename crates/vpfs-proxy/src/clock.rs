@@ -1,29 +1,30 @@
-//! The daemon's clock: the only place where the core's [`Time`] meets the machine's.
+//! The daemon's clock: the only place where the core's [`Time`] is derived from the machine's clocks.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use vpfs_core::Time;
 
-/// How often to look whether the wall clock was set.
+/// How often to check whether the wall clock was set.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Less than this is not a step, but the time between the readings of two clocks.
+/// A smaller difference is not a step, but the time between the readings of two clocks.
 const LEAST_STEP: Duration = Duration::from_millis(1);
-/// A step is made up for at one part in so many: soon enough, and no measurement is off by more.
+/// A step is compensated by changing the rate of time by one part in this: fast enough, and no measurement is off by
+/// more.
 const SLEW_DIVISOR: u32 = 20;
 
-/// Nanoseconds since 1970, never going back and never jumping.
+/// Nanoseconds since 1970, monotonic and without jumps.
 ///
-/// The wall clock is read at the start, so that windows of time begin at about the same moment on all servers, and
-/// tokio's clock goes on from there, so that tests can pause it. When the wall clock is set later (by NTP, by hand,
-/// after the machine slept), time passes a twentieth faster or slower until both agree again, which takes 20 seconds
-/// for each second: no window of time is left out or comes twice, and windows of servers that follow the same time do
-/// not stay apart.
+/// The wall clock is read at the start, so that windows of time start at about the same moment on all servers; from
+/// then on tokio's clock is used, so that tests can pause it. When the wall clock is set later (by NTP, by hand, after
+/// the machine slept), time passes a twentieth faster or slower until both agree again, which takes 20 seconds for each
+/// second. So no window of time is skipped or repeated, and the windows of servers that follow the same time converge
+/// again.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     started: tokio::time::Instant,
     begun: Course,
-    /// Since the wall clock was set for the first time. Until then, which is mostly for ever, reading takes no lock.
+    /// Set when the wall clock is set for the first time. Until then, usually for ever, reading takes no lock.
     stepped: Arc<OnceLock<RwLock<Course>>>,
 }
 
@@ -39,7 +40,7 @@ impl Clock {
         Time::ZERO + self.course().at(self.started.elapsed())
     }
 
-    /// When the machine will reach `time`, if the wall clock is not set until then.
+    /// When the machine will reach `time`, unless the wall clock is set before.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
         self.started + self.course().reaches(time.since(Time::ZERO))
     }
@@ -75,14 +76,14 @@ impl Clock {
     }
 }
 
-/// How time passes from one moment on.
+/// How time passes from a given moment on.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     /// That moment, by tokio's clock.
     since: Duration,
-    /// The time then, since 1970.
+    /// The time at that moment, since 1970.
     time: Duration,
-    /// By how much the wall clock was ahead then, or behind if negative.
+    /// By how much the wall clock was ahead at that moment; negative if behind.
     gap_ns: i64,
 }
 
@@ -91,19 +92,19 @@ impl Course {
         Self { since: Duration::ZERO, time, gap_ns: 0 }
     }
 
-    /// The time since 1970 when tokio's clock has come to `elapsed`.
+    /// The time since 1970 when tokio's clock has reached `elapsed`.
     fn at(&self, elapsed: Duration) -> Duration {
         let time = self.time + elapsed.saturating_sub(self.since);
         let made_up = self.made_up(elapsed);
         if self.gap_ns < 0 { time - made_up } else { time + made_up }
     }
 
-    /// How much of the gap is closed by then.
+    /// How much of the gap has been closed by then.
     fn made_up(&self, elapsed: Duration) -> Duration {
         (elapsed.saturating_sub(self.since) / SLEW_DIVISOR).min(size(self.gap_ns))
     }
 
-    /// What tokio's clock shows when it is `time`, or just after.
+    /// The value of tokio's clock at `time`, or just after.
     fn reaches(&self, time: Duration) -> Duration {
         let (wanted, gap) = (time.saturating_sub(self.time), size(self.gap_ns));
         let rate = if self.gap_ns < 0 { SLEW_DIVISOR - 1 } else { SLEW_DIVISOR + 1 };
@@ -119,7 +120,7 @@ impl Course {
         self.since + passes
     }
 
-    /// The course from `elapsed` on, when the wall clock is set by `step_ns`.
+    /// The course from `elapsed` on, after the wall clock was set by `step_ns`.
     fn stepped(&self, elapsed: Duration, step_ns: i64) -> Self {
         let made_up = i64::try_from(self.made_up(elapsed).as_nanos()).unwrap_or(i64::MAX);
         let left_ns = self.gap_ns - made_up * self.gap_ns.signum();
@@ -135,8 +136,8 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How far the wall clock was set since a moment. Both clocks of the machine tick at the same rate, also while NTP
-/// changes it.
+/// Measures how far the wall clock was set since a moment. Both clocks of the machine tick at the same rate, even while
+/// NTP adjusts it.
 struct Wall {
     started: Instant,
     since_1970: Duration,
@@ -164,8 +165,8 @@ mod tests {
     const WINDOW: Duration = Duration::from_millis(250);
 
     /// Symptom: after NTP has set the clock of one server, windows of this server and others differ for ever. Cause:
-    /// the wall clock was read once. Proof: time agrees with the wall clock again, and until then no window is left
-    /// out, comes twice or has another length than others but for a twentieth.
+    /// the wall clock was read only once. Proof: time agrees with the wall clock again, and until then no window is
+    /// skipped, repeated, or off in length by more than a twentieth.
     #[tokio::test(start_paused = true)]
     async fn a_step_of_the_wall_clock_is_followed_without_a_jump() {
         for (seconds, forward) in [(1, true), (1, false), (7, true), (7, false)] {
@@ -205,7 +206,8 @@ mod tests {
         assert_eq!(clock.now().since(begin), Duration::from_millis(120_500));
     }
 
-    /// Timers neither spin nor come late: at the moment told, and not two nanoseconds before, it is time.
+    /// Timers neither spin nor fire late: at the computed moment the time has come, and two nanoseconds earlier it has
+    /// not.
     #[test]
     fn it_is_time_at_the_moment_told() {
         let start = Duration::from_secs(1_700_000_000);
@@ -221,7 +223,7 @@ mod tests {
         }
     }
 
-    /// As if the wall clock had been set by a minute since; nobody sets it while this runs.
+    /// As if the wall clock had been set by a minute; nothing sets it during the test.
     #[test]
     fn a_step_is_seen() {
         let minute = Duration::from_secs(60);

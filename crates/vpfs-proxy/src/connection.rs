@@ -1,4 +1,4 @@
-//! One client connection: opens its server connection and moves bytes as its [`Session`] says, whatever its protocol.
+//! One client connection: opens its server connection and moves bytes as its [`Session`] directs, in any protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,28 +21,28 @@ use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
-/// Read at once from a socket; one bulk message of the default flow buffer size.
+/// Bytes read at once from a socket; one bulk message of the default flow buffer size.
 pub(crate) const READ_SIZE: usize = 256 << 10;
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
-/// After so many bytes the other tasks of the thread get a turn, even if there is more at once.
+/// After this many bytes the other tasks of the thread get a turn, even if more can be moved at once.
 const TURN: usize = 1 << 20;
 
 /// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// How a connection ended that nothing was wrong with.
+/// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Both sides are done.
     Closed,
     /// The daemon is draining and nothing was in progress.
     Drained,
-    /// The daemon stopped, whatever was in progress.
+    /// The daemon stopped, regardless of operations in progress.
     Stopped,
 }
 
-/// Why a connection could not go on.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The server cannot be reached.
@@ -51,9 +51,9 @@ pub(crate) enum Failure {
     /// A socket failed.
     #[error("{side} connection failed: {error}")]
     Io {
-        /// Which one.
+        /// The side that failed.
         side: Side,
-        /// How.
+        /// The error of the socket.
         error: io::Error,
     },
     /// Nothing moved for too long.
@@ -109,7 +109,7 @@ async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> 
     Ok(stream)
 }
 
-/// A socket and the bytes read from it that do not yet make sense alone.
+/// A socket and the bytes read from it that are not a complete message yet.
 struct Half {
     stream: TcpStream,
     buf: BytesMut,
@@ -122,7 +122,7 @@ impl Half {
         Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
-    /// Reads what is there, at most `most` bytes, without waiting; `None` if nothing was, not even the end.
+    /// Reads available bytes, at most `most`, without waiting; `None` if there are none, and no end of file either.
     fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
         if self.buf.capacity() - self.buf.len() < MIN_READ {
             // With what is left in it counted, so that the same buffer does again.
@@ -138,7 +138,7 @@ impl Half {
         }
     }
 
-    /// Writes as much as the socket takes, without waiting.
+    /// Writes as much as the socket accepts, without waiting.
     fn try_write(&self, out: &mut Outbound) -> io::Result<()> {
         while !out.is_empty() {
             let mut slices = [io::IoSlice::new(&[]); 16];
@@ -177,17 +177,17 @@ struct Connection {
     server: Half,
     session: Box<dyn Session>,
     mailbox: Arc<Mailbox>,
-    /// The gate's name for each of the session's operations that it knows.
+    /// The gate's ids of the session's operations.
     requests: Vec<Option<RequestId>>,
     dispatched: Vec<Dispatched>,
     identity: ClientIdentity,
     memory: Share,
     stage: watch::Receiver<Stage>,
-    /// The daemon began to drain while something was in progress.
+    /// The daemon started draining while operations were in progress.
     drains: bool,
     /// Bytes moved since other tasks had a turn.
     turn: usize,
-    /// Once the session is over: until when the client may take what is left for it.
+    /// After the end of the session: until when the client may receive what is left for it.
     flush_until: Option<Time>,
 }
 
@@ -238,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// Waits for something to happen, and takes what both sides sent.
+    /// Waits for an event, and takes what both sides sent.
     async fn step(&mut self) -> Result<(), Failure> {
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
@@ -256,12 +256,12 @@ impl Connection {
         self.read()
     }
 
-    /// How the connection ends, if it does.
+    /// How the connection ends, if it does now.
     fn end(&mut self) -> Option<End> {
         if self.session.is_closed() && self.session.to_client().is_empty() {
             return Some(End::Closed);
         }
-        // Once a client is gone and has its answers, there is no reason to wait for the server's end of file.
+        // Once a client is gone and has its answers, there is no reason to wait for the server to close.
         if self.client.eof {
             self.session.drain();
             if self.session.is_idle() {
@@ -282,7 +282,7 @@ impl Connection {
         }
     }
 
-    /// When to act though nothing came.
+    /// When to act if nothing arrives.
     fn deadline(&mut self) -> Option<Time> {
         if !self.session.is_closed() {
             return self.session.poll_timeout();
@@ -297,7 +297,7 @@ impl Connection {
         }
         let now = self.shared.clock.now();
         self.session.handle_timeout(now);
-        // Data that waited for its turn is read already.
+        // Data that waited for its turn was already read.
         self.session.handle_client(now, &mut self.client.buf);
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Connection {
         }
     }
 
-    /// Takes what both sockets have, as far as the session wants it and memory allows.
+    /// Reads available bytes from both sockets, as far as the session wants them and memory allows.
     fn read(&mut self) -> Result<(), Failure> {
         let room = self.client_room();
         if room > 0
@@ -351,7 +351,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Carries out actions and dispatches until there are none, then writes.
+    /// Executes actions and dispatches until there are none, then writes.
     fn settle(&mut self) -> Result<(), Failure> {
         loop {
             while let Some(action) = self.session.poll_action() {
@@ -364,8 +364,8 @@ impl Connection {
             let now = self.shared.clock.now();
             for index in 0..self.dispatched.len() {
                 let Dispatched { op, pieces } = self.dispatched[index];
-                // A dispatch may cross a cancellation; then the request is gone. Its number is not in use again, as
-                // requests are cancelled only when no others come.
+                // A dispatch may cross a cancellation; then the request is gone. Its number has not been reused,
+                // because requests are cancelled only when no others follow.
                 if self.request_of(op).is_some() {
                     self.session.dispatch(now, op, pieces);
                 }
@@ -431,8 +431,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives a client that got its last replies just now the time to take them: it may be sending already what it wants
-    /// next, and a socket that is closed with something unread sends a reset, which overtakes those replies.
+    /// Gives a client time to receive its last replies: it may already be sending its next request, and closing a
+    /// socket with unread bytes sends a reset, which overtakes those replies.
     async fn linger(&mut self) {
         if !self.drains || self.client.stream.shutdown().await.is_err() {
             return;
@@ -445,11 +445,11 @@ impl Connection {
         }
     }
 
-    /// Gives everything back to the gate, however the connection ended.
+    /// Returns everything to the gate, however the connection ended.
     fn release(&mut self) {
         self.session.end();
         while let Some(action) = self.session.poll_action() {
-            // A second reason to end cannot matter any more.
+            // Another reason to end no longer matters.
             let _ = self.act(action);
         }
         debug_assert!(self.requests.iter().all(Option::is_none), "a session that is over has no request");
@@ -469,7 +469,7 @@ impl Connection {
         self.requests.get_mut(op.index()).and_then(Option::take)
     }
 
-    /// Once the client is done and all it sent is passed on, the server is told the same.
+    /// Once the client is done and everything it sent was passed on, half-closes the connection to the server.
     async fn pass_on_half_close(&mut self) -> Result<(), Failure> {
         if self.session.server_side_done() && !self.server.write_closed {
             self.server.write_closed = true;
@@ -480,18 +480,18 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// A task may also end by a panic or with its runtime; the slots of its requests must not end with it.
+    /// A task may also end by a panic or with its runtime; the slots of its requests must be freed then as well.
     fn drop(&mut self) {
         let left = self.requests.iter().copied().flatten();
-        // After a panic of the scheduler itself, a second one in here would end the whole process.
+        // If the scheduler itself panicked, a second panic here would abort the whole process.
         if !self.gate().is_broken() {
             left.for_each(|id| self.gate().cancel(id));
         }
     }
 }
 
-/// An operation that was given up on may still be running in the server: only the end of its connection ends it there,
-/// and tells the client to ask again.
+/// An abandoned operation may still be running in the server: only closing its connection ends it there, and makes the
+/// client repeat it.
 fn still_alive(completed: &Completed) -> Result<(), Failure> {
     match completed.outcome {
         Outcome::TimedOut => Err(Failure::TimedOut("an operation made no progress")),
@@ -523,7 +523,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::shared::Rules;
 
-    /// One slot in front of a server that only takes requests.
+    /// One slot in front of a server that only receives requests.
     struct Place {
         server: TcpListener,
         clients: TcpListener,
@@ -559,7 +559,7 @@ mod tests {
             Self { server, clients, shared, listener: Arc::new(listener) }
         }
 
-        /// A served client, and the connection that was made for it.
+        /// A served client, and the connection that was opened for it.
         async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
@@ -575,7 +575,7 @@ mod tests {
     }
 
     /// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task
-    /// gave the slots of its requests back. A cancelled task ends in the same way.
+    /// freed the slots of its requests. A cancelled task ends in the same way.
     #[tokio::test]
     async fn a_task_that_is_cut_short_gives_its_slots_back() {
         let place = Place::new().await;
@@ -583,7 +583,7 @@ mod tests {
         let (mut second, mut second_server, _task) = place.client().await;
         let expected = requests([1]);
         let mut arrived = vec![0; expected.len()];
-        // The first one has the slot, and holds more requests.
+        // The first one has the slot, and more of its requests are held.
         first.write_all(&requests(1..=5)).await.unwrap();
         first_server.read_exact(&mut arrived).await.unwrap();
         second.write_all(&expected).await.unwrap();

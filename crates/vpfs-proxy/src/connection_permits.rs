@@ -1,10 +1,10 @@
-//! How many clients may be connected at one time.
+//! Limits the number of connected clients.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Places for connections; how many there are may change at any time.
+/// Permits for connections; their number may change at any time.
 pub(crate) struct ConnectionPermits(watch::Sender<Count>);
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl Count {
     }
 }
 
-/// One place; free again when this is dropped.
+/// One permit; returned when this is dropped.
 pub(crate) struct ConnectionPermit(Arc<ConnectionPermits>);
 
 impl ConnectionPermits {
@@ -27,19 +27,19 @@ impl ConnectionPermits {
         Self(watch::Sender::new(Count { taken: 0, limit }))
     }
 
-    /// A place, if there is one.
+    /// A permit, if one is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut found = false;
         self.0.send_if_modified(|count| {
             found = count.has_room();
             count.taken += usize::from(found);
-            // Nobody waits for a place to be taken.
+            // No task waits for a permit to be taken.
             false
         });
         found.then(|| ConnectionPermit(Arc::clone(self)))
     }
 
-    /// A place, as soon as there is one. In no order among those that wait: they are the listeners of one daemon.
+    /// Waits for a permit. Waiters are served in no particular order: they are the listeners of one daemon.
     pub(crate) async fn take(self: &Arc<Self>) -> ConnectionPermit {
         loop {
             self.until(Count::has_room).await;
@@ -49,17 +49,17 @@ impl ConnectionPermits {
         }
     }
 
-    /// Returns when no place is taken.
+    /// Returns when all permits are free.
     pub(crate) async fn all_free(&self) {
         self.until(|count| count.taken == 0).await;
     }
 
-    /// How many are taken.
+    /// The number of permits taken.
     pub(crate) fn taken(&self) -> usize {
         self.0.borrow().taken
     }
 
-    /// Changes the number of places. If more are taken already, there is none until enough have become free.
+    /// Changes the number of permits. If more are already taken, none is free until enough have been returned.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.0.send_modify(|count| count.limit = limit);
     }
@@ -82,7 +82,7 @@ impl Drop for ConnectionPermit {
 mod tests {
     use super::*;
 
-    /// Tasks of this runtime run in turn, so a task that could go on has gone on after this.
+    /// Tasks of this runtime run in turn, so every task that was ready has run after this.
     async fn others_run() {
         for _ in 0..10 {
             tokio::task::yield_now().await;

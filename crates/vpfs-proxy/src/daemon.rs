@@ -25,30 +25,30 @@ use crate::shared::{Rules, Shared, Stage};
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration does not hold in this place: a host name has no address.
+    /// The configuration is not valid on this machine: a host name has no address.
     #[error("{0}")]
     Config(Problems),
-    /// An address cannot be listened at.
+    /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for server {server}: {error}")]
     Listen {
         /// The server's name.
         server: String,
-        /// As configured.
+        /// The host as configured.
         host: String,
-        /// As configured.
+        /// The port as configured.
         port: u16,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// Why a newer configuration was not taken over; the one in force stays.
+/// Why a newer configuration was rejected; the current one stays active.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A host name has no address.
     #[error("{0}")]
     Config(Problems),
-    /// It changes what only a restart can change.
+    /// It changes settings that need a restart.
     #[error("a restart is needed for: {0}")]
     NeedsRestart(String),
 }
@@ -63,10 +63,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens in front of `servers`, all addresses before any connection is accepted. Call within a tokio runtime.
+    /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Call within a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// If a host name of the rules cannot be resolved or an address cannot be listened at.
+    /// If a host name of the rules cannot be resolved or an address cannot be bound.
     pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
         let (config, identify) = resolve(config).await.map_err(StartError::Config)?;
         let apps = AppTable::new(&config);
@@ -99,11 +100,11 @@ impl Daemon {
         &self.config
     }
 
-    /// Takes over a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and
-    /// limits. The limits of one connection hold for connections made from now on.
+    /// Switches to a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and
+    /// limits. The limits of one connection apply to new connections.
     ///
     /// # Errors
-    /// If a host name cannot be resolved, or servers or listeners change; nothing is taken over then.
+    /// If a host name cannot be resolved, or servers or listeners change; nothing is changed then.
     pub async fn reload(&mut self, newer: Config) -> Result<(), ReloadError> {
         let diff = self.config.diff(&newer);
         if !diff.restart.is_empty() {
@@ -129,14 +130,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends in good order: no new connections or requests, operations in progress run to their end, at most for
-    /// `limits.drain_timeout`. Logs what each application got, and returns the number of connections that had to be cut
-    /// off. All addresses are free again then.
+    /// Shuts down in good order: no new connections or requests; operations in progress may finish within
+    /// `limits.drain_timeout`. Logs each application's totals, and returns the number of connections that had to be cut
+    /// off. All addresses are free again afterwards.
     pub async fn drain(mut self) -> usize {
         self.shared.enter(Stage::Draining);
         while self.listeners.join_next().await.is_some() {}
         let patience = self.shared.rules().limits.drain_timeout;
-        // How many are left tells whether it was enough.
+        // The number of remaining connections reveals whether the time was enough.
         let _ = tokio::time::timeout(patience, self.permits.all_free()).await;
         let cut_off = self.permits.taken();
         self.shared.enter(Stage::Stopped);
@@ -157,7 +158,7 @@ impl Daemon {
         self.shared.memory.held()
     }
 
-    /// What each application got so far, over all servers of this daemon, by its name.
+    /// The totals of each application so far, over all servers of this daemon, by name.
     pub fn totals(&self) -> Vec<(String, AppTotals)> {
         let apps = self.shared.apps();
         let mut sums = vec![AppTotals::default(); apps.len()];
@@ -192,7 +193,7 @@ fn log_totals(app: &str, totals: &AppTotals) {
     );
 }
 
-/// Proxies of different processes do not talk to each other.
+/// Warns that proxies in different processes do not report to each other.
 fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     let others = config.servers().filter(|(id, _)| !servers.contains(id));
     let others: Vec<&str> = others.map(|(_, server)| server.name.as_str()).collect();
@@ -205,7 +206,7 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     }
 }
 
-/// Resolves the host names of the rules; the system's resolver blocks, so not on a worker thread.
+/// Resolves the host names of the rules; the system's resolver blocks, so this must not run on a worker thread.
 async fn resolve(config: Config) -> Result<(Config, vpfs_config::Identify), Problems> {
     let resolving = tokio::task::spawn_blocking(move || {
         let identify = config.resolve(addresses_of)?;

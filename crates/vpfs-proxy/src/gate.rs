@@ -16,7 +16,7 @@ use crate::post::{Letter, Post};
 
 /// One node, shared by all sessions of a server.
 ///
-/// The lock is held for pure state changes only: never across I/O, an await, a line of the log or the waking of a task.
+/// The lock is held only for pure state changes: never across I/O, an await, logging or the waking of a task.
 pub(crate) struct Gate {
     clock: Clock,
     server: ServerId,
@@ -32,14 +32,14 @@ struct State {
     timer: Option<Time>,
 }
 
-/// Who asked for a request.
+/// The session operation that a request belongs to.
 struct Waiter {
     mailbox: Arc<Mailbox>,
     op: OpId,
     app: AppId,
 }
 
-/// What follows from one input, for after the lock.
+/// The outputs of one input, processed after the lock is released.
 #[derive(Default)]
 struct Outputs {
     messages: Vec<(ServerId, Message)>,
@@ -59,7 +59,7 @@ impl Gate {
         gate
     }
 
-    /// Queues an operation; its mailbox, which may be the caller's own, hears when it may go.
+    /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
     pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestId {
         let Submission { kind, cost: Bytes(bytes), position, elsewhere, .. } = *submission;
         let arrival = Arrival { app, op: kind, bytes, position, elsewhere, issued_at: None };
@@ -70,12 +70,12 @@ impl Gate {
         })
     }
 
-    /// The real cost of a queued or dispatched operation.
+    /// Corrects the cost of a queued or dispatched operation.
     pub(crate) fn correct_cost(&self, id: RequestId, real: Bytes) {
         self.with(|state, now| state.node.correct_cost(now, id, real.0));
     }
 
-    /// A dispatched operation is over.
+    /// A dispatched operation ended.
     pub(crate) fn complete(&self, id: RequestId, completed: &Completed) {
         let &Completed { kind, outcome, moved, arrived, dispatched, .. } = completed;
         let answered = matches!(outcome, Outcome::Answered { .. });
@@ -87,7 +87,7 @@ impl Gate {
         });
     }
 
-    /// A queued or dispatched operation is given up, with its cost and its slots.
+    /// Cancels a queued or dispatched operation, refunding its cost and freeing its slots.
     pub(crate) fn cancel(&self, id: RequestId) {
         self.with(|state, now| {
             let Waiter { app, .. } = state.waiters.remove(id.index());
@@ -99,35 +99,35 @@ impl Gate {
         self.lock().node.learn_size(file, size);
     }
 
-    /// Gives an application its weight, cap, target and order.
+    /// Sets an application's weight, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         let policy = app_policy(entry);
         self.with(|state, now| state.node.set_app(now, app, &entry.name, &policy));
     }
 
-    /// A message of another gate.
+    /// Takes a message from another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &Message) {
         if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
             tracing::warn!(server = from.0, %error, "invalid message from peer");
         }
     }
 
-    /// Takes over policy and costs; nothing that is queued or dispatched is lost.
+    /// Changes policy and costs; no queued or dispatched request is lost.
     pub(crate) fn reconfigure(&self, config: &Config) {
         self.with(|state, now| state.node.reconfigure(now, &node_settings(config, &self.post, now)));
     }
 
-    /// What each application got so far.
+    /// The totals of each application so far.
     pub(crate) fn totals(&self) -> Totals {
         self.lock().node.totals().clone()
     }
 
-    /// No request is queued or outstanding.
+    /// Whether no request is queued or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.lock().waiters.is_empty()
     }
 
-    /// A panic went through the node: what it holds may contradict itself.
+    /// Whether a panic passed through the node, so that its state may be inconsistent.
     pub(crate) fn is_broken(&self) -> bool {
         self.state.is_poisoned()
     }
@@ -136,7 +136,7 @@ impl Gate {
     pub(crate) async fn run_timer(&self) {
         loop {
             let due = self.lock().timer;
-            // A change from here on is remembered until it is waited for.
+            // A change from here on is remembered until it is awaited.
             let changed = self.timer_changed.notified();
             match due {
                 None => changed.await,
@@ -151,11 +151,11 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in here is a bug, but the state it leaves is no worse for the other sessions than stopping.
+        // A panic in here is a bug, but for the other sessions stopping would be no better than the state it leaves.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one input and hands out what follows from it, after the lock is released.
+    /// Executes one input, and processes its outputs after the lock is released.
     fn with<R>(&self, input: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -175,7 +175,7 @@ impl Gate {
 }
 
 impl State {
-    /// Takes all that follows from an input, as the node's drive contract says.
+    /// Drains all outputs of an input, as the node's drive contract requires.
     fn drain(&mut self, now: Time) -> Outputs {
         let mut outputs = Outputs::default();
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
@@ -187,7 +187,7 @@ impl State {
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
         let known = self.node.queued() + self.node.outstanding();
         debug_assert_eq!(self.waiters.len(), known, "somebody waits for each request");
-        // In any case the node keeps nothing.
+        // Events are drained in any case, so that the node keeps none.
         let wanted = tracing::enabled!(tracing::Level::DEBUG);
         let events = std::iter::from_fn(|| self.node.poll_event());
         outputs.events.extend(events.filter(|(_, event)| wanted || is_important(event)));
@@ -200,7 +200,7 @@ impl State {
     }
 }
 
-/// Whether the log says it at its usual level.
+/// Whether an event is logged at the default level.
 fn is_important(event: &Event) -> bool {
     matches!(event, Event::Scheduler(SchedulerEvent::LatencyMissed { .. }))
 }
@@ -216,9 +216,9 @@ fn log(server: ServerId, (at, event): &(Time, Event)) {
     }
 }
 
-/// What the configuration says of a node that begins, or goes on, at `now`.
+/// The settings of a node that starts or is reconfigured at `now`.
 fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
-    // The daemon's table of applications bounds the flows of all its gates, and may grow when it is reloaded.
+    // The daemon's table of applications limits the flows of all its gates, and may grow on reload.
     let coordination = vpfs_coord::Settings { max_flows: usize::MAX, ..vpfs_coord::Settings::default() };
     let servers = post.servers().collect();
     NodeSettings {
@@ -238,7 +238,7 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
     }
 }
 
-/// Gives a gate what its peers send, for ever.
+/// Delivers the messages of its peers to a gate, for ever.
 pub(crate) async fn deliver(gate: Arc<Gate>, mut letters: mpsc::Receiver<Letter>) {
     while let Some((from, message)) = letters.recv().await {
         gate.receive(from, &message);

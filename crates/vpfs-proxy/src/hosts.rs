@@ -1,4 +1,4 @@
-//! What the connections of one client host share: the user whom they showed last, and memory.
+//! What the connections of one client host share: the user that they stated last, and memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use vpfs_interpose::User;
 
 use crate::budget::Budget;
 
-/// What is known of client hosts.
+/// The known client hosts.
 #[derive(Default)]
 pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 
@@ -18,17 +18,17 @@ pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 pub(crate) struct Host {
     /// What its connections hold together.
     pub(crate) memory: Budget,
-    /// The user whom any connection from there showed last. A connection that has shown none is that user's.
+    /// The user that any connection from there stated last. A connection that has stated none is that user's.
     user: Mutex<Option<Arc<User>>>,
     /// Counts changes of `user`, so that connections notice without a lock.
     changes: AtomicU64,
 }
 
 impl Hosts {
-    /// Hosts that are remembered; of more, only those with connections are.
+    /// Number of hosts that are remembered; beyond it, only those with connections are.
     const MAX: usize = 1 << 16;
 
-    /// What is known of the host at `ip`.
+    /// The entry of the host at `ip`.
     pub(crate) fn get(&self, ip: IpAddr) -> Arc<Host> {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= Self::MAX && !hosts.contains_key(&ip) {
@@ -44,7 +44,7 @@ impl Hosts {
 }
 
 impl Host {
-    /// A connection from there showed this user.
+    /// A connection from this host stated `user`.
     pub(crate) fn show(&self, user: &Arc<User>) {
         let mut known = self.user();
         if known.as_ref() != Some(user) {
@@ -57,12 +57,12 @@ impl Host {
         self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user shown last.
+    /// The user stated last.
     pub(crate) fn shown(&self) -> Option<Arc<User>> {
         self.user().clone()
     }
 
-    /// How often that changed.
+    /// How often that user changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! Identifies the client of a connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use vpfs_interpose::User;
 use crate::hosts::Host;
 use crate::shared::Shared;
 
-/// Who is at the other end of one connection.
+/// Identifies the client of one connection.
 ///
-/// Requests of a connection that showed no user yet count as those of the user whom another one from the same host
-/// showed last.
+/// Requests of a connection that has not stated a user yet are attributed to the user that another connection from the
+/// same host stated last.
 pub(crate) struct ClientIdentity {
     ip: IpAddr,
     listener: usize,
     host: Arc<Host>,
     user: Option<Arc<User>>,
-    /// The answer, and what it was derived from.
+    /// The result, and what it was derived from.
     known: Option<(Basis, AppId)>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct ClientIdentity {
 type Basis = (u64, u64);
 
 impl ClientIdentity {
-    /// A client at `ip` that came in by the listener of this index.
+    /// A client at `ip` that connected to the listener with this index.
     pub(crate) fn new(shared: &Shared, ip: IpAddr, listener: usize) -> Self {
-        // A socket for both versions of IP shows ::ffff:10.1.2.3 for the host that others show as 10.1.2.3.
+        // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
         let ip = ip.to_canonical();
         Self { ip, listener, host: shared.hosts.get(ip), user: None, known: None }
     }
@@ -44,7 +44,7 @@ impl ClientIdentity {
     }
 
     fn show(&mut self, user: &Arc<User>) {
-        // Mostly the very same.
+        // Usually the same allocation.
         let known = self.user.as_ref().is_some_and(|known| Arc::ptr_eq(known, user) || known == user);
         if !known {
             self.host.show(user);
@@ -53,7 +53,7 @@ impl ClientIdentity {
         }
     }
 
-    /// The application that a request of this client belongs to now, as one of `user` if the protocol tells.
+    /// The application of a request of this client now, from `user` if the protocol states one.
     pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>) -> AppId {
         if let Some(user) = user {
             self.show(user);
@@ -124,8 +124,8 @@ mod tests {
         assert_eq!(name(&shared, &mut data), "other");
         metadata.app(&shared, Some(&user(1)));
         assert_eq!(name(&shared, &mut data), "a");
-        // Symptom: the data of all users of a host counted as the first one's. Cause: the first user found was kept for
-        // the life of the connection.
+        // Symptom: the data of all users of a host was attributed to the first one. Cause: the first user found was
+        // kept for the life of the connection.
         metadata.app(&shared, Some(&user(2)));
         assert_eq!(name(&shared, &mut data), "b");
         assert_eq!(name(&shared, &mut elsewhere), "other");

@@ -7,18 +7,18 @@ use vpfs_interpose::Interposer;
 
 use crate::gate::Gate;
 
-/// Where clients come in.
+/// Where clients connect.
 pub(crate) struct Listener {
     /// The server's name, for the log.
     pub(crate) server: String,
-    /// Host and port of the server; resolved anew for each connection, so that a moved server is found.
+    /// Host and port of the server; resolved again for each connection, so that a moved server is found.
     pub(crate) upstream: (String, u16),
-    /// Its place among the listeners of the configuration.
+    /// Its index among the listeners of the configuration.
     pub(crate) index: usize,
-    /// Makes the sessions, in the protocol that clients and server speak.
+    /// Creates the sessions, in the protocol of clients and server.
     pub(crate) interposer: Arc<dyn Interposer>,
     pub(crate) gate: Arc<Gate>,
-    /// The server was last seen unreachable; so that this is logged once, and once when it heals.
+    /// Whether the server was unreachable at the last attempt, so that failure and recovery are each logged once.
     pub(crate) down: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! How a gate tells a session that its requests may go.
+//! How a gate passes dispatches to a session.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,14 +6,14 @@ use tokio::sync::Notify;
 use vpfs_core::Pieces;
 use vpfs_interpose::OpId;
 
-/// An operation that may go, and how its data goes.
+/// A dispatched operation, and how its data is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dispatched {
     pub(crate) op: OpId,
     pub(crate) pieces: Option<Pieces>,
 }
 
-/// Dispatched operations of one session. Bounded by the operations the session holds.
+/// Dispatched operations of one session. Limited by the number of operations that the session holds.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     dispatched: Mutex<Vec<Dispatched>>,
@@ -21,12 +21,13 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Adds one; [`Mailbox::wake`] follows. Apart, because waking a thread takes long and this is called in a lock.
+    /// Adds one; [`Mailbox::wake`] must follow. Separate, because waking a thread is slow and this is called under a
+    /// lock.
     pub(crate) fn put(&self, dispatched: Dispatched) {
         self.lock().push(dispatched);
     }
 
-    /// Tells whoever waits in [`Mailbox::filled`].
+    /// Wakes the task that waits in [`Mailbox::filled`].
     pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
@@ -40,7 +41,7 @@ impl Mailbox {
     pub(crate) async fn filled(&self) {
         loop {
             self.notify.notified().await;
-            // A session whose own input dispatches something takes it at once; then the news is old.
+            // A session whose own input dispatches an operation takes it at once; then the notification is stale.
             if !self.lock().is_empty() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! How the gates of one daemon tell each other what applications got at their servers [vPFS §III-B].
+//! How the gates of one daemon report their service to each other [vPFS §III-B].
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use tokio::sync::mpsc;
 use vpfs_coord::Message;
 use vpfs_core::ServerId;
 
-/// Messages for one gate that it has not looked at yet; more are dropped, which the protocol mends.
+/// The maximum number of unread messages for one gate; further ones are dropped, which the protocol repairs.
 const LETTERS_MAX: usize = 1024;
 
-/// A message and who sent it.
+/// A message and its sender.
 pub(crate) type Letter = (ServerId, Message);
 
-/// The way to the other gates.
+/// Sends messages to the other gates.
 #[derive(Clone, Default)]
 pub(crate) struct Post(BTreeMap<ServerId, mpsc::Sender<Letter>>);
 
 impl Post {
-    /// The way to all gates of these servers, and for each what comes in.
+    /// Senders to the gates of all these servers, and a receiver for each gate.
     pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Letter>>) {
         let boxes = servers.iter().map(|&server| (server, mpsc::channel(LETTERS_MAX)));
         let (senders, letters) = boxes.map(|(server, (sender, letters))| ((server, sender), letters)).unzip();
@@ -27,7 +27,7 @@ impl Post {
     pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, Message)>) {
         for (to, message) in messages {
             if let Some(peer) = self.0.get(&to) {
-                // A full box is a lost message: the next one tells the same and more.
+                // A full channel means a lost message: the next message repeats its content.
                 let _ = peer.try_send((from, message));
             }
         }

@@ -15,20 +15,20 @@ use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::memory::Memory;
 
-/// Whether the daemon serves.
+/// The stage in the life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// New connections and requests are welcome.
+    /// New connections and requests are accepted.
     Serving,
-    /// What is in progress ends, nothing new begins.
+    /// Operations in progress may finish, no new ones start.
     Draining,
     /// Every connection is closed.
     Stopped,
 }
 
-/// Returns when the daemon does not serve any more.
+/// Returns when the daemon no longer serves.
 pub(crate) async fn left_serving(stage: &mut watch::Receiver<Stage>) {
-    // The sender lives in what the caller shares.
+    // The sender is part of the state that the caller shares.
     let _ = stage.wait_for(|stage| *stage > Stage::Serving).await;
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct Shared {
     warned: Mutex<Vec<String>>,
 }
 
-/// What a reload replaces.
+/// The part of the state that a reload replaces.
 pub(crate) struct Rules {
     identify: Identify,
-    /// Whoever comes in by the listener of this index is this application.
+    /// The application of each listener, by index; its clients belong to it.
     listeners: Vec<Option<AppIndex>>,
     pub(crate) limits: Limits,
 }
@@ -64,7 +64,7 @@ impl Rules {
 }
 
 impl Shared {
-    /// Addresses that are warned of; nobody reads more.
+    /// The maximum number of addresses to warn about.
     const MAX_WARNED: usize = 1000;
 
     pub(crate) fn new(clock: Clock, gates: Vec<Arc<Gate>>, rules: Rules, apps: AppTable) -> Self {
@@ -90,7 +90,7 @@ impl Shared {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Takes over new rules; `update` brings the applications and the gates up to date first.
+    /// Switches to new rules; `update` updates the applications and the gates first.
     pub(crate) fn replace(&self, rules: Rules, update: impl FnOnce(&mut AppTable, &[Arc<Gate>])) {
         let mut apps = self.apps();
         update(&mut apps, &self.gates);
@@ -111,7 +111,7 @@ impl Shared {
         self.stage.send_replace(stage);
     }
 
-    /// Says once for each address that clients will go around vpfs.
+    /// Warns once for each address that clients will bypass vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = warned.len() < Self::MAX_WARNED && !warned.iter().any(|known| known == address);
@@ -128,9 +128,9 @@ impl Shared {
         }
     }
 
-    /// The application of a client; a new one is made known to all gates.
+    /// The application of a client; a new one is announced to all gates.
     pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>) -> AppId {
-        // The rules are read within this lock, so that both are of one configuration.
+        // The rules are read under this lock, so that both belong to the same configuration.
         let mut apps = self.apps();
         let rules = self.rules();
         let bound = rules.listeners.get(listener).copied().flatten();

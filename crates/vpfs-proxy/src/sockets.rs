@@ -6,15 +6,16 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// What both ends of OrangeFS set, and keep-alives, so that a host that vanished does not hold a connection for ever.
+/// The options that OrangeFS sets on both ends, and keep-alives, so that a vanished host does not hold a connection for
+/// ever.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// Closes with a reset, as a dead server's kernel would: the client must not take it for an orderly end.
+/// Makes closing send a reset, as a dead server's kernel would: the client must not mistake it for an orderly end.
 pub(crate) fn reset_on_close(stream: &TcpStream) {
-    // If even this fails, an orderly end is all that is left.
+    // If even this fails, only an orderly end is possible.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

@@ -1,8 +1,8 @@
-//! Which proxy address stands for which server address, in both directions.
+//! Maps server addresses to proxy addresses, in both directions.
 
 use std::collections::HashMap;
 
-/// The complete map of one listener: every server's own address and the address clients are told instead.
+/// The complete map of one listener: every server's own address and the address that clients are told instead.
 ///
 /// It must be complete and equal in all proxies: clients compare the configuration texts of all servers and refuse to
 /// mount if one differs (OrangeFS 2.10 wire protocol, integrity check).
@@ -23,7 +23,7 @@ impl AddressMap {
         map
     }
 
-    /// What clients are told instead of this server address.
+    /// The address that clients are told instead of this server address.
     pub fn for_client(&self, server: &str) -> Option<&str> {
         self.to_client.get(server).map(String::as_str)
     }

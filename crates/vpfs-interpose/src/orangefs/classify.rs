@@ -1,4 +1,4 @@
-//! What a request is to the scheduler: data, metadata, or not to be delayed at all.
+//! Classifies requests for the scheduler: data, metadata, or never delayed.
 
 use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind};
 use vpfs_wire::DecodeError;
@@ -11,14 +11,14 @@ use crate::Submission;
 /// Whether a request is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Goes at once: configuration, management, and what servers ask of servers. A client's operation may be waiting
-    /// for it inside a server, so queueing it behind client work could deadlock.
+    /// Sent at once: configuration, management, and requests between servers. A client's operation may be waiting for
+    /// them inside a server, so queueing them behind client work could deadlock.
     Exempt,
-    /// Waits for its turn.
+    /// Waits to be scheduled.
     Scheduled(Submission),
 }
 
-/// What a data request costs that moves so many bytes of this server.
+/// The cost of a data request that moves `bytes` bytes at this server.
 pub(crate) fn data_cost(bytes: u64) -> Bytes {
     Bytes(bytes).max(MIN_DATA_COST)
 }
@@ -28,7 +28,7 @@ pub(crate) fn file_key(handle: Handle) -> FileKey {
     FileKey(handle.0)
 }
 
-/// Judges a request: whether it waits, and what its reply will look like.
+/// Classifies a request, and determines the form of its reply.
 pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
     let class = request.op().class();
     let reply = match (class, request.op()) {
@@ -59,7 +59,7 @@ fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply),
     let transfer = told(io.transfer())?;
     let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
     let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
-    // Where the share cannot be told, the whole access is an upper bound.
+    // If the share is unknown, the whole access is an upper bound.
     let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
     let elsewhere = transfer.as_ref().and_then(Transfer::elsewhere);
     let reply = match (io.io_type, transfer) {
@@ -79,7 +79,7 @@ fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeErro
         let bytes = small.total_bytes;
         return Ok((data(request, io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
     }
-    // The data fits the reply, so this is all a small read can move, whatever it asks for.
+    // The data fits the reply, so a small read cannot move more than this, whatever it asks for.
     let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
     let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
     Ok((data(request, io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
@@ -97,14 +97,14 @@ fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u6
     Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere, user: None })
 }
 
-/// A server copies a file to its mirrors, on behalf of nobody: clients always show a capability.
+/// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
 fn mirrors(request: &RequestView<'_>, io: &IoView<'_>) -> bool {
     let capability = request.capability();
     let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
     is_null && io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic
 }
 
-/// `None` if the answer would take more steps than a request may ask of us.
+/// `None` if computing the answer would take more steps than allowed for one request.
 fn told<T>(result: Result<T, TransferError>) -> Result<Option<T>, DecodeError> {
     let malformed = |what| Err(DecodeError::Malformed { offset: 0, what });
     match result {

@@ -19,7 +19,7 @@ pub struct OrangeFs {
 }
 
 impl OrangeFs {
-    /// Clients are told these addresses.
+    /// `addresses` are the addresses that clients are told.
     pub fn new(addresses: AddressMap) -> Self {
         Self { addresses: Arc::new(addresses) }
     }

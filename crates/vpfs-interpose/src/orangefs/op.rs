@@ -8,37 +8,37 @@ use vpfs_wire::pvfs2::{Handle, Transfer};
 use super::classify::data_cost;
 use crate::{Completed, OpId, Outcome};
 
-/// Where an operation stands.
+/// The state of an operation.
 #[derive(Debug)]
 pub(crate) enum State {
     /// The request waits for the scheduler.
     Queued(Bytes),
-    /// Dispatched; the client is in the middle of another message, so the request waits for its end.
+    /// Dispatched, but the client is in the middle of another message, so the request waits for the end of that one.
     Dispatched(Bytes),
     /// Sent; the reply or acknowledgement is next.
     Sent,
     /// A write was acknowledged: data from the client, then the completion from the server.
     Writing,
-    /// A read was acknowledged: so many data bytes are still to come from the server.
+    /// A read was acknowledged: `remaining` data bytes are still to come from the server.
     Reading { remaining: u64 },
 }
 
-/// What the reply will need.
+/// The form of the reply.
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// One reply ends it.
     Plain,
     /// One reply ends it and is rewritten.
     Config,
-    /// One reply ends it and tells how much was read.
+    /// One reply ends it and states how much was read.
     SmallRead { handle: Handle },
-    /// One reply ends it; so many data bytes go with the request.
+    /// One reply ends it; the request carries `bytes` of data.
     SmallWrite { bytes: u64 },
     /// An acknowledgement, then data from the server.
     Read { handle: Handle, transfer: Box<Transfer> },
     /// An acknowledgement, data from the client, then a second reply.
     Write { expected: u64 },
-    /// As a read, but how much follows the acknowledgement takes too long to tell: taken as complete there.
+    /// Like a read, but counting the bytes after the acknowledgement takes too long: treated as complete there.
     UntoldRead,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Op {
     pub(crate) tag: Tag,
     /// `None`: not scheduled.
     pub(crate) kind: Option<OpKind>,
-    /// What the scheduler was told that it costs.
+    /// The cost that the scheduler was told.
     pub(crate) cost: vpfs_core::Bytes,
     pub(crate) reply: Reply,
     pub(crate) state: State,
@@ -75,7 +75,7 @@ pub(crate) fn held_at_arrival(request: &Bytes, reply: &Reply) -> usize {
 }
 
 impl Op {
-    /// A dispatched write whose data the client has yet to send.
+    /// Whether it is a dispatched write whose data the client has yet to send.
     pub(crate) fn awaits_client_data(&self) -> bool {
         matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
     }
@@ -90,7 +90,7 @@ impl Op {
         Some(self.dispatched + every.saturating_mul(gone))
     }
 
-    /// The server has its request, so it can time out.
+    /// Whether its request was sent to the server, so that it can time out.
     pub(crate) fn is_sent(&self) -> bool {
         !matches!(self.state, State::Queued(_) | State::Dispatched(_))
     }
@@ -99,11 +99,11 @@ impl Op {
         matches!(self.state, State::Queued(_))
     }
 
-    /// The cost of an operation that ends now, if it is news: an operation is charged what it moved, not what it asked
-    /// for.
+    /// The final cost of an operation that ends now, if it differs: an operation is charged for what it moved, not for
+    /// what it asked for.
     pub(crate) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
         let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
-        // Its data comes after what is taken for its end.
+        // Its data follows what is treated as its end.
         let is_untold = matches!(self.reply, Reply::UntoldRead) && outcome == Outcome::Answered { status: 0 };
         let real = data_cost(self.moved);
         (moves_data && !is_untold && real != self.cost).then_some(real)

@@ -1,4 +1,4 @@
-//! The messages that clients and servers send, whole: header and payload.
+//! The messages that clients and servers send, each with header and payload.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use vpfs_wire::pvfs2::{
 };
 
 pub(crate) const FS: i32 = 1001;
-/// The datafile of all accesses that do not say otherwise.
+/// The datafile of all accesses that do not name another one.
 pub(crate) const FILE: Handle = Handle(7);
 
-/// A payload of the wire codecs' corpus: captured messages under their names.
+/// A captured payload from the wire codecs' corpus, by name.
 pub(crate) fn captured(kind: &str, name: &str) -> Vec<u8> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     fs::read(corpus.join(kind).join(name)).unwrap()
@@ -41,7 +41,7 @@ pub(crate) fn frame_reply(tag: i32, payload: &[u8]) -> Vec<u8> {
     bmi::reply_message(tag.into(), payload).unwrap()
 }
 
-/// What clients show with nearly all requests; servers among themselves often have none.
+/// The capability that clients state with nearly all requests; servers among themselves often have none.
 fn capability() -> Capability {
     Capability { issuer: "S:s1".into(), fs: FS, handles: vec![FILE], ..Capability::default() }
 }
@@ -66,7 +66,7 @@ pub(crate) fn refusal(tag: i32, op: Op) -> Vec<u8> {
 
 pub(crate) const ENOENT: Status = Status::error(Errno::ENOENT);
 
-/// A data message; its bytes tell tag and place, so that a mix-up shows.
+/// A data message; its bytes encode tag and position, so that a mix-up is noticed.
 pub(crate) fn data(tag: i32, len: usize) -> Vec<u8> {
     let bytes: Vec<u8> = tag.to_le_bytes().into_iter().chain(0..=255).cycle().take(len).collect();
     frame_reply(tag, &bytes)
@@ -102,7 +102,7 @@ pub(crate) fn too_complex(io_type: IoType) -> Io {
     every_second_byte(io_type, 1 << 30, 1)
 }
 
-/// A pattern of `blocks` single bytes with a gap behind each, so many times over.
+/// A pattern of `blocks` single bytes with a gap after each, repeated `times` times.
 pub(crate) fn every_second_byte(io_type: IoType, blocks: i32, times: i64) -> Io {
     let root = Node {
         num_blocks: blocks,
@@ -173,7 +173,7 @@ pub(crate) fn readdir(tag: i32) -> Vec<u8> {
     request(tag, RequestBody::ReadDir(request::ReadDir { dirdata: FILE, fs: FS, count: 60, token }))
 }
 
-/// A metadata request of exactly so many payload bytes, a multiple of eight and at least 128.
+/// A metadata request with exactly `len` payload bytes, a multiple of eight and at least 128.
 pub(crate) fn padded_metadata(tag: i32, len: usize) -> Vec<u8> {
     let body =
         |name: usize| RequestBody::RmDirent(request::RmDirent { name: Text(vec![b'n'; name]), dirdata: FILE, fs: FS });

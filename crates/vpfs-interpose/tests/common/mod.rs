@@ -20,7 +20,7 @@ use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::Ledger;
 
-/// A session between two sockets. Every action is checked against what the driver has been told before.
+/// A session between two sockets. Every action is checked against the earlier ones.
 pub(crate) struct Wire {
     pub(crate) session: OrangeFsSession,
     pub(crate) now: Time,
@@ -40,7 +40,7 @@ impl Wire {
         Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), ledger: Ledger::default() }
     }
 
-    /// Takes no further requests; whether nothing is in progress any more.
+    /// Starts draining; returns whether nothing is in progress any more.
     pub(crate) fn drains(&mut self) -> bool {
         self.session.drain();
         self.session.is_idle()
@@ -89,7 +89,7 @@ impl Wire {
         self.dispatch_in(op, None);
     }
 
-    /// Lets an operation go, its data in pieces if there are any.
+    /// Dispatches an operation, with its data in pieces if there are any.
     #[track_caller]
     pub(crate) fn dispatch_in(&mut self, op: OpId, pieces: Option<Pieces>) {
         self.ledger.dispatch(op);
@@ -97,7 +97,7 @@ impl Wire {
         assert_eq!(self.actions(), []);
     }
 
-    /// The client sent a request that must wait.
+    /// The client sent a request that is held.
     #[track_caller]
     pub(crate) fn held(&mut self, message: &[u8]) -> (OpId, Submission) {
         let actions = self.client(message);
@@ -105,7 +105,7 @@ impl Wire {
         (*op, submission.clone())
     }
 
-    /// The client sent a request that must wait, and it was let go at once.
+    /// The client sent a request that was held, and dispatched at once.
     #[track_caller]
     pub(crate) fn sent(&mut self, message: &[u8]) -> OpId {
         let (op, _) = self.held(message);
@@ -114,17 +114,17 @@ impl Wire {
         op
     }
 
-    /// Takes what is on its way to the server.
+    /// Takes the bytes queued for the server.
     pub(crate) fn take_to_server(&mut self) -> Vec<u8> {
         take(self.session.to_server())
     }
 
-    /// Takes what is on its way to the client.
+    /// Takes the bytes queued for the client.
     pub(crate) fn take_to_client(&mut self) -> Vec<u8> {
         take(self.session.to_client())
     }
 
-    /// Bytes that pass at once and unchanged.
+    /// Asserts that these bytes pass at once and unchanged.
     #[track_caller]
     pub(crate) fn client_passes(&mut self, bytes: &[u8]) -> Vec<Action> {
         let actions = self.client(bytes);
@@ -132,7 +132,7 @@ impl Wire {
         actions
     }
 
-    /// Bytes that pass at once and unchanged.
+    /// Asserts that these bytes pass at once and unchanged.
     #[track_caller]
     pub(crate) fn server_passes(&mut self, bytes: &[u8]) -> Vec<Action> {
         let actions = self.server(bytes);
@@ -140,7 +140,7 @@ impl Wire {
         actions
     }
 
-    /// Lets time pass as a driver does, with a call whenever the session asks for one.
+    /// Advances time like a driver, with a call whenever the session asks for one.
     pub(crate) fn wait(&mut self, duration: Duration) -> Vec<Action> {
         let until = self.now + duration;
         let mut actions = Vec::new();
@@ -155,7 +155,7 @@ impl Wire {
         actions
     }
 
-    /// Nothing is left of any scheduled operation, and the session goes on.
+    /// Asserts that nothing of any scheduled operation is left, and the session continues.
     #[track_caller]
     pub(crate) fn assert_idle(&self) {
         assert!(self.ledger.is_empty(), "{:?}", self.ledger);
@@ -179,7 +179,7 @@ pub(crate) fn assert_same(found: &[u8], expected: &[u8]) {
     assert!(same == found && found == expected, "{found} bytes for {expected}, of which the first {same} are equal");
 }
 
-/// Cuts a stream into whole messages: tag, mode and all bytes.
+/// Splits a stream into messages: tag, mode and all bytes.
 pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
     let mut messages = Vec::new();
     while !stream.is_empty() {
@@ -191,7 +191,7 @@ pub(crate) fn messages(mut stream: &[u8]) -> Vec<(Tag, Mode, Vec<u8>)> {
     messages
 }
 
-/// The only operation that these actions finish.
+/// The only operation that these actions complete.
 pub(crate) fn completed(actions: &[Action]) -> Completed {
     let mut completed = actions.iter().filter_map(|action| match action {
         Action::Complete(completed) => Some(*completed),
@@ -202,7 +202,7 @@ pub(crate) fn completed(actions: &[Action]) -> Completed {
     first.unwrap()
 }
 
-/// The operation ended in this batch, with an answer of success and so many data bytes.
+/// The operation completed in this batch, successfully and with `moved` data bytes.
 pub(crate) fn assert_done(actions: &[Action], op: OpId, moved: u64) {
     let completed = completed(actions);
     let outcome = Outcome::Answered { status: 0 };

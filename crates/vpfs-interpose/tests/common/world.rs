@@ -1,4 +1,4 @@
-//! A client, a server and a scheduler around a session, all of which do what they may in an order that chance chooses.
+//! A client, a server and a scheduler around a session, all of which act in random order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{Wire, messages};
 /// What a client does with one tag.
 #[derive(Clone, Debug)]
 pub(crate) enum Script {
-    /// Bytes asked for, bytes that the file has.
+    /// Bytes requested, bytes in the file.
     Read(usize, usize),
     Write(usize),
     SmallRead(usize, usize),
@@ -29,7 +29,7 @@ pub(crate) enum Script {
     RefusedRead(usize),
     RefusedWrite(usize),
     FailedWrite(usize),
-    /// As a server asks another.
+    /// A read by another server.
     ServerRead(usize),
     ServerWrite(usize),
 }
@@ -37,7 +37,7 @@ pub(crate) enum Script {
 const THEIRS: &str = "tcp://127.0.0.1:4334";
 const OURS: &str = "tcp://proxy.example:3334";
 
-/// The addresses that the scripts speak of.
+/// The addresses that the scripts use.
 pub(crate) fn addresses() -> AddressMap {
     AddressMap::new([(THEIRS.to_owned(), OURS.to_owned())])
 }
@@ -67,7 +67,7 @@ impl Script {
         if matches!(self, Self::Create) { request(tag, create(&[THEIRS])) } else { self.request(tag) }
     }
 
-    /// What the server says at the request.
+    /// The server's first replies to the request.
     fn first_replies(&self, tag: i32, chunk: usize) -> VecDeque<Vec<u8>> {
         let read = |len, size: usize| -> VecDeque<Vec<u8>> {
             let ack = ack(tag, i64::try_from(size).unwrap());
@@ -126,7 +126,7 @@ fn chunks(tag: i32, len: usize, chunk: usize) -> Vec<Vec<u8>> {
     (0..len).step_by(chunk).map(|at| data(tag, chunk.min(len - at))).collect()
 }
 
-/// Numbers without a pattern, the same for the same seed.
+/// Pseudo-random numbers, equal for equal seeds.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -143,7 +143,7 @@ impl Chance {
     }
 }
 
-/// What went into the session, in order.
+/// An input of the session.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Client(Vec<u8>),
@@ -151,15 +151,15 @@ pub(crate) enum Input {
     Dispatch(OpId),
 }
 
-/// One end of a connection: what it says and what it hears.
+/// One end of a connection: the messages that it sends and receives.
 #[derive(Default)]
 struct Peer {
-    /// Messages not yet said; each list in order, the lists in any order.
+    /// Messages not sent yet; each list in order, the lists in any order.
     ready: BTreeMap<i32, VecDeque<Vec<u8>>>,
-    /// Said, but not read by the session.
+    /// Sent, but not read by the session.
     stream: VecDeque<u8>,
     said: Vec<Vec<u8>>,
-    /// Heard, the last message perhaps not yet to its end.
+    /// Received; the last message may be incomplete.
     partial: Vec<u8>,
     heard: Vec<Vec<u8>>,
 }
@@ -202,7 +202,7 @@ impl Peer {
     }
 }
 
-/// The tag of a message that is whole.
+/// The tag of a complete message.
 fn tag_of(message: &[u8]) -> i32 {
     i32::try_from(Header::decode(message).unwrap().tag.0).unwrap()
 }
@@ -225,7 +225,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The most bytes that one input brings.
+    /// The maximum number of bytes in one input.
     const MOST: usize = 30_000;
 
     pub(crate) fn new(scripts: Vec<Script>, seed: u64, limits: Limits, chunk: usize) -> Self {
@@ -253,14 +253,14 @@ impl World {
         &self.scripts[usize::try_from(tag).unwrap() - 1]
     }
 
-    /// Lets everyone act until nobody can.
+    /// Lets everyone act until no more action is possible.
     pub(crate) fn run(&mut self) {
         while self.step() {
             self.check_bounds();
         }
     }
 
-    /// One of the things that can happen now; `false` if there is none.
+    /// Takes one of the possible actions at random; `false` if there is none.
     fn step(&mut self) -> bool {
         let held: Vec<OpId> = self.wire.ledger.held().collect();
         let session = &mut self.wire.session;
@@ -353,7 +353,7 @@ impl World {
         }
     }
 
-    /// What a session holds does not depend on how much goes through it.
+    /// The memory of a session does not depend on the amount of data that passes through it.
     fn check_bounds(&mut self) {
         let Limits { ops, outbound_bytes, .. } = self.limits;
         let requests = ops * 500 + Self::MOST;
@@ -363,7 +363,7 @@ impl World {
         assert!(self.wire.server_buf.len() < Header::LEN + 16384);
     }
 
-    /// Nothing is lost, nothing is mixed up, and the scheduler knows all.
+    /// Checks that nothing is lost or mixed up, and that the scheduler was informed of everything.
     pub(crate) fn check_end(&mut self) {
         self.wire.assert_idle();
         assert!(self.wire.drains());
@@ -379,7 +379,7 @@ impl World {
     }
 
     fn check_streams(&self) {
-        // To the client: the same messages in the same order, but for the addresses.
+        // To the client: the same messages in the same order, except for the addresses.
         let told = |message: &Vec<u8>| match self.script(tag_of(message)) {
             Script::Configure => config_reply(tag_of(message), &config(OURS)),
             _ => message.clone(),
@@ -398,7 +398,7 @@ impl World {
         assert!(requests == expected.collect::<Vec<_>>());
     }
 
-    /// What the peers heard, for a comparison.
+    /// What both peers received, for a comparison.
     pub(crate) fn heard(&self) -> (Vec<u8>, Vec<u8>) {
         (self.client.heard.concat(), self.server.heard.concat())
     }
@@ -418,7 +418,7 @@ fn found_end((completed, cost): &(Completed, Bytes)) -> End {
     (completed.kind.is_some(), completed.moved, status, *cost)
 }
 
-/// Gives a new session the same inputs, with each run of bytes cut anew by `cut`; returns actions and outputs.
+/// Gives a new session the same inputs, with each run of bytes split differently by `cut`; returns actions and outputs.
 pub(crate) fn replay(
     inputs: &[Input],
     limits: Limits,

@@ -1,4 +1,4 @@
-//! A server never has more to do than it has slots, and a cap is a cap.
+//! A server never has more requests outstanding than slots, and caps are kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ fn scheduler(policy: &str, depth: u32) -> String {
     format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")
 }
 
-/// All that was let go of what `client` sent before.
+/// All requests dispatched of those that `client` sent before.
 ///
-/// A request that is never held passes those that are. Once the first one is answered, everything before it has been
-/// judged; then what comes to the server before the second one is all that was let go.
+/// A request that is never held passes those that are. Once the first such request is answered, everything before it
+/// has been classified; all requests that reach the server before the second one have been dispatched.
 async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
     let mut tags = Vec::new();
     for fence in [1_000_001, 1_000_002] {
@@ -60,7 +60,7 @@ async fn large_requests_take_the_slots_they_cost() {
     const LARGE: usize = 2 << 20;
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
-    // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap, as the paper lets them.
+    // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap, as in the paper.
     let settings = format!("{}backfill = \"paper\"\n", scheduler("sfq-d-plus", 7));
     let _daemon = network.daemon(&settings).await;
     let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
@@ -68,13 +68,13 @@ async fn large_requests_take_the_slots_they_cost() {
         client.send(raw::read(tag, 9, len)).await;
     }
     assert_eq!(let_go(&mut client, &mut server).await, [1, 3, 4]);
-    // The acknowledgement says that there is nothing to read, which ends it.
+    // The acknowledgement says that there is nothing to read, which ends the request.
     server.send(raw::ack(Tag(1), 0)).await;
     assert_eq!(client.tag().await, Tag(1));
     assert_eq!(let_go(&mut client, &mut server).await, [2]);
 }
 
-/// Clients that ask as fast as they can, for everything there is, and a server that counts what it has to do.
+/// Clients that request as much as they can, as fast as they can, and a server that counts outstanding requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_never_overloaded_by_many_clients() {
     const CLIENTS: u64 = 12;
@@ -106,7 +106,7 @@ const DEPTH: usize = 5;
 const OPS: u64 = 60;
 const SIZE: usize = 100_000;
 
-/// Sends all requests at once, in an order that differs by client; then sees all of them through.
+/// Sends all requests at once, in an order that differs by client; then completes all of them.
 async fn ask_for_everything(mut client: Peer, seed: u64) {
     let kind = |tag| (tag * 7 + seed) % 3;
     for tag in 1..=OPS {
@@ -139,7 +139,7 @@ async fn ask_for_everything(mut client: Peer, seed: u64) {
 
 type Events = mpsc::UnboundedSender<isize>;
 
-/// Answers each request in full; tells of each one's begin and end. It is over before the proxy can know.
+/// Answers each request in full; reports its start and its end. The end is reported before the proxy can know of it.
 async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, events: Events) {
     for (tag, request) in until_all_slots_are_taken(&mut server, &begun, &events).await {
         answer(&mut server, tag, request, &events).await;
@@ -161,8 +161,8 @@ async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, ev
     }
 }
 
-/// The first requests of a connection, which wait for their answers until all connections together have as many as
-/// there are slots: otherwise a busy machine may answer one before it lets the next one come.
+/// The first requests of a connection, which are not answered until all connections together have as many as there are
+/// slots: otherwise a busy machine may answer one before the next one arrives.
 async fn until_all_slots_are_taken(
     server: &mut Peer,
     begun: &watch::Sender<usize>,
@@ -199,7 +199,7 @@ async fn answer(server: &mut Peer, tag: Tag, request: RequestBody, events: &Even
     }
 }
 
-/// Virtual time, so that a rate is a number.
+/// Virtual time, so that rates are exact.
 #[tokio::test(start_paused = true)]
 async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
     const PIECE: u64 = 64 << 10;
@@ -218,7 +218,7 @@ async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
         begin.elapsed()
     };
     assert!(read_all(4).await < Duration::from_millis(100), "nothing takes time without a cap");
-    // In a time t at most rate · t + burst + one request pass, and no less for one who always asks.
+    // In a time t at most rate · t + burst + one request pass, and no less for an application that always has requests.
     for (rate, per_second) in [("1MiB/s", 1 << 20), ("4MiB/s", 4 << 20)] {
         site.reload(&capped(rate)).await;
         let took = read_all(2).await.as_secs_f64();

@@ -1,6 +1,6 @@
-//! What a read is charged: what it moves, as soon as that is known.
+//! What a read is charged: the bytes that it moves, as soon as they are known.
 //!
-//! One slot, two applications of equal weight: the order in which their requests reach the server tells what they cost.
+//! One slot, two applications of equal weight: the order in which their requests reach the server reveals their costs.
 
 use vpfs_wire::bmi::Tag;
 
@@ -8,10 +8,10 @@ use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, pattern};
 
 const SMALL: usize = 64 << 10;
-/// What copying tools ask for, however small the file is.
+/// The size that copying tools request, however small the file is.
 const MUCH: usize = 10 << 20;
 
-/// Two clients with their server connections; whoever is first has the slot.
+/// Two clients with their server connections; the first one gets the slot.
 struct Race {
     clients: [Peer; 2],
     servers: [Peer; 2],
@@ -28,7 +28,7 @@ impl Race {
         Self { clients: [one, other], servers: [server_1, server_2] }
     }
 
-    /// Returns once the proxy has judged everything that a client has sent; nothing of it may go on.
+    /// Returns once the proxy has classified everything that a client has sent; nothing may be dispatched.
     async fn judged(&mut self, who: usize) {
         self.clients[who].send(raw::noop(FENCE)).await;
         assert_eq!(self.servers[who].tag().await, Tag(FENCE));
@@ -39,14 +39,14 @@ impl Race {
     /// The next request that reaches the server, with its client.
     async fn next(&mut self) -> (usize, u64) {
         let [one, other] = &mut self.servers;
-        // There is one slot: if one receives something, there is nothing for the other.
+        // There is one slot: if one connection receives something, there is nothing for the other.
         tokio::select! {
             Tag(tag) = one.tag() => (0, tag),
             Tag(tag) = other.tag() => (1, tag),
         }
     }
 
-    /// Serves a read of a file of so many bytes, which ends it.
+    /// Serves a read of a file of `size` bytes, which ends it.
     async fn serve(&mut self, who: usize, tag: u64, size: usize) {
         self.servers[who].send([raw::ack(Tag(tag), size), raw::data(Tag(tag), &pattern(1, size))].concat()).await;
         assert_eq!([self.clients[who].tag().await, self.clients[who].tag().await], [Tag(tag); 2]);
@@ -61,7 +61,7 @@ async fn a_read_that_finds_less_than_it_asked_for_is_charged_less() {
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
     let mut race = Race::start(&network, &fake).await;
-    // The first application has the slot, and 10 MiB on its account; the other one's requests arrive while it runs.
+    // The first application has the slot, and is charged 10 MiB; the other one's requests arrive in the meantime.
     for tag in 1..=3 {
         race.clients[0].send(raw::read(tag, 10 + tag, MUCH)).await;
     }
@@ -71,7 +71,7 @@ async fn a_read_that_finds_less_than_it_asked_for_is_charged_less() {
     }
     race.judged(1).await;
     race.serve(0, 1, SMALL).await;
-    // With 64 KiB charged instead, its next request is as early as the other one's second, and arrived before it.
+    // With 64 KiB charged instead, its next request has the same tag as the other one's second, and arrived before it.
     for expected in [(1, 1), (0, 2), (1, 2), (0, 3), (1, 3)] {
         let (who, tag) = race.next().await;
         assert_eq!((who, tag), expected);

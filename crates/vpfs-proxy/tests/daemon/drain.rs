@@ -1,4 +1,4 @@
-//! A daemon ends in good order, or by force.
+//! A daemon stops in good order, or by force.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn what_is_in_progress_ends_and_nothing_new_begins() {
     assert_eq!(idle.end().await, None);
     assert_eq!(idle_server.end().await, None);
     assert_eq!(TcpStream::connect(door).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    // The write is acknowledged, so its data must pass; the held request must go on; what comes now must not.
+    // The write is acknowledged, so its data must pass; the held request must be sent; new requests must not.
     server.send(raw::ack(Tag(1), 0)).await;
     assert_eq!(client.tag().await, Tag(1));
     client.send(raw::data(Tag(1), b"bytes")).await;
@@ -47,7 +47,7 @@ async fn what_is_in_progress_ends_and_nothing_new_begins() {
     assert_eq!(draining.await.unwrap(), 0);
 }
 
-/// Clients with many operations at once see nothing of a restart of the daemon: a drained one leaves nothing half done.
+/// Clients with many concurrent operations do not notice a restart of the daemon: draining interrupts none of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_survive_restarts_of_the_daemon() {
     let mut site = Site::start(2, "").await;
@@ -97,7 +97,7 @@ async fn what_does_not_end_in_time_is_cut_off() {
     }
     let begin = tokio::time::Instant::now();
     assert_eq!(daemon.drain().await, 3);
-    // Virtual time: nothing but the limit ended it.
+    // Virtual time: only the limit ended it.
     assert_eq!(begin.elapsed().as_secs(), 20);
     for (mut client, mut server) in stuck {
         assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
@@ -121,7 +121,7 @@ async fn a_dropped_daemon_closes_everything() {
     }
 }
 
-/// A server that does not take connections: its queue is full, so the system leaves those who try without an answer.
+/// A server that accepts no connections: its queue is full, so the system does not answer further attempts.
 async fn deaf_server() -> (std::net::SocketAddr, Vec<TcpStream>, socket2::Socket) {
     use socket2::{Domain, Socket, Type};
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -142,7 +142,7 @@ async fn a_connection_that_is_still_to_be_made_does_not_hold_up_the_end() {
     let daemon = network.daemon("[limits]\nconnect_timeout = \"1min\"\n").await;
     let mut client = Peer::connect(network.door(0, 0)).await;
     client.send(raw::noop(1)).await;
-    // Nothing happens but that the proxy waits for the server.
+    // Nothing happens while the proxy waits for the server.
     assert!(tokio::time::timeout(Duration::from_secs(30), client.receive()).await.is_err());
     assert_eq!(daemon.drain().await, 0);
     assert!(client.receive().await.is_err());

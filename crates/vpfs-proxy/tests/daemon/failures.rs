@@ -1,4 +1,4 @@
-//! Servers and proxies that go away and come back: clients see what a dead server shows, and go on.
+//! Servers and proxies fail and return: clients see the behaviour of a dead server, and continue.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::common::{Network, Site, pattern};
 const PIECE: usize = 120_000;
 const PIECES: u64 = 60;
 
-/// Writes a file piece by piece, reads each piece back, and in the end everything.
+/// Writes a file piece by piece, reads each piece back, and finally the whole file.
 async fn write_and_verify(client: Client, number: u64, progress: Arc<watch::Sender<u64>>) {
     let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(20_000)).await.unwrap();
     let data = |piece: u64| pattern(number << 32 | piece, PIECE);
@@ -31,7 +31,7 @@ async fn write_and_verify(client: Client, number: u64, progress: Arc<watch::Send
     }
 }
 
-/// Five clients at work, and how far they are.
+/// Five working clients, and their progress.
 async fn load(site: &Site) -> (JoinSet<()>, watch::Receiver<u64>) {
     let progress = Arc::new(watch::Sender::new(0));
     let mut tasks = JoinSet::new();
@@ -47,7 +47,7 @@ async fn finish(mut tasks: JoinSet<()>) {
     }
 }
 
-/// All slots of every server are free again, or these large requests would wait for ever.
+/// All slots of every server are free again, otherwise these large requests would wait for ever.
 async fn still_works(site: &Site) {
     let client = site.client().await;
     let file = client.create("/after", &CreateOptions::simple_stripe(1000)).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_dead_server_shows_as_a_reset_and_is_logged_once() {
     }
 }
 
-/// What was outstanding at a server that died, or held for it, does not keep its slots.
+/// Requests outstanding at a failed server, or held for it, do not keep their slots.
 #[tokio::test]
 async fn slots_are_free_after_either_side_is_gone() {
     let fake = FakeServer::start().await;
@@ -153,7 +153,7 @@ async fn a_client_that_half_closes_gets_its_replies() {
     server.send([raw::ack(Tag(2), 5000), raw::done(Tag(1)), raw::data(Tag(2), &pattern(1, 5000))].concat()).await;
     assert_eq!([client.tag().await, client.tag().await], [Tag(2), Tag(1)]);
     assert_eq!(client.receive().await.unwrap().1, pattern(1, 5000));
-    // The server's side still stands open, which does not matter any more.
+    // The connection to the server is still open, which no longer matters.
     assert_eq!(client.end().await, None);
 }
 
@@ -175,7 +175,7 @@ async fn an_operation_without_progress_ends_with_its_connection() {
         }
         let begin = tokio::time::Instant::now();
         assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
-        // It is looked at four times in the shorter time-out.
+        // It is checked four times within the shorter timeout.
         let waited = begin.elapsed();
         assert!(waited >= Duration::from_secs(patience) && waited <= Duration::from_secs(patience + 11), "{waited:?}");
         assert!(server.receive().await.is_err());
@@ -184,8 +184,8 @@ async fn an_operation_without_progress_ends_with_its_connection() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("peer=127.0.0.1:")), "{lines:?}");
 }
 
-/// Symptom: a proxy used all of a processor. Cause: the watch over a session's operations was due for ever once its
-/// server had closed while the client was not reading. Virtual time would stand still here.
+/// Symptom: a proxy used a whole processor. Cause: the timer for a session's operations was always due once its server
+/// had closed while the client was not reading. Virtual time would not advance here.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     const LEN: usize = 64 << 20;
@@ -203,7 +203,7 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     client.send(raw::metadata(2)).await;
     assert_eq!(server.tag().await, Tag(2));
     drop(server);
-    // The only place becomes free when the client has had its time.
+    // The only permit becomes free when the client's time is over.
     let begin = tokio::time::Instant::now();
     let (mut other, mut server) = fake.pair(network.door(0, 0)).await;
     other.send(raw::noop(1)).await;

@@ -1,4 +1,4 @@
-//! Peers that misbehave hurt themselves only.
+//! Misbehaving peers affect only themselves.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::common::log::Log;
 use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, Site, pattern};
 
-/// Bytes that no client sends, each with a word of the reason that is logged.
+/// Bytes that no client sends, each with part of the reason that is logged.
 fn garbage() -> Vec<(Vec<u8>, &'static str)> {
     let header = |mode, size: u64| Header { mode, tag: Tag(1), size }.encode().to_vec();
     let mut unknown_mode = raw::noop(1);
@@ -49,7 +49,7 @@ async fn hostile_clients_are_cut_off_and_others_go_on() {
     for (bytes, reason) in garbage() {
         let mut hostile = Peer::connect(site.network.door(0, 0)).await;
         let peer = hostile.stream.local_addr().unwrap();
-        // After something proper, too.
+        // Also after a valid message.
         hostile.send([raw::noop(7), bytes].concat()).await;
         assert_eq!(hostile.end().await, Some(ErrorKind::ConnectionReset), "{reason}");
         let lines = log.with(&format!("peer={peer}"));
@@ -85,7 +85,7 @@ async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
     }
 }
 
-/// Sends file data until nobody takes any more; in virtual time, a time-out means just that.
+/// Sends file data until the proxy accepts no more; in virtual time, a timeout means exactly that.
 async fn send_until_stuck(server: &mut Peer, tag: Tag) -> usize {
     let chunk = raw::data(tag, &pattern(1, CHUNK));
     let mut chunks = 0;
@@ -100,7 +100,7 @@ const CHUNK: usize = 256 << 10;
 /// More than any number of buffers holds.
 const ENDLESS: usize = 512 << 20;
 
-/// Virtual time. An idle client has all slots but one, and then all of them; it loses them after `limits.flow_timeout`.
+/// Virtual time. An idle client takes all slots but one, and then all; it loses them after `limits.flow_timeout`.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_does_not_stall_others() {
     let fake = FakeServer::start().await;
@@ -131,7 +131,7 @@ async fn a_client_that_does_not_read_does_not_stall_others() {
     assert_eq!(stalled.end().await, Some(ErrorKind::ConnectionReset));
 }
 
-/// Virtual time, where a time-out means that nothing moves any more.
+/// Virtual time, in which a timeout means that nothing moves any more.
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
     let fake = FakeServer::start().await;
@@ -141,10 +141,10 @@ async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
     client.send(raw::read(1, 1, ENDLESS)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), ENDLESS)).await;
-    // The proxy's buffers are 1 MiB and a bit; the rest are those of four sockets.
+    // The proxy's buffers are a little over 1 MiB; the rest are those of four sockets.
     let chunks = send_until_stuck(&mut server, Tag(1)).await;
     assert!(chunks * CHUNK > 1 << 20, "{chunks}");
-    // Whoever begins to read gets it all.
+    // A peer that starts to read gets everything.
     client.tag().await;
     for _ in 0..chunks {
         assert!(client.receive().await.unwrap().1 == pattern(1, CHUNK));
@@ -179,7 +179,7 @@ async fn at_the_limit_of_connections_clients_wait() {
         let options = site.options(0);
         waiting.spawn(async move { vpfs_embedded::Client::connect(options).await.unwrap() });
     }
-    // Those that are in work as ever, and nobody else gets in while they do.
+    // Connected clients work as before, and no further ones are accepted meanwhile.
     for round in 0..20 {
         first.mkdir(&format!("/{round}"), 0o755).await.unwrap();
         second.stat(&format!("/{round}")).await.unwrap();
@@ -195,7 +195,7 @@ async fn at_the_limit_of_connections_clients_wait() {
     assert_eq!(log.with("limits.connections").len(), 1);
 }
 
-/// Symptom: a client that was gone kept its place. Cause: the proxy waited for the server to close, too.
+/// Symptom: a client that was gone kept its permit. Cause: the proxy also waited for the server to close.
 #[tokio::test]
 async fn a_client_that_is_gone_frees_its_place_whatever_the_server_does() {
     let fake = FakeServer::start().await;

@@ -5,7 +5,7 @@ use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
 use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, Site, pattern};
 
-/// What a small application does: names, and data on all servers.
+/// The work of a small application: names, and data on all servers.
 async fn work(client: &Client, path: &str) {
     let file = client.create(path, &CreateOptions::default()).await.unwrap();
     client.write_at(&file, 0, pattern(1, 300_000)).await.unwrap();
@@ -54,7 +54,7 @@ async fn data_belong_to_the_user_that_was_learned_from_names() {
     assert_eq!(site.totals("alice").bytes, 600_000);
 }
 
-/// One mount of many users: its requests are told apart by the last credential.
+/// One mount with many users: its requests are attributed by the last credential.
 #[tokio::test]
 async fn a_connection_may_change_its_user() {
     let fake = FakeServer::start().await;
@@ -111,7 +111,7 @@ async fn everybody_else_is_the_default() {
     assert_eq!(site.served(), ["rest", "a"]);
 }
 
-/// Symptom: clients of a bound listener became another application. Cause: the listener kept the position of its
+/// Symptom: clients of a bound listener were moved to another application. Cause: the listener kept the position of its
 /// application in the file that was read at the start.
 #[tokio::test]
 async fn a_bound_listener_keeps_its_application_when_the_file_is_reordered() {
@@ -136,7 +136,7 @@ async fn newer_rules_hold_for_open_connections() {
     assert_eq!(site.totals("newer").bytes, older.bytes);
 }
 
-/// What passes unscheduled is nobody's.
+/// Unscheduled requests belong to no application.
 #[tokio::test]
 async fn a_client_that_only_asks_for_the_configuration_is_no_application() {
     let site = Site::start(1, "").await;

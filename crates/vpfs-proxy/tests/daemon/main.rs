@@ -1,7 +1,7 @@
 //! The daemon between clients and servers, over real sockets of this machine.
 //!
-//! Nothing here sleeps to wait for something, and no time that was measured is a pass mark: tests wait for events, or
-//! live in virtual time, where a time-out means that nothing more can happen.
+//! No test sleeps to wait for something, and none passes or fails by a measured time: tests wait for events, or run in
+//! virtual time, in which a timeout means that nothing more can happen.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
 mod bounded;

@@ -1,4 +1,4 @@
-//! The data of a long write goes to the server in pieces while somebody is protected, and all of it arrives.
+//! The data of a long write goes to the server in pieces while another application is protected, and all of it arrives.
 
 use std::time::Duration;
 
@@ -8,11 +8,10 @@ use vpfs_wire::bmi::Tag;
 use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, pattern};
 
-/// What nothing is known of is thought to take 10 ns for each byte: the long write takes more than 140 ms, the first
-/// one less.
+/// Unknown requests are assumed to take 10 ns for each byte: the long write takes more than 140 ms, the first one less.
 const FIRST: usize = 4 << 20;
 const LONG: usize = 16 << 20;
-/// It fits into the buffers of sockets, which empty in real time.
+/// Fits into the buffers of sockets, which empty in real time.
 const MESSAGE: usize = 32 << 10;
 
 /// One small read from its request to its end.
@@ -23,14 +22,14 @@ async fn read(client: &mut Peer, server: &mut Peer, tag: u64) {
     assert_eq!(client.tag().await, Tag(tag));
 }
 
-/// Sends the data of a write that the server has, and ends it; how long the data took.
+/// Sends the data of a write that the server has, and completes it; returns how long the data took.
 async fn pass_data(client: &mut Peer, server: &mut Peer, tag: u64, len: usize) -> Duration {
     server.send(raw::ack(Tag(tag), 0)).await;
     assert_eq!(client.tag().await, Tag(tag));
     let (sent, began) = (pattern(tag, len), Instant::now());
     let mut received = Vec::new();
     for message in sent.chunks(MESSAGE) {
-        // What has to wait is all that the client sends for now.
+        // Data that has to wait is all that the client sends for now.
         client.send(raw::data(Tag(tag), message)).await;
         received.extend(server.receive().await.unwrap().1);
     }
@@ -51,15 +50,15 @@ async fn write_beside_a_reader() {
     let (mut large, mut large_server) = fake.pair(network.door(1, 0)).await;
     large.send(raw::write(1, 9, FIRST)).await;
     assert_eq!(large_server.tag().await, Tag(1));
-    // Four seconds in which most of what is pending is the large one's, so that it counts as bulk, and its cost was
-    // looked for.
+    // Four seconds in which most of the pending work is the large application's, so that it counts as bulk and its cost
+    // is measured.
     for tag in 1..=80 {
         read(&mut small, &mut small_server, tag).await;
         advance(Duration::from_millis(50)).await;
     }
     let short = pass_data(&mut large, &mut large_server, 1, FIRST).await;
     assert!(short < Duration::from_millis(35), "a write that takes 40 ms goes as it comes: {short:?}");
-    // One of the small one's is pending, so it is protected.
+    // A request of the small application is pending, so it is protected.
     small.send(raw::read(81, 9, 4096)).await;
     assert_eq!(small_server.tag().await, Tag(81));
     large.send(raw::write(2, 9, LONG)).await;

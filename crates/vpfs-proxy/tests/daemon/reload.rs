@@ -1,4 +1,4 @@
-//! A newer configuration is taken over while clients work, or not at all.
+//! A newer configuration is applied while clients work, or not at all.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, st
     rounds
 }
 
-/// Clients that do not repeat anything: the loss of a connection would show.
+/// Clients that do not retry, so that the loss of a connection is noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_policy_changes_under_load_without_losing_anything() {
     let settings = |policy: &str, depth: u32| format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n");
@@ -54,7 +54,7 @@ async fn the_policy_changes_under_load_without_losing_anything() {
     assert_eq!((totals.failed, totals.bytes), (0, rounds * 400_000));
 }
 
-/// The order in which held requests go on tells what happened to them.
+/// The order in which held requests are dispatched reveals how the reload treated them.
 #[tokio::test]
 async fn held_requests_survive_a_change_of_policy() {
     let fake = FakeServer::start().await;
@@ -73,7 +73,7 @@ async fn held_requests_survive_a_change_of_policy() {
     for tag in 2..=5 {
         assert_eq!(server.tag().await.0, tag);
     }
-    // What is outstanding stays outstanding: with one slot, nothing new goes before all of it is answered.
+    // Outstanding requests stay outstanding: with one slot, nothing new is dispatched before all of them are answered.
     daemon.reload(network.config("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 1\n")).await.unwrap();
     client.send(raw::metadata(7)).await;
     for tag in [5, 3, 1, 2, 6, 4] {
@@ -94,7 +94,7 @@ async fn a_refused_configuration_changes_nothing() {
     let refused = site.daemon.reload(moved).await.unwrap_err();
     assert!(matches!(&refused, ReloadError::NeedsRestart(what) if what.contains("listener.1")), "{refused}");
 
-    // A name that is too long for any name service, so that none is asked.
+    // A name that is too long for DNS, so that no name service is asked.
     let name = "x".repeat(64);
     let nowhere = site.network.config(&format!("[[app]]\nname = \"b\"\nclients = \"{name}\"\n"));
     let refused = site.daemon.reload(nowhere).await.unwrap_err();
@@ -108,8 +108,8 @@ async fn a_refused_configuration_changes_nothing() {
     assert_eq!(site.daemon.config().scheduler.policy.depth.get(), 9);
 }
 
-/// Symptom: with `log.level` raised to debug, a running daemon still did not log what its schedulers did. Cause:
-/// whether their events are kept was decided at the start.
+/// Symptom: with `log.level` raised to debug, a running daemon still did not log its schedulers' events. Cause: whether
+/// to keep these events was decided at the start.
 #[tokio::test]
 async fn decisions_are_logged_as_soon_as_the_level_says_so() {
     let site = Site::start(1, "").await;

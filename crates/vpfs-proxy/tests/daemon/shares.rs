@@ -1,7 +1,7 @@
-//! What weights promise: shares of a busy server, within the bound of the scheduler.
+//! The promise of weights: shares of a busy server, within the bound of the scheduler.
 //!
-//! These tests live in virtual time: the device is slow, everything else takes none, so applications that keep more
-//! requests going than the server has slots always have some queued.
+//! These tests run in virtual time: the device is slow, everything else takes no time, so applications with more
+//! concurrent requests than the server has slots always have some queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::common::{Site, pattern};
 
 const PIECE: usize = 64 << 10;
 const PIECES: u64 = 32;
-/// Requests that an application keeps going, more than there are slots.
+/// Concurrent requests of an application, more than there are slots.
 const CONCURRENCY: u64 = 16;
 const DEPTH: u32 = 4;
 
@@ -35,7 +35,7 @@ fn scheduler(policy: &str) -> String {
     format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {DEPTH}\n")
 }
 
-/// An application that reads all the time.
+/// An application that reads continuously.
 struct Reader {
     client: Client,
     file: File,
@@ -79,8 +79,8 @@ impl Reader {
     }
 }
 
-/// What each of two applications got between two moments: when they had completed `from` operations together, and when
-/// they had completed `to`.
+/// The bytes of two applications between two moments: when they had completed `from` operations together, and when they
+/// had completed `to`.
 async fn bytes_between(site: &Site, done: &watch::Sender<u64>, [from, to]: [u64; 2], apps: [&str; 2]) -> [u64; 2] {
     let mut completed = done.subscribe();
     let base = *completed.borrow_and_update();
@@ -129,7 +129,7 @@ async fn a_newer_weight_holds_for_busy_applications() {
     let done = Reader::pair([site.client_at([127, 0, 0, 2]).await, site.client_at([127, 0, 0, 3]).await]).await;
     for weight in [1, 8, 2] {
         site.reload(&text(weight)).await;
-        // What was outstanding at the change is not counted.
+        // Requests outstanding at the change are not counted.
         let bytes = bytes_between(&site, &done, [2 * CONCURRENCY, 500], ["a", "host:127.0.0.3"]).await;
         assert_shares(bytes, [weight, 1], "after the reload");
     }
@@ -144,7 +144,7 @@ async fn an_idle_application_leaves_its_share_to_the_other() {
     Reader::new(site.client_at([127, 0, 0, 3]).await, "/busy").await.start(&done);
     let begin = tokio::time::Instant::now();
     let bytes = bytes_between(&site, &done, [0, 300], ["idle", "host:127.0.0.3"]).await;
-    // Virtual time: the device was never without work, but for its fixed costs and the clock's milliseconds.
+    // Virtual time: the device was never idle, except for its fixed costs and the clock's milliseconds.
     let transfers = bytes[1] as f64 / 10_000_000.0;
     assert!(transfers > 0.8 * begin.elapsed().as_secs_f64(), "{bytes:?} in {:?}", begin.elapsed());
     assert_eq!(bytes[0], 0);

@@ -1,4 +1,4 @@
-//! Shares of the sum over all servers: gates of one daemon tell each other what they served, or requests tell it.
+//! Shares of the sum over all servers: the gates of one daemon report to each other, or requests reveal their layout.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::common::{Site, pattern};
 
 const SERVERS: usize = 4;
 const STRIP: usize = 64 << 10;
-/// Requests that each application keeps going.
+/// Concurrent requests of each application.
 const CONCURRENCY: u64 = 16;
 
 /// Servers whose devices take 64 KiB in 6.6 ms, one after the other.
@@ -47,8 +47,8 @@ async fn read_for_ever(
     }
 }
 
-/// Bytes of an application that stripes over all servers, for each byte of one that uses a single one, both with more
-/// requests than there are slots.
+/// The bytes of an application that stripes over all servers, divided by those of one that uses a single server; both
+/// have more concurrent requests than there are slots.
 async fn wide_to_narrow(site: &Site) -> f64 {
     let done = Arc::new(watch::Sender::new(0));
     let [wide, narrow] = [0, 1].map(|listener| Client::connect(site.options(listener)));
@@ -95,7 +95,7 @@ async fn requests_that_tell_their_layout_share_the_sum() {
     assert!((1.9..2.1).contains(&ratio), "{ratio}");
 }
 
-/// Servers begin to talk when a newer file says so, with applications that they knew before.
+/// Servers start to report to each other after a reload, with applications that they already knew.
 #[tokio::test(start_paused = true)]
 async fn sharing_is_taken_over_while_running() {
     let mut site = site("local").await;

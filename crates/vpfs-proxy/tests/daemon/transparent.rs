@@ -1,4 +1,4 @@
-//! Clients notice nothing: the same data, the same names, the same errors, whatever the policy.
+//! Clients notice nothing: the same data, names and errors, under any policy.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ async fn data_pass_unchanged_with_every_policy_and_distribution() {
     }
 }
 
-/// Large and small pieces, in order and not, a hole, and what is beyond the end.
+/// Large and small pieces, in order and not, a hole, and reads beyond the end.
 async fn write_and_read(client: &Client, readers: [&Client; 2], path: &str, options: &CreateOptions) {
     let mut expected = vec![0; 1_300_000];
     let file = client.create(path, options).await.unwrap();
@@ -115,7 +115,7 @@ async fn names_and_attributes(client: &Client) {
     }
     client.rmdir("/d").await.unwrap();
     assert!(client.readdir("/").await.unwrap().is_empty());
-    // A list of servers has proxy addresses in it, which no server knows.
+    // A list of servers contains proxy addresses, which no server knows.
     let placed = client.create("/placed", &CreateOptions::default().on_servers([2, 0])).await.unwrap();
     client.write_at(&placed, 0, pattern(2, 300_000)).await.unwrap();
     assert_eq!(placed.servers(), [2, 0]);
@@ -173,7 +173,7 @@ async fn config_text(door: SocketAddr) -> String {
     }
 }
 
-/// The servers are known by the addresses of doorkeepers, which note who comes.
+/// The servers are known by the addresses of doorkeepers, which record who connects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_never_go_around_their_listener() {
     let mut keepers = Vec::new();
@@ -202,7 +202,7 @@ async fn clients_never_go_around_their_listener() {
     }
 }
 
-/// Passes connections on and notes where they come from.
+/// Forwards connections and records where they come from.
 struct Doorkeeper {
     address: SocketAddr,
     came: Arc<Mutex<Vec<IpAddr>>>,

@@ -1,4 +1,4 @@
-//! What comes from the client: requests are judged and queued, data of dispatched writes passes.
+//! Bytes from the client: requests are classified and queued, data of dispatched writes passes.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl OrangeFsSession {
         } else {
             let meaning = match self.by_tag.get(&header.tag) {
                 Some(&id) if !self.op_ref(id).is_sent() => {
-                    // It would overtake its request.
+                    // The data would overtake its request.
                     return Err(violation(Side::Client, "data of a request that was not sent"));
                 }
                 Some(&id) if matches!(self.op_ref(id).reply, Reply::Write { .. }) => {
@@ -39,7 +39,7 @@ impl OrangeFsSession {
                     }
                     Meaning::Data(id)
                 }
-                // Nobody asked for it; the server judges it, as it would without us.
+                // Unsolicited; the server decides what to do, as it would without a proxy.
                 _ => Meaning::Stray,
             };
             self.to_server.push(buf.split_to(Header::LEN).freeze());
@@ -48,7 +48,7 @@ impl OrangeFsSession {
         Ok(true)
     }
 
-    /// Passes on what is there of a message. `false`: more bytes are needed.
+    /// Passes on the available bytes of a message. `false`: more bytes are needed.
     pub(super) fn client_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
         let Inbound::Body { remaining, meaning } = self.from_client else { return true };
         let count = remaining.min(buf.len());
@@ -78,7 +78,7 @@ impl OrangeFsSession {
         let payload = &message[Header::LEN..];
         let view = RequestView::parse(payload).map_err(malformed)?;
         let (class, reply) = plan(&view).map_err(malformed)?;
-        // Servers show their own credential, or that of the client they serve: neither tells who is at the other end.
+        // Servers state their own credential, or that of the client they serve: neither identifies the peer.
         if matches!(class, Class::Scheduled(_))
             && let Some(ids) = view.credential_ids().map_err(malformed)?
         {
@@ -87,7 +87,7 @@ impl OrangeFsSession {
         let message = match (self.rewritten_layout(&view, header, payload), &class) {
             (Some(rewritten), _) => rewritten,
             (None, Class::Exempt) => message,
-            // A part of what was read from the socket would keep all of that in memory for as long as it is queued.
+            // A slice of the socket's read buffer would keep the whole buffer in memory while the request is queued.
             (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
         let (kind, cost) = match &class {
@@ -117,18 +117,19 @@ impl OrangeFsSession {
         Ok(())
     }
 
-    /// CREATE and MKDIR may list servers by the addresses the client knows, which are ours; the servers refuse those.
+    /// CREATE and MKDIR may list servers by the addresses known to the client, which are the proxies'; servers refuse
+    /// those.
     fn rewritten_layout(&self, view: &RequestView<'_>, header: Header, payload: &[u8]) -> Option<Bytes> {
         if !matches!(view.op(), OpCode::Create | OpCode::MkDir) {
             return None;
         }
-        // A list that cannot be rewritten goes as it is: the server's own refusal is the clearest answer.
+        // A list that cannot be rewritten passes unchanged: the server's own refusal is the clearest answer.
         let payload = rewrite::layout(payload, |proxy| self.addresses.for_server(proxy).map(str::to_owned)).ok()??;
         let header = Header::request(header.tag, payload.len() as u64).ok()?;
         Some(message(&header, &payload))
     }
 
-    /// Data requests carry no credential: they are of the user whom the connection showed last.
+    /// Data requests carry no credential: they belong to the user that the connection stated last.
     fn learn(&mut self, ids: &CredentialIds<'_>) {
         let same = |user: &Arc<User>| user.uid == ids.uid && user.gids.iter().copied().eq(ids.gids());
         if !self.user.as_ref().is_some_and(same) {

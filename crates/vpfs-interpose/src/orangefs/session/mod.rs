@@ -28,12 +28,12 @@ enum Inbound {
     Body { remaining: usize, meaning: Meaning },
 }
 
-/// What the message that passes through is for its operation.
+/// The meaning of the passing message for its operation.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
-    /// Nothing (any more).
+    /// Nothing, or nothing any more.
     Stray,
-    /// An acknowledgement; the operation goes on.
+    /// An acknowledgement; the operation continues.
     Ack,
     /// Bulk data.
     Data(OpId),
@@ -60,7 +60,7 @@ pub struct OrangeFsSession {
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
     dispatched: VecDeque<OpId>,
-    /// Operations that were sent: those that can time out.
+    /// Operations whose requests were sent: those that can time out.
     in_progress: usize,
     /// Dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
@@ -69,7 +69,7 @@ pub struct OrangeFsSession {
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
     next_watch: Option<Time>,
-    /// The next data of the client has to wait for its turn.
+    /// Until when the next data of the client must wait for its turn.
     paused_until: Option<Time>,
     client_done: bool,
     draining: bool,
@@ -109,8 +109,8 @@ impl OrangeFsSession {
 }
 
 impl Session for OrangeFsSession {
-    /// Takes the bytes that arrived from the client. What stays in `buf` is the start of an incomplete header or
-    /// request, at most 16 KiB + 24 bytes, or data that has to wait for its turn; then call it again after
+    /// Takes the bytes that arrived from the client. Bytes that remain in `buf` are the start of an incomplete header
+    /// or request, at most 16 KiB + 24 bytes, or data that must wait for its turn; in that case call it again after
     /// [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
         while !self.closed && self.paused_until.is_none() {
@@ -130,8 +130,8 @@ impl Session for OrangeFsSession {
         );
     }
 
-    /// Takes the bytes that arrived from the server. What stays in `buf` is the start of an incomplete header or reply,
-    /// at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
+    /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete header
+    /// or reply, at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
         while !self.closed {
             let step = match self.from_server {
@@ -187,7 +187,7 @@ impl Session for OrangeFsSession {
         for id in self.ids_where(Op::is_held) {
             self.cancel(id);
         }
-        // Nothing else ends an operation that is dispatched but not sent.
+        // Nothing else ends operations that are dispatched but not sent.
         self.dispatched.clear();
         for id in self.ids_where(|_| true) {
             self.complete(id, Outcome::Disconnected);
@@ -282,9 +282,9 @@ fn violation(side: Side, what: &'static str) -> CloseReason {
     CloseReason::Violation { side, what }
 }
 
-/// Bytes of the payload behind a header.
+/// The size of the payload after a header.
 fn payload_len(header: &Header) -> usize {
-    // At most 16 MiB, which decoding checked.
+    // At most 16 MiB, as checked by decoding.
     usize::try_from(header.size).unwrap_or(usize::MAX)
 }
 

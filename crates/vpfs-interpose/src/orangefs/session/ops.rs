@@ -1,4 +1,4 @@
-//! The table of operations: tags to numbers, endings, and the watch for those that never end.
+//! The table of operations: numbers by tag, endings, and timeouts.
 
 use vpfs_core::Time;
 
@@ -35,7 +35,7 @@ impl OrangeFsSession {
         ids
     }
 
-    /// What is counted along the way is what is there; for debug assertions.
+    /// Whether the running counts match the table; for debug assertions.
     pub(super) fn counts_are_right(&self) -> bool {
         let count = |condition: fn(&Op) -> bool| self.ops.iter().flatten().filter(|op| condition(op)).count();
         let held: usize = self.ops.iter().flatten().map(|op| op.held).sum();
@@ -44,7 +44,7 @@ impl OrangeFsSession {
             && self.held == held
     }
 
-    /// Forgets an operation; a message of it that is passing right now goes on without it.
+    /// Forgets an operation; a message of it that is currently passing continues without it.
     fn remove(&mut self, id: OpId) -> Op {
         let op = self.ops[id.index()].take().expect("an operation that is in progress");
         let known = self.by_tag.remove(&op.tag);
@@ -87,7 +87,7 @@ impl OrangeFsSession {
         self.actions.push_back(Action::Cancel(id));
     }
 
-    /// An operation that was dispatched is over.
+    /// A dispatched operation ended.
     pub(super) fn complete(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
         assert!(!op.is_held(), "only a dispatched operation is complete");
@@ -108,20 +108,20 @@ impl OrangeFsSession {
         self.awaiting_data -= usize::from(is_all);
     }
 
-    /// When an operation is taken to be dead; `None` while it is not sent, or if nobody waits for it.
+    /// When an operation times out; `None` while it is not sent, or if no reply is expected.
     pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
         let patience = match (&op.state, &op.reply) {
             (State::Queued(_) | State::Dispatched(_), _) => return None,
             (State::Sent, _) => self.limits.reply_timeout,
-            // All data is sent: the server is busy storing it.
+            // All data was sent: the server is busy storing it.
             (State::Writing, Reply::Write { expected }) if op.moved >= *expected => self.limits.reply_timeout,
             (State::Writing | State::Reading { .. }, _) => self.limits.flow_timeout,
         };
         Some(op.progressed + patience)
     }
 
-    /// Makes sure that operations in progress are looked at now and then: often enough for the shorter of the two
-    /// time-outs, without a timer for each operation.
+    /// Ensures that operations in progress are checked regularly: often enough for the shorter of the two timeouts,
+    /// without a timer for each operation.
     pub(super) fn arm_watch(&mut self, now: Time) {
         if self.next_watch.is_none() && self.in_progress > 0 {
             self.next_watch = Some(now + self.limits.flow_timeout.min(self.limits.reply_timeout) / 4);

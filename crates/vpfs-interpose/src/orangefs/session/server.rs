@@ -1,4 +1,4 @@
-//! What comes from the server: replies and data pass at once, and tell how far each operation is.
+//! Bytes from the server: replies and data pass at once, and reveal the progress of each operation.
 
 use bytes::BytesMut;
 use vpfs_core::Time;
@@ -12,24 +12,25 @@ use crate::orangefs::classify::{data_cost, file_key};
 use crate::orangefs::op::{Reply, State};
 use crate::{Action, CloseReason, OpId, Outcome, Side};
 
-/// More than the longest reply without data (40 bytes, of a small write), so that one that is too long shows.
+/// More than the longest reply without data (40 bytes, of a small write), so that a reply that is too long is noticed.
 const PEEK: usize = 48;
 
-/// The longest eager message: clients use small reads only where the data fits into one.
+/// The longest eager message: clients use small reads only if the data fits into one.
 const MAX_SMALL_REPLY: usize = 16 << 10;
 
 /// Configuration texts are at most 64 KiB; addresses may grow.
 const MAX_CONFIG_REPLY: usize = 128 << 10;
 
 impl OrangeFsSession {
-    /// Reads one header and as much behind it as tells what the message means. `Ok(false)`: more bytes are needed.
+    /// Reads one header and enough of the payload to know the meaning of the message. `Ok(false)`: more bytes are
+    /// needed.
     pub(super) fn server_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Server)? else { return Ok(false) };
         if header.mode == Mode::Unexpected {
             return Err(violation(Side::Server, "a request"));
         }
         let Some(&id) = self.by_tag.get(&header.tag) else {
-            // An answer to an operation that was given up on: the client knows to ignore it.
+            // The answer to an abandoned operation: the client ignores it.
             self.pass(buf, header, Meaning::Stray);
             return Ok(true);
         };
@@ -53,7 +54,7 @@ impl OrangeFsSession {
         Ok(true)
     }
 
-    /// How much of a message must be there before it can be judged.
+    /// How much of a message must have arrived before it can be classified.
     fn peek_len(&self, id: OpId, size: usize) -> Result<usize, CloseReason> {
         let op = self.op_ref(id);
         match (&op.state, &op.reply) {
@@ -70,7 +71,7 @@ impl OrangeFsSession {
         }
     }
 
-    /// What the first message of an operation means; an error ends it, whatever it was.
+    /// The meaning of the first message of an operation; an error ends any operation.
     fn first_reply(&mut self, now: Time, id: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
         let last = Meaning::Last { op: id, status: reply.status.0 };
         self.op_mut(id).progressed = now;
@@ -106,7 +107,7 @@ impl OrangeFsSession {
         }
     }
 
-    /// A read was acknowledged and will move `expected` bytes; `None` if that cannot be told in bounded time.
+    /// A read was acknowledged and will move `expected` bytes; `None` if that cannot be computed in bounded time.
     fn read_acknowledged(&mut self, id: OpId, expected: Option<u64>) -> Meaning {
         let Some(remaining) = expected else {
             self.op_mut(id).reply = Reply::UntoldRead;
@@ -126,7 +127,7 @@ impl OrangeFsSession {
         self.from_server = Inbound::Body { remaining: payload_len(&header), meaning };
     }
 
-    /// Passes on what is there of a message. `false`: more bytes are needed.
+    /// Passes on the available bytes of a message. `false`: more bytes are needed.
     pub(super) fn server_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
         let Inbound::Body { remaining, meaning } = self.from_server else { return true };
         let count = remaining.min(buf.len());
@@ -157,7 +158,7 @@ impl OrangeFsSession {
         }
     }
 
-    /// Passes a configuration with every server's address replaced by that of its proxy.
+    /// Passes on a configuration with every server's address replaced by its proxy's.
     fn config(&mut self, id: OpId, header: Header, buf: &mut BytesMut) -> Result<(), CloseReason> {
         let whole = buf.split_to(Header::LEN + payload_len(&header)).freeze();
         let payload = &whole[Header::LEN..];
@@ -181,7 +182,7 @@ impl OrangeFsSession {
         Ok(())
     }
 
-    /// Tells the scheduler what a data operation really moves.
+    /// Tells the scheduler how much a data operation really moves.
     fn correct(&mut self, id: OpId, bytes: u64) {
         let cost = data_cost(bytes);
         let op = self.op_mut(id);
@@ -192,7 +193,7 @@ impl OrangeFsSession {
     }
 }
 
-/// What the second reply of a write means.
+/// The meaning of the second reply of a write.
 fn written(op: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
     match reply.numbers {
         ReplyNumbers::WriteCompletion { .. } => {}

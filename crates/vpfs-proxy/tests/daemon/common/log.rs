@@ -8,7 +8,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Lines that were logged by this thread, as long as this lives.
+/// Lines logged by this thread while this lives.
 pub(crate) struct Log {
     lines: Lines,
     _guard: DefaultGuard,
@@ -17,14 +17,14 @@ pub(crate) struct Log {
 type Lines = Arc<Mutex<Vec<String>>>;
 
 impl Log {
-    /// Begins to listen to lines of this level and more urgent ones.
+    /// Starts to record lines of this level and more severe ones.
     pub(crate) fn of(level: Level) -> Self {
         let lines = Lines::default();
         let collector = Collector { lines: Arc::clone(&lines), level };
         Self { lines, _guard: tracing::subscriber::set_default(collector) }
     }
 
-    /// The lines with this text in them.
+    /// The lines that contain this text.
     pub(crate) fn with(&self, text: &str) -> Vec<String> {
         self.lines.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }

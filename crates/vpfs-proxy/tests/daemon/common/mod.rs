@@ -1,4 +1,4 @@
-//! What the tests share: embedded servers with a daemon in front of them, and peers that speak raw frames.
+//! Shared by the tests: embedded servers with a daemon in front of them, and peers that send raw frames.
 
 pub(crate) mod log;
 pub(crate) mod raw;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 pub(crate) use site::{Network, Site};
 use vpfs_embedded::CreateOptions;
 
-/// Settings for every policy, by name. The capped one is slow enough for the cap to hold something back.
+/// Settings for several policies, by name. The cap is low enough to hold requests back.
 pub(crate) const POLICIES: [(&str, &str); 4] = [
     ("fifo", "[scheduler]\npolicy = \"fifo\"\n"),
     ("sfq-d", "[scheduler]\npolicy = \"sfq-d\"\n"),
@@ -20,7 +20,7 @@ pub(crate) const POLICIES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Every distribution there is, by name.
+/// Every distribution, by name.
 pub(crate) fn distributions() -> [(&'static str, CreateOptions); 4] {
     [
         ("simple_stripe", CreateOptions::simple_stripe(10_000)),

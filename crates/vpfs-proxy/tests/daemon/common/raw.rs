@@ -1,4 +1,4 @@
-//! Peers that send and receive single frames: clients without manners, servers that do as the test says.
+//! Peers that send and receive single frames: clients that break rules, servers controlled by the test.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ fn request(tag: u64, body: RequestBody) -> Vec<u8> {
     request_message(Tag(tag), &Request::bare(body).encode()).unwrap()
 }
 
-/// A request that never waits for its turn: the order of arrival tells what waited.
+/// A request that is never held, so that the order of arrival reveals which requests were.
 pub(crate) fn noop(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::MgmtNoop)
 }
@@ -100,7 +100,7 @@ pub(crate) fn completion(tag: Tag, len: usize) -> Vec<u8> {
     reply(tag, &WriteCompletion { total_completed: i64::try_from(len).unwrap() }.into())
 }
 
-/// File data, either direction.
+/// File data, in either direction.
 pub(crate) fn data(tag: Tag, bytes: &[u8]) -> Vec<u8> {
     reply_message(tag, bytes).unwrap()
 }
@@ -117,12 +117,12 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        // What is sent must not wait for acknowledgements in real time while the tests' clock goes on.
+        // Data must not wait for acknowledgements in real time while the tests' clock advances.
         stream.set_nodelay(true).unwrap();
         Self { stream }
     }
 
-    /// A client that seems to be another host.
+    /// A client that appears to be another host.
     pub(crate) async fn connect_from(host: [u8; 4], address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((IpAddr::from(host), 0).into()).unwrap();
@@ -133,7 +133,7 @@ impl Peer {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The next message; how the connection ended if there is none.
+    /// The next message, or how the connection ended.
     pub(crate) async fn receive(&mut self) -> io::Result<(Header, Vec<u8>)> {
         let mut header = [0; Header::LEN];
         self.stream.read_exact(&mut header).await?;
@@ -159,14 +159,14 @@ impl Peer {
         }
     }
 
-    /// Reads to the end and says how that was: `None` for an orderly one.
+    /// Reads to the end and returns how the connection ended: `None` for an orderly end.
     pub(crate) async fn end(&mut self) -> Option<io::ErrorKind> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).await.err().map(|error| error.kind())
     }
 }
 
-/// Accepts connections and leaves the rest to the test.
+/// Accepts connections and leaves everything else to the test.
 pub(crate) struct FakeServer {
     listener: TcpListener,
 }
@@ -184,7 +184,7 @@ impl FakeServer {
         Peer { stream: self.listener.accept().await.unwrap().0 }
     }
 
-    /// A client that came in by `door`, and the connection that was opened for it.
+    /// A client that connected to `door`, and the connection that was opened for it.
     pub(crate) async fn pair(&self, door: SocketAddr) -> (Peer, Peer) {
         let client = Peer::connect(door).await;
         (client, self.accept().await)

@@ -1,4 +1,4 @@
-//! A cluster, its proxies, and how clients reach them.
+//! A cluster, its proxies, and clients that connect to them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use vpfs_core::ServerId;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 use vpfs_proxy::{AppTotals, Daemon, StartError};
 
-/// Servers and listeners of a configuration, and where the latter are.
+/// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {
     text: String,
     /// By listener, then by server.
@@ -18,8 +18,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A listener for each of `listeners`, bound to that application if there is one, in front of `servers`, which are
-    /// given as they are told to clients (`host:port`).
+    /// A listener for each of `listeners`, bound to that application if it names one, in front of `servers`, which are
+    /// given as clients are told (`host:port`).
     pub(crate) fn new(servers: &[String], listeners: &[Option<&str>]) -> Self {
         let mut text = String::new();
         for (index, server) in servers.iter().enumerate() {
@@ -37,22 +37,22 @@ impl Network {
         Self { text, doors }
     }
 
-    /// The one listener in front of one server.
+    /// One listener in front of one server.
     pub(crate) fn before(server: SocketAddr) -> Self {
         Self::new(&[server.to_string()], &[None])
     }
 
-    /// A configuration with the other sections in `text`.
+    /// A configuration with `text` for the other sections.
     pub(crate) fn config(&self, text: &str) -> Config {
         Config::parse("test", &format!("{}{text}", self.text)).unwrap()
     }
 
-    /// Where a listener stands before a server.
+    /// The address of a listener in front of a server.
     pub(crate) fn door(&self, listener: usize, server: usize) -> SocketAddr {
         self.doors[listener][server]
     }
 
-    /// A daemon that stands before all servers; waits while one that was dropped still has the addresses.
+    /// A daemon in front of all servers; waits while a dropped one still holds the addresses.
     pub(crate) async fn daemon(&self, text: &str) -> Daemon {
         let servers: Vec<ServerId> = self.config(text).servers().map(|(id, _)| id).collect();
         loop {
@@ -66,8 +66,7 @@ impl Network {
     }
 }
 
-/// Free addresses, on a loopback host of their own: ports that others on this machine take a moment later do not
-/// matter.
+/// Free addresses, on a separate loopback host: ports that other programs on this machine take later do not matter.
 fn free_addresses(count: usize) -> Vec<SocketAddr> {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -97,7 +96,7 @@ impl Site {
         Self { cluster, network, daemon }
     }
 
-    /// How a client comes in by a listener; it repeats often and soon.
+    /// Options of a client that connects to a listener; it retries often and soon.
     pub(crate) fn options(&self, listener: usize) -> ClientOptions {
         let url = format!("tcp://{}/{}", self.network.door(listener, 0), self.cluster.fs_config().name);
         patient(ClientOptions::new(url))
@@ -107,17 +106,17 @@ impl Site {
         Client::connect(self.options(0)).await.unwrap()
     }
 
-    /// A client that seems to be another host.
+    /// A client that appears to be another host.
     pub(crate) async fn client_at(&self, host: [u8; 4]) -> Client {
         Client::connect(ClientOptions { local_address: Some(IpAddr::from(host)), ..self.options(0) }).await.unwrap()
     }
 
-    /// A client that goes around the proxies.
+    /// A client that bypasses the proxies.
     pub(crate) async fn direct(&self) -> Client {
         Client::connect(patient(ClientOptions::new(self.cluster.url()))).await.unwrap()
     }
 
-    /// What an application got so far.
+    /// The totals of an application so far.
     pub(crate) fn totals(&self, app: &str) -> AppTotals {
         self.daemon
             .totals()
@@ -126,7 +125,7 @@ impl Site {
             .map_or(AppTotals::default(), |(_, totals)| totals)
     }
 
-    /// The applications that got anything so far.
+    /// The applications that got any service so far.
     pub(crate) fn served(&self) -> Vec<String> {
         let totals = self.daemon.totals().into_iter();
         totals.filter(|(_, totals)| *totals != AppTotals::default()).map(|(name, _)| name).collect()
