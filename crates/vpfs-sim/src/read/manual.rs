@@ -8,12 +8,13 @@ const INTRODUCTION: &str = r#"# Scenario files
 
 <!-- Printed from crates/vpfs-sim/src/read/keys.rs; do not edit. UPDATE=1 cargo test -p vpfs-sim rewrites it. -->
 
-What `vpfs sim` simulates: servers, the network, policies to compare, and applications. [`scenarios/`](../scenarios) has files
-to begin with, and [Will it help my cluster?](guide/will-it-help.md) leads through one. Units are those of
-[vpfs.toml](config.md), and a policy's `scheduler` is its `[scheduler]`. An unknown key is an error.
+A scenario describes servers, the network, policies to compare, and applications for `vpfs sim`.
+[`scenarios/`](../scenarios) has files to start from, and [Will it help my cluster?](guide/will-it-help.md) explains one
+step by step. Units are those of [vpfs.toml](config.md), and a policy's `scheduler` has the keys of its `[scheduler]`. An
+unknown key is an error.
 
-An application has one workload: one of `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig`, `paced` and `interactive`, each
-with its parameters in a table.
+An application has exactly one workload: `ior`, `btio`, `md`, `wrf`, `pio`, `tile`, `noncontig`, `paced` or
+`interactive`, with its parameters in a table.
 "#;
 
 /// The text of `docs/scenarios.md`.
@@ -22,7 +23,7 @@ pub fn scenario_manual() -> String {
     let models: String = DeviceProfile::NAMED.iter().map(|(name, what)| format!("| `{name}` | {what} |\n")).collect();
     let keys = vpfs_config::manual(INTRODUCTION, keys::SECTIONS);
     format!(
-        "{keys}\n## Device models\n\nValues of `device`; most represent the hardware of a paper.\n\n| name | what it is |\n|---|---|\n{models}\n\
-         ## Phases\n\nFor `phases`: {phases}. A workload has some of them.\n"
+        "{keys}\n## Device models\n\nValues of `device`; most represent the hardware of a paper.\n\n| name | description |\n|---|---|\n{models}\n\
+         ## Phases\n\nFor `phases`: {phases}. Each workload has some of them.\n"
     )
 }
