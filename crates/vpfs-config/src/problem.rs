@@ -27,7 +27,7 @@ pub struct Problem {
 pub struct Problems {
     /// The file as the user named it.
     pub file: String,
-    /// Never empty in an error; may be empty in [`crate::Config::warnings`].
+    /// Never empty in an error, but may be empty in [`crate::Config::warnings`].
     pub list: Vec<Problem>,
     /// The number of further problems.
     pub left_out: usize,

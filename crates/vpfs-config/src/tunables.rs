@@ -157,8 +157,8 @@ pub(crate) const SERVER: Section = Section {
         Tunable::new(
             "address",
             ADDRESS,
-            "The address at which it listens, written exactly as in the servers' own configuration file, \
-             because clients are told a listener's address instead of it.",
+            "The address at which it listens, written exactly as in the servers' own configuration file, where the \
+             proxy replaces it with a listener's address for clients.",
         )
         .at_restart(),
     ],
@@ -545,7 +545,7 @@ pub(crate) const LIMITS: Section = Section {
             "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \
              requests for minutes: a repeated request runs twice.",
         )
-        .absent_means("what the servers' own configuration says, 300 s by default")
+        .absent_means("the value in the servers' own configuration, 300 s by default")
         .range("1s", "1d")
         .at_restart(),
         Tunable::new("connect_timeout", Kind::Duration, "The timeout for connecting to a server.")

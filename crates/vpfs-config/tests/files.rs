@@ -59,7 +59,7 @@ fn a_port_is_put_behind_every_servers_host() {
 
 /// The manual always matches the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.
 #[test]
-fn the_manual_is_what_the_code_says() {
+fn the_manual_matches_the_code() {
     let path = repository().join("docs/config.md");
     let printed = config_manual();
     if std::env::var_os("UPDATE").is_some() {

@@ -81,7 +81,7 @@ fn automatic_applications_are_hosts_or_users() {
 }
 
 #[test]
-fn names_that_do_not_resolve_are_told_with_their_line() {
+fn names_that_do_not_resolve_are_reported_with_their_line() {
     let text = "[[app]]\nname = \"a\"\nclients = [\"c1\", \"login1\",\n\"nobody\"]\n[[app]]\nname = \"b\"\nclients = \"nobody\"\n";
     let mut asked = Vec::new();
     let problems = config(text).resolve(|name| {
@@ -127,7 +127,7 @@ fn ids_stay_with_their_names() {
 }
 
 #[test]
-fn a_diff_tells_what_needs_a_restart() {
+fn a_diff_names_changes_that_need_a_restart() {
     let older = config("[scheduler]\ndepth = 14\n");
     let newer = config("[scheduler]\ndepth = 28\n[[app]]\nname = \"a\"\nuids = 0\n");
     let diff = older.diff(&newer);

@@ -84,7 +84,7 @@ fn a_least_share_is_a_percentage() {
 }
 
 #[test]
-fn a_profile_gives_what_the_file_leaves_out() {
+fn a_profile_supplies_missing_keys() {
     assert_eq!(depth_and_cost("profile = \"disk.toml\""), (20, 7));
     assert_eq!(depth_and_cost("profile = \"disk.toml\"\ndepth = 9"), (9, 7));
     assert_eq!(depth_and_cost("profile = \"disk.toml\"\nslot_cost = [{ up_to = \"1MiB\", slots = 2 }]"), (20, 2));
@@ -107,7 +107,7 @@ fn device_times_are_for_both_operations_or_one_and_the_file_goes_before_the_prof
 }
 
 #[test]
-fn what_is_wrong_with_a_profile_is_told_with_its_place() {
+fn problems_of_a_profile_are_reported_with_their_place() {
     assert_eq!(
         problem("profile = \"wrong.toml\"", ""),
         "f:12: scheduler.profile: wrong.toml:2: scheduler.policy: unknown key; allowed are depth, small_threshold, slot_cost, device_time"

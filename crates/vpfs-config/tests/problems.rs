@@ -228,7 +228,7 @@ fn clients_are_checked() {
 }
 
 #[test]
-fn all_problems_are_told_in_the_order_of_lines() {
+fn all_problems_are_reported_in_the_order_of_lines() {
     let text = "[scheduler]\ndepth = 0\npolicy = \"x\"\n[log]\nlevle = 1\n";
     let lines: Vec<_> = problems_of(text).iter().map(|problem| problem[..4].to_owned()).collect();
     assert_eq!(lines, ["f:10", "f:11", "f:13"]);
@@ -261,7 +261,7 @@ fn large_files_are_refused() {
 }
 
 #[test]
-fn what_is_probably_not_meant_is_a_warning() {
+fn probable_mistakes_are_warnings() {
     let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[[app]]\nname = \"a\"\n\
                 [scheduler]\nslot_cost = [{ up_to = \"1MiB\", slots = 20 }]";
     assert_eq!(

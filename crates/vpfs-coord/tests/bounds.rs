@@ -106,7 +106,7 @@ fn messages_have_the_stated_size() {
 }
 
 #[test]
-fn what_left_long_ago_is_forgotten() {
+fn old_departures_are_forgotten() {
     let mut world = World::new(1, 2, Settings { max_flows: 4096, ..small() });
     world.report(0, (FlowKey(1), DATA), 100);
     leave(&mut world, 0, 1);
@@ -121,7 +121,7 @@ fn what_left_long_ago_is_forgotten() {
 }
 
 #[test]
-fn what_a_live_peer_lacks_is_kept_for_it() {
+fn changes_that_a_live_peer_lacks_are_kept_for_it() {
     let mut world = World::new(1, 2, small());
     world.report(0, (FlowKey(1), DATA), 100);
     world.run_for(Duration::from_secs(1));

@@ -42,7 +42,7 @@ fn servers_that_start_together_count_everything() {
 }
 
 #[test]
-fn a_restarted_server_takes_what_was_given_before_as_a_baseline() {
+fn a_restarted_server_takes_earlier_service_as_a_baseline() {
     let mut world = world();
     world.report(0, climate(), 1000 * MIB);
     world.run_for(seconds(100));
@@ -57,7 +57,7 @@ fn a_restarted_server_takes_what_was_given_before_as_a_baseline() {
 }
 
 #[test]
-fn what_a_restarted_server_gives_counts_beside_what_it_gave_before() {
+fn service_after_a_restart_is_added_to_earlier_service() {
     let mut world = world();
     world.report(1, climate(), 5 * MIB);
     world.run_for(seconds(100));
@@ -130,7 +130,7 @@ fn acknowledgements_ride_on_other_messages() {
 
 /// A message to the earlier incarnation is in transit when the server restarts; its sender must be older.
 #[test]
-fn who_knew_an_earlier_incarnation_is_older() {
+fn a_peer_that_knew_an_earlier_incarnation_is_older() {
     let mut world = world();
     world.run_for(Duration::from_millis(10));
     world.network.delay_ms_max = 2000;

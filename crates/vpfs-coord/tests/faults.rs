@@ -161,7 +161,7 @@ fn quiet_servers_send_keep_alives_only() {
 }
 
 #[test]
-fn a_seed_tells_everything() {
+fn a_seed_determines_everything() {
     for seed in seeds().into_iter().take(5) {
         assert_eq!(run(seed, Faults::All).digest(), run(seed, Faults::All).digest());
     }

@@ -69,7 +69,7 @@ fn impossible_entries_are_refused() {
 }
 
 #[test]
-fn a_step_that_no_server_can_give_is_told_and_not_passed_on() {
+fn an_implausible_step_is_reported_and_not_passed_on() {
     let mut coordinator = coordinator(Settings { max_step_bytes: 100, ..Settings::default() });
     let totals = [(1, 100), (2, i64::MAX), (3, i64::MIN), (4, -50), (5, 50)];
     for (version, total) in totals {
@@ -113,7 +113,7 @@ fn any_message(random: &mut Random) -> Message {
 }
 
 #[test]
-fn a_peer_that_sends_anything_hurts_only_what_is_known_of_it() {
+fn a_hostile_peer_affects_only_its_own_view() {
     println!("seeds 1 to 200");
     let mut accepted = 0;
     for seed in 1..=200 {

@@ -66,7 +66,7 @@ impl Corrections {
         let Some(waiting) = self.0.get_mut(&app) else { return };
         for (arrival, delta) in core::mem::take(waiting) {
             let older = queued.partition_point(|&other| other <= arrival);
-            let waits_for = older.checked_sub(1).expect("what is due was taken");
+            let waits_for = older.checked_sub(1).expect("corrections that are due were taken");
             *waiting.entry(queued[waits_for]).or_default() += delta;
         }
     }

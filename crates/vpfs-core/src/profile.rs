@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_told() {
+    fn too_few_measurements_are_refused() {
         assert_eq!(fit(&[], &[]), Err(FitError::Nothing));
         let size = Bytes::kib(4);
         let one = queue(4, 1, 1)[..1].to_vec();

@@ -43,7 +43,7 @@ pub fn order_of(name: &str) -> u16 {
     order_from(stable_hash(name))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "what is below 2¹⁵ fits")]
+#[expect(clippy::cast_possible_truncation, reason = "the value is below 2¹⁵")]
 fn order_from(number: u64) -> u16 {
     (number % u64::from(ORDERS)) as u16
 }

@@ -92,7 +92,7 @@ fn equal_inputs_give_equal_outputs() {
 
 /// Other settings start a new search; equal or unrelated settings leave it alone.
 #[test]
-fn a_reload_keeps_what_was_found() {
+fn a_reload_keeps_the_depth_found() {
     let mut policy = adaptive(256);
     let mut storage = Storage::new(vec![Duration::from_millis(1)]);
     let small = Client { app: AppId(0), op: OpKind::Write, sizes: vec![Bytes::kib(4)], concurrency: 64 };

@@ -54,7 +54,7 @@ fn an_idle_application_has_no_credit_when_it_returns() {
 }
 
 #[test]
-fn a_new_weight_holds_for_what_is_queued() {
+fn a_new_weight_applies_to_queued_requests() {
     let mut runner = sfq_d(1);
     dispatched(&mut runner, &[[enqueue(0, SMALL), enqueue(1, SMALL)]; 8].concat());
     assert_eq!(serve(&mut runner, 4), [0, 1, 0, 1]);
@@ -129,7 +129,7 @@ fn cancelling_gives_no_priority() {
 
 /// A read that asks for more than there is pays for what it got.
 #[test]
-fn short_reads_pay_what_they_got() {
+fn short_reads_pay_for_the_bytes_that_they_got() {
     let mut runner = sfq_d(1);
     let mut served = [0, 0];
     dispatched(&mut runner, &[[enqueue(0, LARGE), enqueue(1, SMALL)]; 2].concat());
@@ -149,13 +149,13 @@ fn short_reads_pay_what_they_got() {
 
 #[test]
 #[should_panic(expected = "request id 7 is not in use")]
-fn completing_what_is_not_there_panics() {
+fn completing_an_unknown_request_panics() {
     sfq_d(1).scheduler.complete(Time::ZERO, RequestId(7));
 }
 
 #[test]
 #[should_panic(expected = "request id 7 is in use")]
-fn enqueuing_what_is_there_panics() {
+fn enqueuing_an_id_in_use_panics() {
     let mut scheduler = sfq_d(1).scheduler;
     let request = Request::new(RequestId(7), AppId(0), OpKind::Read, SMALL);
     scheduler.enqueue(Time::ZERO, request);
@@ -164,7 +164,7 @@ fn enqueuing_what_is_there_panics() {
 
 #[test]
 #[should_panic(expected = "only a dispatched request can be complete")]
-fn completing_what_is_queued_panics() {
+fn completing_a_queued_request_panics() {
     let mut scheduler = sfq_d(1).scheduler;
     let request = Request::new(RequestId(0), AppId(0), OpKind::Read, SMALL);
     scheduler.enqueue(Time::ZERO, request);

@@ -210,7 +210,7 @@ fn by_layout_falls_back_to_the_threshold() {
 
 /// Why coordination is needed.
 #[test]
-fn shares_by_server_favour_who_uses_more_servers() {
+fn shares_by_server_favour_applications_on_more_servers() {
     let (got, reports) = asymmetric(SharingMode::Local, false, 2, Duration::ZERO);
     assert!((got - 5.0).abs() < 0.01 && reports == 0, "{got}");
 }
@@ -310,7 +310,7 @@ fn nobody_is_in_debt_for_ever() {
 /// Symptom: an application gains priority by queueing and cancelling requests that reveal large parts elsewhere. Cause:
 /// more was refunded than was charged, or refunded to earlier requests.
 #[test]
-fn cancelling_refunds_what_it_costs_elsewhere_and_no_more() {
+fn cancelling_refunds_the_cost_elsewhere_and_no_more() {
     let order = |cancelled: Option<(u64, u64)>| {
         let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
         sfq.set_sharing(sharing(SharingMode::Layout));
@@ -394,7 +394,7 @@ fn other_servers_refund_no_more_than_they_charged() {
 /// The same for the cost that a layout reveals: nothing of it is charged to a flow that lagged behind virtual time, so
 /// nothing is refunded.
 #[test]
-fn what_was_not_charged_for_other_parts_is_not_refunded() {
+fn uncharged_cost_of_other_parts_is_not_refunded() {
     let mut sfq = Sfq::new(depth(1), SlotCostTable::uniform(), 0);
     sfq.set_sharing(sharing(SharingMode::Layout));
     let enqueue = |sfq: &mut Sfq, id, app, parts: u64| {

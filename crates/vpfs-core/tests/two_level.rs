@@ -146,7 +146,7 @@ impl<S: Scheduler> Run<S> {
         while now < end {
             let sources = self.sources.iter().filter_map(Source::next);
             let next = sources.chain(self.disk.next()).chain(self.scheduler.poll_timeout()).min();
-            now = now.max(next.expect("sources go on"));
+            now = now.max(next.expect("sources never end"));
             self.step(now);
         }
         self.outcome

@@ -89,7 +89,7 @@ impl FileServer {
     fn advance(&mut self, now: Time) {
         while let Some(at) = self.device.poll_timeout().filter(|at| *at <= now) {
             while let Some(Completion { id, at }) = self.device.poll_completed(at) {
-                match self.at_device.remove(&id).expect("the device names only what it was given") {
+                match self.at_device.remove(&id).expect("the device completes only submitted accesses") {
                     Work::AsIs(id) => {
                         self.as_is -= 1;
                         self.finishing.finish(at, id);

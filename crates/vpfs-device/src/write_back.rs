@@ -121,7 +121,7 @@ impl WriteBack {
     }
 
     fn on_device_done(&mut self, completion: Completion) {
-        match self.at_device.remove(&completion.id).expect("the device names only what it was given") {
+        match self.at_device.remove(&completion.id).expect("the device completes only submitted accesses") {
             Work::Read(id) => self.finishing.finish(completion.at, id),
             Work::Flush { bytes } => {
                 self.flushing -= 1;

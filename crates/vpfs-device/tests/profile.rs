@@ -46,7 +46,7 @@ fn writes_to_flash_take_more_slots_than_reads() {
 
 /// A device as fast as memory has no latency to fit.
 #[test]
-fn no_device_has_no_profile() {
+fn a_device_as_fast_as_memory_has_no_profile() {
     let measured = sweep(&DeviceProfile::None, IoKind::Read);
     let error = fit(&measured, &[]).expect_err("there is no latency").to_string();
     assert!(error.contains("take no time"), "{error}");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_is_looked_at_again_when_it_comes_back() {
+    fn an_application_that_returns_is_checked_again() {
         let mut flows = Flows::default();
         flows.add(secs(0), APP);
         flows.remove(secs(0), APP);

@@ -109,7 +109,7 @@ fn peers_hear_of_applications_that_arrive_and_leave() {
 }
 
 #[test]
-fn who_has_a_request_stays() {
+fn an_application_with_a_request_stays() {
     let mut pair = Pair::new();
     let now = secs(1);
     pair.nodes[0].enqueue(now, RequestId(0), &Arrival::new(APP, OpKind::Read, 1 << 20));
@@ -122,7 +122,7 @@ fn who_has_a_request_stays() {
 /// other servers. Cause: the coordinator's limit on flows was that of the configuration at its start. Proof: all are
 /// announced.
 #[test]
-fn applications_that_a_reload_allows_are_told_to_other_servers() {
+fn applications_that_a_reload_allows_are_announced_to_other_servers() {
     const APPS: u32 = 5000;
     let now = Time::from_millis(1);
     let mut node = Node::new(now, SERVERS[0], &settings());

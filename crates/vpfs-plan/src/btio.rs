@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_the_same_process() {
+    fn each_process_reads_the_data_that_it_wrote() {
         for class in [BtioClass::A, BtioClass::C] {
             let plan = Btio { iterations: 3, total_bytes: 64 << 20, ..Btio::class(class) };
             assert_eq!(extents(&plan, Phase::Write), extents(&plan, Phase::Read));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_calls_is_refused() {
+    fn a_plan_without_calls_is_refused() {
         let option = |plan: Interactive| plan.validate().unwrap_err().option;
         assert_eq!(option(Interactive { processes: 0, ..plan() }), "processes");
         assert_eq!(option(Interactive { transfer_bytes: 0, ..plan() }), "transfer");

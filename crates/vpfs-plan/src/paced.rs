@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_pace_is_refused() {
+    fn an_invalid_pace_is_refused() {
         let option = |plan: Paced| plan.validate().unwrap_err().option;
         let steady = Pace::Ramp { from: 1, to: 1 };
         assert_eq!(option(plan(Pace::Ramp { from: 0, to: 5 })), "rate");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_differ_in_what_is_consecutive() {
+    fn patterns_differ_in_consecutive_requests() {
         let offsets = |pattern| {
             let plan = PioBench { request_bytes: 10, requests: 3, pattern, ..PioBench::paper(2) };
             testing::extents(&plan, Phase::Write, 1).map(|extent| extent.offset).collect::<Vec<_>>()

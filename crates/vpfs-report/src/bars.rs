@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_said() {
+    fn hidden_values_are_noted() {
         assert!(bars(&["x"], &[]).svg().contains("no data"));
         assert!(bars(&[], &[]).svg().contains("no data"));
         let svg = bars(&["x"], &[&[1.0, 2.0], &[f64::NAN]]).svg();

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_said() {
+    fn hidden_values_are_noted() {
         assert!(plot([]).svg().contains("no data: every series is empty"));
         assert!(plot([Series::line("a", [])]).svg().contains("no data"));
         let svg = plot([Series::scatter("a", [(0.0, 1.0), (1.0, f64::NAN), (2.0, 1.0)])]).svg();

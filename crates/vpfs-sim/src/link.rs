@@ -110,7 +110,7 @@ mod tests {
 
     /// Once, a link waited for data that another link was to send much later, and blocked everything behind it.
     #[test]
-    fn who_waits_for_one_link_does_not_keep_others_from_the_next() {
+    fn a_transfer_that_waits_for_one_link_does_not_block_another() {
         let (mut busy, mut idle, mut server) = (Link::new(MEGABYTE), Link::new(MEGABYTE), Link::new(MEGABYTE));
         busy.reserve(Time::ZERO, 90_000);
         assert_eq!(reserve_both(Some(&mut busy), &mut server, Time::ZERO, 1_000), span(90, 91));

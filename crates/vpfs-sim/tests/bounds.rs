@@ -24,7 +24,7 @@ fn refusal(root: &str, servers: &str, app: &str) -> String {
 const SMALL: &str = "ior = { processes = 2, block = \"1MiB\" }";
 
 #[test]
-fn what_takes_all_memory_is_refused_before_it_does() {
+fn a_run_that_needs_too_much_memory_is_refused() {
     let cases = [
         ("", "count = 100000", SMALL, "pairs of servers that report to each other"),
         ("", "count = 2000", "copies = 10000\nior = {}", "applications times servers"),

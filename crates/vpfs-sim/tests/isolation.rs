@@ -212,7 +212,7 @@ fn it_holds_over_many_servers() {
 /// An application that asks each of sixteen servers so rarely, beside large requests, that none of them would wait for
 /// it.
 #[test]
-fn who_asks_rarely_finds_a_little_room() {
+fn an_application_with_rare_requests_is_protected() {
     let rare = Case { servers: 16, ..Case::on(throttled()) };
     assert_kept("throttled x 16, one process", &rare, 0.85, 0.9);
 }

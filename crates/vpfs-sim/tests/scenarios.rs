@@ -122,7 +122,7 @@ fn every_workload_can_be_simulated() {
 
 /// Calls follow each other at the time of thinking plus service, and none starts after the end.
 #[test]
-fn who_thinks_between_calls_makes_as_many_as_fit() {
+fn calls_with_think_time_fill_the_run() {
     let app = "phases = [\"read\"]\ninteractive = { processes = 3, think = \"20ms\", read = \"on\" }";
     let text = format!("duration = \"30s\"\n{REST}{app}").replace("[[servers]]", "[[servers]]\ndevice = \"ssd\"");
     let scenario = Scenario::parse("my.toml", &text).unwrap();
@@ -169,7 +169,7 @@ fn a_device_may_have_parameters_of_its_own() {
 
 /// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.
 #[test]
-fn the_manual_is_what_the_code_says() {
+fn the_manual_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
     let printed = vpfs_sim::scenario_manual();
     if std::env::var_os("UPDATE").is_some() {

@@ -7,7 +7,7 @@ use crate::request::OpKind;
 use crate::slot_cost::{SizeClass, SlotCostTable};
 use crate::units::{Bytes, SlotCost};
 
-/// Costs above this are indistinguishable: such a request occupies the whole depth anyway.
+/// Upper limit of slot costs: once a request occupies all slots, a higher cost makes no difference.
 const SLOTS_MAX: u64 = 256;
 
 /// A table that fits `demand`, if `current` no longer does.
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_multiples_of_what_small_requests_take() {
+    fn costs_are_multiples_of_the_time_of_small_requests() {
         use OpKind::{Read, Write};
         assert_eq!(table(&[(Read, 64, 100), (Write, 2048, 1040)]), Some([2, 2, 3, 10, 10]));
         assert_eq!(table(&[(Write, 64, 100), (Write, 256, 770), (Write, 2048, 410)]), Some([8, 8, 8, 8, 8]));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_access_tells_nothing() {
+    fn a_small_access_reveals_nothing() {
         let stripe = Stripe::new(Distribution::SimpleStripe { strip: 64 << 10 }, 4).unwrap();
         assert_eq!(elsewhere(&stripe, 0, &(0..4096)), None);
         assert_eq!(elsewhere(&stripe, 0, &(0..256 << 10)), Some(Bytes::kib(192)));

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn while_they_are_not_it_shrinks_to_what_meets_them() {
+    fn while_deadlines_are_missed_the_limit_shrinks() {
         let mut control = control(1);
         serve(&mut control, CLASS, 125, 10);
         // Lrt = 100/125 · 10, with 125 ms counted as up to 133 ms; Ll = (2 + 50) · 10/100.
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nobody_reached_stays() {
+    fn an_unreached_limit_stays() {
         // Lrt = 20, Lu = (2 + 298) · 10/100.
         let mut idle = control(1);
         serve(&mut idle, CLASS, 50, 5);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_profiles_says_nothing_of_promises() {
+    fn requests_beyond_profiles_do_not_count_for_promises() {
         let mut control = control(2);
         serve(&mut control, CLASS, 20, 10);
         for passed in [Passed::Early, Passed::Beyond] {
@@ -400,7 +400,7 @@ mod tests {
 
     /// A class that the storage can never serve in time does not reduce the throughput that others need.
     #[test]
-    fn the_limit_is_never_below_what_promised_requests_need() {
+    fn the_limit_is_never_below_the_need_of_promised_requests() {
         let mut control = control(1);
         serve(&mut control, CLASS, 2000, 10);
         // Lrt = 100/2000 · 10, needed: (2 + 70) · 10/100.

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_charged_is_refunded_exactly() {
+    fn charges_are_refunded_exactly() {
         let passed = |change: fn(&mut TwoLevel)| {
             let mut two_level = busy();
             change(&mut two_level);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_deadline_goes_first_and_a_missed_one_is_told() {
+    fn the_earliest_deadline_goes_first_and_a_missed_one_is_reported() {
         let mut two_level = two_level();
         two_level.set_target(Time::ZERO, AppId(1), class(1_000_000, 3));
         enqueue(&mut two_level, Time::ZERO, 0, 0);
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_while_there_is_no_work() {
+    fn there_is_no_timeout_while_there_is_no_work() {
         let mut two_level = two_level();
         assert_eq!(two_level.poll_timeout(), None);
         enqueue(&mut two_level, ms(50), 0, 0);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_the_rate_keeps_its_deadline() {
+    fn requests_within_the_rate_keep_their_deadline() {
         let mut profile = profile(100);
         for now in [0, 50, 100, 150, 200, 1000, 1000, 1000] {
             assert_eq!(charge(&mut profile, now), now + 100);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_charged_is_given_back() {
+    fn a_charge_is_refunded_in_full() {
         let mut profile = profile(100);
         assert_eq!([0; 3].map(|now| charge(&mut profile, now)), [100; 3]);
         profile.recharge(Bytes(50_000), Bytes::ZERO);

@@ -89,7 +89,7 @@ large        10.0 MB/s        8.0 MB/s         0.80  400.0 -> 500.0    1500.0 ->
     }
 
     #[test]
-    fn who_moved_nothing_has_no_part_to_keep() {
+    fn an_application_that_moved_nothing_keeps_no_part() {
         let (idle, busy) = (report(Vec::new()), report(vec![phase(Phase::Write, 1.0, 1, 1)]));
         let pair = Pair { alone: &idle, beside: &busy };
         assert_eq!(kept(pair, pair), Kept { small: None, large: None });
