@@ -7,5 +7,5 @@ pub enum Event {
     /// Requests, policies, and promises that are not kept.
     Scheduler(vpfs_core::Event),
     /// Nodes of other servers.
-    Coordination(vpfs_coord::Event),
+    Coordination(crate::coordination::Event),
 }

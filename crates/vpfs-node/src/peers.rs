@@ -1,9 +1,9 @@
 //! What a node and those of other servers tell each other, while shares hold for the sum over all servers.
 
-use vpfs_coord::{Coordinator, Message, MessageError, Settings};
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
 use crate::ServerScheduler;
+use crate::coordination::{Coordinator, Message, MessageError, Settings};
 use crate::flows::Flows;
 
 /// The other servers, and how the nodes talk.
@@ -104,7 +104,7 @@ impl Peers {
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, vpfs_coord::Event)> {
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, crate::coordination::Event)> {
         self.coordinator.poll_event()
     }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_coord::Message;
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
 use vpfs_interpose::{Completed, OpId, Outcome, Submission};
+use vpfs_node::coordination::Message;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
 
 use crate::clock::Clock;
@@ -219,7 +219,8 @@ fn log(server: ServerId, (at, event): &(Time, Event)) {
 /// What the configuration says of a node that begins, or goes on, at `now`.
 fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
     // The daemon's table of applications bounds the flows of all its gates, and may grow when it is reloaded.
-    let coordination = vpfs_coord::Settings { max_flows: usize::MAX, ..vpfs_coord::Settings::default() };
+    let coordination =
+        vpfs_node::coordination::Settings { max_flows: usize::MAX, ..vpfs_node::coordination::Settings::default() };
     let servers = post.servers().collect();
     NodeSettings {
         policy: config.scheduler.policy.clone(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tokio::sync::mpsc;
-use vpfs_coord::Message;
 use vpfs_core::ServerId;
+use vpfs_node::coordination::Message;
 
 /// Messages for one gate that it has not looked at yet; more are dropped, which the protocol mends.
 const LETTERS_MAX: usize = 1024;

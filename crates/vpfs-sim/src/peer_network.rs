@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vpfs_coord::Settings;
 use vpfs_core::{Bytes, Time};
+use vpfs_node::coordination::Settings;
 
 /// The network between servers' proxies, for coordination messages only.
 #[derive(Clone, Debug)]

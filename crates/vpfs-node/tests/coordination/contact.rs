@@ -1,13 +1,11 @@
 //! What counts when servers meet: first contact, restarts, silence.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{Account, World, id};
-use vpfs_coord::{Event, FlowKey, PeerState, Settings};
 use vpfs_core::ServiceClass;
+use vpfs_node::coordination::{Event, FlowKey, PeerState, Settings};
+
+use crate::common::{Account, World, id};
 
 const MIB: i64 = 1 << 20;
 

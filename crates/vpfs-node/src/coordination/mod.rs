@@ -30,7 +30,7 @@
 //! 3. Ask [`Coordinator::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
 //!
 //! ```
-//! use vpfs_coord::*;
+//! use vpfs_node::coordination::*;
 //! use vpfs_core::{ServerId, ServiceClass, Time};
 //!
 //! let servers = [ServerId(0), ServerId(1)];
@@ -51,8 +51,6 @@
 //! assert_eq!(coordinators[1].total_service(climate, ServiceClass::Data), Some(10 << 20));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![no_std]
-extern crate alloc;
 
 mod coordinator;
 mod event;

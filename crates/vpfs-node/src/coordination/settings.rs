@@ -1,10 +1,10 @@
 //! How often peers hear of each other, and how much is kept.
 
-use core::time::Duration;
+use std::time::Duration;
 
-use crate::message::Message;
+use super::message::Message;
 
-/// Tunables of a [`crate::Coordinator`]. Durations below [`Settings::TICK`] are taken as that, so that no timer can
+/// Tunables of a [`super::Coordinator`]. Durations below [`Settings::TICK`] are taken as that, so that no timer can
 /// spin; every peer may have others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {

@@ -1,14 +1,12 @@
 //! Messages that no correct peer sends: refused with a reason, or harmless. Never a panic.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{add, id};
-use vpfs_coord::{Coordinator, Entry, Event, FlowKey, Message, MessageError, Position, Settings};
 use vpfs_core::testing::Random;
 use vpfs_core::{ServiceClass, Time};
+use vpfs_node::coordination::{Coordinator, Entry, Event, FlowKey, Message, MessageError, Position, Settings};
+
+use crate::common::{add, id};
 
 const DATA: ServiceClass = ServiceClass::Data;
 
@@ -130,7 +128,7 @@ fn a_peer_that_sends_anything_hurts_only_what_is_known_of_it() {
         }
         let honest = message(1, &[entry(99, 1, 123)]);
         coordinator.handle_message(Time::from_millis(10_000), id(2), &honest).unwrap();
-        let mut given = common::Sums::new();
+        let mut given = crate::common::Sums::new();
         while let Some((key, class, bytes)) = coordinator.poll_service() {
             add(&mut given, (key, class), bytes);
         }

@@ -1,17 +1,15 @@
 //! Random faults, then quiet: whatever happened, all servers agree in the end and nothing was counted twice.
 //!
 //! `VPFS_SEED=n` runs seed n alone; each test prints the seeds it runs before it runs them.
-#![expect(clippy::unwrap_used, reason = "a panic is the report of a test")]
 #![expect(clippy::print_stdout, reason = "the seed is what a failure is replayed with")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{Account, World};
-use vpfs_coord::{Event, FlowKey, Settings};
 use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
+use vpfs_node::coordination::{Event, FlowKey, Settings};
+
+use crate::common::{Account, World};
 
 /// After the last fault everything is known everywhere within this time: the longest back-off (8 s), a late message
 /// (2 s), and a round trip for each message full of changes.
@@ -154,7 +152,7 @@ fn quiet_servers_send_keep_alives_only() {
         for (server, before) in world.servers.iter().zip(before) {
             let after = server.coordinator.sent();
             assert!(after.messages - before.messages <= keep_alives, "{} to {} peers", after.messages, peers);
-            let bytes = (after.messages - before.messages) * vpfs_coord::Message::HEADER_LEN as u64;
+            let bytes = (after.messages - before.messages) * vpfs_node::coordination::Message::HEADER_LEN as u64;
             assert_eq!(after.bytes - before.bytes, bytes, "without entries");
         }
     }

@@ -1,6 +1,6 @@
 //! What coordination costs the network.
 
-use crate::message::Message;
+use super::message::Message;
 
 /// Messages and their bytes, see [`Message::encoded_len`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

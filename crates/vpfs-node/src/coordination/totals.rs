@@ -1,8 +1,8 @@
 //! Service by flow over all servers.
 
-use alloc::collections::BTreeMap;
+use std::collections::BTreeMap;
 
-use crate::ledger::Account;
+use super::ledger::Account;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {

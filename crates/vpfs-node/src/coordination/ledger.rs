@@ -1,13 +1,12 @@
 //! This server's own totals, in the order of their last changes.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
-use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use thiserror::Error;
 use vpfs_core::{ServiceClass, Time};
 
-use crate::message::{Entry, FlowKey, Position};
+use super::message::{Entry, FlowKey, Position};
 
 /// What is counted by itself: one kind of service of one flow.
 pub(crate) type Account = (FlowKey, ServiceClass);

@@ -1,64 +1,62 @@
 //! Servers and a network with faults, in virtual time. Everything random comes from one seed.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
-#![expect(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use vpfs_coord::{Coordinator, Event, FlowKey, Message, Settings};
 use vpfs_core::testing::Random;
 use vpfs_core::{ServerId, ServiceClass, Time};
+use vpfs_node::coordination::{Coordinator, Event, FlowKey, Message, Settings};
 
-pub type Account = (FlowKey, ServiceClass);
-pub type Sums = BTreeMap<Account, i64>;
+pub(crate) type Account = (FlowKey, ServiceClass);
+pub(crate) type Sums = BTreeMap<Account, i64>;
 
 /// What the network does to messages.
 #[derive(Clone, Debug)]
-pub struct Network {
-    pub loss_percent: u32,
-    pub repeat_percent: u32,
+pub(crate) struct Network {
+    pub(crate) loss_percent: u32,
+    pub(crate) repeat_percent: u32,
     /// Delays are drawn between nothing and this, so messages overtake each other.
-    pub delay_ms_max: u32,
+    pub(crate) delay_ms_max: u32,
     /// Servers of different groups do not hear each other.
-    pub groups: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
 }
 
-pub struct Server {
-    pub coordinator: Coordinator,
-    pub up: bool,
+pub(crate) struct Server {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) up: bool,
     incarnation: u64,
     /// Reported by this incarnation, and by all before it.
-    pub reported: Sums,
-    pub reported_before: Sums,
+    pub(crate) reported: Sums,
+    pub(crate) reported_before: Sums,
     /// Given to the scheduler of this incarnation, and kept from it as a baseline.
-    pub given: Sums,
-    pub baseline: Sums,
-    pub events: Vec<Event>,
+    pub(crate) given: Sums,
+    pub(crate) baseline: Sums,
+    pub(crate) events: Vec<Event>,
 }
 
-pub struct World {
-    pub now: Time,
-    pub random: Random,
-    pub network: Network,
-    pub servers: Vec<Server>,
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) network: Network,
+    pub(crate) servers: Vec<Server>,
     settings: Settings,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
     digest: DefaultHasher,
 }
 
-pub fn id(server: usize) -> ServerId {
+pub(crate) fn id(server: usize) -> ServerId {
     ServerId(u32::try_from(server).unwrap())
 }
 
-pub fn add(sums: &mut Sums, account: Account, bytes: i64) {
+pub(crate) fn add(sums: &mut Sums, account: Account, bytes: i64) {
     *sums.entry(account).or_default() += bytes;
 }
 
 impl World {
     /// `count` servers that start together, on a network without faults.
-    pub fn new(seed: u64, count: usize, settings: Settings) -> Self {
+    pub(crate) fn new(seed: u64, count: usize, settings: Settings) -> Self {
         let network = Network { loss_percent: 0, repeat_percent: 0, delay_ms_max: 1, groups: vec![0; count] };
         let mut world = Self {
             now: Time::ZERO,
@@ -75,21 +73,21 @@ impl World {
         world
     }
 
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.digest.finish()
     }
 
-    pub fn report(&mut self, server: usize, account: Account, delta: i64) {
+    pub(crate) fn report(&mut self, server: usize, account: Account, delta: i64) {
         add(&mut self.servers[server].reported, account, delta);
         self.servers[server].coordinator.report(account.0, account.1, delta).unwrap();
         self.drain(server);
     }
 
-    pub fn crash(&mut self, server: usize) {
+    pub(crate) fn crash(&mut self, server: usize) {
         self.servers[server].up = false;
     }
 
-    pub fn restart(&mut self, server: usize) {
+    pub(crate) fn restart(&mut self, server: usize) {
         let before = &mut self.servers[server];
         let mut reported = std::mem::take(&mut before.reported_before);
         before.reported.iter().for_each(|(account, bytes)| add(&mut reported, *account, *bytes));
@@ -98,7 +96,7 @@ impl World {
         self.drain(server);
     }
 
-    pub fn run_for(&mut self, duration: Duration) {
+    pub(crate) fn run_for(&mut self, duration: Duration) {
         let until = self.now + duration;
         while let Some(next) = self.next_time().filter(|next| *next <= until) {
             self.now = self.now.max(next);
@@ -109,12 +107,12 @@ impl World {
     }
 
     /// Messages sent so far by the present incarnations.
-    pub fn messages(&self) -> u64 {
+    pub(crate) fn messages(&self) -> u64 {
         self.servers.iter().map(|server| server.coordinator.sent().messages).sum()
     }
 
     /// Every server sees of every other what that one says of itself.
-    pub fn views_are_equal(&self, accounts: &[Account]) -> Result<(), String> {
+    pub(crate) fn views_are_equal(&self, accounts: &[Account]) -> Result<(), String> {
         for (at, of) in (0..self.servers.len()).flat_map(|at| (0..self.servers.len()).map(move |of| (at, of))) {
             for &(key, class) in accounts.iter().filter(|_| at != of) {
                 let seen = self.servers[at].coordinator.peer_service(id(of), key, class);
@@ -128,7 +126,7 @@ impl World {
     }
 
     /// Takes what a coordinator has to say, after every input.
-    pub fn drain(&mut self, me: usize) {
+    pub(crate) fn drain(&mut self, me: usize) {
         while let Some((to, message)) = self.servers[me].coordinator.poll_transmit(self.now) {
             (me, to.0, &message).hash(&mut self.digest);
             self.send(me, to.0 as usize, &message);

@@ -1,10 +1,10 @@
 //! Typed events: what became known of peers. Logs and metrics read these.
 
-use alloc::collections::VecDeque;
+use std::collections::VecDeque;
 
 use vpfs_core::{ServerId, ServiceClass, Time};
 
-use crate::message::FlowKey;
+use super::message::FlowKey;
 
 /// One thing that a coordinator noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl EventQueue {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        let events = core::mem::take(&mut self.lost);
+        let events = std::mem::take(&mut self.lost);
         (events > 0).then_some((self.lost_at, Event::Lost { events }))
     }
 }

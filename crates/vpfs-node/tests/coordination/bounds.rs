@@ -1,13 +1,11 @@
 //! What is kept of flows, and for how long.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{World, id};
-use vpfs_coord::{Event, FlowKey, FlowsExceeded, Message, Settings};
 use vpfs_core::{ServiceClass, Time};
+use vpfs_node::coordination::{Event, FlowKey, FlowsExceeded, Message, Settings};
+
+use crate::common::{World, id};
 
 const DATA: ServiceClass = ServiceClass::Data;
 
@@ -56,7 +54,7 @@ fn one_flow_too_many_is_refused_until_another_leaves() {
 #[test]
 fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
     let mut world = World::new(1, 1, small());
-    let entries = (1..=6).map(|key| vpfs_coord::Entry {
+    let entries = (1..=6).map(|key| vpfs_node::coordination::Entry {
         key: FlowKey(key),
         class: DATA,
         born: key,
@@ -67,7 +65,7 @@ fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
     let coordinator = &mut world.servers[0].coordinator;
     coordinator.add_peer(id(1));
     let (_, greeting) = coordinator.poll_transmit(Time::ZERO).unwrap();
-    let at = vpfs_coord::Position { horizon: 0, version: 6 };
+    let at = vpfs_node::coordination::Position { horizon: 0, version: 6 };
     let message = Message { at, entries: entries.collect(), ..greeting };
     coordinator.handle_message(Time::ZERO, id(1), &message).unwrap();
     let refused =

@@ -1,7 +1,6 @@
 //! What peers send each other, as plain data. Turning it into bytes is not done here, but its size is stated.
 
-use alloc::vec::Vec;
-use core::time::Duration;
+use std::time::Duration;
 
 use thiserror::Error;
 use vpfs_core::ServiceClass;

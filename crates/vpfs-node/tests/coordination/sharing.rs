@@ -1,18 +1,16 @@
 //! Real schedulers on a network with faults: shares hold over all servers while these hear each other, and at each
 //! server for itself while they do not.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::World;
-use vpfs_coord::{FlowKey, Settings};
 use vpfs_core::testing::Storage;
 use vpfs_core::{
     AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport, Sharing,
     SharingMode, SlotCostTable,
 };
+use vpfs_node::coordination::{FlowKey, Settings};
+
+use crate::common::World;
 
 const SERVERS: usize = 4;
 /// Requests that each application keeps at each server it uses; ids below this are those of the first.

@@ -1,11 +1,11 @@
 //! When to send something to one peer: resending, acknowledging, keeping alive, noticing silence.
 
-use core::time::Duration;
+use std::time::Duration;
 
 use vpfs_core::Time;
 
-use crate::message::{Message, Position};
-use crate::settings::Settings;
+use super::message::{Message, Position};
+use super::settings::Settings;
 
 /// Whether a peer answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Link {
     pub(crate) fn on_sent(&mut self, now: Time, message: &Message, must_answer: bool, settings: &Settings) {
         self.ack_at = None;
         self.keep_alive_at = settings.keep_alive.map(|period| now + period);
-        if core::mem::take(&mut self.owes_changes) {
+        if std::mem::take(&mut self.owes_changes) {
             self.sent = message.at.version;
             self.partial = message.more;
         }
@@ -102,7 +102,7 @@ impl Link {
     /// Whether there is a reason to send what the peer lacks now, having just heard of it: it was silent before, or it
     /// has all of the last message.
     pub(crate) fn answers_at_once(&mut self, resume_from: u64) -> bool {
-        if core::mem::take(&mut self.retries) > 0 {
+        if std::mem::take(&mut self.retries) > 0 {
             self.retry_at = None;
             return true;
         }

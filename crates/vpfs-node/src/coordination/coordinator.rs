@@ -1,18 +1,17 @@
 //! One server's part in the coordination of all.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vpfs_core::{ServerId, ServiceClass, Time};
 
-use crate::event::{Event, EventQueue};
-use crate::ledger::{Account, FlowsExceeded, Ledger};
-use crate::link::{Link, PeerState};
-use crate::message::{FlowKey, Message, MessageError};
-use crate::settings::Settings;
-use crate::totals::Totals;
-use crate::traffic::Traffic;
-use crate::view::{Change, Fit, Meaning, View};
+use super::event::{Event, EventQueue};
+use super::ledger::{Account, FlowsExceeded, Ledger};
+use super::link::{Link, PeerState};
+use super::message::{FlowKey, Message, MessageError, Position};
+use super::settings::Settings;
+use super::totals::Totals;
+use super::traffic::Traffic;
+use super::view::{Change, Fit, Meaning, View};
 
 /// Another server.
 #[derive(Debug, Default)]
@@ -120,7 +119,7 @@ impl Coordinator {
     /// The next message to send, and to whom. Call until `None`, after every input: it takes all changes since the last
     /// one together. O(entries + log peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
-        if core::mem::take(&mut self.changed) {
+        if std::mem::take(&mut self.changed) {
             for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.link.sends_changes_at_once()) {
                 peer.link.owes_changes = true;
                 self.ready.insert(*id);
@@ -139,7 +138,7 @@ impl Coordinator {
             to: peer.incarnation,
             ack: peer.view.at(),
             base,
-            at: crate::Position { horizon: end.horizon, version: reached },
+            at: Position { horizon: end.horizon, version: reached },
             more: reached < end.version,
             entries,
         };
@@ -270,7 +269,7 @@ impl Coordinator {
         }
         let knew_an_earlier_one = message.to.is_some_and(|incarnation| incarnation != self.incarnation);
         let is_older = message.age > now.since(self.started) || knew_an_earlier_one;
-        let before = core::mem::replace(&mut peer.view, View::new(is_older));
+        let before = std::mem::replace(&mut peer.view, View::new(is_older));
         peer.link.restart();
         if peer.incarnation.replace(message.incarnation).is_some() {
             self.events.push(now, Event::PeerRestarted { peer: from, incarnation: message.incarnation });
@@ -357,7 +356,7 @@ impl Coordinator {
         if wake == peer.wake {
             return;
         }
-        if let Some(before) = core::mem::replace(&mut peer.wake, wake) {
+        if let Some(before) = std::mem::replace(&mut peer.wake, wake) {
             self.timers.remove(&(before, id));
         }
         self.timers.extend(wake.map(|at| (at, id)));

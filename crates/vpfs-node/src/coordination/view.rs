@@ -1,13 +1,12 @@
 //! What this server knows of one peer's totals.
 
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use std::collections::BTreeMap;
 
 use vpfs_core::ServiceClass;
 
-use crate::ledger::Account;
-use crate::message::{Entry, FlowKey, Message, Position};
-use crate::settings::Settings;
+use super::ledger::Account;
+use super::message::{Entry, FlowKey, Message, Position};
+use super::settings::Settings;
 
 /// What a message changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +91,7 @@ impl View {
             return Fit::Gap;
         }
         if message.at.version > self.at.version {
-            let known = core::mem::replace(&mut self.at.version, message.at.version);
+            let known = std::mem::replace(&mut self.at.version, message.at.version);
             let news = message.entries.iter().filter(|entry| entry.changed > known);
             news.for_each(|entry| self.apply_entry(entry, settings, changes));
         }
@@ -144,7 +143,7 @@ impl View {
 
     fn on_caught_up(&mut self, changes: &mut Vec<Change>) {
         self.baseline = false;
-        if core::mem::take(&mut self.starting_over) {
+        if std::mem::take(&mut self.starting_over) {
             let gone: Vec<Account> =
                 self.records.iter().filter(|(_, record)| !record.confirmed).map(|(account, _)| *account).collect();
             gone.into_iter().for_each(|account| self.remove(account, changes));
