@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
-use vpfs_interpose::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_interpose::{Action, Completed, Limits, OpId, Outbound, Session, Submission};
+use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
+use vpfs_session::{Action, Completed, Limits, OpId, Outbound, Session, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is

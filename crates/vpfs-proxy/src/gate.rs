@@ -6,9 +6,9 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
-use vpfs_interpose::{Completed, OpId, Outcome, Submission};
 use vpfs_node::coordination::Message;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
+use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
 use crate::mailbox::{Dispatched, Mailbox};

@@ -1,7 +1,7 @@
 //! The data plane: listens in front of servers, moves bytes, and lets the schedulers of the core decide what goes on.
 //!
 //! A [`Daemon`] owns one *gate* for each server it stands before (a short mutex around a [`vpfs_node::Node`]) and one
-//! task for each client connection, which drives a [`vpfs_interpose::Session`]. No lock is held across I/O.
+//! task for each client connection, which drives a [`vpfs_session::Session`]. No lock is held across I/O.
 
 mod accept;
 mod budget;

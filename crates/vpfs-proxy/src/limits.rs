@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What peers can make the daemon hold, and how long it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    pub(crate) session: vpfs_interpose::Limits,
+    pub(crate) session: vpfs_session::Limits,
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
@@ -17,7 +17,7 @@ impl From<&vpfs_config::Limits> for Limits {
     fn from(limits: &vpfs_config::Limits) -> Self {
         let size = |bytes: vpfs_core::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
         Self {
-            session: vpfs_interpose::Limits {
+            session: vpfs_session::Limits {
                 ops: limits.operations,
                 request_bytes: size(limits.request_bytes),
                 outbound_bytes: size(limits.buffer),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::watch;
 use vpfs_config::{AppIndex, AppTable, Config, Identify};
 use vpfs_core::AppId;
-use vpfs_interpose::User;
+use vpfs_session::User;
 
 use crate::clock::Clock;
 use crate::gate::Gate;

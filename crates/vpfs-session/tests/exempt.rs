@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, completed};
 use vpfs_core::{FileKey, OpKind};
-use vpfs_interpose::{Action, Outcome, Session, User};
+use vpfs_session::{Action, Outcome, Session, User};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
 use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
 

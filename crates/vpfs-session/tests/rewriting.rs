@@ -4,8 +4,8 @@ mod common;
 
 use common::messages::*;
 use common::{Wire, assert_same, completed, messages};
-use vpfs_interpose::orangefs::AddressMap;
-use vpfs_interpose::{Action, CloseReason, Limits, Outcome, Session};
+use vpfs_session::orangefs::AddressMap;
+use vpfs_session::{Action, CloseReason, Limits, Outcome, Session};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::{Errno, Op, Reply, Request, Status};
 

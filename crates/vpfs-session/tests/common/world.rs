@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
-use vpfs_interpose::orangefs::AddressMap;
-use vpfs_interpose::{Action, Completed, Limits, OpId, Outcome, Session};
+use vpfs_session::orangefs::AddressMap;
+use vpfs_session::{Action, Completed, Limits, OpId, Outcome, Session};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 

@@ -6,7 +6,7 @@ mod common;
 use common::world::{Chance, Input, Script, World, replay};
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_interpose::Limits;
+use vpfs_session::Limits;
 
 fn script() -> impl Strategy<Value = Script> {
     let len = prop_oneof![1usize..300, 1usize..70_000];

@@ -4,8 +4,8 @@ mod common;
 
 use common::messages::*;
 use common::{Wire, assert_same};
-use vpfs_interpose::orangefs::AddressMap;
-use vpfs_interpose::{Action, CloseReason, Limits, Session, Side};
+use vpfs_session::orangefs::AddressMap;
+use vpfs_session::{Action, CloseReason, Limits, Session, Side};
 use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
 
 #[test]

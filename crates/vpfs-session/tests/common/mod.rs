@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
-use vpfs_interpose::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_interpose::{Action, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
+use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
+use vpfs_session::{Action, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::Ledger;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed};
 use vpfs_core::{Bytes, MIN_DATA_COST, OpKind};
-use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outcome, Session, Side};
+use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, Side};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
