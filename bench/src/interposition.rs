@@ -12,9 +12,9 @@ use bytes::Bytes;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use vpfs_config::Config;
-use vpfs_device::DeviceProfile;
 use vpfs_embedded::client::{Client, ClientOptions, CreateOptions, File};
 use vpfs_embedded::{ClusterConfig, EmbeddedCluster};
+use vpfs_model::device::DeviceProfile;
 use vpfs_proxy::Daemon;
 
 use crate::Effort;

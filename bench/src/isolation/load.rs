@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use vpfs_core::Weight;
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{FileMode, Interactive, Ior, Order, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{FileMode, Interactive, Ior, Order, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup, Simulation, Workload, parallel};
 
 /// Whether calls read or write.

@@ -1,5 +1,5 @@
 //! Depth and slot costs found from completions: whatever happens, they stay within their bounds and nothing is lost.
-//! How good they are is tested on device models, in `vpfs-device`.
+//! How good they are is tested on device models, in `vpfs-model`.
 
 mod common;
 

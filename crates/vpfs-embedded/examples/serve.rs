@@ -7,8 +7,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use vpfs_device::DeviceProfile;
 use vpfs_embedded::{ClusterConfig, EmbeddedCluster, StorageKind};
+use vpfs_model::device::DeviceProfile;
 
 #[tokio::main]
 async fn main() -> io::Result<()> {

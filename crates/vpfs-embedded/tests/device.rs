@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vpfs_device::{DeviceProfile, Io, IoKind};
 use vpfs_embedded::device::{DeviceClock, DeviceHandle};
+use vpfs_model::device::{DeviceProfile, Io, IoKind};
 
 fn read(object: u64, offset: u64, len: u64) -> Io {
     Io { kind: IoKind::Read, object, offset, len }

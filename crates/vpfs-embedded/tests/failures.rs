@@ -47,7 +47,7 @@ async fn clients_survive_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_in_the_middle_of_transfers_lose_nothing() {
     let mut config = ClusterConfig::new(2);
-    config.devices = vec![vpfs_device::DeviceProfile::ssd()];
+    config.devices = vec![vpfs_model::device::DeviceProfile::ssd()];
     let cluster = EmbeddedCluster::start(config).await.unwrap();
     let client = client(&cluster).await;
     let file = client.create("/f", &CreateOptions::default()).await.unwrap();

@@ -172,7 +172,7 @@ async fn many_tasks_share_one_client() {
 #[tokio::test]
 async fn device_models_stand_in_the_path() {
     let mut config = ClusterConfig::new(1);
-    config.devices = vec![vpfs_device::DeviceProfile::hdd()];
+    config.devices = vec![vpfs_model::device::DeviceProfile::hdd()];
     config.metadata_write_bytes = 0;
     let cluster = EmbeddedCluster::start(config).await.unwrap();
     let client = client(&cluster).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_core::profile::Measurement;
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind, measure};
 
 use crate::{Point, ProfileError, Storage};
 

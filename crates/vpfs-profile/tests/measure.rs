@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use vpfs_core::profile::Measurement;
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 use vpfs_profile::{
     Measurements, ModelStorage, Options, Point, ProfileError, RealStorage, Storage, Sweep, records, report, to_toml,
 };

@@ -5,8 +5,8 @@
 //! cached).
 
 use vpfs_core::hash::mix;
-use vpfs_device::MetadataOp;
-use vpfs_plan::{Call, Dir, FileId};
+use vpfs_model::device::MetadataOp;
+use vpfs_model::plan::{Call, Dir, FileId};
 
 /// To whom a metadata request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, RequestId, Time};
-use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
+use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
 
 use crate::calendar::{Calendar, Event};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use vpfs_device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
 use vpfs_sim::{Scenario, Simulation};
 
 fn problems(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Workload generators: what applications do to a parallel file system, run and measured.
 //!
-//! - [`vpfs_plan`]: pure, seeded generators of each process's steps: IOR-like, BTIO-like, multi-md-test-like,
+//! - [`vpfs_model::plan`]: pure, seeded generators of each process's steps: IOR-like, BTIO-like, multi-md-test-like,
 //!   interactive.
 //! - [`pattern`]: file content that any reader can verify.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.

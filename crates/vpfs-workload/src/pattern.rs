@@ -3,7 +3,7 @@
 //! A reader can therefore verify its data without a copy of what was written, whichever process wrote it.
 
 use vpfs_core::hash::mix;
-use vpfs_plan::{Dir, FileId};
+use vpfs_model::plan::{Dir, FileId};
 
 /// The content of every file of a run.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
-use vpfs_plan::{
+use vpfs_model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, Phase, PioBench,
     Plan, Wrf,
 };

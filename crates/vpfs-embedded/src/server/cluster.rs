@@ -9,7 +9,7 @@ use vpfs_wire::pvfs2::{Errno, Handle, Text};
 use super::Limits;
 use super::journal::Journal;
 use super::namespace::Namespace;
-use vpfs_device::{Io, IoKind};
+use vpfs_model::device::{Io, IoKind};
 
 use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 
 use crate::device::DeviceClock;
 use crate::fsconfig::FsConfig;

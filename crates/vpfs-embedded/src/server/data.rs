@@ -15,7 +15,7 @@ use vpfs_wire::pvfs2::{Capability, Errno, Handle, IoType, Op, Reply, Status, Tra
 use super::access;
 use super::cluster::{Storage, errno_of};
 use super::ops::Server;
-use vpfs_device::{Io, IoKind};
+use vpfs_model::device::{Io, IoKind};
 
 use crate::device::Access;
 use crate::flow::{Chunk, chunk_len, chunks};

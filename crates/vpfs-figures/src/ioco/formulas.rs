@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use vpfs_core::window::analysis::{coordinated_completion, independent_completion, relative_reduction};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
-use vpfs_device::{DeviceProfile, NullAioProfile};
-use vpfs_plan::{Pattern, Phase, PioBench};
+use vpfs_model::device::{DeviceProfile, NullAioProfile};
+use vpfs_model::plan::{Pattern, Phase, PioBench};
 use vpfs_report::{Axis, Check, Plot, Section, Series};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation, parallel};
 

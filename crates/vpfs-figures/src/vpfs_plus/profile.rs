@@ -7,7 +7,7 @@
 
 use vpfs_core::profile::{Measurement, OpFit, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind, measure};
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
 use vpfs_sim::{SimError, parallel};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_plan::{
+use vpfs_model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, Pattern,
     PioBench, PlanError, Wrf,
 };

@@ -6,7 +6,7 @@ use vpfs_core::{Bytes, Weight};
 
 use super::{Management, Relation, Trial, promises, verdict};
 use crate::measure::Report;
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// All runs of the experiment.
 #[derive(Clone, Debug, Serialize)]

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::measure::{Progress, Report, per_second};
 use crate::run::{Run, RunError, RunHandle, RunOptions};
-use vpfs_plan::{Btio, Ior, Plan};
+use vpfs_model::plan::{Btio, Ior, Plan};
 
 /// A plan, with the target and identity of its run.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ pub use recorder::Progress;
 pub(crate) use recorder::Recorder;
 pub use spread::Spread;
 
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// Everything measured in one run of one application.
 #[derive(Clone, Debug, Serialize)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::latency::LatencyHistogram;
 use super::{PhaseReport, Report, Sample, Timeline, Verification, WrongRead, per_second};
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// Shared by all processes of an application; a call costs one short lock.
 #[derive(Debug)]

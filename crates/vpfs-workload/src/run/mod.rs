@@ -15,8 +15,8 @@ use crate::measure::{Progress, Recorder, Report};
 use crate::pattern::Pattern;
 use names::Names;
 use process::Process;
-use vpfs_plan::Plan;
-use vpfs_plan::node;
+use vpfs_model::plan::Plan;
+use vpfs_model::plan::node;
 
 /// Which processes share connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! The paths of a run.
 
-use vpfs_plan::{Call, Dir, FileId};
+use vpfs_model::plan::{Call, Dir, FileId};
 
 /// Gives the paths of everything below the run's directory.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use vpfs_embedded::client::{Client, ClientError, File};
 
 use super::{RunError, Shared};
 use crate::measure::WrongRead;
-use vpfs_plan::{Call, Extent, FileId, Phase, Step};
+use vpfs_model::plan::{Call, Extent, FileId, Phase, Step};
 
 /// The value that files' times are set to, in seconds since 1970: a constant, so that runs are repeatable.
 const SET_TIME: u64 = 1_000_000_000;

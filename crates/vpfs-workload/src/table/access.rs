@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::MIB;
 use crate::measure::{Report, Spread, per_second};
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// One access of one repetition; times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::MB;
 use crate::measure::{Report, per_second};
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// The statistics of each repetition. I/O is everything except computation, including waiting for processes that still
 /// do I/O, as in a collective call.

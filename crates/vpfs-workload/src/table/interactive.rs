@@ -1,7 +1,7 @@
 //! The latencies that a waiting user notices: one line for each repetition.
 
 use crate::measure::Report;
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 const HEADINGS: [&str; 7] = ["access", "calls", "calls/s", "mean(ms)", "p99(ms)", "max(ms)", "iter"];
 

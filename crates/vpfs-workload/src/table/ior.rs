@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::access::{Access, access, summarize};
 use super::{MB, MIB};
 use crate::measure::Report;
-use vpfs_plan::{Ior, Phase};
+use vpfs_model::plan::{Ior, Phase};
 
 const KIB: f64 = 1024.0;
 
@@ -61,7 +61,7 @@ fn line(plan: &Ior, phase: Phase, access: &Access, iteration: usize) -> String {
 mod tests {
     use super::super::fixture::{phase, report};
     use super::*;
-    use vpfs_plan::{FileMode, Order};
+    use vpfs_model::plan::{FileMode, Order};
 
     #[test]
     fn looks_like_ior() {

@@ -1,7 +1,7 @@
 //! The part of its stand-alone throughput that each of two applications keeps while they run side by side.
 
 use serde::Serialize;
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 use super::MB;
 use crate::measure::{PhaseReport, Report};

@@ -41,7 +41,7 @@ fn columns(latency: &Latency) -> [f64; 6] {
 mod tests {
     use super::super::fixture::{phase, report};
     use super::*;
-    use vpfs_plan::Phase;
+    use vpfs_model::plan::Phase;
 
     #[test]
     fn one_row_for_each_phase_that_did_something() {

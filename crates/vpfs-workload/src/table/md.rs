@@ -1,7 +1,7 @@
 //! mdtest's table: operations per second of each phase over all repetitions.
 
 use crate::measure::{Report, Spread};
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 /// The table of all repetitions of a run.
 pub fn md(repetitions: &[Report]) -> String {

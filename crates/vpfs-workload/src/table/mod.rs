@@ -26,7 +26,7 @@ const MB: f64 = 1_000_000.0;
 #[cfg(test)]
 mod fixture {
     use crate::measure::{Latency, PhaseReport, Report, Timeline, Verification};
-    use vpfs_plan::Phase;
+    use vpfs_model::plan::Phase;
 
     pub(super) fn phase(phase: Phase, seconds: f64, operations: u64, bytes: u64) -> PhaseReport {
         let latency = Latency { count: operations, p50_seconds: 0.01, p99_seconds: 1.5, ..Latency::default() };

@@ -8,7 +8,7 @@ use serde_json::json;
 use vpfs_config::units::{Size, parse_duration, parse_size};
 use vpfs_core::profile::{OpFit, StorageFit};
 use vpfs_core::{Bytes, Depth, OpKind};
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 use vpfs_profile::{
     Measurements, ModelStorage, Options, Progress, RealStorage, Storage, Sweep, records, report, to_toml,
 };
@@ -77,7 +77,7 @@ struct Model {
     device: DeviceProfile,
 }
 
-fn model(name: &str) -> Result<Model, vpfs_device::UnknownDevice> {
+fn model(name: &str) -> Result<Model, vpfs_model::device::UnknownDevice> {
     Ok(Model { name: name.to_owned(), device: DeviceProfile::by_name(name)? })
 }
 

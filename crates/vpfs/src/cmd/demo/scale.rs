@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vpfs_device::{DeviceProfile, HddProfile};
 use vpfs_embedded::client::{ClientOptions, CreateOptions};
-use vpfs_plan::{Btio, BtioClass, FileMode, Ior, Order};
+use vpfs_model::device::{DeviceProfile, HddProfile};
+use vpfs_model::plan::{Btio, BtioClass, FileMode, Ior, Order};
 use vpfs_workload::isolation::{Application, Experiment};
 use vpfs_workload::run::{Connections, RunOptions};
 

@@ -1,6 +1,6 @@
 //! `vpfs workload md`.
 
-use vpfs_plan::Md;
+use vpfs_model::plan::Md;
 use vpfs_workload::table;
 
 use super::target::Target;

@@ -11,7 +11,7 @@ mod target;
 
 use std::sync::Arc;
 
-use vpfs_plan::{Plan, PlanError};
+use vpfs_model::plan::{Plan, PlanError};
 use vpfs_workload::measure::Report;
 use vpfs_workload::run::{Run, RunError, RunOptions};
 

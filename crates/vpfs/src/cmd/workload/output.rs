@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use vpfs_plan::{Phase, Plan};
+use vpfs_model::plan::{Phase, Plan};
 use vpfs_workload::measure::Report;
 use vpfs_workload::table;
 

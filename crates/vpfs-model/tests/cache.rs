@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_device::{
+use vpfs_model::device::{
     Completion, Device, DeviceProfile, Io, IoId, IoKind, MetadataOp, MetadataProfile, MetadataServer, NoDevice,
     NullAio, NullAioProfile, WriteBack, WriteBackProfile,
 };

@@ -23,10 +23,10 @@ pub struct Interactive {
     pub file_bytes: u64,
     /// Mean think time before each call, from the end of the previous one; drawn between half and one and a half times
     /// this.
-    #[serde(serialize_with = "crate::seconds::seconds", rename = "think_seconds")]
+    #[serde(serialize_with = "crate::plan::seconds::seconds", rename = "think_seconds")]
     pub think: Duration,
     /// How long new calls are started; [`Duration::MAX`]: without end.
-    #[serde(serialize_with = "crate::seconds::seconds", rename = "time_seconds")]
+    #[serde(serialize_with = "crate::plan::seconds::seconds", rename = "time_seconds")]
     pub time: Duration,
     /// Whether to read instead of write.
     pub read: bool,

@@ -99,7 +99,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::IoKind;
+    use crate::device::IoKind;
 
     /// Compares runs with an oracle that tracks pages one by one.
     #[test]

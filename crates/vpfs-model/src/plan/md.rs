@@ -160,8 +160,8 @@ impl Plan for Md {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use super::super::Step;
     use super::*;
+    use crate::plan::Step;
 
     /// Runs a plan on a set of names; every call must be valid at its time.
     fn replay(plan: &Md) {

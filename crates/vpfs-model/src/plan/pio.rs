@@ -96,8 +96,8 @@ impl Plan for PioBench {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_file::testing;
     use super::*;
+    use crate::plan::shared_file::testing;
 
     #[test]
     fn every_pattern_covers_the_file_once() {

@@ -2,7 +2,7 @@
 
 use vpfs_core::profile::{Measurement, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind, measure};
 
 const DEPTHS: [u32; 13] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 48, 64];
 

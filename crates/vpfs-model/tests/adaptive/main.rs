@@ -1,6 +1,6 @@
 //! Depth and slot costs found from completions, on device models: compared with the best depth that a sweep finds.
 //!
-//! `cargo test --release -p vpfs-device --test adaptive -- --nocapture` prints the tables of docs/guide/adaptive.md.
+//! `cargo test --release -p vpfs-model --test adaptive -- --nocapture` prints the tables of docs/guide/adaptive.md.
 
 mod changing;
 mod closed_loop;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use changing::{Change, Replaced, Scaled};
 use closed_loop::{Clients, Trace, run};
 use vpfs_core::{AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Settings, SlotCostTable, Time};
-use vpfs_device::{Device, DeviceProfile, HddProfile, IoKind, SsdProfile};
+use vpfs_model::device::{Device, DeviceProfile, HddProfile, IoKind, SsdProfile};
 
 /// Application 0 always has more to do, application 1 is small and sends little.
 #[derive(Clone)]

@@ -89,8 +89,8 @@ impl Plan for Noncontig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_file::testing;
     use super::*;
+    use crate::plan::shared_file::testing;
 
     #[test]
     fn the_columns_of_all_processes_cover_the_file_once() {

@@ -14,10 +14,10 @@ pub enum Pace {
         /// Bytes per second while it is on.
         rate: u64,
         /// How long it is on.
-        #[serde(serialize_with = "crate::seconds::seconds", rename = "on_seconds")]
+        #[serde(serialize_with = "crate::plan::seconds::seconds", rename = "on_seconds")]
         on: Duration,
         /// How long it is off.
-        #[serde(serialize_with = "crate::seconds::seconds", rename = "off_seconds")]
+        #[serde(serialize_with = "crate::plan::seconds::seconds", rename = "off_seconds")]
         off: Duration,
     },
     /// Changes linearly from one rate at the start to another at the end.
@@ -40,7 +40,7 @@ pub struct Paced {
     /// The rate over time.
     pub pace: Pace,
     /// How long new calls are started.
-    #[serde(serialize_with = "crate::seconds::seconds", rename = "time_seconds")]
+    #[serde(serialize_with = "crate::plan::seconds::seconds", rename = "time_seconds")]
     pub time: Duration,
     /// Whether to read instead of write.
     pub read: bool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_device::{Completion, Device, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile};
+use vpfs_model::device::{Completion, Device, DeviceProfile, Hdd, HddProfile, Io, IoId, IoKind, Ssd, SsdProfile};
 
 /// A small generator of our own, so that the tests do not change with a library's version.
 struct Lcg(u64);

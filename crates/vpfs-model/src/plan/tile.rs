@@ -128,8 +128,8 @@ impl Plan for MpiTileIo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_file::testing;
     use super::*;
+    use crate::plan::shared_file::testing;
 
     #[test]
     fn tiles_cover_the_array_once_collective_or_not() {

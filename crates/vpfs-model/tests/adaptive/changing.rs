@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_core::Time;
-use vpfs_device::{Completion, Device, Io, IoId};
+use vpfs_model::device::{Completion, Device, Io, IoId};
 
 /// From `at` on, one nanosecond outside corresponds to `faster / slower` nanoseconds of the device's own time.
 #[derive(Clone, Copy, Debug)]

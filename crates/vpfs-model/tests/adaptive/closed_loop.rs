@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{AppId, Bytes, OpKind, Policy, Request, RequestId, Scheduler, Time};
-use vpfs_device::{Device, Io, IoId, IoKind};
+use vpfs_model::device::{Device, Io, IoId, IoKind};
 
 /// Processes of one application that each send a random access, wait for it, think, and send the next.
 #[derive(Clone, Debug)]

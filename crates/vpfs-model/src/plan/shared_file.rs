@@ -55,8 +55,8 @@ pub(crate) fn check_size(option: &'static str, round: u128, rounds: u64) -> Resu
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use super::super::{Extent, Plan, Step};
     use super::*;
+    use crate::plan::{Extent, Plan, Step};
 
     /// All calls of a process in a phase.
     pub(crate) fn extents(plan: &dyn Plan, phase: Phase, process: u32) -> impl Iterator<Item = Extent> {

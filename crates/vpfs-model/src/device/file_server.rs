@@ -194,8 +194,8 @@ impl Device for FileServer {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Hdd, HddProfile};
     use super::*;
+    use crate::device::{Hdd, HddProfile};
 
     const CHUNK: u64 = 256 << 10;
 

@@ -68,7 +68,7 @@ pub struct Ior {
     /// How long each phase that moves data lasts; transfers start over when they are used up.
     ///
     /// If what is written is read later, every byte is written at least once, even if that takes longer.
-    #[serde(serialize_with = "crate::seconds::optional_seconds", rename = "time_limit_seconds")]
+    #[serde(serialize_with = "crate::plan::seconds::optional_seconds", rename = "time_limit_seconds")]
     pub time_limit: Option<Duration>,
     /// Seed of contents and random order.
     pub seed: u64,
@@ -253,8 +253,8 @@ impl Plan for Ior {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::Step;
     use super::*;
+    use crate::plan::Step;
 
     fn ior() -> Ior {
         Ior {

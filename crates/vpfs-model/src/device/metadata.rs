@@ -82,7 +82,7 @@ impl MetadataProfile {
     }
 }
 
-/// A metadata server's store as a state machine, driven like a [`Device`](crate::Device).
+/// A metadata server's store as a state machine, driven like a [`Device`](super::Device).
 ///
 /// Operations are served in arrival order by [`MetadataProfile::parallel`] threads.
 #[derive(Debug)]

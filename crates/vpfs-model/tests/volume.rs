@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_device::{Completion, Device, DeviceProfile, Io, IoKind, Volume, VolumeProfile};
+use vpfs_model::device::{Completion, Device, DeviceProfile, Io, IoKind, Volume, VolumeProfile};
 
 const DISK: VolumeProfile = VolumeProfile::THROTTLED_DISK;
 const SMALL: u64 = 4096;
