@@ -1,7 +1,7 @@
 //! Which requests a call becomes.
 //!
 //! A read or write is one request at each server that holds a part of it. Metadata calls are requests one after the
-//! other, as OrangeFS's client sends them (counted in `vpfs-embedded`, which speaks the protocol; names of parents are
+//! other, as OrangeFS's client sends them (counted in `vpfs-testbed`, which speaks the protocol; names of parents are
 //! cached).
 
 use vpfs_core::hash::mix;

@@ -1,7 +1,7 @@
 //! Workloads as data: phases, and for each process in a phase a sequence of steps.
 //!
 //! Plans are pure. Equal parameters and seed give equal steps, so a run can be repeated and its generators tested
-//! without a file system; `vpfs-workload` executes them and `vpfs-sim` simulates them.
+//! without a file system; `vpfs-testbed` executes them and `vpfs-sim` simulates them.
 
 mod btio;
 mod interactive;

@@ -6,7 +6,7 @@ mod site;
 
 use bytes::Bytes;
 pub(crate) use site::{Network, Site};
-use vpfs_embedded::CreateOptions;
+use vpfs_testbed::CreateOptions;
 
 /// Settings for every policy, by name. The capped one is slow enough for the cap to hold something back.
 pub(crate) const POLICIES: [(&str, &str); 4] = [

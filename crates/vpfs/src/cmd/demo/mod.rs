@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use vpfs_embedded::DeviceClock;
-use vpfs_workload::isolation::{Comparison, Management, Trial};
-use vpfs_workload::measure::{Progress, Report};
-use vpfs_workload::run::RunError;
-use vpfs_workload::table;
+use vpfs_testbed::DeviceClock;
+use vpfs_testbed::load::isolation::{Comparison, Management, Trial};
+use vpfs_testbed::load::measure::{Progress, Report};
+use vpfs_testbed::load::run::RunError;
+use vpfs_testbed::load::table;
 
 use super::workload::output;
 use super::workload::progress::{ProgressLine, describe};

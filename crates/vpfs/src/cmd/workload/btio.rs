@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
 use vpfs_model::plan::{Btio, BtioClass};
-use vpfs_workload::table;
+use vpfs_testbed::load::table;
 
 use super::target::Target;
 use super::{Job, usage};

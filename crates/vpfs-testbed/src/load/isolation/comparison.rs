@@ -1,0 +1,193 @@
+//! The runs side by side, relative to what each application gets alone.
+
+use serde::Serialize;
+use vpfs_core::fairness::jain_index;
+use vpfs_core::{Bytes, Weight};
+
+use super::{Management, Relation, Trial, promises, verdict};
+use vpfs_model::plan::Phase;
+
+use crate::load::measure::Report;
+
+/// All runs of the experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The small application's run time alone.
+    pub small_alone_seconds: f64,
+    /// Its time in I/O calls alone, mean over its processes.
+    pub small_alone_io_seconds: f64,
+    /// Bytes that it moves per second of data calls, alone.
+    pub small_alone_bytes_per_second: f64,
+    /// The 99th percentile of the latency of its data calls, alone.
+    pub small_alone_p99_seconds: f64,
+    /// The writer's throughput alone.
+    pub writer_alone_bytes_per_second: f64,
+    /// One row for each way of sharing.
+    pub rows: Vec<Row>,
+    /// The paper's statements about the order of the rows, and whether they hold.
+    pub relations: Vec<Relation>,
+    /// Whether all of them hold.
+    pub matches_paper: bool,
+    /// The promises of `isolation`, and whether they hold.
+    pub promises: Vec<Relation>,
+}
+
+/// One way of sharing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which way it is.
+    pub management: Management,
+    /// Run time of the small application.
+    pub small_seconds: f64,
+    /// Relative to its run time alone.
+    pub small_slowdown: f64,
+    /// The paper's value for the same ratio, for comparison only.
+    pub small_slowdown_in_paper: Option<f64>,
+    /// Time of the small application in I/O calls, including create and open, mean over its processes. In the run time,
+    /// much of it is hidden behind computation.
+    pub small_io_seconds: f64,
+    /// Relative to its I/O time alone.
+    pub small_io_slowdown: f64,
+    /// Bytes that the small application moves per second of data calls, summed over its processes [vPFS+ Fig. 5].
+    pub small_bytes_per_second: f64,
+    /// The 99th percentile of the latency of its data calls.
+    pub small_p99_seconds: f64,
+    /// The writer's throughput while the small application ran.
+    pub writer_bytes_per_second: f64,
+    /// Relative to its throughput alone.
+    pub writer_relative: f64,
+    /// Bytes that both moved per second of the small application's run time.
+    pub total_bytes_per_second: f64,
+    /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute
+    /// throughputs would be meaningless here, as the small application does not want more than a few KB/s.
+    pub jain_index: f64,
+}
+
+impl Comparison {
+    /// Relates every trial to the stand-alone runs.
+    pub fn new(small_alone: &Report, writer_alone_bytes_per_second: f64, trials: &[(Management, Trial)]) -> Self {
+        let alone = Small::of(small_alone);
+        let row = |(management, trial): &(Management, Trial)| {
+            Row::new(*management, trial, &alone, writer_alone_bytes_per_second)
+        };
+        let rows: Vec<Row> = trials.iter().map(row).collect();
+        let relations = verdict(&rows);
+        Self {
+            small_alone_seconds: alone.seconds,
+            small_alone_io_seconds: alone.io_seconds,
+            small_alone_bytes_per_second: alone.bytes_per_second,
+            small_alone_p99_seconds: alone.p99_seconds,
+            writer_alone_bytes_per_second,
+            matches_paper: relations.iter().all(|relation| relation.holds),
+            relations,
+            promises: promises(&rows),
+            rows,
+        }
+    }
+}
+
+impl Row {
+    fn new(management: Management, trial: &Trial, alone: &Small, writer_alone: f64) -> Self {
+        let small = Small::of(&trial.small);
+        let writer = trial.writer_bytes_per_second;
+        Self {
+            management,
+            small_seconds: small.seconds,
+            small_slowdown: ratio(small.seconds, alone.seconds),
+            small_slowdown_in_paper: management.slowdown_in_paper(),
+            small_io_seconds: small.io_seconds,
+            small_io_slowdown: ratio(small.io_seconds, alone.io_seconds),
+            small_bytes_per_second: small.bytes_per_second,
+            small_p99_seconds: small.p99_seconds,
+            writer_bytes_per_second: writer,
+            writer_relative: ratio(writer, writer_alone),
+            total_bytes_per_second: writer + ratio(small.bytes, small.seconds),
+            jain_index: jain_of_ratios([
+                ratio(small.bytes_per_second, alone.bytes_per_second),
+                ratio(writer, writer_alone),
+            ]),
+        }
+    }
+}
+
+/// The values in the table for one run of the small application.
+struct Small {
+    seconds: f64,
+    io_seconds: f64,
+    bytes: f64,
+    bytes_per_second: f64,
+    p99_seconds: f64,
+}
+
+impl Small {
+    fn of(report: &Report) -> Self {
+        let data = || [Phase::Write, Phase::Read].into_iter().filter_map(|phase| report.phase(phase));
+        let bytes = data().map(|phase| phase.bytes as f64).sum();
+        Self {
+            seconds: report.run_seconds,
+            io_seconds: report.io_seconds,
+            bytes,
+            bytes_per_second: ratio(bytes, data().map(|phase| phase.io_seconds).sum()),
+            p99_seconds: data().map(|phase| phase.latency.p99_seconds).fold(0.0, f64::max),
+        }
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Jain's index of relative throughputs, counted in millionths.
+fn jain_of_ratios(ratios: [f64; 2]) -> f64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ratios are positive and near 1")]
+    let services = ratios.map(|ratio| (Bytes((ratio * 1e6) as u64), Weight::ONE));
+    jain_index(&services)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::load::measure::{Latency, PhaseReport, Timeline, Verification};
+
+    pub(crate) fn report(run_seconds: f64, io_seconds: f64) -> Report {
+        let phase = PhaseReport {
+            phase: Phase::Write,
+            seconds: run_seconds,
+            io_seconds,
+            operations: 10,
+            bytes: 3200,
+            bytes_per_second: 3200.0 / run_seconds,
+            operations_per_second: 10.0 / run_seconds,
+            latency: Latency { p99_seconds: io_seconds / 10.0, ..Latency::default() },
+        };
+        Report {
+            processes: 1,
+            nodes: 1,
+            run_seconds,
+            io_seconds,
+            think_seconds: run_seconds - io_seconds,
+            wait_seconds: 0.0,
+            phases: vec![phase],
+            timeline: Timeline::default(),
+            verification: Verification::default(),
+        }
+    }
+
+    #[test]
+    fn rows_relate_to_the_stand_alone_runs() {
+        let trial = |run, io, writer| Trial { small: report(run, io), writer_bytes_per_second: writer };
+        let trials = [(Management::None, trial(30.0, 22.0, 100e6)), (Management::Capped, trial(10.0, 2.0, 0.0))];
+        let comparison = Comparison::new(&report(10.0, 2.0), 100e6, &trials);
+        let [none, capped] = &comparison.rows[..] else { panic!("two rows") };
+        assert!((none.small_slowdown - 3.0).abs() < 1e-9 && (capped.small_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.small_io_slowdown - 11.0).abs() < 1e-9 && (capped.small_io_slowdown - 1.0).abs() < 1e-9);
+        assert!((none.writer_relative - 1.0).abs() < 1e-9 && capped.writer_relative.abs() < 1e-9);
+        assert!((none.small_bytes_per_second - 3200.0 / 22.0).abs() < 1e-9);
+        assert!((none.total_bytes_per_second - (100e6 + 3200.0 / 30.0)).abs() < 1e-3);
+        // One gets all that it wants, the other a fraction or nothing.
+        assert!((capped.jain_index - 0.5).abs() < 1e-6);
+        assert!(
+            (none.jain_index - (1.0 + 2.0 / 22.0_f64).powi(2) / (2.0 * (1.0 + (2.0 / 22.0_f64).powi(2)))).abs() < 1e-5
+        );
+    }
+}
