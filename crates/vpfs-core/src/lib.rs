@@ -65,7 +65,6 @@ pub mod isolation;
 mod list;
 mod policies;
 pub mod policy;
-pub mod profile;
 pub mod request;
 pub mod scheduler;
 pub mod settings;

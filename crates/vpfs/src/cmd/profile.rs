@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vpfs_config::units::{Size, parse_duration, parse_size};
-use vpfs_core::profile::{OpFit, StorageFit};
 use vpfs_core::{Bytes, Depth, OpKind};
 use vpfs_model::device::DeviceProfile;
 use vpfs_profile::{
-    Measurements, ModelStorage, Options, Progress, RealStorage, Storage, Sweep, records, report, to_toml,
+    Measurements, ModelStorage, OpFit, Options, Progress, RealStorage, Storage, StorageFit, Sweep, records, report,
+    to_toml,
 };
 
 use super::workload::output;

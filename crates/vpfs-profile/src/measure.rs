@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vpfs_core::hash::mix;
-use vpfs_core::profile::Measurement;
 use vpfs_core::{Bytes, Time};
+use vpfs_model::device::{DeviceProfile, Io, IoKind};
 
-use super::{DeviceProfile, Io, IoKind};
+use crate::fit::Measurement;
 
 /// Accesses of `size` bytes at random multiples of 4 KiB in a file of `span` bytes, `outstanding` at a time, until
 /// `accesses` are done.

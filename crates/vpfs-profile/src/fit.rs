@@ -7,19 +7,16 @@
 //!   The slope is that of the saturated part, from the size's own knee on: before it latency hardly grows, as nothing
 //!   waits. The paper does not say which part it takes.
 //!
-//! Done once, before a daemon starts; like [`fairness`](crate::fairness) it computes with floating point, and decides
-//! nothing online.
+//! Done once, before a daemon starts; it computes with floating point, and decides nothing online.
 //!
 //! Added: reads and writes are measured by themselves, and one slot is what the cheaper of both takes at the smallest
 //! size, so that on flash even a small write takes several.
 
-use alloc::vec::Vec;
-use core::time::Duration;
+use std::time::Duration;
 
 use thiserror::Error;
-
-use crate::slot_cost::{SizeClass, SlotCostError, SlotCostTable};
-use crate::units::{Bytes, Depth, SlotCost};
+use vpfs_core::slot_cost::{SizeClass, SlotCostError};
+use vpfs_core::{Bytes, Depth, SlotCost, SlotCostTable};
 
 /// The knee of the throughput model, as a part of the largest throughput.
 const SATURATED: f64 = 0.95;
@@ -226,8 +223,9 @@ fn rows(op: &OpFit, small: Bytes) -> Vec<SizeClass> {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_core::OpKind;
+
     use super::*;
-    use crate::OpKind;
 
     const DEPTHS: [u32; 11] = [1, 2, 4, 8, 10, 12, 14, 16, 32, 48, 64];
 

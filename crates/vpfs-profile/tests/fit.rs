@@ -1,8 +1,8 @@
 //! The fit of depth and slot costs on device models, where the right answer is known.
 
-use vpfs_core::profile::{Measurement, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
-use vpfs_model::device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind};
+use vpfs_profile::{Measurement, StorageFit, fit, measure};
 
 const DEPTHS: [u32; 13] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 48, 64];
 
