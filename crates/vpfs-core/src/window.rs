@@ -3,8 +3,9 @@
 //!
 //! An access is complete when the last server has done its part. If each server takes the applications in an order of
 //! its own, every application waits for the slowest one; if all take them in the same order, only the last one does
-//! ([`analysis`] says what that is worth). So time is cut into windows, the requests of a window are served application
-//! by application in an order that is the same everywhere, and older windows come first, so that nobody starves.
+//! (`vpfs reproduce ioco-formulas` shows what that is worth). So time is cut into windows, the requests of a window are
+//! served application by application in an order that is the same everywhere, and older windows come first, so that
+//! nobody starves.
 //!
 //! Servers must agree on two things without asking each other:
 //! - on **time**: clocks are synchronised (NTP), and drivers of all servers count [`Time`] from the same origin, for
@@ -16,8 +17,6 @@
 //! Beyond the paper: the order of applications is another one in each window. In the paper the smallest number is
 //! served first in every window, so the same application always waits least and the same one most;
 //! [`WindowOrder::Paper`] is that.
-
-pub mod analysis;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -5,28 +5,29 @@
 
 /// Mean completion time where every server takes the applications in a random order of its own, formula (1):
 /// m − Σ k^n / m^n for k from 1 to m − 1. O(apps · log servers).
-pub fn independent_completion(apps: u32, servers: u32) -> f64 {
+pub(super) fn independent_completion(apps: u32, servers: u32) -> f64 {
     let below = |k: u32| power(f64::from(k) / f64::from(apps), servers);
     f64::from(apps) - (1..apps).map(below).sum::<f64>()
 }
 
 /// Mean completion time where all servers take the applications in the same order, formula (2): (m + 1)/2, whatever the
 /// number of servers.
-pub fn coordinated_completion(apps: u32) -> f64 {
+pub(super) fn coordinated_completion(apps: u32) -> f64 {
     (f64::from(apps) + 1.0) / 2.0
 }
 
 /// By how much coordination shortens the mean completion time, formula (3).
-pub fn completion_reduction(apps: u32, servers: u32) -> f64 {
+pub(super) fn completion_reduction(apps: u32, servers: u32) -> f64 {
     independent_completion(apps, servers) - coordinated_completion(apps)
 }
 
 /// Formula (3) as a part of the completion time without coordination; (m − 1)/(2m) for many servers.
-pub fn relative_reduction(apps: u32, servers: u32) -> f64 {
+pub(super) fn relative_reduction(apps: u32, servers: u32) -> f64 {
     completion_reduction(apps, servers) / independent_completion(apps, servers)
 }
 
-/// `base` to the power of `exponent`, by squaring: `powi` is not in `core`.
+/// `base` to the power of `exponent`, by squaring: `powi` may round differently on other machines, and equal runs give
+/// equal bytes.
 fn power(base: f64, exponent: u32) -> f64 {
     match exponent {
         0 => 1.0,
@@ -39,10 +40,9 @@ fn power(base: f64, exponent: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
+    use vpfs_core::testing::Random;
 
     use super::*;
-    use crate::testing::Random;
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-9
@@ -59,7 +59,7 @@ mod tests {
     fn simulated(apps: u32, servers: u32, runs: u32, random: &mut Random) -> f64 {
         let mut sum = 0;
         for _ in 0..runs {
-            let mut completion = alloc::vec![0; apps as usize];
+            let mut completion = vec![0; apps as usize];
             for _ in 0..servers {
                 let mut order: Vec<u32> = (1..=apps).collect();
                 for last in (1..apps).rev() {
