@@ -10,9 +10,9 @@
 //!   served. If its queue were moved back instead, requests would keep the distance of their own cost only, a flow's
 //!   queue would be served in one piece, and each server would begin with another flow: calls that need all servers
 //!   wait for the last one. With 96 servers that costs half of the throughput [vPFS Table 2].
-//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`by_layout`]): a request tells by itself what its other
-//!   parts cost ([`Request::elsewhere`](crate::Request::elsewhere)), so nothing is counted for it. Requests that tell
-//!   nothing are counted and reported as above.
+//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`elsewhere`](crate::stripe::elsewhere)): a request tells
+//!   by itself what its other parts cost ([`Request::elsewhere`](crate::Request::elsewhere)), so nothing is counted for
+//!   it. Requests that tell nothing are counted and reported as above.
 //!
 //! # What becomes of service elsewhere
 //!
@@ -48,7 +48,6 @@
 //! | y sends: it lags by 5, so all 2 are absorbed; S = max(9, 4 + 2), F = 10 | 9 | 10 | 10 | 0 | 0 |
 //! | B reports −2: nothing is pending or charged, so nothing moves | 9 | 10 | 10 | 0 | 0 |
 
-pub mod by_layout;
 mod division;
 mod guard;
 mod ledger;

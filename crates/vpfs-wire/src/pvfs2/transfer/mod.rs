@@ -8,8 +8,7 @@ mod tree;
 use std::ops::Range;
 
 use vpfs_core::Bytes;
-use vpfs_core::dsfq::by_layout;
-use vpfs_core::stripe::{Stripe, StripeError};
+use vpfs_core::stripe::{self, Stripe, StripeError};
 
 use super::dist::{Dist, DistView};
 use super::preq::{Node, Preq};
@@ -142,7 +141,7 @@ impl Transfer {
         if self.servers > STEP_BUDGET {
             return None;
         }
-        by_layout::elsewhere(&self.stripe, self.server, &(start + self.stream.start..start + self.stream.end))
+        stripe::elsewhere(&self.stripe, self.server, &(start + self.stream.start..start + self.stream.end))
     }
 
     /// The offset in the datafile of the first byte that is moved; `None` if none lies on this server.

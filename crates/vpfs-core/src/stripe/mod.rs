@@ -7,9 +7,13 @@
 //!
 //! A *server* here is an index in the file's own list of datafiles, not a server of the cluster.
 
+mod elsewhere;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+pub use elsewhere::elsewhere;
 
 /// The rule by which a file is cut into strips.
 #[derive(Clone, Debug, PartialEq, Eq)]

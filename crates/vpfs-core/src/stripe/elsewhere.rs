@@ -12,7 +12,7 @@
 
 use core::ops::Range;
 
-use crate::stripe::Stripe;
+use super::Stripe;
 use crate::units::Bytes;
 
 /// The cost elsewhere of an access to the bytes `range` of a file, for its server number `server`: what
