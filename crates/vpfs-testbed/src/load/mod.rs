@@ -5,10 +5,8 @@
 //! - [`pattern`]: file content that any reader can verify.
 //! - [`run`]: executes a plan with the client library, against embedded or real servers, directly or through proxies.
 //! - [`measure`]: throughput, latency, I/O and think time of a run.
-//! - [`isolation`]: a small application against a checkpointing one, the experiment of vPFS+ §V-B.
 //! - [`table`]: these results in the formats customary in the field.
 
-pub mod isolation;
 pub mod measure;
 pub mod pattern;
 pub mod run;

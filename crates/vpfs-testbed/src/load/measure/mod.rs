@@ -135,6 +135,6 @@ pub enum WrongRead {
 }
 
 /// `amount` per second over `seconds`; zero if there was no time.
-pub(crate) fn per_second(amount: u64, seconds: f64) -> f64 {
+pub fn per_second(amount: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount as f64 / seconds } else { 0.0 }
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use vpfs_model::device::{DeviceProfile, HddProfile};
 use vpfs_model::plan::{Btio, BtioClass, FileMode, Ior, Order};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
-use vpfs_testbed::load::isolation::{Application, Experiment};
 use vpfs_testbed::load::run::{Connections, RunOptions};
+
+use super::isolation::{Application, Experiment};
 
 /// Servers, each with a proxy. The paper has eight.
 pub(super) const SERVERS: usize = 4;

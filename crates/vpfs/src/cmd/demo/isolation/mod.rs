@@ -1,23 +1,24 @@
 //! How well a small application is isolated from a checkpointing one: the experiment of vPFS+ §V-B, BTIO against IOR.
 //!
-//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`verdict`] checks
-//! the paper's order, and [`promises`] checks whether the default policy serves both. Nothing here knows how the two
-//! are scheduled.
+//! [`Experiment`] runs the applications, [`Comparison`] compares the runs with the stand-alone ones, [`mod@verdict`]
+//! checks the paper's order and whether the default policy serves both. Nothing here knows how the two are scheduled.
 
 mod comparison;
 mod experiment;
+mod table;
 mod verdict;
 
 use serde::Serialize;
 
-pub use comparison::{Comparison, Row};
-pub use experiment::{Application, Experiment, Meter, Trial, Watch};
-pub use verdict::{Relation, promises, verdict};
+pub(crate) use comparison::{Comparison, Row};
+pub(crate) use experiment::{Application, Experiment, Trial};
+pub(crate) use table::table;
+pub(crate) use verdict::Relation;
 
 /// How the storage was shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Management {
+pub(crate) enum Management {
     /// In order of arrival, with unlimited outstanding requests.
     None,
     /// SFQ(D): one slot for each request.
@@ -33,10 +34,10 @@ pub enum Management {
 
 impl Management {
     /// In the order of the paper's figures, followed by those that are not in the paper.
-    pub const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
+    pub(crate) const ALL: [Self; 5] = [Self::None, Self::SfqD, Self::SfqDPlus, Self::Capped, Self::Isolation];
 
     /// For tables.
-    pub const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::None => "no management",
             Self::SfqD => "SFQ(D)",
@@ -48,7 +49,7 @@ impl Management {
 
     /// Run time relative to stand-alone as measured in the paper with BTIO class A [vPFS+ §V-B, Fig. 6]. For the capped
     /// run the paper says only that SFQ(D)+ is 18 % worse; `isolation` is not in the paper.
-    pub const fn slowdown_in_paper(self) -> Option<f64> {
+    pub(crate) const fn slowdown_in_paper(self) -> Option<f64> {
         match self {
             Self::None => Some(3.288),
             Self::SfqD => Some(2.533),

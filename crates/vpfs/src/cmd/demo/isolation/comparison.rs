@@ -4,68 +4,73 @@ use serde::Serialize;
 use vpfs_core::fairness::jain_index;
 use vpfs_core::{Bytes, Weight};
 
-use super::{Management, Relation, Trial, promises, verdict};
 use vpfs_model::plan::Phase;
+use vpfs_testbed::load::measure::Report;
 
-use crate::load::measure::Report;
+use super::verdict::{promises, verdict};
+use super::{Management, Relation, Trial};
 
 /// All runs of the experiment.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The small application's run time alone.
-    pub small_alone_seconds: f64,
+    pub(crate) small_alone_seconds: f64,
     /// Its time in I/O calls alone, mean over its processes.
-    pub small_alone_io_seconds: f64,
+    pub(crate) small_alone_io_seconds: f64,
     /// Bytes that it moves per second of data calls, alone.
-    pub small_alone_bytes_per_second: f64,
+    pub(crate) small_alone_bytes_per_second: f64,
     /// The 99th percentile of the latency of its data calls, alone.
-    pub small_alone_p99_seconds: f64,
+    pub(crate) small_alone_p99_seconds: f64,
     /// The writer's throughput alone.
-    pub writer_alone_bytes_per_second: f64,
+    pub(crate) writer_alone_bytes_per_second: f64,
     /// One row for each way of sharing.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// The paper's statements about the order of the rows, and whether they hold.
-    pub relations: Vec<Relation>,
+    pub(crate) relations: Vec<Relation>,
     /// Whether all of them hold.
-    pub matches_paper: bool,
+    pub(crate) matches_paper: bool,
     /// The promises of `isolation`, and whether they hold.
-    pub promises: Vec<Relation>,
+    pub(crate) promises: Vec<Relation>,
 }
 
 /// One way of sharing.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Which way it is.
-    pub management: Management,
+    pub(crate) management: Management,
     /// Run time of the small application.
-    pub small_seconds: f64,
+    pub(crate) small_seconds: f64,
     /// Relative to its run time alone.
-    pub small_slowdown: f64,
+    pub(crate) small_slowdown: f64,
     /// The paper's value for the same ratio, for comparison only.
-    pub small_slowdown_in_paper: Option<f64>,
+    pub(crate) small_slowdown_in_paper: Option<f64>,
     /// Time of the small application in I/O calls, including create and open, mean over its processes. In the run time,
     /// much of it is hidden behind computation.
-    pub small_io_seconds: f64,
+    pub(crate) small_io_seconds: f64,
     /// Relative to its I/O time alone.
-    pub small_io_slowdown: f64,
+    pub(crate) small_io_slowdown: f64,
     /// Bytes that the small application moves per second of data calls, summed over its processes [vPFS+ Fig. 5].
-    pub small_bytes_per_second: f64,
+    pub(crate) small_bytes_per_second: f64,
     /// The 99th percentile of the latency of its data calls.
-    pub small_p99_seconds: f64,
+    pub(crate) small_p99_seconds: f64,
     /// The writer's throughput while the small application ran.
-    pub writer_bytes_per_second: f64,
+    pub(crate) writer_bytes_per_second: f64,
     /// Relative to its throughput alone.
-    pub writer_relative: f64,
+    pub(crate) writer_relative: f64,
     /// Bytes that both moved per second of the small application's run time.
-    pub total_bytes_per_second: f64,
+    pub(crate) total_bytes_per_second: f64,
     /// Jain's index of the two throughputs, each relative to what the application gets alone [vPFS+ §V-D]. Absolute
     /// throughputs would be meaningless here, as the small application does not want more than a few KB/s.
-    pub jain_index: f64,
+    pub(crate) jain_index: f64,
 }
 
 impl Comparison {
     /// Relates every trial to the stand-alone runs.
-    pub fn new(small_alone: &Report, writer_alone_bytes_per_second: f64, trials: &[(Management, Trial)]) -> Self {
+    pub(crate) fn new(
+        small_alone: &Report,
+        writer_alone_bytes_per_second: f64,
+        trials: &[(Management, Trial)],
+    ) -> Self {
         let alone = Small::of(small_alone);
         let row = |(management, trial): &(Management, Trial)| {
             Row::new(*management, trial, &alone, writer_alone_bytes_per_second)
@@ -146,8 +151,9 @@ fn jain_of_ratios(ratios: [f64; 2]) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use vpfs_testbed::load::measure::{Latency, PhaseReport, Timeline, Verification};
+
     use super::*;
-    use crate::load::measure::{Latency, PhaseReport, Timeline, Verification};
 
     pub(crate) fn report(run_seconds: f64, io_seconds: f64) -> Report {
         let phase = PhaseReport {

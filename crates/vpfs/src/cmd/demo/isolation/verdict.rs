@@ -6,13 +6,13 @@ use super::{Management, Row};
 
 /// A statement about rows, and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Relation {
+pub(crate) struct Relation {
     /// In words.
-    pub statement: String,
+    pub(crate) statement: String,
     /// Left side divided by right side, or the value that has a limit.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// Whether the ratio satisfies the statement.
-    pub holds: bool,
+    pub(crate) holds: bool,
 }
 
 /// What "≫" means for run times. The paper's own ratio, 3.29 to 2.53, is 1.30.
@@ -24,7 +24,7 @@ const EQUAL: f64 = 0.02;
 
 /// The paper's statements: for the small application's run time, unmanaged ≫ SFQ(D) > SFQ(D)+ ≥ capped; for total
 /// throughput, capped ≪ SFQ(D)+. There is no statement about missing rows.
-pub fn verdict(rows: &[Row]) -> Vec<Relation> {
+pub(crate) fn verdict(rows: &[Row]) -> Vec<Relation> {
     use Management::{Capped, None, SfqD, SfqDPlus};
     let find = |management| rows.iter().find(|row| row.management == management);
     let relation =
@@ -50,7 +50,7 @@ const SLOWDOWN_MAX: f64 = 1.10;
 const WRITER_MIN: f64 = 0.60;
 
 /// The promises of `isolation` to both applications. No statement if its row is missing.
-pub fn promises(rows: &[Row]) -> Vec<Relation> {
+pub(crate) fn promises(rows: &[Row]) -> Vec<Relation> {
     let Some(row) = rows.iter().find(|row| row.management == Management::Isolation) else { return Vec::new() };
     let (slowdown, writer) = (row.small_slowdown, row.writer_relative);
     let title = row.management.title();

@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
-
 use vpfs_model::plan::{Btio, Ior, Plan};
-
-use crate::load::measure::{Progress, Report, per_second};
-use crate::load::run::{Run, RunError, RunHandle, RunOptions};
+use vpfs_testbed::load::measure::{Progress, Report, per_second};
+use vpfs_testbed::load::run::{Run, RunError, RunHandle, RunOptions};
 
 /// A plan, with the target and identity of its run.
 #[derive(Clone, Debug)]
-pub struct Application<P> {
+pub(crate) struct Application<P> {
     /// What it does.
-    pub plan: P,
+    pub(crate) plan: P,
     /// Target and identity.
-    pub options: RunOptions,
+    pub(crate) options: RunOptions,
 }
 
 impl<P: Plan + Clone + 'static> Application<P> {
@@ -30,30 +28,30 @@ impl<P: Plan + Clone + 'static> Application<P> {
 
 /// The two applications of the experiment.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub(crate) struct Experiment {
     /// Bursts of tiny calls; its run time is to be protected.
-    pub small: Application<Btio>,
+    pub(crate) small: Application<Btio>,
     /// Large writes back to back. Its plan needs a time limit that is longer than any run.
-    pub writer: Application<Ior>,
+    pub(crate) writer: Application<Ior>,
     /// How long the writer writes before anything is measured, so that all its processes have calls outstanding.
-    pub warm_up: Duration,
+    pub(crate) warm_up: Duration,
 }
 
 /// The outcome of one run.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// The small application's measurements.
-    pub small: Report,
+    pub(crate) small: Report,
     /// What the writer wrote while the small application ran.
-    pub writer_bytes_per_second: f64,
+    pub(crate) writer_bytes_per_second: f64,
 }
 
 /// Called from time to time with the progress of the measured application.
-pub type Watch<'a> = &'a dyn Fn(&Progress);
+pub(crate) type Watch<'a> = &'a dyn Fn(&Progress);
 
 /// Returns how many bytes of the writer have reached the servers so far. The writer's own calls are too coarse for
 /// this: each is large, takes long, and ends only with its last server.
-pub type Meter<'a> = &'a dyn Fn() -> u64;
+pub(crate) type Meter<'a> = &'a dyn Fn() -> u64;
 
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
@@ -62,7 +60,7 @@ impl Experiment {
     ///
     /// # Errors
     /// A call that failed.
-    pub async fn small_alone(&self, url: &str, watch: Watch<'_>) -> Result<Report, RunError> {
+    pub(crate) async fn small_alone(&self, url: &str, watch: Watch<'_>) -> Result<Report, RunError> {
         let small = self.small.prepare(url).await?;
         watched(small, watch).await
     }
@@ -71,7 +69,7 @@ impl Experiment {
     ///
     /// # Errors
     /// A call that failed.
-    pub async fn writer_alone(
+    pub(crate) async fn writer_alone(
         &self,
         url: &str,
         time: Duration,
@@ -93,7 +91,7 @@ impl Experiment {
     ///
     /// # Errors
     /// A call of either that failed.
-    pub async fn both(&self, url: &str, meter: Meter<'_>, watch: Watch<'_>) -> Result<Trial, RunError> {
+    pub(crate) async fn both(&self, url: &str, meter: Meter<'_>, watch: Watch<'_>) -> Result<Trial, RunError> {
         // Connect before the writer starts, so that connecting is not part of the contention.
         let small = self.small.prepare(url).await?;
         let mut writer = Background::start(self.writer.prepare(url).await?);

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
-use super::MB;
-use crate::load::isolation::{Comparison, Relation, Row};
+use super::{Comparison, Relation, Row};
+
+/// Bytes in a MB, the paper's unit.
+const MB: f64 = 1_000_000.0;
 
 const HEADINGS: [&str; 10] = [
     "",
@@ -22,7 +24,7 @@ const HEADINGS: [&str; 10] = [
 ];
 
 /// Table, statements and verdict.
-pub fn isolation(comparison: &Comparison) -> String {
+pub(crate) fn table(comparison: &Comparison) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(HEADINGS);
     table.add_row(alone(comparison));
