@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use vpfs_config::Config;
-use vpfs_config::tunables::SECTIONS;
+use vpfs_config::SECTIONS;
 
 /// A value, mostly of a shape that some key takes.
 fn value() -> impl Strategy<Value = String> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use vpfs_core::{AppId, Target, Weight};
 
-use crate::apps::{App, Cap};
-use crate::clients::{AutoKey, Identity};
-use crate::config::Config;
+use super::apps::{App, Cap};
+use super::clients::{AutoKey, Identity};
+use super::config::Config;
 
 /// An application that has an id.
 #[derive(Clone, Debug, PartialEq, Eq)]

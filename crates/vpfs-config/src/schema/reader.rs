@@ -1,13 +1,13 @@
-//! Takes values out of a TOML table by the rows of [`crate::tunables`], and reports what does not fit.
+//! Takes values out of a TOML table by the rows of [`crate::schema::tunables`], and reports what does not fit.
 
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::{Context, did_you_mean};
-use crate::tunables::{Absent, Kind, Section, Tunable};
-use crate::units::{self, Rate, Size, Span, quote};
+use super::problem::{Context, did_you_mean};
+use super::tunables::{Absent, Kind, Section, Tunable};
+use super::units::{self, Rate, Size, Span, quote};
 
 /// A table of the file with the section it is read as.
 pub(crate) struct Reader<'a> {

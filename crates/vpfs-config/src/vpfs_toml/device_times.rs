@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::{Bytes, OpKind};
 
-use crate::reader::Reader;
-use crate::slot_costs::{BOTH, op_name};
-use crate::tunables::DEVICE_TIME;
-use crate::units::{Size, Span};
+use super::keys::DEVICE_TIME;
+use super::slot_costs::{BOTH, op_name};
+use crate::schema::reader::Reader;
+use crate::schema::units::{Size, Span};
 
 const KEY: &str = "device_time";
 

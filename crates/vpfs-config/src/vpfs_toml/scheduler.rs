@@ -1,17 +1,20 @@
 //! `[scheduler]`: policy, slots and costs.
 
+use std::io;
+
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::{
     Backfill, Bytes, CostUnit, Depth, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, SlotCostTable,
     TwoLevelSettings, WindowOrder,
 };
 
-use crate::device_times;
-use crate::profile::{self, Files, Profile};
-use crate::reader::Reader;
-use crate::slot_costs::{depth, read_table};
-use crate::tunables::SCHEDULER;
-use crate::units::{Rate, decimal, quote};
+use super::device_times;
+use super::keys::SCHEDULER;
+use super::profile::{self, Files, Profile};
+use super::slot_costs::{depth, read_table};
+use crate::schema::reader::Reader;
+use crate::schema::tables::Table;
+use crate::schema::units::{Rate, decimal, quote};
 
 /// In the order of the table of tunables.
 const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
@@ -37,7 +40,15 @@ pub struct SchedulerConfig {
     pub capacity: Option<Rate>,
 }
 
-pub(crate) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
+impl Table<'_> {
+    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its
+    /// name.
+    pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
+        read(self.reader(), files)
+    }
+}
+
+pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());

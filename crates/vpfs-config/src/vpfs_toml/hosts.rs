@@ -2,7 +2,7 @@
 //!
 //! Own parser: the one crate for it (hostlist 0.3.1) has had no release since 2020 and has no bound on its output.
 
-use crate::units::quote;
+use crate::schema::units::quote;
 
 /// The longest name DNS knows; also keeps a short list from expanding to gigabytes.
 const NAME_LIMIT: usize = 253;

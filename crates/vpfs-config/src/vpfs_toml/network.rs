@@ -8,12 +8,12 @@ use toml::Spanned;
 use toml::de::DeValue;
 use vpfs_core::ServerId;
 
-use crate::apps::Names;
-use crate::clients::AppIndex;
-use crate::hosts::is_host_name;
-use crate::problem::did_you_mean;
-use crate::reader::Reader;
-use crate::units::quote;
+use super::apps::Names;
+use super::clients::AppIndex;
+use super::hosts::is_host_name;
+use crate::schema::problem::did_you_mean;
+use crate::schema::reader::Reader;
+use crate::schema::units::quote;
 
 /// What a server speaks, which the scheme of its address says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,7 +171,7 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
     let mut servers: Vec<Server> = Vec::new();
     let mut names = Names::new("server");
     for (index, value) in bounded(root, "server", SERVERS_LIMIT).iter().enumerate() {
-        let reader = Reader::open(root.cx, &crate::tunables::SERVER, format!("server.{}", index + 1), Some(value));
+        let reader = Reader::open(root.cx, &super::keys::SERVER, format!("server.{}", index + 1), Some(value));
         let name = names.read(&reader, "name");
         let text = reader.text("address").map(|found| found.text);
         let (Some(name), Some(text)) = (name, text) else { continue };
@@ -208,7 +208,7 @@ pub(crate) fn read_listeners(
     let mut listeners = Vec::new();
     for (index, value) in bounded(root, "listener", LISTENERS_LIMIT).iter().enumerate() {
         let path = format!("listener.{}", index + 1);
-        let reader = Reader::open(root.cx, &crate::tunables::LISTENER, path, Some(value));
+        let reader = Reader::open(root.cx, &super::keys::LISTENER, path, Some(value));
         let app = reader.text("app").and_then(|found| apps.find(&reader, "app", found.text));
         if let Some(found) = reader.text("app") {
             reader.set("app", found.text);
@@ -302,7 +302,7 @@ fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'
     let missing: Vec<_> =
         servers.iter().map(|server| server.name.as_str()).filter(|name| !table.contains_key(*name)).collect();
     if !missing.is_empty() {
-        let missing = crate::problem::some_of(&missing);
+        let missing = crate::schema::problem::some_of(&missing);
         reader.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
     }
     let mut addresses = Vec::new();

@@ -1,16 +1,14 @@
-//! Other TOML files of vpfs, read as vpfs.toml is: by tables of tunables, with all problems at once.
+//! TOML files read by tables of tunables, with all problems at once.
 
-use std::io;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeValue;
 use vpfs_core::Bytes;
 
-use crate::problem::{self, Problems};
-use crate::reader::Reader;
-use crate::scheduler::{self, SchedulerConfig};
-use crate::tunables::Section;
+use super::problem::{self, Problems};
+use super::reader::Reader;
+use super::tunables::Section;
 
 /// A table of a file that is read by the rows of a [`Section`]. Keys without a row are problems already.
 ///
@@ -36,6 +34,10 @@ pub fn read_file<T>(
 }
 
 impl<'a> Table<'a> {
+    pub(crate) fn reader(&self) -> &Reader<'a> {
+        &self.0
+    }
+
     /// Whether the key is there.
     pub fn has(&self, key: &str) -> bool {
         self.0.has(key)
@@ -55,12 +57,6 @@ impl<'a> Table<'a> {
     pub fn tables(&self, key: &str, section: &'static Section) -> Vec<Self> {
         let open = |value| Self(Reader::open(self.0.cx, section, self.0.path(key), Some(value)));
         self.0.list(key).iter().map(open).collect()
-    }
-
-    /// The `scheduler` table in this one, as `[scheduler]` in vpfs.toml; `files` gives the text of a profile by its
-    /// name.
-    pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
-        scheduler::read(&self.0, files)
     }
 
     /// A number, a size in bytes, a rate in bytes per second or a duration in nanoseconds, as the key's row says.

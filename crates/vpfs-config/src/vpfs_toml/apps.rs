@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, PolicyKind, Target, Weight};
 
-use crate::clients::{self, AppIndex, Auto, AutoBy, Rule};
-use crate::problem::did_you_mean;
-use crate::reader::Reader;
-use crate::tunables::{APP, APPS};
-use crate::units::{Rate, Size, decimal, parse_rate, quote};
+use super::clients::{self, AppIndex, Auto, AutoBy, Rule};
+use super::keys::{APP, APPS};
+use crate::schema::problem::did_you_mean;
+use crate::schema::reader::Reader;
+use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
 
 /// An application: whom shares are given to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use vpfs_core::Bytes;
 
-use crate::reader::Reader;
-use crate::tunables::{LIMITS, LOG};
-use crate::units::Size;
+use super::keys::{LIMITS, LOG};
+use crate::schema::reader::Reader;
+use crate::schema::units::Size;
 
 /// What clients and servers can make a proxy hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,16 +9,16 @@ use std::path::Path;
 
 use vpfs_core::ServerId;
 
-use crate::apps::{self, App};
-use crate::clients::{self, Identify};
-use crate::clients::{AppIndex, Auto};
-use crate::limits::{self, Limits, Log};
-use crate::network::{self, Address, Addresses, Listener, Server};
-use crate::problem::{self, Problems, Setting, did_you_mean};
-use crate::profile::Files;
-use crate::reader::Reader;
-use crate::scheduler::{self, SchedulerConfig};
-use crate::tunables::ROOT;
+use super::apps::{self, App};
+use super::clients::{self, Identify};
+use super::clients::{AppIndex, Auto};
+use super::keys::ROOT;
+use super::limits::{self, Limits, Log};
+use super::network::{self, Address, Addresses, Listener, Server};
+use super::profile::Files;
+use super::scheduler::{self, SchedulerConfig};
+use crate::schema::problem::{self, Problems, Setting, did_you_mean};
+use crate::schema::reader::Reader;
 
 /// The largest file that is read, in bytes.
 pub const FILE_LIMIT: usize = 1 << 20;
@@ -108,7 +108,7 @@ impl Config {
     }
 
     fn too_large(file: &str) -> Result<Self, Problems> {
-        let limit = crate::units::Size(vpfs_core::Bytes(FILE_LIMIT as u64));
+        let limit = crate::schema::units::Size(vpfs_core::Bytes(FILE_LIMIT as u64));
         Err(Problems::of_file(file, format!("is larger than {limit}; is it the right file?")))
     }
 

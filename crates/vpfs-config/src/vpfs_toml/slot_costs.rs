@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, Depth, OpKind, SlotCost, SlotCostTable};
 
-use crate::reader::Reader;
-use crate::tunables::SLOT_COST;
-use crate::units::Size;
+use super::keys::SLOT_COST;
+use crate::schema::reader::Reader;
+use crate::schema::units::Size;
 
 pub(crate) fn depth(reader: &Reader<'_>) -> Depth {
     reader.count("depth").and_then(Depth::new).expect("the row has a default and excludes 0")

@@ -27,7 +27,7 @@ pub struct Problem {
 pub struct Problems {
     /// The file as its user named it.
     pub file: String,
-    /// Never empty in an error, may be empty in [`crate::Config::warnings`].
+    /// Never empty in an error; as a list of warnings it may be.
     pub list: Vec<Problem>,
     /// How many more there were.
     pub left_out: usize,

@@ -6,11 +6,11 @@ use std::io;
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::{Depth, SlotCostTable};
 
-use crate::device_times;
-use crate::problem::{self, Problems};
-use crate::reader::Reader;
-use crate::slot_costs::{self, Shown};
-use crate::tunables::{PROFILE, PROFILE_ROOT};
+use super::device_times;
+use super::keys::{PROFILE, PROFILE_ROOT};
+use super::slot_costs::{self, Shown};
+use crate::schema::problem::{self, Problems};
+use crate::schema::reader::Reader;
 
 /// Gives the text of a file by its name as the configuration has it.
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;

@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 use vpfs_core::Weight;
 
-use crate::hosts;
-use crate::problem::{Problem, Problems, collected};
-use crate::reader::Reader;
-use crate::units::quote;
+use super::hosts;
+use crate::schema::problem::{Problem, Problems, collected};
+use crate::schema::reader::Reader;
+use crate::schema::units::quote;
 
 /// The position of an application in [`crate::Config::apps`].
 ///
