@@ -48,7 +48,7 @@ pub trait Scheduler: Send {
     fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
     /// Sets an application's number, from which its place in each window follows, the same at every server [IOCO §3];
-    /// see [`crate::window::place_in`]. Policies without windows ignore it.
+    /// see [`crate::ioco::place_in`]. Policies without windows ignore it.
     fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
 
     /// Other servers gave `report.app` so much service. Policies that share by server ignore it.

@@ -1,6 +1,6 @@
 //! Nodes as a scenario wants them.
 
-use vpfs_core::window::order_of;
+use vpfs_core::ioco::order_of;
 use vpfs_core::{AppId, AppPolicy, ServerId, Time};
 use vpfs_node::{Node, NodeSettings, PeerSettings};
 

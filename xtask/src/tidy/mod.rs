@@ -87,7 +87,7 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
         breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
     }
     for (number, line) in text.lines().enumerate() {
-        if !file.ends_with("tidy.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
+        if !file.ends_with("tidy/mod.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
             breaches.push(format!("{name}:{}: unfinished code", number + 1));
         }
     }
