@@ -28,12 +28,12 @@ use vpfs_core::Time;
 
 pub use by_name::UnknownDevice;
 pub use file_server::{FileServer, FileServerProfile};
-pub use hdd::Hdd;
+pub use hdd::{Hdd, HddProfile};
 pub use metadata::{MetadataOp, MetadataProfile, MetadataServer};
 pub use none::NoDevice;
 pub use null_aio::{NullAio, NullAioProfile};
-pub use profile::{DeviceProfile, HddProfile, SsdProfile};
-pub use ssd::Ssd;
+pub use profile::DeviceProfile;
+pub use ssd::{Ssd, SsdProfile};
 pub use volume::{Volume, VolumeProfile};
 pub use write_back::{WriteBack, WriteBackProfile};
 

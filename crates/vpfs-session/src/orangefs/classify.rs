@@ -1,11 +1,11 @@
 //! What a request is to the scheduler: data, metadata, or not to be delayed at all.
 
-use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind};
+use vpfs_core::{Bytes, FileKey, FilePosition, OpKind};
 use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
 
-use super::op::Reply;
+use super::op::{Reply, data_cost};
 use crate::Submission;
 
 /// Whether a request is scheduled.
@@ -16,11 +16,6 @@ pub(crate) enum Class {
     Exempt,
     /// Waits for its turn.
     Scheduled(Submission),
-}
-
-/// What a data request costs that moves so many bytes of this server.
-pub(crate) fn data_cost(bytes: u64) -> Bytes {
-    Bytes(bytes).max(MIN_DATA_COST)
 }
 
 /// Handles are unique in a file system.

@@ -1,11 +1,10 @@
 //! One operation of a client, from its request to its last byte.
 
 use bytes::Bytes;
-use vpfs_core::{OpKind, Pieces, Time};
+use vpfs_core::{MIN_DATA_COST, OpKind, Pieces, Time};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Transfer};
 
-use super::classify::data_cost;
 use crate::{Completed, OpId, Outcome};
 
 /// Where an operation stands.
@@ -40,6 +39,11 @@ pub(crate) enum Reply {
     Write { expected: u64 },
     /// As a read, but how much follows the acknowledgement takes too long to tell: taken as complete there.
     UntoldRead,
+}
+
+/// What a data request costs that moves so many bytes of this server.
+pub(crate) fn data_cost(bytes: u64) -> vpfs_core::Bytes {
+    vpfs_core::Bytes(bytes).max(MIN_DATA_COST)
 }
 
 #[derive(Debug)]

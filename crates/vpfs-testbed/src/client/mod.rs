@@ -7,6 +7,7 @@
 mod attributes;
 mod connection;
 mod directories;
+mod directory_cache;
 mod error;
 mod file;
 mod io;

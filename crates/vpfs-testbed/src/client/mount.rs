@@ -10,7 +10,7 @@ use vpfs_wire::bmi::MAX_MESSAGE;
 use vpfs_wire::pvfs2::{Capability, Credential, Errno, Handle, Hint, Op, Reply, ReplyBody, Request, RequestBody};
 
 use super::connection::{Exchange, LinkError};
-use super::directories::Directories;
+use super::directory_cache::Directories;
 use super::link::{Link, Tags};
 use super::{ClientError, ClientOptions, Result};
 use crate::fsconfig::{FsConfig, FsServer};

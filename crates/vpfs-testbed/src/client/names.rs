@@ -5,7 +5,7 @@ use vpfs_wire::pvfs2::{
     Attr, Errno, Extents, Handle, Layout as Placement, ObjType, Op, Padded, ReplyBody, RequestBody, request,
 };
 
-use super::directories::Directory;
+use super::directory_cache::Directory;
 use super::file::{FILE_MASK, File, Layout};
 use super::mount::Mount;
 use super::{ClientError, CreateOptions, DirEntry, Result};

@@ -7,8 +7,7 @@ use std::time::{Instant, SystemTime};
 use vpfs_wire::pvfs2::{Errno, Handle, Text};
 
 use super::Limits;
-use super::journal::Journal;
-use super::namespace::Namespace;
+use super::namespace::{Journal, Namespace};
 use vpfs_model::device::{Io, IoKind};
 
 use crate::device::DeviceHandle;

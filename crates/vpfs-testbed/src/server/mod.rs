@@ -8,7 +8,6 @@ mod cluster;
 mod config;
 mod connection;
 mod data;
-mod journal;
 mod listener;
 mod namespace;
 mod ops;
@@ -22,9 +21,8 @@ use tokio::net::TcpListener;
 
 use self::cluster::{Cluster, Storage, now};
 pub use self::config::{ClusterConfig, Limits, StorageKind};
-use self::journal::Journal;
 use self::listener::Listening;
-use self::namespace::Namespace;
+use self::namespace::{Journal, Namespace};
 use self::ops::Server;
 use crate::device::DeviceHandle;
 use crate::fsconfig::FsConfig;

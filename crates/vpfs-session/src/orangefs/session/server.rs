@@ -8,7 +8,8 @@ use vpfs_wire::pvfs2::view::ReplyNumbers;
 use vpfs_wire::pvfs2::{IoType, ReplyHead, rewrite};
 
 use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
-use crate::orangefs::classify::{data_cost, file_key};
+use crate::orangefs::classify::file_key;
+use crate::orangefs::op::data_cost;
 use crate::orangefs::op::{Reply, State};
 use crate::{Action, CloseReason, OpId, Outcome, Side};
 

@@ -5,6 +5,7 @@
 
 mod entries;
 mod handles;
+mod journal;
 mod object;
 mod record;
 
@@ -14,11 +15,11 @@ use std::sync::Arc;
 use vpfs_wire::pvfs2::request::RequestBody;
 use vpfs_wire::pvfs2::{Attr, Errno, Handle, KeyVal, Text};
 
-use super::journal::Journal;
 use crate::fsconfig::FsConfig;
 pub(crate) use entries::Entries;
 use handles::Handles;
 pub(crate) use handles::Pool;
+pub(crate) use journal::Journal;
 pub(crate) use object::{FileLayout, Kind, Object, datafiles, single_distdir};
 pub(crate) use record::Record;
 

@@ -5,13 +5,15 @@
 
 mod comparison;
 mod experiment;
+mod row;
 mod table;
 mod verdict;
 
 use serde::Serialize;
 
-pub(crate) use comparison::{Comparison, Row};
+pub(crate) use comparison::Comparison;
 pub(crate) use experiment::{Application, Experiment, Trial};
+pub(crate) use row::Row;
 pub(crate) use table::table;
 pub(crate) use verdict::Relation;
 

@@ -13,7 +13,7 @@ use std::thread;
 
 use tokio::sync::watch;
 
-use super::namespace::{Namespace, Record};
+use super::{Namespace, Record};
 
 const FILE: &str = "namespace.log";
 
