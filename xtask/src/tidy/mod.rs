@@ -1,6 +1,7 @@
 //! Rules that no compiler checks.
 
 mod circles;
+mod protocols;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -93,6 +94,7 @@ fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
     }
     let wide = wide_comments(&text);
     breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
+    breaches.extend(protocols::check(&name.to_string(), &text));
     Ok(breaches)
 }
 
