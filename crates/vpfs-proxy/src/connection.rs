@@ -14,7 +14,7 @@ use vpfs_session::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Sess
 
 use crate::gate::Gate;
 use crate::identity::ClientIdentity;
-use crate::limits::Limits;
+use crate::limits::DaemonLimits;
 use crate::listener::Listener;
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
@@ -172,7 +172,7 @@ impl Half {
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
-    limits: Limits,
+    limits: DaemonLimits,
     client: Half,
     server: Half,
     session: Box<dyn Session>,

@@ -12,7 +12,7 @@ use vpfs_session::User;
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::hosts::Hosts;
-use crate::limits::Limits;
+use crate::limits::DaemonLimits;
 use crate::memory::Memory;
 
 /// Whether the daemon serves.
@@ -53,7 +53,7 @@ pub(crate) struct Rules {
     identify: Identify,
     /// Whoever comes in by the listener of this index is this application.
     listeners: Vec<Option<AppIndex>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DaemonLimits,
 }
 
 impl Rules {

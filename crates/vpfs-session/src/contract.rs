@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FileKey, FilePosition, OpKind, Pieces, Time};
 
-use crate::{Limits, Outbound};
+use crate::{Outbound, SessionLimits};
 
 /// One client connection and the server connection behind it, in one protocol. See the crate documentation for how to
 /// drive it.
@@ -80,7 +80,7 @@ pub trait Session: fmt::Debug + Send {
 /// What makes the sessions of a listener.
 pub trait Interposer: fmt::Debug + Send + Sync {
     /// A session with nothing in progress.
-    fn session(&self, limits: Limits) -> Box<dyn Session>;
+    fn session(&self, limits: SessionLimits) -> Box<dyn Session>;
 }
 
 /// A user as requests show one.

@@ -27,5 +27,5 @@ pub mod orangefs;
 mod outbound;
 
 pub use contract::{Action, CloseReason, Completed, Interposer, OpId, Outcome, Session, Side, Submission, User};
-pub use limits::Limits;
+pub use limits::SessionLimits;
 pub use outbound::Outbound;

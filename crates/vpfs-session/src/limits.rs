@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-/// Bounds of one session. [`Limits::default`] suits stock clients, which keep at most a few dozen requests in flight.
+/// Bounds of one session. [`SessionLimits::default`] suits stock clients, which keep at most a few dozen requests in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Operations of one connection that are queued or in progress, at least 1; at the bound the client is not read,
     /// unless it is in the middle of a message or a dispatched write still waits for its data.
     pub ops: usize,
@@ -24,22 +25,22 @@ pub struct Limits {
     pub client_timeout: Option<Duration>,
 }
 
-impl Limits {
-    /// Operations at which a client is disconnected. Only these lead so far beyond [`Limits::ops`]: requests without
-    /// end in front of the data of a dispatched write, or between messages that nobody asked for.
+impl SessionLimits {
+    /// Operations at which a client is disconnected. Only these lead so far beyond [`SessionLimits::ops`]: requests
+    /// without end in front of the data of a dispatched write, or between messages that nobody asked for.
     ///
     /// What one read brings is no offence: 256 KiB hold 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {
         self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
     }
 
-    /// The same bound for [`Limits::request_bytes`]: twice that, and at least what a few reads bring more.
+    /// The same bound for [`SessionLimits::request_bytes`]: twice that, and at least what a few reads bring more.
     pub(crate) fn most_request_bytes(&self) -> usize {
         self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(1 << 20))
     }
 }
 
-impl Default for Limits {
+impl Default for SessionLimits {
     fn default() -> Self {
         Self {
             ops: 256,

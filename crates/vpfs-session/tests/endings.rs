@@ -166,7 +166,7 @@ fn number_is_used_again_while_old_written_data_passes() {
     wire.client(&late[..20_000]);
     timed_out(&wire.wait(FLOW + LATE), old);
     wire.client(&[&late[20_000..], &write(2, 300)].concat());
-    let new = wire.ledger.held().next().unwrap();
+    let new = wire.record.held().next().unwrap();
     assert_eq!(old, new);
     wire.dispatch(new);
     wire.take_to_server();
@@ -265,7 +265,7 @@ fn closed(wire: &mut Wire, actions: &[Action]) -> CloseReason {
     assert!(wire.session.is_closed());
     assert!(wire.session.to_server().is_empty() && wire.session.to_client().is_empty());
     assert!(!wire.session.wants_client() && !wire.session.wants_server());
-    assert!(wire.ledger.is_empty());
+    assert!(wire.record.is_empty());
     assert_eq!(wire.client(&readdir(99)), []);
     reason.clone()
 }
@@ -395,7 +395,7 @@ fn reply_to_a_request_that_was_not_sent_closes() {
     // Nor while it is granted, but not sent.
     let mut wire = busy();
     wire.client(&data(9, 100)[..50]);
-    let held = wire.ledger.held().next().unwrap();
+    let held = wire.record.held().next().unwrap();
     wire.dispatch(held);
     let actions = wire.server(&readdir_reply(50, 1));
     assert_eq!(violation(&mut wire, &actions).0, Side::Server);

@@ -149,6 +149,6 @@ proptest! {
                 prop_assert!(is_closed);
             }
         }
-        prop_assert!(wire.ledger.is_empty() && wire.session.is_closed());
+        prop_assert!(wire.record.is_empty() && wire.session.is_closed());
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::world::{Chance, Input, Script, World, replay};
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_session::Limits;
+use vpfs_session::SessionLimits;
 
 fn script() -> impl Strategy<Value = Script> {
     let len = prop_oneof![1usize..300, 1usize..70_000];
@@ -27,14 +27,14 @@ fn script() -> impl Strategy<Value = Script> {
     ]
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = SessionLimits> {
     let request_bytes = prop_oneof![Just(1usize), Just(5_000), Just(4 << 20)];
     let outbound_bytes = prop_oneof![Just(1usize), Just(20_000), Just(1 << 20)];
-    (1usize..9, request_bytes, outbound_bytes).prop_map(|(ops, request_bytes, outbound_bytes)| Limits {
+    (1usize..9, request_bytes, outbound_bytes).prop_map(|(ops, request_bytes, outbound_bytes)| SessionLimits {
         ops,
         request_bytes,
         outbound_bytes,
-        ..Limits::default()
+        ..SessionLimits::default()
     })
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, assert_same};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, CloseReason, Limits, Session, Side};
+use vpfs_session::{Action, CloseReason, Session, SessionLimits, Side};
 use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
 
 #[test]
@@ -21,14 +21,14 @@ fn a_full_session_does_not_read_its_client() {
     wire.dispatch(second);
     wire.held(&readdir(3));
     assert!(!wire.session.wants_client());
-    assert!(!wire.ledger.held().any(|op| op == first && op == second));
+    assert!(!wire.record.held().any(|op| op == first && op == second));
 }
 
 /// Symptom: memory of a connection was bounded by the number of its operations only, from 88 bytes to 16 KiB each.
 /// Cause: nothing counted the data inside requests.
 #[test]
 fn bytes_of_requests_stop_the_client() {
-    let limits = Limits { request_bytes: 64 << 10, ..Limits::default() };
+    let limits = SessionLimits { request_bytes: 64 << 10, ..SessionLimits::default() };
     let mut wire = Wire::with(limits, AddressMap::default());
     let request = |tag| small_write(tag, 16_000);
     let mut ops = Vec::new();
@@ -121,7 +121,7 @@ fn data_of_a_refused_or_failed_write_is_not_waited_for() {
 
 #[test]
 fn bytes_towards_one_side_stop_the_other() {
-    let limits = Limits { outbound_bytes: 10_000, ..Limits::default() };
+    let limits = SessionLimits { outbound_bytes: 10_000, ..SessionLimits::default() };
     let mut wire = Wire::with(limits, AddressMap::default());
     wire.client(&data(9, 9_000));
     assert!(wire.session.wants_client());
@@ -211,7 +211,7 @@ fn requests_without_end_while_a_write_waits_for_its_data_close() {
     assert!(tag > 1000);
     let Some(Action::Close(reason)) = actions.last() else { panic!("{actions:?}") };
     assert!(matches!(reason, CloseReason::Violation { side: Side::Client, .. }), "{reason}");
-    assert!(wire.ledger.is_empty());
+    assert!(wire.record.is_empty());
 }
 
 /// Symptom: 14 connections took 836 MiB. Cause: while write data is awaited, the only bound was a number of requests,
@@ -233,10 +233,10 @@ fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
         }
         most = wire.session.held_requests();
     }
-    let bound = 2 * Limits::default().request_bytes;
+    let bound = 2 * SessionLimits::default().request_bytes;
     assert!((bound..bound + (20 << 10)).contains(&most), "{most}");
     assert_eq!(wire.session.held_requests(), 0);
-    assert!(wire.ledger.is_empty());
+    assert!(wire.record.is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, assert_same, completed, messages};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, CloseReason, Limits, Outcome, Session};
+use vpfs_session::{Action, CloseReason, Outcome, Session, SessionLimits};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::{Errno, Op, Reply, Request, Status};
 
@@ -15,7 +15,7 @@ fn addresses(proxy: &str) -> AddressMap {
 }
 
 fn wire(proxy: &str) -> Wire {
-    Wire::with(Limits::default(), addresses(proxy))
+    Wire::with(SessionLimits::default(), addresses(proxy))
 }
 
 /// What the client is told for this configuration text.
@@ -122,7 +122,7 @@ fn layouts_name_servers_again() {
 fn captured_layout() {
     let payload = captured("request", "op01_create_request_simple_stripe_layout_list");
     let servers = (4334..4338).map(|port| (format!("tcp://s:{port}"), format!("tcp://127.0.0.1:{port}")));
-    let mut wire = Wire::with(Limits::default(), AddressMap::new(servers));
+    let mut wire = Wire::with(SessionLimits::default(), AddressMap::new(servers));
     let (op, _) = wire.held(&frame_request(1, &payload));
     wire.dispatch(op);
     let sent = wire.take_to_server();
@@ -136,7 +136,7 @@ fn captured_layout() {
 fn layout_that_grows_too_long_goes_as_it_is() {
     let servers: Vec<_> = (0..700).map(|_| "p").collect();
     let map = AddressMap::new([("tcp://a-server-with-a-long-name.example.org:3334".to_owned(), "p".to_owned())]);
-    let mut wire = Wire::with(Limits::default(), map);
+    let mut wire = Wire::with(SessionLimits::default(), map);
     wire.sent(&request(1, create(&servers)));
 }
 

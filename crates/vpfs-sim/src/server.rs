@@ -85,13 +85,13 @@ pub(crate) struct Server {
     device_wake: Option<Time>,
     metadata_wake: Option<Time>,
     node_wake: Option<Time>,
-    limits: Limits,
+    limits: CheckedLimits,
     pub(crate) usage: Usage,
 }
 
 /// What the checks compare with.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct CheckedLimits {
     /// `None` for policies that may exceed it.
     depth: Option<u32>,
     metadata_depth: Option<u32>,
@@ -118,7 +118,7 @@ pub(crate) struct Usage {
 impl Server {
     pub(crate) fn new(number: u32, group: &ServerGroup, node: Node, wait_limit: Duration) -> Self {
         let settings = node.settings().clone();
-        let limits = Limits {
+        let limits = CheckedLimits {
             depth: settings.capabilities().has_slots.then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
             wait: wait_limit,

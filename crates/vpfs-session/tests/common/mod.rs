@@ -15,10 +15,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
 use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, Limits, OpId, Outbound, Outcome, Session, Submission};
+use vpfs_session::{Action, Completed, OpId, Outbound, Outcome, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
-use fuzz::Ledger;
+use fuzz::DriverRecord;
 
 /// A session between two sockets. Every action is checked against what the driver has been told before.
 pub(crate) struct Wire {
@@ -26,18 +26,18 @@ pub(crate) struct Wire {
     pub(crate) now: Time,
     pub(crate) client_buf: BytesMut,
     pub(crate) server_buf: BytesMut,
-    pub(crate) ledger: Ledger,
+    pub(crate) record: DriverRecord,
 }
 
 impl Wire {
     pub(crate) fn new() -> Self {
-        Self::with(Limits::default(), AddressMap::default())
+        Self::with(SessionLimits::default(), AddressMap::default())
     }
 
-    pub(crate) fn with(limits: Limits, addresses: AddressMap) -> Self {
+    pub(crate) fn with(limits: SessionLimits, addresses: AddressMap) -> Self {
         let session = OrangeFsSession::new(limits, Arc::new(addresses));
         let now = Time::from_millis(1000);
-        Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), ledger: Ledger::default() }
+        Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), record: DriverRecord::default() }
     }
 
     /// Takes no further requests; whether nothing is in progress any more.
@@ -48,13 +48,13 @@ impl Wire {
 
     /// A small session: `ops` operations, the default for everything else.
     pub(crate) fn with_ops(ops: usize) -> Self {
-        Self::with(Limits { ops, ..Limits::default() }, AddressMap::default())
+        Self::with(SessionLimits { ops, ..SessionLimits::default() }, AddressMap::default())
     }
 
     pub(crate) fn actions(&mut self) -> Vec<Action> {
         let mut actions = Vec::new();
         while let Some(action) = self.session.poll_action() {
-            self.ledger.on(&action);
+            self.record.on(&action);
             actions.push(action);
         }
         actions
@@ -92,7 +92,7 @@ impl Wire {
     /// Lets an operation go, its data in pieces if there are any.
     #[track_caller]
     pub(crate) fn dispatch_in(&mut self, op: OpId, pieces: Option<Pieces>) {
-        self.ledger.dispatch(op);
+        self.record.dispatch(op);
         self.session.dispatch(self.now, op, pieces);
         assert_eq!(self.actions(), []);
     }
@@ -158,7 +158,7 @@ impl Wire {
     /// Nothing is left of any scheduled operation, and the session goes on.
     #[track_caller]
     pub(crate) fn assert_idle(&self) {
-        assert!(self.ledger.is_empty(), "{:?}", self.ledger);
+        assert!(self.record.is_empty(), "{:?}", self.record);
         assert!(self.client_buf.is_empty() && self.server_buf.is_empty());
         assert!(!self.session.is_closed());
     }

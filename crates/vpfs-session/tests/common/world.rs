@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, Completed, Limits, OpId, Outcome, Session};
+use vpfs_session::{Action, Completed, OpId, Outcome, Session, SessionLimits};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 
@@ -210,7 +210,7 @@ fn tag_of(message: &[u8]) -> i32 {
 pub(crate) struct World {
     scripts: Vec<Script>,
     chance: Chance,
-    limits: Limits,
+    limits: SessionLimits,
     chunk: usize,
     wire: Wire,
     client: Peer,
@@ -228,7 +228,7 @@ impl World {
     /// The most bytes that one input brings.
     const MOST: usize = 30_000;
 
-    pub(crate) fn new(scripts: Vec<Script>, seed: u64, limits: Limits, chunk: usize) -> Self {
+    pub(crate) fn new(scripts: Vec<Script>, seed: u64, limits: SessionLimits, chunk: usize) -> Self {
         let mut client = Peer::default();
         for (tag, script) in (1..).zip(&scripts) {
             client.ready.insert(tag, VecDeque::from([script.request(tag)]));
@@ -262,7 +262,7 @@ impl World {
 
     /// One of the things that can happen now; `false` if there is none.
     fn step(&mut self) -> bool {
-        let held: Vec<OpId> = self.wire.ledger.held().collect();
+        let held: Vec<OpId> = self.wire.record.held().collect();
         let session = &mut self.wire.session;
         let possible = [
             !self.client.ready.is_empty(),
@@ -355,7 +355,7 @@ impl World {
 
     /// What a session holds does not depend on how much goes through it.
     fn check_bounds(&mut self) {
-        let Limits { ops, outbound_bytes, .. } = self.limits;
+        let SessionLimits { ops, outbound_bytes, .. } = self.limits;
         let requests = ops * 500 + Self::MOST;
         assert!(self.wire.session.to_server().len() < outbound_bytes + Self::MOST + requests);
         assert!(self.wire.session.to_client().len() < outbound_bytes + 2 * Self::MOST);
@@ -421,7 +421,7 @@ fn found_end((completed, cost): &(Completed, Bytes)) -> End {
 /// Gives a new session the same inputs, with each run of bytes cut anew by `cut`; returns actions and outputs.
 pub(crate) fn replay(
     inputs: &[Input],
-    limits: Limits,
+    limits: SessionLimits,
     now: Time,
     mut cut: impl FnMut(usize) -> usize,
 ) -> (Vec<Action>, (Vec<u8>, Vec<u8>)) {

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use vpfs_wire::pvfs2::{Errno, Handle, Text};
 
-use super::Limits;
+use super::ServerLimits;
 use super::namespace::{Journal, Namespace};
 use vpfs_model::device::{Io, IoKind};
 
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) config: FsConfig,
     pub(crate) config_text: Text,
     pub(crate) storage: Vec<Storage>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     pub(crate) started: Instant,
     namespace: Mutex<Namespace>,
     journal: Option<Arc<Journal>>,
@@ -37,7 +37,7 @@ impl Cluster {
     pub(crate) fn new(
         config: FsConfig,
         storage: Vec<Storage>,
-        limits: Limits,
+        limits: ServerLimits,
         namespace: Namespace,
         journal: Option<Arc<Journal>>,
     ) -> Self {

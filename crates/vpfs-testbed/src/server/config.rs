@@ -46,7 +46,7 @@ pub struct ClusterConfig {
     /// How long a client waits for a reply.
     pub reply_timeout: Duration,
     /// Limits on what clients can make a server do concurrently.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 /// Where a cluster keeps its bytes and names.
@@ -60,7 +60,7 @@ pub enum StorageKind {
 
 /// Limits on what clients can make one server do concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Open connections; further ones wait to be accepted.
     pub connections: usize,
     /// Operations of one connection that run concurrently; further ones wait.
@@ -70,7 +70,7 @@ pub struct Limits {
     pub waiting_requests: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self { connections: 1024, running_requests: 256, waiting_requests: 4096 }
     }
@@ -95,7 +95,7 @@ impl ClusterConfig {
             retry_limit: fs.retry_limit,
             retry_delay: fs.retry_delay,
             reply_timeout: fs.reply_timeout,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
         }
     }
 

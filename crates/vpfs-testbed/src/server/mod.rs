@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpListener;
 
 use self::cluster::{Cluster, Storage, now};
-pub use self::config::{ClusterConfig, Limits, StorageKind};
+pub use self::config::{ClusterConfig, ServerLimits, StorageKind};
 use self::listener::Listening;
 use self::namespace::{Journal, Namespace};
 use self::ops::Server;

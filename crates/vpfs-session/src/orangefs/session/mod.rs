@@ -10,7 +10,7 @@ use vpfs_wire::bmi::{Header, Tag};
 
 use super::AddressMap;
 use super::op::{Op, State};
-use crate::{Action, CloseReason, Limits, OpId, Outbound, Outcome, Session, Side, User};
+use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
 
 mod client;
 mod ops;
@@ -50,7 +50,7 @@ impl Meaning {
 /// One OrangeFS client connection and its server connection.
 #[derive(Debug)]
 pub struct OrangeFsSession {
-    limits: Limits,
+    limits: SessionLimits,
     addresses: Arc<AddressMap>,
     from_client: Inbound,
     from_server: Inbound,
@@ -78,7 +78,7 @@ pub struct OrangeFsSession {
 
 impl OrangeFsSession {
     /// A session with nothing in progress.
-    pub fn new(limits: Limits, addresses: Arc<AddressMap>) -> Self {
+    pub fn new(limits: SessionLimits, addresses: Arc<AddressMap>) -> Self {
         Self {
             limits,
             addresses,
