@@ -3,7 +3,7 @@
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
 use crate::ServerScheduler;
-use crate::coordination::{Coordinator, Message, MessageError, Settings};
+use crate::coordination::{CoordinationSettings, Coordinator, Message, MessageError};
 use crate::flows::Flows;
 
 /// The other servers, and how the nodes talk.
@@ -14,7 +14,7 @@ pub struct PeerSettings {
     /// All servers; this one may be among them.
     pub servers: Vec<ServerId>,
     /// Timers and bounds.
-    pub coordination: Settings,
+    pub coordination: CoordinationSettings,
 }
 
 /// Service of one application, in bytes of cost, since the node began.

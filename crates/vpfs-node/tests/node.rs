@@ -20,8 +20,10 @@ fn secs(secs: u64) -> Time {
 fn settings() -> NodeSettings {
     let policy = Settings::new(PolicyKind::SfqD, Depth::new(4).unwrap(), SlotCostTable::default());
     let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold: Bytes::kib(4), ..policy.sharing };
-    let coordination =
-        vpfs_node::coordination::Settings { max_flows: usize::MAX, ..vpfs_node::coordination::Settings::default() };
+    let coordination = vpfs_node::coordination::CoordinationSettings {
+        max_flows: usize::MAX,
+        ..vpfs_node::coordination::CoordinationSettings::default()
+    };
     let peers = Some(PeerSettings { incarnation: 1, servers: SERVERS.to_vec(), coordination });
     NodeSettings { policy: Settings { sharing, ..policy }, metadata_cost: Bytes::kib(8), peers }
 }

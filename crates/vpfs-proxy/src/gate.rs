@@ -219,8 +219,10 @@ fn log(server: ServerId, (at, event): &(Time, Event)) {
 /// What the configuration says of a node that begins, or goes on, at `now`.
 fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
     // The daemon's table of applications bounds the flows of all its gates, and may grow when it is reloaded.
-    let coordination =
-        vpfs_node::coordination::Settings { max_flows: usize::MAX, ..vpfs_node::coordination::Settings::default() };
+    let coordination = vpfs_node::coordination::CoordinationSettings {
+        max_flows: usize::MAX,
+        ..vpfs_node::coordination::CoordinationSettings::default()
+    };
     let servers = post.servers().collect();
     NodeSettings {
         policy: config.scheduler.policy.clone(),

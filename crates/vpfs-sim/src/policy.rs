@@ -13,7 +13,7 @@ pub(crate) struct NodePlan {
     policy: PolicySpec,
     apps: Vec<(String, AppPolicy)>,
     servers: u32,
-    coordination: vpfs_node::coordination::Settings,
+    coordination: vpfs_node::coordination::CoordinationSettings,
 }
 
 impl NodePlan {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vpfs_core::{ServerId, ServiceClass, Time};
 
-use super::event::{Event, EventQueue};
-use super::ledger::{Account, FlowsExceeded, Ledger};
+use super::cluster_totals::ClusterTotals;
+use super::event::{CoordinationEvents, Event};
 use super::link::{Link, PeerState};
 use super::message::{FlowKey, Message, MessageError, Position};
-use super::settings::Settings;
-use super::totals::Totals;
+use super::own_totals::{Account, FlowsExceeded, OwnTotals};
+use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
 use super::view::{Change, Fit, Meaning, View};
 
@@ -30,8 +30,8 @@ struct Peer {
 pub struct Coordinator {
     incarnation: u64,
     started: Time,
-    settings: Settings,
-    ledger: Ledger,
+    settings: CoordinationSettings,
+    own_totals: OwnTotals,
     /// There are changes that peers were not yet made ready for.
     changed: bool,
     peers: BTreeMap<ServerId, Peer>,
@@ -40,10 +40,10 @@ pub struct Coordinator {
     timers: BTreeSet<(Time, ServerId)>,
     /// When a departure is old enough to be forgotten.
     forget_at: Option<Time>,
-    totals: Totals,
+    totals: ClusterTotals,
     /// Service that peers gave and the local scheduler has not heard of.
     owed: BTreeMap<Account, i64>,
-    events: EventQueue,
+    events: CoordinationEvents,
     sent: Traffic,
     received: Traffic,
 }
@@ -56,21 +56,21 @@ impl Coordinator {
         me: ServerId,
         incarnation: u64,
         peers: impl IntoIterator<Item = ServerId>,
-        settings: Settings,
+        settings: CoordinationSettings,
     ) -> Self {
         let mut coordinator = Self {
             incarnation,
             started: now,
             settings: settings.clamped(),
-            ledger: Ledger::default(),
+            own_totals: OwnTotals::default(),
             changed: false,
             peers: BTreeMap::new(),
             ready: BTreeSet::new(),
             timers: BTreeSet::new(),
             forget_at: None,
-            totals: Totals::default(),
+            totals: ClusterTotals::default(),
             owed: BTreeMap::new(),
-            events: EventQueue::default(),
+            events: CoordinationEvents::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
         };
@@ -99,7 +99,7 @@ impl Coordinator {
 
     /// A flow arrived at this server; peers hear of it before it gets any service [vPFS §III-B2].
     pub fn flow_arrived(&mut self, key: FlowKey) -> Result<(), FlowsExceeded> {
-        match self.ledger.total((key, ServiceClass::Data)) {
+        match self.own_totals.total((key, ServiceClass::Data)) {
             Some(_) => Ok(()),
             None => self.change((key, ServiceClass::Data), 0),
         }
@@ -108,7 +108,7 @@ impl Coordinator {
     /// A flow left this server. If it comes back, its totals start from zero; what peers were told stays counted.
     pub fn flow_left(&mut self, now: Time, key: FlowKey) {
         for class in [ServiceClass::Data, ServiceClass::Metadata] {
-            if self.ledger.close(now, (key, class)) {
+            if self.own_totals.close(now, (key, class)) {
                 self.totals.release((key, class));
                 self.changed = true;
             }
@@ -127,11 +127,11 @@ impl Coordinator {
         }
         let id = self.ready.pop_first()?;
         let peer = self.peers.get_mut(&id)?;
-        let base = self.ledger.resume_from(peer.link.acked);
+        let base = self.own_totals.resume_from(peer.link.acked);
         // What is on its way already is not repeated for an acknowledgement.
         let most = if peer.link.owes_changes { self.settings.max_entries } else { 0 };
-        let (entries, reached) = self.ledger.changes(base, most);
-        let end = self.ledger.end();
+        let (entries, reached) = self.own_totals.changes(base, most);
+        let end = self.own_totals.end();
         let message = Message {
             incarnation: self.incarnation,
             age: now.since(self.started),
@@ -212,7 +212,7 @@ impl Coordinator {
 
     /// What this server told its peers of a flow that is here. O(log flows).
     pub fn own_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
-        self.ledger.total((key, class))
+        self.own_totals.total((key, class))
     }
 
     /// What `peer` told of a flow that is there, in its present incarnation. O(log flows).
@@ -236,8 +236,8 @@ impl Coordinator {
     }
 
     fn change(&mut self, account: Account, delta: i64) -> Result<(), FlowsExceeded> {
-        let is_new = self.ledger.total(account).is_none();
-        self.ledger.add(account, delta, self.settings.max_flows)?;
+        let is_new = self.own_totals.total(account).is_none();
+        self.own_totals.add(account, delta, self.settings.max_flows)?;
         if is_new {
             self.totals.hold(account);
         }
@@ -252,7 +252,7 @@ impl Coordinator {
             return Err(MessageError::UnknownPeer(from.0));
         }
         message.check()?;
-        let own = self.ledger.end();
+        let own = self.own_totals.end();
         let acks = message.to == Some(self.incarnation);
         if acks && (message.ack.version > own.version || message.ack.horizon > own.horizon) {
             return Err(MessageError::AckAhead { version: message.ack.version, own: own.version });
@@ -280,8 +280,8 @@ impl Coordinator {
     /// A peer spoke: it gets what it lacks, unless that is on its way.
     fn hear(&mut self, now: Time, from: ServerId) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        let resume_from = self.ledger.resume_from(peer.link.acked);
-        let lacks = resume_from < self.ledger.end().version;
+        let resume_from = self.own_totals.resume_from(peer.link.acked);
+        let lacks = resume_from < self.own_totals.end().version;
         if peer.link.state != PeerState::Live {
             self.events.push(now, Event::PeerSeen { peer: from });
         }
@@ -341,13 +341,13 @@ impl Coordinator {
     /// Forgets flows that left long ago, once all live peers know that they did.
     fn forget(&mut self, now: Time) {
         let after = self.settings.forget_after;
-        if self.ledger.oldest_departure().is_some_and(|left| left + after <= now) {
+        if self.own_totals.oldest_departure().is_some_and(|left| left + after <= now) {
             let live = self.peers.values().filter(|peer| peer.link.state == PeerState::Live);
-            let acked = live.map(|peer| self.ledger.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
-            self.ledger.forget(now, after, acked);
+            let acked = live.map(|peer| self.own_totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
+            self.own_totals.forget(now, after, acked);
         }
         // What is old enough and still there waits for an acknowledgement or for the loss of a peer, not for time.
-        self.forget_at = self.ledger.oldest_departure().map(|left| left + after).filter(|at| *at > now);
+        self.forget_at = self.own_totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);
     }
 
     fn set_timer(&mut self, id: ServerId) {

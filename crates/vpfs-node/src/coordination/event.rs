@@ -33,13 +33,13 @@ pub enum Event {
 
 /// A bounded queue of events: at the bound the newest is counted instead of kept.
 #[derive(Debug, Default)]
-pub(crate) struct EventQueue {
+pub(crate) struct CoordinationEvents {
     events: VecDeque<(Time, Event)>,
     lost: u64,
     lost_at: Time,
 }
 
-impl EventQueue {
+impl CoordinationEvents {
     const CAPACITY: usize = 1024;
 
     pub(crate) fn push(&mut self, now: Time, event: Event) {

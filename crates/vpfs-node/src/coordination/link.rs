@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::Time;
 
 use super::message::{Message, Position};
-use super::settings::Settings;
+use super::settings::CoordinationSettings;
 
 /// Whether a peer answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Link {
         self.retries == 0 && !self.partial
     }
 
-    pub(crate) fn on_sent(&mut self, now: Time, message: &Message, must_answer: bool, settings: &Settings) {
+    pub(crate) fn on_sent(&mut self, now: Time, message: &Message, must_answer: bool, settings: &CoordinationSettings) {
         self.ack_at = None;
         self.keep_alive_at = settings.keep_alive.map(|period| now + period);
         if std::mem::take(&mut self.owes_changes) {
@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// The peer spoke.
-    pub(crate) fn on_heard(&mut self, now: Time, lacks: bool, settings: &Settings) {
+    pub(crate) fn on_heard(&mut self, now: Time, lacks: bool, settings: &CoordinationSettings) {
         self.state = PeerState::Live;
         self.lost_at = None;
         if lacks || settings.keep_alive.is_some() {
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// The peer knows this server's totals up to `acked`. Returns whether that is news.
-    pub(crate) fn on_acked(&mut self, now: Time, acked: Position, settings: &Settings) -> bool {
+    pub(crate) fn on_acked(&mut self, now: Time, acked: Position, settings: &CoordinationSettings) -> bool {
         if acked <= self.acked {
             return false;
         }
@@ -110,7 +110,7 @@ impl Link {
     }
 
     /// The peer must get an acknowledgement, if need be by itself.
-    pub(crate) fn owe_ack(&mut self, now: Time, settings: &Settings) {
+    pub(crate) fn owe_ack(&mut self, now: Time, settings: &CoordinationSettings) {
         self.ack_at = self.ack_at.or(Some(now + settings.ack_delay));
     }
 
@@ -135,11 +135,11 @@ impl Link {
         (retry || ack || keep_alive, lost)
     }
 
-    fn back_off(&self, settings: &Settings) -> Duration {
+    fn back_off(&self, settings: &CoordinationSettings) -> Duration {
         settings.refresh.saturating_mul(1 << self.retries)
     }
 
-    fn expect_answer(&mut self, now: Time, settings: &Settings) {
+    fn expect_answer(&mut self, now: Time, settings: &CoordinationSettings) {
         if self.state == PeerState::Live {
             self.lost_at = self.lost_at.or(Some(now + settings.lost_after));
         }

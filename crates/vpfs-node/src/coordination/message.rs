@@ -28,7 +28,7 @@ pub struct Position {
 
 /// The running total of one flow and class at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct FlowTotal {
     /// The flow.
     pub key: FlowKey,
     /// The kind of service.
@@ -61,7 +61,7 @@ pub struct Message {
     /// There are changes after `at` that this message had no place for.
     pub more: bool,
     /// In the order in which they changed.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FlowTotal>,
 }
 
 impl Message {

@@ -9,17 +9,18 @@
 //! first heard of is its baseline and is not passed on. A restarted server begins a new incarnation with totals of
 //! zero, and what the old one gave stays counted.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by [`Settings::max_flows`] for this
-//! server and for each peer, traffic by the changes: when everything is acknowledged, only keep-alives are sent.
+//! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by
+//! [`CoordinationSettings::max_flows`] for this server and for each peer, traffic by the changes: when everything is
+//! acknowledged, only keep-alives are sent.
 //!
 //! # Versions
 //!
 //! Each change of one of a server's totals takes its next version. A message covers the versions from `base` to `at`,
 //! and holds the totals that changed last within them. What has no place in one message waits for the acknowledgement
 //! of that one, oldest changes first, so that "everything up to `at` is known" always holds. Flows that left keep an
-//! entry until all live peers know that they did, and for [`Settings::forget_after`] at least. A peer that was away for
-//! longer knows less than the `horizon` of what was forgotten: it gets all present totals again, and drops the flows
-//! that are not among them; the last service of those before they left is then not known to it.
+//! entry until all live peers know that they did, and for [`CoordinationSettings::forget_after`] at least. A peer that
+//! was away for longer knows less than the `horizon` of what was forgotten: it gets all present totals again, and drops
+//! the flows that are not among them; the last service of those before they left is then not known to it.
 //!
 //! # The drive contract
 //!
@@ -34,8 +35,8 @@
 //! use vpfs_core::{ServerId, ServiceClass, Time};
 //!
 //! let servers = [ServerId(0), ServerId(1)];
-//! let mut coordinators = servers.map(|me| Coordinator::new(Time::ZERO, me, 1, servers, Settings::default()));
-//! let climate = FlowKey::of("climate");
+//! let mut coordinators = servers.map(|me| Coordinator::new(Time::ZERO, me, 1, servers,
+//! CoordinationSettings::default())); let climate = FlowKey::of("climate");
 //!
 //! // Server 0 served 10 MiB; whatever anyone has to say goes to its peer at once.
 //! coordinators[0].report(climate, ServiceClass::Data, 10 << 20)?;
@@ -52,20 +53,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cluster_totals;
 mod coordinator;
 mod event;
-mod ledger;
 mod link;
 mod message;
+mod own_totals;
 mod settings;
-mod totals;
 mod traffic;
 mod view;
 
 pub use coordinator::Coordinator;
 pub use event::Event;
-pub use ledger::FlowsExceeded;
 pub use link::PeerState;
-pub use message::{Entry, FlowKey, Message, MessageError, Position};
-pub use settings::Settings;
+pub use message::{FlowKey, FlowTotal, Message, MessageError, Position};
+pub use own_totals::FlowsExceeded;
+pub use settings::CoordinationSettings;
 pub use traffic::Traffic;

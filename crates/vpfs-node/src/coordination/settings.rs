@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::message::Message;
 
-/// Tunables of a [`super::Coordinator`]. Durations below [`Settings::TICK`] are taken as that, so that no timer can
-/// spin; every peer may have others.
+/// Tunables of a [`super::Coordinator`]. Durations below [`CoordinationSettings::TICK`] are taken as that, so that no
+/// timer can spin; every peer may have others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CoordinationSettings {
     /// What a peer has not acknowledged for so long is sent again; doubled up to eight times as long while it is
     /// silent.
     pub refresh: Duration,
@@ -28,7 +28,7 @@ pub struct Settings {
     pub max_step_bytes: u64,
 }
 
-impl Settings {
+impl CoordinationSettings {
     /// The shortest time of any timer.
     pub const TICK: Duration = Duration::from_millis(1);
 
@@ -46,7 +46,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for CoordinationSettings {
     fn default() -> Self {
         Self {
             refresh: Duration::from_secs(1),

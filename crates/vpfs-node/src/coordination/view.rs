@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use vpfs_core::ServiceClass;
 
-use super::ledger::Account;
-use super::message::{Entry, FlowKey, Message, Position};
-use super::settings::Settings;
+use super::message::{FlowKey, FlowTotal, Message, Position};
+use super::own_totals::Account;
+use super::settings::CoordinationSettings;
 
 /// What a message changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ struct Record {
     confirmed: bool,
 }
 
-/// Totals of one incarnation of one peer.
+/// ClusterTotals of one incarnation of one peer.
 ///
 /// Messages are applied without gaps only, so everything up to one version is known, and what changed up to it is no
 /// news.
@@ -82,7 +82,12 @@ impl View {
     }
 
     /// Takes over what is new in `message` and says what that changed. O(entries · log flows).
-    pub(crate) fn apply(&mut self, message: &Message, settings: &Settings, changes: &mut Vec<Change>) -> Fit {
+    pub(crate) fn apply(
+        &mut self,
+        message: &Message,
+        settings: &CoordinationSettings,
+        changes: &mut Vec<Change>,
+    ) -> Fit {
         if message.at.horizon < self.at.horizon {
             return Fit::Known;
         }
@@ -110,7 +115,7 @@ impl View {
         self.at.horizon = horizon;
     }
 
-    fn apply_entry(&mut self, entry: &Entry, settings: &Settings, changes: &mut Vec<Change>) {
+    fn apply_entry(&mut self, entry: &FlowTotal, settings: &CoordinationSettings, changes: &mut Vec<Change>) {
         let account: (FlowKey, ServiceClass) = (entry.key, entry.class);
         let known = self.records.get(&account).copied();
         if known.is_none() {
@@ -131,7 +136,7 @@ impl View {
         }
     }
 
-    fn meaning(&self, is_new: bool, step: i64, settings: &Settings) -> Meaning {
+    fn meaning(&self, is_new: bool, step: i64, settings: &CoordinationSettings) -> Meaning {
         if is_new && self.baseline {
             Meaning::Baseline
         } else if step.unsigned_abs() > settings.max_step_bytes {

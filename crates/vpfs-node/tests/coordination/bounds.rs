@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use vpfs_core::{ServiceClass, Time};
-use vpfs_node::coordination::{Event, FlowKey, FlowsExceeded, Message, Settings};
+use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, FlowsExceeded, Message};
 
 use crate::common::{World, id};
 
 const DATA: ServiceClass = ServiceClass::Data;
 
-fn small() -> Settings {
-    Settings { max_flows: 4, max_entries: 2, forget_after: Duration::from_secs(5), ..Settings::default() }
+fn small() -> CoordinationSettings {
+    CoordinationSettings {
+        max_flows: 4,
+        max_entries: 2,
+        forget_after: Duration::from_secs(5),
+        ..CoordinationSettings::default()
+    }
 }
 
 fn leave(world: &mut World, server: usize, key: u64) {
@@ -54,7 +59,7 @@ fn one_flow_too_many_is_refused_until_another_leaves() {
 #[test]
 fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
     let mut world = World::new(1, 1, small());
-    let entries = (1..=6).map(|key| vpfs_node::coordination::Entry {
+    let entries = (1..=6).map(|key| vpfs_node::coordination::FlowTotal {
         key: FlowKey(key),
         class: DATA,
         born: key,
@@ -93,7 +98,7 @@ fn a_peer_that_was_away_does_not_mistake_a_stay_for_another() {
 
 #[test]
 fn messages_have_the_stated_size() {
-    let mut world = World::new(1, 2, Settings { max_entries: 40, ..Settings::default() });
+    let mut world = World::new(1, 2, CoordinationSettings { max_entries: 40, ..CoordinationSettings::default() });
     world.run_for(Duration::from_secs(1));
     for key in 0..100 {
         world.servers[0].coordinator.report(FlowKey(key), DATA, 1).unwrap();
@@ -105,7 +110,7 @@ fn messages_have_the_stated_size() {
 
 #[test]
 fn what_left_long_ago_is_forgotten() {
-    let mut world = World::new(1, 2, Settings { max_flows: 4096, ..small() });
+    let mut world = World::new(1, 2, CoordinationSettings { max_flows: 4096, ..small() });
     world.report(0, (FlowKey(1), DATA), 100);
     leave(&mut world, 0, 1);
     let mut greeting = |wait, stranger| {

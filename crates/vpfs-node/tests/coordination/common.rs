@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{ServerId, ServiceClass, Time};
-use vpfs_node::coordination::{Coordinator, Event, FlowKey, Message, Settings};
+use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Message};
 
 pub(crate) type Account = (FlowKey, ServiceClass);
 pub(crate) type Sums = BTreeMap<Account, i64>;
@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) network: Network,
     pub(crate) servers: Vec<Server>,
-    settings: Settings,
+    settings: CoordinationSettings,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
     digest: DefaultHasher,
@@ -56,7 +56,7 @@ pub(crate) fn add(sums: &mut Sums, account: Account, bytes: i64) {
 
 impl World {
     /// `count` servers that start together, on a network without faults.
-    pub(crate) fn new(seed: u64, count: usize, settings: Settings) -> Self {
+    pub(crate) fn new(seed: u64, count: usize, settings: CoordinationSettings) -> Self {
         let network = Network { loss_percent: 0, repeat_percent: 0, delay_ms_max: 1, groups: vec![0; count] };
         let mut world = Self {
             now: Time::ZERO,

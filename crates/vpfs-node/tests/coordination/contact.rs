@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_core::ServiceClass;
-use vpfs_node::coordination::{Event, FlowKey, PeerState, Settings};
+use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, PeerState};
 
 use crate::common::{Account, World, id};
 
@@ -14,7 +14,7 @@ fn climate() -> Account {
 }
 
 fn world() -> World {
-    World::new(1, 2, Settings::default())
+    World::new(1, 2, CoordinationSettings::default())
 }
 
 fn seconds(count: u64) -> Duration {
@@ -85,7 +85,7 @@ fn everything_given_during_a_partition_counts_after_it() {
 /// Without keep-alives and with nothing to say, only the greeting tells that a server restarted.
 #[test]
 fn a_silent_restart_is_noticed() {
-    let mut world = World::new(1, 2, Settings { keep_alive: None, ..Settings::default() });
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
     world.report(0, climate(), 5 * MIB);
     world.run_for(seconds(100));
     let before = world.messages();
@@ -100,7 +100,7 @@ fn a_silent_restart_is_noticed() {
 
 #[test]
 fn a_silent_peer_is_asked_more_and_more_rarely() {
-    let mut world = World::new(1, 2, Settings { keep_alive: None, ..Settings::default() });
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
     world.run_for(seconds(1));
     world.crash(1);
     let sent = |world: &World| world.servers[0].coordinator.sent().messages;
@@ -115,7 +115,7 @@ fn a_silent_peer_is_asked_more_and_more_rarely() {
 
 #[test]
 fn acknowledgements_ride_on_other_messages() {
-    let mut world = World::new(1, 2, Settings { keep_alive: None, ..Settings::default() });
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
     world.run_for(seconds(1));
     let before = world.messages();
     for _ in 0..100 {

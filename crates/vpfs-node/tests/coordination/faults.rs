@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
-use vpfs_node::coordination::{Event, FlowKey, Settings};
+use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey};
 
 use crate::common::{Account, World};
 
@@ -35,13 +35,13 @@ fn accounts() -> Vec<Account> {
     keys.flat_map(|key| [(key, ServiceClass::Data), (key, ServiceClass::Metadata)]).collect()
 }
 
-fn settings(seed: u64, faults: Faults) -> Settings {
+fn settings(seed: u64, faults: Faults) -> CoordinationSettings {
     let mut random = Random::new(seed ^ 0x5e77);
-    Settings {
+    CoordinationSettings {
         max_entries: [1, 3, 40][random.below(3) as usize],
         keep_alive: [None, Some(Duration::from_secs(3))][random.below(2) as usize],
         forget_after: Duration::from_secs(if faults == Faults::All { 2 } else { 100_000 }),
-        ..Settings::default()
+        ..CoordinationSettings::default()
     }
 }
 

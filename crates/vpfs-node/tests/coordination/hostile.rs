@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{ServiceClass, Time};
-use vpfs_node::coordination::{Coordinator, Entry, Event, FlowKey, Message, MessageError, Position, Settings};
+use vpfs_node::coordination::{
+    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position,
+};
 
 use crate::common::{add, id};
 
 const DATA: ServiceClass = ServiceClass::Data;
 
-fn coordinator(settings: Settings) -> Coordinator {
+fn coordinator(settings: CoordinationSettings) -> Coordinator {
     Coordinator::new(Time::ZERO, id(0), 7, [id(1), id(2)], settings)
 }
 
 /// A peer that is in its first second, with changes up to `version`.
-fn message(version: u64, entries: &[Entry]) -> Message {
+fn message(version: u64, entries: &[FlowTotal]) -> Message {
     let at = Position { horizon: 0, version };
     let age = Duration::ZERO;
     Message {
@@ -30,12 +32,12 @@ fn message(version: u64, entries: &[Entry]) -> Message {
     }
 }
 
-fn entry(key: u64, changed: u64, total: i64) -> Entry {
-    Entry { key: FlowKey(key), class: DATA, born: 1, changed, total, left: false }
+fn entry(key: u64, changed: u64, total: i64) -> FlowTotal {
+    FlowTotal { key: FlowKey(key), class: DATA, born: 1, changed, total, left: false }
 }
 
 fn refusal(message: &Message) -> MessageError {
-    let mut coordinator = coordinator(Settings::default());
+    let mut coordinator = coordinator(CoordinationSettings::default());
     coordinator.report(FlowKey(1), DATA, 5).unwrap();
     let error = coordinator.handle_message(Time::ZERO, id(1), message).unwrap_err();
     assert_eq!(coordinator.poll_service(), None);
@@ -45,14 +47,14 @@ fn refusal(message: &Message) -> MessageError {
 
 #[test]
 fn impossible_messages_are_refused_with_the_reason() {
-    let unknown = coordinator(Settings::default()).handle_message(Time::ZERO, id(9), &message(0, &[]));
+    let unknown = coordinator(CoordinationSettings::default()).handle_message(Time::ZERO, id(9), &message(0, &[]));
     assert_eq!(unknown, Err(MessageError::UnknownPeer(9)));
     let backwards = refusal(&Message { base: 2, ..message(1, &[]) });
     assert_eq!(backwards, MessageError::VersionsBackwards { base: 2, version: 1 });
     let ahead = refusal(&Message { ack: Position { horizon: 0, version: 2 }, ..message(0, &[]) });
     assert_eq!(ahead, MessageError::AckAhead { version: 2, own: 1 });
     assert!(ahead.to_string().contains("incarnation"), "the usual cause is named");
-    let many: Vec<Entry> = (1..=1025).map(|version| entry(version, version, 1)).collect();
+    let many: Vec<FlowTotal> = (1..=1025).map(|version| entry(version, version, 1)).collect();
     assert_eq!(refusal(&message(2000, &many)), MessageError::TooManyEntries { entries: 1025 });
 }
 
@@ -60,7 +62,7 @@ fn impossible_messages_are_refused_with_the_reason() {
 fn impossible_entries_are_refused() {
     let later_than_the_message = [entry(1, 3, 1)];
     let out_of_order = [entry(1, 2, 1), entry(2, 1, 1)];
-    let before_its_flow = [Entry { born: 2, ..entry(1, 1, 1) }];
+    let before_its_flow = [FlowTotal { born: 2, ..entry(1, 1, 1) }];
     for entries in [&later_than_the_message[..], &out_of_order, &before_its_flow] {
         assert!(matches!(refusal(&message(2, entries)), MessageError::ImpossibleEntry { .. }), "{entries:?}");
     }
@@ -68,7 +70,7 @@ fn impossible_entries_are_refused() {
 
 #[test]
 fn a_step_that_no_server_can_give_is_told_and_not_passed_on() {
-    let mut coordinator = coordinator(Settings { max_step_bytes: 100, ..Settings::default() });
+    let mut coordinator = coordinator(CoordinationSettings { max_step_bytes: 100, ..CoordinationSettings::default() });
     let totals = [(1, 100), (2, i64::MAX), (3, i64::MIN), (4, -50), (5, 50)];
     for (version, total) in totals {
         let message = Message { base: version - 1, ..message(version, &[entry(1, version, total)]) };
@@ -82,7 +84,8 @@ fn a_step_that_no_server_can_give_is_told_and_not_passed_on() {
 
 #[test]
 fn amounts_saturate() {
-    let mut coordinator = coordinator(Settings { max_step_bytes: u64::MAX, ..Settings::default() });
+    let mut coordinator =
+        coordinator(CoordinationSettings { max_step_bytes: u64::MAX, ..CoordinationSettings::default() });
     for peer in [1, 2] {
         coordinator.handle_message(Time::ZERO, id(peer), &message(1, &[entry(1, 1, i64::MAX)])).unwrap();
     }
@@ -105,7 +108,7 @@ fn any_message(random: &mut Random) -> Message {
         changed = changed.saturating_add(1 + u64::from(random.below(2)));
         let total = random.bits().cast_signed() >> random.below(64);
         let left = random.below(3) == 0;
-        message.entries.push(Entry { left, ..entry(u64::from(random.below(40)), changed, total) });
+        message.entries.push(FlowTotal { left, ..entry(u64::from(random.below(40)), changed, total) });
     }
     message
 }
@@ -116,7 +119,7 @@ fn a_peer_that_sends_anything_hurts_only_what_is_known_of_it() {
     let mut accepted = 0;
     for seed in 1..=200 {
         let mut random = Random::new(seed);
-        let mut coordinator = coordinator(Settings { max_flows: 16, ..Settings::default() });
+        let mut coordinator = coordinator(CoordinationSettings { max_flows: 16, ..CoordinationSettings::default() });
         for step in 0..200 {
             let now = Time::from_millis(step * 50);
             accepted += u32::from(coordinator.handle_message(now, id(1), &any_message(&mut random)).is_ok());

@@ -8,7 +8,7 @@ use vpfs_core::{
     AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport, Sharing,
     SharingMode, SlotCostTable,
 };
-use vpfs_node::coordination::{FlowKey, Settings};
+use vpfs_node::coordination::{CoordinationSettings, FlowKey};
 
 use crate::common::World;
 
@@ -95,7 +95,7 @@ fn share(world: &mut World, nodes: &mut [Node], seconds: u64) -> f64 {
 
 #[test]
 fn shares_hold_over_servers_and_degrade_to_local_ones() {
-    let mut world = World::new(1, SERVERS, Settings::default());
+    let mut world = World::new(1, SERVERS, CoordinationSettings::default());
     (world.network.loss_percent, world.network.repeat_percent, world.network.delay_ms_max) = (10, 10, 20);
     let mut nodes: Vec<Node> = (0..SERVERS).map(node).collect();
     for (me, node) in nodes.iter_mut().enumerate() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 use vpfs_core::{ServiceClass, Time};
 
-use super::message::{Entry, FlowKey, Position};
+use super::message::{FlowKey, FlowTotal, Position};
 
 /// What is counted by itself: one kind of service of one flow.
 pub(crate) type Account = (FlowKey, ServiceClass);
@@ -23,9 +23,9 @@ pub struct FlowsExceeded {
 /// Each change takes the next version, so that "what changed after version x" is a range. An entry of a flow that left
 /// never changes again: a flow that comes back gets another entry, and peers apply the two in order.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct OwnTotals {
     /// By the version of the last change.
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, FlowTotal>,
     /// Where the entries are of the flows that are here.
     present: BTreeMap<Account, u64>,
     /// When flows left, and the version that says so.
@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
     end: Position,
 }
 
-impl Ledger {
+impl OwnTotals {
     /// Adds `delta` to a total, which is created if it is not there. O(log flows).
     pub(crate) fn add(&mut self, account: Account, delta: i64, max_flows: usize) -> Result<(), FlowsExceeded> {
         let mut entry = match self.present.get(&account).and_then(|version| self.entries.remove(version)) {
@@ -51,7 +51,7 @@ impl Ledger {
         let Some(entry) = self.present.remove(&account).and_then(|version| self.entries.remove(&version)) else {
             return false;
         };
-        let version = self.push(Entry { left: true, ..entry });
+        let version = self.push(FlowTotal { left: true, ..entry });
         self.departures.push_back((now, version));
         true
     }
@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// The changes after `base`, at most `max`, and the version they reach. O(max + log flows).
-    pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<Entry>, u64) {
+    pub(crate) fn changes(&self, base: u64, max: usize) -> (Vec<FlowTotal>, u64) {
         let mut later = self.entries.range(base + 1..);
         let (mut entries, mut reached) = (Vec::new(), base);
         for (changed, entry) in later.by_ref().take(max) {
@@ -94,17 +94,17 @@ impl Ledger {
         self.entries.get(version).map(|entry| entry.total)
     }
 
-    fn new_entry(&mut self, (key, class): Account, max_flows: usize) -> Result<Entry, FlowsExceeded> {
+    fn new_entry(&mut self, (key, class): Account, max_flows: usize) -> Result<FlowTotal, FlowsExceeded> {
         if self.entries.len() >= max_flows && !self.forget_oldest() {
             return Err(FlowsExceeded { max_flows });
         }
         let born = self.end.version + 1;
-        Ok(Entry { key, class, born, changed: born, total: 0, left: false })
+        Ok(FlowTotal { key, class, born, changed: born, total: 0, left: false })
     }
 
-    fn push(&mut self, entry: Entry) -> u64 {
+    fn push(&mut self, entry: FlowTotal) -> u64 {
         let changed = self.end.version + 1;
-        self.entries.insert(changed, Entry { changed, ..entry });
+        self.entries.insert(changed, FlowTotal { changed, ..entry });
         self.end.version = changed;
         changed
     }

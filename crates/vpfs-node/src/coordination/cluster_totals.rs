@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ledger::Account;
+use super::own_totals::Account;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
@@ -13,11 +13,11 @@ struct Total {
 
 /// Sums that are kept while any server has the flow. O(log flows) each.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct ClusterTotals {
     flows: BTreeMap<Account, Total>,
 }
 
-impl Totals {
+impl ClusterTotals {
     pub(crate) fn hold(&mut self, account: Account) {
         self.flows.entry(account).or_default().holders += 1;
     }
