@@ -61,7 +61,7 @@ pub const fn place_in(window: u64, order: u16) -> u64 {
 pub struct Ioco {
     settings: IocoSettings,
     depth: Depth,
-    requests: Table<Entry>,
+    requests: Table<IocoEntry>,
     queue: Heap<Place>,
     /// By application, where one was set.
     orders: Vec<Option<u16>>,
@@ -71,7 +71,7 @@ pub struct Ioco {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct IocoEntry {
     request: Request,
     enqueued_at: Time,
     arrival: u64,
@@ -126,7 +126,7 @@ impl Ioco {
     fn insert(&mut self, enqueued_at: Time, request: Request, outstanding: bool) {
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.requests.insert(request.id, Entry { request, enqueued_at, arrival, outstanding });
+        self.requests.insert(request.id, IocoEntry { request, enqueued_at, arrival, outstanding });
     }
 
     /// Puts a request where it belongs in the queue.
@@ -189,7 +189,7 @@ impl Engine for Ioco {
     }
 
     fn hand_over(self: Box<Self>) -> Handover {
-        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
+        let mut entries: Vec<IocoEntry> = self.requests.iter().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.arrival);
         let all = |outstanding| {
             let wanted = entries.iter().filter(move |entry| entry.outstanding == outstanding);
@@ -228,7 +228,7 @@ impl Scheduler for Ioco {
         self.outstanding += 1;
         let entry = self.requests.get_mut(id);
         entry.outstanding = true;
-        let Entry { request: Request { app, .. }, enqueued_at, .. } = *entry;
+        let IocoEntry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None })

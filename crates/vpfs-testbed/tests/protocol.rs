@@ -15,7 +15,7 @@ use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::SmallIoResult;
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Columns, Columns3, Credential, Dist, Extents, Handle, IoType, KeyVal, ObjType, Preq, Reply,
+    Attr, Capability, Columns, Columns3, Credential, Dist, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
     ReplyBody, Request, RequestBody, request,
 };
 
@@ -226,7 +226,7 @@ async fn only_links_are_made_in_batches() {
     let cluster = cluster(1).await;
     let mut raw = Raw::new(&cluster, 0).await;
     let batch = |objtype, count| {
-        RequestBody::BatchCreate(request::BatchCreate { fs: FS, objtype, count, extents: Extents::default() })
+        RequestBody::BatchCreate(request::BatchCreate { fs: FS, objtype, count, extents: HandleRanges::default() })
     };
     assert_eq!(raw.ask(batch(ObjType::DATAFILE, 1)).await, Err(Errno::EINVAL));
     assert_eq!(raw.ask(batch(ObjType::SYMLINK, 1_000_000)).await, Err(Errno::EINVAL));

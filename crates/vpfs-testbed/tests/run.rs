@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vpfs_model::plan::{
-    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pattern, Phase, PioBench,
+    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Phase, PioBench, PioPattern,
     Plan, Wrf,
 };
 use vpfs_testbed::load::measure::{Report, WrongRead};
@@ -175,7 +175,7 @@ async fn assert_reads(cluster: &EmbeddedCluster, plan: impl Plan + 'static, byte
 #[tokio::test]
 async fn patterns_of_one_shared_file_are_written_and_verified() {
     let cluster = cluster().await;
-    for pattern in [Pattern::Segmented, Pattern::Strided] {
+    for pattern in [PioPattern::Segmented, PioPattern::Strided] {
         let plan = PioBench { request_bytes: 3001, requests: 5, pattern, ..PioBench::paper(4) };
         assert_reads(&cluster, plan, 4 * 5 * 3001).await;
     }

@@ -16,7 +16,7 @@ use crate::schema::reader::Reader;
 pub(crate) type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
 /// What was measured.
-pub(crate) struct Profile {
+pub(crate) struct MeasuredProfile {
     pub(crate) depth: Option<Depth>,
     pub(crate) slot_costs: SlotCostTable,
     /// The slot costs as text.
@@ -25,7 +25,7 @@ pub(crate) struct Profile {
 }
 
 /// The profile that a `[scheduler]` names; `None` if it names none or one with a problem, which is reported.
-pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<Profile> {
+pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<MeasuredProfile> {
     const KEY: &str = "profile";
     let name = scheduler.text(KEY)?.text;
     scheduler.set(KEY, name);
@@ -39,13 +39,13 @@ pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<Profile> 
     }
 }
 
-fn parse(file: &str, text: &str) -> Result<Profile, Problems> {
+fn parse(file: &str, text: &str) -> Result<MeasuredProfile, Problems> {
     let (cx, table) = problem::parse(file, text)?;
     let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
     let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
     let depth = slot_costs::depth(&reader);
     let (slot_costs, shown) = slot_costs::read_table(&reader, depth);
     let device_times = device_times::read(&reader);
-    let profile = Profile { depth: reader.has("depth").then_some(depth), slot_costs, shown, device_times };
+    let profile = MeasuredProfile { depth: reader.has("depth").then_some(depth), slot_costs, shown, device_times };
     cx.finish(file).map(|_| profile)
 }

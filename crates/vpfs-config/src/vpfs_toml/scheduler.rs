@@ -10,7 +10,7 @@ use vpfs_core::{
 
 use super::device_times;
 use super::keys::SCHEDULER;
-use super::profile::{self, Files, Profile};
+use super::profile::{self, Files, MeasuredProfile};
 use super::slot_costs::{depth, read_table};
 use crate::schema::reader::Reader;
 use crate::schema::tables::Table;
@@ -88,8 +88,8 @@ fn read_kind(reader: &Reader<'_>) -> PolicyKind {
 }
 
 /// What stands in the file goes before what the profile says.
-fn read_depth(reader: &Reader<'_>, profile: Option<&Profile>) -> Depth {
-    if let Some(Profile { depth: Some(depth), .. }) = profile
+fn read_depth(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> Depth {
+    if let Some(MeasuredProfile { depth: Some(depth), .. }) = profile
         && !reader.has("depth")
     {
         reader.set("depth", depth.get().to_string());
@@ -98,7 +98,7 @@ fn read_depth(reader: &Reader<'_>, profile: Option<&Profile>) -> Depth {
     depth(reader)
 }
 
-fn read_device_times(reader: &Reader<'_>, profile: Option<&Profile>) -> Vec<DeviceTime> {
+fn read_device_times(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> Vec<DeviceTime> {
     match profile {
         Some(profile) if !reader.has("device_time") => {
             reader.set("device_time", device_times::show(&profile.device_times));
@@ -108,7 +108,7 @@ fn read_device_times(reader: &Reader<'_>, profile: Option<&Profile>) -> Vec<Devi
     }
 }
 
-fn read_slot_costs(reader: &Reader<'_>, profile: Option<Profile>, depth: Depth) -> SlotCostTable {
+fn read_slot_costs(reader: &Reader<'_>, profile: Option<MeasuredProfile>, depth: Depth) -> SlotCostTable {
     match profile {
         Some(profile) if !reader.has("slot_cost") && !reader.has("small_threshold") => {
             for (key, text) in profile.shown {

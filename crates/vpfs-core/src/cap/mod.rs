@@ -28,7 +28,7 @@ use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 pub struct Capped<S> {
     inner: S,
     /// By id; those of uncapped applications are not in use here.
-    requests: Vec<Entry>,
+    requests: Vec<CapEntry>,
     /// By application.
     accounts: Vec<Account>,
     /// The applications that have requests held back.
@@ -66,14 +66,14 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CapEntry {
     state: State,
     request: Request,
     arrived: Time,
     links: Links,
 }
 
-impl Entry {
+impl CapEntry {
     const UNUSED: Self = Self {
         state: State::Unused,
         request: Request::new(RequestId(0), AppId(0), OpKind::Metadata, Bytes::ZERO),
@@ -82,7 +82,7 @@ impl Entry {
     };
 }
 
-impl Node for Entry {
+impl Node for CapEntry {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -125,7 +125,10 @@ impl<S: Scheduler> Capped<S> {
         self.release(now, app);
         if cap.is_none() {
             // What is outstanding must not be given back to a bucket that comes later.
-            self.requests.iter_mut().filter(|entry| entry.request.app == app).for_each(|entry| *entry = Entry::UNUSED);
+            self.requests
+                .iter_mut()
+                .filter(|entry| entry.request.app == app)
+                .for_each(|entry| *entry = CapEntry::UNUSED);
         }
     }
 
@@ -148,11 +151,11 @@ impl<S: Scheduler> Capped<S> {
     fn hold(&mut self, arrived: Time, request: &Request) {
         let Request { id, app, .. } = *request;
         if id.index() >= self.requests.len() {
-            self.requests.resize(id.index() + 1, Entry::UNUSED);
+            self.requests.resize(id.index() + 1, CapEntry::UNUSED);
         }
         let entry = &mut self.requests[id.index()];
         assert!(entry.state == State::Unused, "request id {id} is in use");
-        *entry = Entry { state: State::Held, request: *request, arrived, links: Links::UNLINKED };
+        *entry = CapEntry { state: State::Held, request: *request, arrived, links: Links::UNLINKED };
         self.accounts[app.index()].held.push_back(&mut self.requests, id);
         self.held += 1;
     }
@@ -161,7 +164,7 @@ impl<S: Scheduler> Capped<S> {
     fn release(&mut self, now: Time, app: AppId) {
         while let Some(id) = self.accounts[app.index()].held.first() {
             let account = &mut self.accounts[app.index()];
-            let Entry { request, arrived, .. } = self.requests[id.index()];
+            let CapEntry { request, arrived, .. } = self.requests[id.index()];
             if let Some(bucket) = &mut account.bucket
                 && let Err(at) = bucket.take(now, request.cost)
             {
@@ -189,8 +192,8 @@ impl<S: Scheduler> Capped<S> {
         own.into_iter().chain(self.due.capacities()).collect()
     }
 
-    fn entry(&self, id: RequestId) -> Entry {
-        self.requests.get(id.index()).copied().unwrap_or(Entry::UNUSED)
+    fn entry(&self, id: RequestId) -> CapEntry {
+        self.requests.get(id.index()).copied().unwrap_or(CapEntry::UNUSED)
     }
 
     /// A charged request of `app` costs `real` instead of `charged`.
@@ -223,13 +226,13 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     fn complete(&mut self, now: Time, id: RequestId) {
         if let Some(entry) = self.requests.get_mut(id.index()) {
             assert!(entry.state != State::Held, "only a dispatched request can be complete");
-            *entry = Entry::UNUSED;
+            *entry = CapEntry::UNUSED;
         }
         self.inner.complete(now, id);
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { state, request: Request { app, cost, .. }, .. } = self.entry(id);
+        let CapEntry { state, request: Request { app, cost, .. }, .. } = self.entry(id);
         if state == State::Held {
             let account = &mut self.accounts[app.index()];
             account.held.remove(&mut self.requests, id);
@@ -243,7 +246,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
             self.inner.cancel(now, id);
         }
         if state != State::Unused {
-            self.requests[id.index()] = Entry::UNUSED;
+            self.requests[id.index()] = CapEntry::UNUSED;
         }
         if state == State::Charged {
             self.recharge(now, app, cost, Bytes::ZERO);
@@ -251,7 +254,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let Entry { state, request: Request { app, cost: estimated, .. }, .. } = self.entry(id);
+        let CapEntry { state, request: Request { app, cost: estimated, .. }, .. } = self.entry(id);
         if state != State::Unused {
             self.requests[id.index()].request.cost = real;
         }

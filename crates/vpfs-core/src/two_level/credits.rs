@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::Entry;
+use super::TwoLevelEntry;
 use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::table::Table;
@@ -140,7 +140,7 @@ impl Credits {
     }
 
     /// Adds a request to its flow: S = max(v, F of the one before).
-    pub(super) fn push(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+    pub(super) fn push(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         let virtual_time = self.virtual_time;
         let flow = self.flow_mut(app);
@@ -153,7 +153,7 @@ impl Credits {
     }
 
     /// Takes a request back that waits here. It has cost nothing yet.
-    pub(super) fn remove(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+    pub(super) fn remove(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         self.flow_mut(app).queue.remove(requests.nodes(), id);
         self.queued -= 1;
@@ -178,7 +178,7 @@ impl Credits {
 
     /// Takes the oldest request of `app`, which must have one, and charges it: its credits too unless it goes into
     /// `spare` capacity.
-    pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId, spare: bool) -> RequestId {
+    pub(super) fn pop(&mut self, requests: &mut Table<TwoLevelEntry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
@@ -204,7 +204,13 @@ impl Credits {
 
     /// A request of `app` that was charged, maybe as one that went into `spare` capacity, costs `real` instead of
     /// `charged`. Credits never exceed those of a period, and a start tag does not fall below virtual time.
-    pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, [charged, real]: [Bytes; 2], spare: bool) {
+    pub(super) fn recharge(
+        &mut self,
+        requests: &Table<TwoLevelEntry>,
+        app: AppId,
+        [charged, real]: [Bytes; 2],
+        spare: bool,
+    ) {
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);
         flow.start = if real >= charged {
@@ -224,7 +230,7 @@ impl Credits {
     }
 
     /// `times` replenish periods are over. O(log n) for each class that has credits again.
-    pub(super) fn replenish(&mut self, requests: &Table<Entry>, times: u64) {
+    pub(super) fn replenish(&mut self, requests: &Table<TwoLevelEntry>, times: u64) {
         self.replenishment = self.replenishment.saturating_add(times);
         while let Some(&Due { app, .. }) = self.indebted.first().filter(|due| due.replenishment <= self.replenishment) {
             self.refresh(requests, app);
@@ -236,7 +242,7 @@ impl Credits {
     }
 
     /// T of `app`, `None` for best effort. A new class begins with the credits of a period.
-    pub(super) fn set_rate(&mut self, requests: &Table<Entry>, app: AppId, rate: Option<Bytes>) {
+    pub(super) fn set_rate(&mut self, requests: &Table<TwoLevelEntry>, app: AppId, rate: Option<Bytes>) {
         let (replenishment, period) = (self.replenishment, self.period);
         let account = &mut self.flow_mut(app).account;
         *account = rate.map(|rate| {
@@ -249,7 +255,7 @@ impl Credits {
     }
 
     /// Changes P; debts stay. O(n log n) in flows.
-    pub(super) fn set_period(&mut self, requests: &Table<Entry>, period: u64) {
+    pub(super) fn set_period(&mut self, requests: &Table<TwoLevelEntry>, period: u64) {
         for app in 0..self.flows.len() {
             if let Some(account) = &mut self.flows[app].account {
                 account.update(self.replenishment, self.period);
@@ -274,7 +280,7 @@ impl Credits {
     }
 
     /// Puts a flow where it belongs now.
-    fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
+    fn refresh(&mut self, requests: &Table<TwoLevelEntry>, app: AppId) {
         let (replenishment, period) = (self.replenishment, self.period);
         let Flow { start, queue, account, .. } = self.flow_mut(app);
         let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_model::device::{DeviceProfile, NullAioProfile};
-use vpfs_model::plan::{Pattern, Phase, PioBench};
+use vpfs_model::plan::{Phase, PioBench, PioPattern};
 use vpfs_report::{Axis, Check, Plot, Section, Series};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation, parallel};
 
@@ -67,7 +67,7 @@ fn scenario(apps: u32, servers: u32, seed: u64) -> Scenario {
     let plan = PioBench {
         request_bytes: STRIP * servers,
         requests: 1,
-        pattern: Pattern::Segmented,
+        pattern: PioPattern::Segmented,
         barrier: false,
         ..PioBench::paper(1)
     };

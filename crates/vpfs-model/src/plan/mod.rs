@@ -27,7 +27,7 @@ pub use ior::{FileMode, Ior, Order};
 pub use md::{Md, MdData};
 pub use noncontig::Noncontig;
 pub use paced::{Pace, Paced};
-pub use pio::{Pattern, PioBench};
+pub use pio::{PioBench, PioPattern};
 pub use strided::Strided;
 pub use tile::MpiTileIo;
 pub use wrf::Wrf;

@@ -7,7 +7,7 @@ use super::{Call, Extent, Phase, Plan, PlanError, Steps, check_processes, in_ste
 /// Where the requests of a process are in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pattern {
+pub enum PioPattern {
     /// One after the other: each process has a segment of the file.
     Segmented,
     /// Interleaved with the other processes, request by request: each round of requests is consecutive.
@@ -24,7 +24,7 @@ pub struct PioBench {
     /// Number of calls of each process in each phase.
     pub requests: u64,
     /// Where they are in the file.
-    pub pattern: Pattern,
+    pub pattern: PioPattern,
     /// Whether to write.
     pub write: bool,
     /// Whether to read and verify; without `write`, a file that an earlier run with the same parameters kept.
@@ -45,7 +45,7 @@ impl PioBench {
             processes,
             request_bytes: 128 << 10,
             requests: 64,
-            pattern: Pattern::Strided,
+            pattern: PioPattern::Strided,
             write: true,
             read: true,
             barrier: true,
@@ -68,8 +68,8 @@ impl PioBench {
         let Self { processes, request_bytes: bytes, requests, pattern, .. } = *self;
         let (process, processes) = (u64::from(process), u64::from(processes));
         let place = move |index| match pattern {
-            Pattern::Segmented => process * requests + index,
-            Pattern::Strided => index * processes + process,
+            PioPattern::Segmented => process * requests + index,
+            PioPattern::Strided => index * processes + process,
         };
         let extent = move |index| Extent { file: shared_file::FILE, offset: place(index) * u64::from(bytes), bytes };
         in_step((0..requests).map(move |index| call(extent(index))), self.barrier)
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_pattern_covers_the_file_once() {
-        for pattern in [Pattern::Segmented, Pattern::Strided] {
+        for pattern in [PioPattern::Segmented, PioPattern::Strided] {
             let plan = PioBench { requests: 5, pattern, ..PioBench::paper(8) };
             assert_eq!(plan.validate(), Ok(()));
             testing::covers(&plan, 8 * 5 * (128 << 10));
@@ -114,8 +114,8 @@ mod tests {
             let plan = PioBench { request_bytes: 10, requests: 3, pattern, ..PioBench::paper(2) };
             testing::extents(&plan, Phase::Write, 1).map(|extent| extent.offset).collect::<Vec<_>>()
         };
-        assert_eq!(offsets(Pattern::Segmented), [30, 40, 50]);
-        assert_eq!(offsets(Pattern::Strided), [10, 30, 50]);
+        assert_eq!(offsets(PioPattern::Segmented), [30, 40, 50]);
+        assert_eq!(offsets(PioPattern::Strided), [10, 30, 50]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use vpfs_wire::pvfs2::attr::{Datafiles, DirInfo, Mirrors, mask};
 use vpfs_wire::pvfs2::{
-    Attr, Errno, Extents, Handle, Layout as Placement, ObjType, Op, Padded, ReplyBody, RequestBody, request,
+    Attr, Errno, Handle, HandleRanges, Layout as Placement, ObjType, Op, Padded, ReplyBody, RequestBody, request,
 };
 
 use super::directory_cache::Directory;
@@ -114,9 +114,9 @@ impl Mount {
         self.name_or_remove(&directory, name, handle).await
     }
 
-    fn metadata_handles(&self, server: usize) -> Extents {
+    fn metadata_handles(&self, server: usize) -> HandleRanges {
         let ranges = &self.config.servers[server].meta_handles;
-        Extents { ranges: ranges.iter().map(|range| (Handle(*range.start()), Handle(*range.end()))).collect() }
+        HandleRanges { ranges: ranges.iter().map(|range| (Handle(*range.start()), Handle(*range.end()))).collect() }
     }
 
     async fn name_or_remove(&self, directory: &Directory, name: &str, handle: Handle) -> Result<()> {

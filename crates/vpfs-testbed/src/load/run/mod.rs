@@ -16,8 +16,8 @@ use vpfs_model::plan::Plan;
 use vpfs_model::plan::node;
 
 use crate::client::{Client, ClientError, ClientOptions, CreateOptions};
+use crate::load::content::Content;
 use crate::load::measure::{Progress, Recorder, Report};
-use crate::load::pattern::Pattern;
 
 /// Which processes share connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -104,7 +104,7 @@ pub struct RunHandle(Arc<Shared>);
 struct Shared {
     plan: Arc<dyn Plan>,
     names: Names,
-    pattern: Pattern,
+    content: Content,
     create: CreateOptions,
     overwrite: bool,
     recorder: Recorder,
@@ -124,7 +124,7 @@ impl Run {
         let shared = Shared {
             plan,
             names: Names::new(options.directory),
-            pattern: Pattern::new(options.seed),
+            content: Content::new(options.seed),
             create: options.create,
             overwrite: options.overwrite,
             recorder: Recorder::new(options.interval),

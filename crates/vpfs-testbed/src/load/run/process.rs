@@ -115,7 +115,7 @@ impl Process {
 
     /// Generating the data is not work of the file system, so it is not measured.
     async fn write(&mut self, phase: Phase, extent: Extent) -> Result<(), ClientError> {
-        let data = self.pattern(extent);
+        let data = self.content(extent);
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
         self.client.write_at(&file, extent.offset, data.clone()).await?;
@@ -178,11 +178,11 @@ impl Process {
         }
     }
 
-    fn pattern(&mut self, extent: Extent) -> Bytes {
+    fn content(&mut self, extent: Extent) -> Bytes {
         let mut buffer = std::mem::take(&mut self.buffer);
         if self.buffered.take() != Some(extent) {
             buffer.resize(extent.bytes as usize, 0);
-            self.shared.pattern.fill(extent.file, extent.offset, &mut buffer);
+            self.shared.content.fill(extent.file, extent.offset, &mut buffer);
         }
         buffer.freeze()
     }
@@ -193,7 +193,7 @@ impl Process {
             let (expected, found) = (u64::from(extent.bytes), data.len() as u64);
             return Err(WrongRead::Length { path: path(), offset: extent.offset, expected, found });
         }
-        self.shared.pattern.check(extent.file, extent.offset, data).map_err(|wrong| WrongRead::Content {
+        self.shared.content.check(extent.file, extent.offset, data).map_err(|wrong| WrongRead::Content {
             path: path(),
             offset: wrong.offset,
             expected: wrong.expected,

@@ -12,7 +12,7 @@ const FIRST_PLACE: u64 = TOKEN_START + 1;
 /// go.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    by_name: HashMap<Text, Entry>,
+    by_name: HashMap<Text, DirEntry>,
     by_place: BTreeMap<u64, Text>,
     next_place: u64,
     /// Number of changes so far.
@@ -20,7 +20,7 @@ pub(crate) struct Entries {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct DirEntry {
     place: u64,
     handle: Handle,
 }
@@ -58,7 +58,7 @@ impl Entries {
         }
         let place = self.next_place.max(FIRST_PLACE);
         self.next_place = place + 1;
-        self.by_name.insert(name.clone(), Entry { place, handle });
+        self.by_name.insert(name.clone(), DirEntry { place, handle });
         self.by_place.insert(place, name.clone());
         None
     }

@@ -7,7 +7,7 @@ use vpfs_model::plan::{Dir, FileId};
 
 /// The content of every file of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Pattern {
+pub struct Content {
     seed: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct WrongBytes {
 
 const WORD: u64 = 8;
 
-impl Pattern {
+impl Content {
     /// The content for `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { seed }
@@ -102,29 +102,29 @@ mod tests {
 
     #[test]
     fn any_cut_of_a_file_gives_the_same_bytes() {
-        let pattern = Pattern::new(7);
+        let content = Content::new(7);
         let mut whole = [0; 61];
-        pattern.fill(FILE, 0, &mut whole);
+        content.fill(FILE, 0, &mut whole);
         for begin in 0..whole.len() {
             for end in begin..=whole.len() {
                 let mut cut = vec![0; end - begin];
-                pattern.fill(FILE, begin as u64, &mut cut);
+                content.fill(FILE, begin as u64, &mut cut);
                 assert_eq!(cut, whole[begin..end], "{begin}..{end}");
-                assert_eq!(pattern.check(FILE, begin as u64, &cut), Ok(()));
+                assert_eq!(content.check(FILE, begin as u64, &cut), Ok(()));
             }
         }
     }
 
     #[test]
     fn a_wrong_byte_is_found_wherever_it_is() {
-        let pattern = Pattern::new(7);
+        let content = Content::new(7);
         let mut data = [0; 40];
-        pattern.fill(FILE, 1003, &mut data);
+        content.fill(FILE, 1003, &mut data);
         for at in 0..data.len() {
             let expected = data[at];
             data[at] ^= 0x10;
             let wrong = WrongBytes { offset: 1003 + at as u64, expected, found: data[at], count: 1 };
-            assert_eq!(pattern.check(FILE, 1003, &data), Err(wrong));
+            assert_eq!(content.check(FILE, 1003, &data), Err(wrong));
             data[at] = expected;
         }
     }
@@ -133,7 +133,7 @@ mod tests {
     fn seed_file_and_offset_all_matter() {
         let read = |seed, file: FileId, offset| {
             let mut data = [0; 16];
-            Pattern::new(seed).fill(file, offset, &mut data);
+            Content::new(seed).fill(file, offset, &mut data);
             data
         };
         let other = FileId { dir: Dir::Sub(0), ..FILE };
