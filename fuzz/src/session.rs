@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
-use vpfs_interpose::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_interpose::{Action, Completed, Limits, OpId, Outbound, Session, Submission};
+use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
+use vpfs_session::{Action, Completed, OpId, Outbound, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is
 /// held, or dispatched and finished, once.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct DriverRecord {
     ops: BTreeMap<OpId, Known>,
     is_closed: bool,
 }
@@ -27,7 +27,7 @@ struct Known {
     is_dispatched: bool,
 }
 
-impl Ledger {
+impl DriverRecord {
     /// Takes note of an action.
     pub fn on(&mut self, action: &Action) {
         assert!(!self.is_closed, "{action:?} after the end");
@@ -199,7 +199,7 @@ struct Run {
     piece: usize,
     client_buf: BytesMut,
     server_buf: BytesMut,
-    ledger: Ledger,
+    record: DriverRecord,
     actions: Vec<Action>,
     to_client: Vec<u8>,
     to_server: Vec<u8>,
@@ -212,12 +212,15 @@ impl Run {
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
         let mut run = Self {
-            session: OrangeFsSession::new(Limits { ops, outbound_bytes, ..Limits::default() }, Arc::new(addresses)),
+            session: OrangeFsSession::new(
+                SessionLimits { ops, outbound_bytes, ..SessionLimits::default() },
+                Arc::new(addresses),
+            ),
             now: Time::ZERO,
             piece,
             client_buf: BytesMut::new(),
             server_buf: BytesMut::new(),
-            ledger: Ledger::default(),
+            record: DriverRecord::default(),
             actions: Vec::new(),
             to_client: Vec::new(),
             to_server: Vec::new(),
@@ -248,9 +251,9 @@ impl Run {
             // The back-pressure: such bytes stay with the peer.
             Step::FromClient(_) | Step::FromServer(_) => {}
             Step::Dispatch(at) => {
-                let held: Vec<_> = self.ledger.held().collect();
+                let held: Vec<_> = self.record.held().collect();
                 if let Some(&op) = held.get(at % held.len().max(1)) {
-                    self.ledger.dispatch(op);
+                    self.record.dispatch(op);
                     let every = Duration::from_millis(1);
                     let pieces = (at % 2 == 1).then_some(Pieces { count: 3, every });
                     session.dispatch(self.now, op, pieces);
@@ -274,11 +277,11 @@ impl Run {
     /// Takes note of what the step did.
     fn check(&mut self) {
         while let Some(action) = self.session.poll_action() {
-            self.ledger.on(&action);
+            self.record.on(&action);
             self.actions.push(action);
         }
         if self.session.is_closed() {
-            assert!(self.ledger.is_empty(), "{:?}", self.ledger);
+            assert!(self.record.is_empty(), "{:?}", self.record);
             assert!(!self.session.wants_client() && !self.session.wants_server());
             assert!(self.session.to_server().is_empty());
             assert_eq!(self.session.poll_timeout(), None);
@@ -296,7 +299,7 @@ impl Run {
         self.check();
         assert!(self.session.is_closed());
         take(self.session.to_client(), usize::MAX, &mut self.to_client);
-        // Whatever comes now is ignored.
+        // Further input is ignored.
         let mut late = BytesMut::from(&[0; 64][..]);
         self.session.handle_client(self.now, &mut late);
         self.session.handle_server(self.now, &mut late);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use vpfs_sim::parallel;
 
 use super::case::{MODELS, size};
-use super::load::{Alone, Baselines, Load, Op, Pattern, Seconds, Site, run};
+use super::load::{Alone, Baselines, Load, Offsets, Op, Seconds, Site, run};
 use super::policy::Candidate;
 use super::sheet::{Sheet, decimals};
 
@@ -81,7 +81,7 @@ pub(crate) fn rows(models: &[&str], text: &str, candidates: &[Candidate], second
 
 fn pairs(models: &[&str]) -> Vec<Pair> {
     let load =
-        |bytes, processes| Load { pattern: Pattern::Random, op: Op::Write, bytes, processes, think: Duration::ZERO };
+        |bytes, processes| Load { pattern: Offsets::Random, op: Op::Write, bytes, processes, think: Duration::ZERO };
     let of_model = |model| {
         SIZES.into_iter().flat_map(move |(first, second)| {
             let loads = [load(first, PROCESSES.0), load(second, PROCESSES.1)];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::load::{Load, Op, Pattern, Seconds, Site};
+use super::load::{Load, Offsets, Op, Seconds, Site};
 
 /// The storage models, by name.
 pub(crate) const MODELS: [&str; 5] = ["one-head", "hdd", "ssd", "volume", "throttled-disk"];
@@ -92,7 +92,7 @@ impl Case {
     pub(crate) fn small(&self) -> Load {
         let think = Duration::from_micros(self.small_think_micros);
         let (op, processes) = (self.small_op, self.small_in_flight);
-        Load { pattern: Pattern::Random, op, bytes: SMALL_BYTES, processes, think }
+        Load { pattern: Offsets::Random, op, bytes: SMALL_BYTES, processes, think }
     }
 
     /// Calls like those of the small application, enough to keep the storage busy.
@@ -112,7 +112,7 @@ impl Case {
 
 /// The large application, whose calls move `bytes` on each server.
 pub(crate) fn large(site: Site, op: Op, bytes: u32) -> Load {
-    let pattern = Pattern::Sequential;
+    let pattern = Offsets::Sequential;
     Load { pattern, op, bytes: bytes * site.servers, processes: LARGE_PROCESSES, think: Duration::ZERO }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use vpfs_core::Weight;
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{FileMode, Interactive, Ior, Order, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{FileMode, Interactive, Ior, Order, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup, Simulation, Workload, parallel};
 
 /// Whether calls read or write.
@@ -29,7 +29,7 @@ impl Op {
 
 /// The offsets of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pattern {
+pub(crate) enum Offsets {
     /// Random offsets in the file of the process.
     Random,
     /// Sequential in the file of the process.
@@ -39,7 +39,7 @@ pub(crate) enum Pattern {
 /// What an application does: each process makes one call, waits for it, thinks, and makes the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Load {
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: Offsets,
     pub(crate) op: Op,
     /// Bytes of a call.
     pub(crate) bytes: u32,
@@ -52,7 +52,7 @@ impl Load {
     fn workload(&self) -> Workload {
         let (processes, transfer_bytes, read) = (self.processes, self.bytes, self.op == Op::Read);
         match self.pattern {
-            Pattern::Random => Workload::Interactive(Interactive {
+            Offsets::Random => Workload::Interactive(Interactive {
                 processes,
                 transfer_bytes,
                 file_bytes: 256 << 20,
@@ -61,7 +61,7 @@ impl Load {
                 read,
                 seed: 1,
             }),
-            Pattern::Sequential => Workload::Ior(Ior {
+            Offsets::Sequential => Workload::Ior(Ior {
                 processes,
                 transfer_bytes,
                 block_bytes: u64::from(transfer_bytes) * 64,

@@ -32,31 +32,20 @@
 //! # Ok::<(), vpfs_config::Problems>(())
 //! ```
 
-mod app_table;
-mod apps;
-mod clients;
-mod config;
-mod device_times;
-pub mod hosts;
-mod limits;
-mod manual;
-mod network;
-mod problem;
-mod profile;
-mod reader;
-mod scheduler;
-mod slot_costs;
-mod tables;
-pub mod tunables;
-pub mod units;
+mod schema;
+mod vpfs_toml;
 
-pub use app_table::{AppEntry, AppTable};
-pub use apps::{App, Cap};
-pub use clients::{AppIndex, Auto, AutoBy, AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
-pub use config::{Change, Config, Diff, FILE_LIMIT};
-pub use limits::{Limits, Log, LogFormat, LogLevel};
-pub use manual::{config_manual, manual};
-pub use network::{Address, Listener, Protocol, Server};
-pub use problem::{Problem, Problems};
-pub use scheduler::SchedulerConfig;
-pub use tables::{Table, read_file};
+pub use schema::manual::manual;
+pub use schema::problem::{Problem, Problems};
+pub use schema::tables::{Table, read_file};
+pub use schema::{tunables, units};
+pub use vpfs_toml::app_table::{AppEntry, AppTable};
+pub use vpfs_toml::apps::{App, Cap};
+pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, Clients, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
+pub use vpfs_toml::config::{Change, Config, Diff, FILE_LIMIT};
+pub use vpfs_toml::hosts;
+pub use vpfs_toml::keys::SECTIONS;
+pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
+pub use vpfs_toml::manual::config_manual;
+pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
+pub use vpfs_toml::scheduler::SchedulerConfig;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use vpfs_config::Config;
-use vpfs_config::tunables::SECTIONS;
+use vpfs_config::SECTIONS;
 
 /// A value, usually of a form that some key accepts.
 fn value() -> impl Strategy<Value = String> {

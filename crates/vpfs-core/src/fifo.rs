@@ -18,14 +18,14 @@ use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
 /// O(1), except that cancelling a *queued* request walks the queue, which is empty after every drain.
 #[derive(Debug)]
 pub struct Fifo {
-    requests: Table<Entry>,
+    requests: Table<FifoEntry>,
     queue: VecDeque<RequestId>,
     outstanding: usize,
     events: EventQueue,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct FifoEntry {
     request: Request,
     enqueued_at: Time,
     outstanding: bool,
@@ -40,7 +40,7 @@ impl Fifo {
 
     /// Forgets `id`; returns its application and cost.
     fn remove(&mut self, id: RequestId) -> (AppId, Bytes) {
-        let Entry { request, outstanding, .. } = self.requests.remove(id);
+        let FifoEntry { request, outstanding, .. } = self.requests.remove(id);
         if outstanding {
             self.outstanding -= 1;
         } else {
@@ -63,7 +63,7 @@ impl Engine for Fifo {
 
     fn hand_over(self: Box<Self>) -> Handover {
         let Self { requests, queue, events, .. } = *self;
-        let with_time = |entry: &Entry| (entry.enqueued_at, entry.request);
+        let with_time = |entry: &FifoEntry| (entry.enqueued_at, entry.request);
         let outstanding = requests.iter().filter(|entry| entry.outstanding).map(with_time).collect();
         let queued = queue.iter().map(|&id| with_time(requests.get(id))).collect();
         Handover { outstanding, queued, events }
@@ -75,10 +75,10 @@ impl Engine for Fifo {
         self.outstanding = outstanding.len();
         self.queue.extend(queued.iter().map(|(_, request)| request.id));
         for (enqueued_at, request) in outstanding {
-            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: true });
+            self.requests.insert(request.id, FifoEntry { request, enqueued_at, outstanding: true });
         }
         for (enqueued_at, request) in queued {
-            self.requests.insert(request.id, Entry { request, enqueued_at, outstanding: false });
+            self.requests.insert(request.id, FifoEntry { request, enqueued_at, outstanding: false });
         }
     }
 }
@@ -86,7 +86,7 @@ impl Engine for Fifo {
 impl Scheduler for Fifo {
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, cost, .. } = *request;
-        self.requests.insert(id, Entry { request: *request, enqueued_at: arrived, outstanding: false });
+        self.requests.insert(id, FifoEntry { request: *request, enqueued_at: arrived, outstanding: false });
         self.queue.push_back(id);
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
@@ -96,7 +96,7 @@ impl Scheduler for Fifo {
         self.outstanding += 1;
         let entry = self.requests.get_mut(id);
         entry.outstanding = true;
-        let Entry { request: Request { app, .. }, enqueued_at, .. } = *entry;
+        let FifoEntry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None })

@@ -7,11 +7,11 @@ use alloc::boxed::Box;
 
 use crate::engine::Engine;
 use crate::fifo::Fifo;
+use crate::ioco::Ioco;
 use crate::isolation::Isolation;
 use crate::settings::{PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
 use crate::two_level::TwoLevel;
-use crate::window::Ioco;
 
 /// A row of the table.
 struct Row {

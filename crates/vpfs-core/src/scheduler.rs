@@ -49,7 +49,7 @@ pub trait Scheduler: Send {
     fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
 
     /// Sets an application's number, which determines its place in each window, the same at every server [IOCO §3]; see
-    /// [`crate::window::place_in`]. Policies without windows ignore it.
+    /// [`crate::ioco::place_in`]. Policies without windows ignore it.
     fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
 
     /// Other servers gave `report.app` this much service. Policies that share by server ignore it.

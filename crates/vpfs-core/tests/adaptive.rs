@@ -1,5 +1,5 @@
 //! Depth and slot costs found from completions stay within their bounds, and no request is lost. Their accuracy is
-//! tested on device models, in `vpfs-device`.
+//! tested on device models, in `vpfs-model`.
 
 mod common;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_device::{DeviceProfile, FileServerProfile, HddProfile};
+use vpfs_model::device::{DeviceProfile, FileServerProfile, HddProfile};
 use vpfs_sim::{LinkProfile, ServerGroup};
 
 /// The eight storage nodes of [vPFS §IV-A] and [vPFS+ §V-A]: one 500 GB 7200 rpm SAS disk each for data, EXT3 in data

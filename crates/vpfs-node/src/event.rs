@@ -7,5 +7,5 @@ pub enum Event {
     /// Requests, policies, and missed promises.
     Scheduler(vpfs_core::Event),
     /// Peers.
-    Coordination(vpfs_coord::Event),
+    Coordination(crate::coordination::Event),
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_coord::FlowKey;
 use vpfs_core::{AppId, Time};
+
+use crate::coordination::FlowKey;
 
 /// Applications by the key that all servers use, and their presence.
 #[derive(Debug, Default)]

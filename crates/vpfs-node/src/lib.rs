@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod arrival;
+pub mod coordination;
 mod costs;
 mod event;
 mod file_sizes;

@@ -1,6 +1,5 @@
 //! One storage server as its driver sees it.
 
-use vpfs_coord::{Message, MessageError};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Policy, Request, RequestId, Scheduler, ServerId,
     Settings, Time,
@@ -8,6 +7,7 @@ use vpfs_core::{
 
 use crate::ServerScheduler;
 use crate::arrival::{Arrival, Served};
+use crate::coordination::{Message, MessageError};
 use crate::costs::Costs;
 use crate::event::Event;
 use crate::flows::Flows;

@@ -1,9 +1,9 @@
 //! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
-use vpfs_coord::{Coordinator, Message, MessageError, Settings};
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
 use crate::ServerScheduler;
+use crate::coordination::{CoordinationSettings, Coordinator, Message, MessageError};
 use crate::flows::Flows;
 
 /// The other servers, and the parameters of coordination.
@@ -14,7 +14,7 @@ pub struct PeerSettings {
     /// All servers; this one may be among them.
     pub servers: Vec<ServerId>,
     /// Timers and bounds.
-    pub coordination: Settings,
+    pub coordination: CoordinationSettings,
 }
 
 /// Service of one application since the node started, in bytes of cost.
@@ -104,7 +104,7 @@ impl Peers {
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<(Time, vpfs_coord::Event)> {
+    pub(crate) fn poll_event(&mut self) -> Option<(Time, crate::coordination::Event)> {
         self.coordinator.poll_event()
     }
 

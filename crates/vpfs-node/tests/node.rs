@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use vpfs_coord::Message;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Depth, OpKind, PolicyKind, RequestId, ServerId, Settings, Sharing, SharingMode,
     SlotCostTable, Time,
 };
+use vpfs_node::coordination::Message;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served};
 
 const SERVERS: [ServerId; 2] = [ServerId(0), ServerId(1)];
@@ -20,7 +20,10 @@ fn secs(secs: u64) -> Time {
 fn settings() -> NodeSettings {
     let policy = Settings::new(PolicyKind::SfqD, Depth::new(4).unwrap(), SlotCostTable::default());
     let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold: Bytes::kib(4), ..policy.sharing };
-    let coordination = vpfs_coord::Settings { max_flows: usize::MAX, ..vpfs_coord::Settings::default() };
+    let coordination = vpfs_node::coordination::CoordinationSettings {
+        max_flows: usize::MAX,
+        ..vpfs_node::coordination::CoordinationSettings::default()
+    };
     let peers = Some(PeerSettings { incarnation: 1, servers: SERVERS.to_vec(), coordination });
     NodeSettings { policy: Settings { sharing, ..policy }, metadata_cost: Bytes::kib(8), peers }
 }
@@ -82,12 +85,13 @@ impl Pair {
     }
 
     fn announced(&self) -> usize {
-        let is = |event: &&Event| matches!(event, Event::Coordination(vpfs_coord::Event::FlowAnnounced { .. }));
+        let is =
+            |event: &&Event| matches!(event, Event::Coordination(vpfs_node::coordination::Event::FlowAnnounced { .. }));
         self.events.iter().filter(is).count()
     }
 
     fn left(&self) -> usize {
-        let is = |event: &&Event| matches!(event, Event::Coordination(vpfs_coord::Event::FlowLeft { .. }));
+        let is = |event: &&Event| matches!(event, Event::Coordination(vpfs_node::coordination::Event::FlowLeft { .. }));
         self.events.iter().filter(is).count()
     }
 }

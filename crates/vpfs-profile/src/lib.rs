@@ -2,7 +2,7 @@
 //!
 //! A [`Sweep`] defines which accesses to measure; a [`Storage`] measures them: a
 //! [directory](RealStorage::in_directory), a block device, or a device model in virtual time.
-//! [`vpfs_core::profile::fit`] derives D and L from the [`Measurements`]; [`to_toml`] writes the fragment that a
+//! [`fit`] derives D and L from the [`Measurements`]; [`to_toml`] writes the fragment that a
 //! daemon's configuration includes; [`report`] draws both models.
 //!
 //! Each outstanding access has its own thread and uses the standard library: at these depths the kernel sees the same
@@ -13,7 +13,9 @@
 //! empty at both ends.
 
 mod error;
+mod fit;
 mod load;
+mod measure;
 mod model;
 mod output;
 mod picture;
@@ -22,9 +24,9 @@ mod sweep;
 
 use std::time::Duration;
 
-use vpfs_core::profile::Measurement;
-
 pub use error::ProfileError;
+pub use fit::{FitError, Measurement, OpFit, SizeFit, StorageFit, fit};
+pub use measure::measure;
 pub use model::ModelStorage;
 pub use output::{Record, records, to_toml};
 pub use picture::report;

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use vpfs_core::hash::mix;
-use vpfs_core::profile::Measurement;
 use vpfs_core::{Bytes, OpKind};
 
 use crate::Point;
+use crate::fit::Measurement;
 
 /// Alignment of memory that satisfies direct I/O on any device.
 const ALIGNMENT: usize = 4096;

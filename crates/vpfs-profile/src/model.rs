@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use vpfs_core::profile::Measurement;
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind};
 
+use crate::fit::Measurement;
+use crate::measure::measure;
 use crate::{Point, ProfileError, Storage};
 
 /// A device model, newly created for each point and measured in its own time.

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use vpfs_core::profile::{Measurement, OpFit, SizeFit, StorageFit};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::{Bytes, OpKind, SlotCost};
 
 use crate::Measurements;
+use crate::fit::{Measurement, OpFit, SizeFit, StorageFit};
 
 /// The `[scheduler]` table of a configuration, with exactly the keys that depth and slot costs have there.
 pub fn to_toml(fit: &StorageFit, measured: &str) -> String {

@@ -1,10 +1,10 @@
 //! Both models as charts, in the manner of [vPFS+ Fig. 2 and 3].
 
 use vpfs_core::Bytes;
-use vpfs_core::profile::{Measurement, OpFit, StorageFit};
 use vpfs_report::{Axis, Plot, Report, Section, Series, Table};
 
 use crate::Measurements;
+use crate::fit::{Measurement, OpFit, StorageFit};
 use crate::output::size;
 
 /// A page with throughput and latency against the number of outstanding accesses, the slopes, and the results.

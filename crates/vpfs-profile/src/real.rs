@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, OFlags, fadvise, statvfs};
 use rustix::io::Errno;
 use vpfs_core::Bytes;
-use vpfs_core::profile::Measurement;
 
+use crate::fit::Measurement;
 use crate::load::{self, Buffer};
 use crate::{Point, ProfileError, Storage};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use vpfs_core::profile::{FitError, Measurement, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
 
+use crate::fit::{FitError, Measurement, StorageFit, fit};
 use crate::{ProfileError, Storage};
 
 /// Accesses of one kind.

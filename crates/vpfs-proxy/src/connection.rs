@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::{RequestId, Time};
-use vpfs_interpose::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
+use vpfs_session::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
 
 use crate::gate::Gate;
 use crate::identity::ClientIdentity;
-use crate::limits::Limits;
+use crate::limits::DaemonLimits;
 use crate::listener::Listener;
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
@@ -172,7 +172,7 @@ impl Half {
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
-    limits: Limits,
+    limits: DaemonLimits,
     client: Half,
     server: Half,
     session: Box<dyn Session>,
@@ -515,7 +515,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
-    use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
+    use vpfs_session::orangefs::{AddressMap, OrangeFs};
     use vpfs_wire::bmi::{Tag, request_message};
     use vpfs_wire::pvfs2::{Handle, Request, RequestBody, request};
 

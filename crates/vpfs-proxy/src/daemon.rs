@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use vpfs_config::units::Span;
 use vpfs_config::{AppTable, Config, Problems};
 use vpfs_core::{AppId, ServerId, SharingMode};
-use vpfs_interpose::Interposer;
-use vpfs_interpose::orangefs::{AddressMap, OrangeFs};
 use vpfs_node::AppTotals;
+use vpfs_session::Interposer;
+use vpfs_session::orangefs::{AddressMap, OrangeFs};
 
 use crate::accept::Acceptor;
 use crate::clock::Clock;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_coord::Message;
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
-use vpfs_interpose::{Completed, OpId, Outcome, Submission};
+use vpfs_node::coordination::Message;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
+use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
 use crate::mailbox::{Dispatched, Mailbox};
@@ -219,7 +219,10 @@ fn log(server: ServerId, (at, event): &(Time, Event)) {
 /// The settings of a node that starts or is reconfigured at `now`.
 fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
     // The daemon's table of applications limits the flows of all its gates, and may grow on reload.
-    let coordination = vpfs_coord::Settings { max_flows: usize::MAX, ..vpfs_coord::Settings::default() };
+    let coordination = vpfs_node::coordination::CoordinationSettings {
+        max_flows: usize::MAX,
+        ..vpfs_node::coordination::CoordinationSettings::default()
+    };
     let servers = post.servers().collect();
     NodeSettings {
         policy: config.scheduler.policy.clone(),
@@ -234,7 +237,7 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
         cap: entry.cap.and_then(|cap| Cap::new(cap.rate.0, cap.burst)),
         target: entry.target,
         latency: entry.latency,
-        order: vpfs_core::window::order_of(&entry.name),
+        order: vpfs_core::ioco::order_of(&entry.name),
     }
 }
 

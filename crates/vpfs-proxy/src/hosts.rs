@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vpfs_interpose::User;
+use vpfs_session::User;
 
 use crate::budget::Budget;
 

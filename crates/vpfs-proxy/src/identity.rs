@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vpfs_core::AppId;
-use vpfs_interpose::User;
+use vpfs_session::User;
 
 use crate::hosts::Host;
 use crate::shared::Shared;

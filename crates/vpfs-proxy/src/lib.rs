@@ -2,7 +2,7 @@
 //! dispatched.
 //!
 //! A [`Daemon`] owns one *gate* for each server that it serves (a short mutex around a [`vpfs_node::Node`]) and one
-//! task for each client connection, which drives a [`vpfs_interpose::Session`]. No lock is held across I/O.
+//! task for each client connection, which drives a [`vpfs_session::Session`]. No lock is held across I/O.
 
 mod accept;
 mod budget;

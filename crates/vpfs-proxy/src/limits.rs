@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// What peers can make the daemon hold, and how long it waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) session: vpfs_interpose::Limits,
+pub(crate) struct DaemonLimits {
+    pub(crate) session: vpfs_session::SessionLimits,
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
@@ -13,11 +13,11 @@ pub(crate) struct Limits {
     pub(crate) drain_timeout: Duration,
 }
 
-impl From<&vpfs_config::Limits> for Limits {
+impl From<&vpfs_config::Limits> for DaemonLimits {
     fn from(limits: &vpfs_config::Limits) -> Self {
         let size = |bytes: vpfs_core::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
         Self {
-            session: vpfs_interpose::Limits {
+            session: vpfs_session::SessionLimits {
                 ops: limits.operations,
                 request_bytes: size(limits.request_bytes),
                 outbound_bytes: size(limits.buffer),
@@ -46,7 +46,7 @@ mod tests {
     fn the_service_may_hold_what_the_defaults_allow() {
         let minimal = include_str!("../../../examples/minimal.toml");
         let config = Config::parse("minimal", minimal).unwrap();
-        let limits = Limits::from(&config.limits);
+        let limits = DaemonLimits::from(&config.limits);
         let most = limits.memory + config.limits.connections * (2 * READ_SIZE + 3 * FREE);
         let unit = include_str!("../../../packaging/vpfs-proxy.service");
         let gib: usize =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vpfs_interpose::Interposer;
+use vpfs_session::Interposer;
 
 use crate::gate::Gate;
 

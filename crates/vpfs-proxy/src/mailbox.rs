@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use vpfs_core::Pieces;
-use vpfs_interpose::OpId;
+use vpfs_session::OpId;
 
 /// A dispatched operation, and how its data is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

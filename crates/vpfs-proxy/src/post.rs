@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tokio::sync::mpsc;
-use vpfs_coord::Message;
 use vpfs_core::ServerId;
+use vpfs_node::coordination::Message;
 
 /// The maximum number of unread messages for one gate; further ones are dropped, which the protocol repairs.
 const LETTERS_MAX: usize = 1024;

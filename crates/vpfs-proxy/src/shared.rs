@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::watch;
 use vpfs_config::{AppIndex, AppTable, Config, Identify};
 use vpfs_core::AppId;
-use vpfs_interpose::User;
+use vpfs_session::User;
 
 use crate::clock::Clock;
 use crate::gate::Gate;
 use crate::hosts::Hosts;
-use crate::limits::Limits;
+use crate::limits::DaemonLimits;
 use crate::memory::Memory;
 
 /// The stage in the life of the daemon.
@@ -53,7 +53,7 @@ pub(crate) struct Rules {
     identify: Identify,
     /// The application of each listener, by index; its clients belong to it.
     listeners: Vec<Option<AppIndex>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DaemonLimits,
 }
 
 impl Rules {

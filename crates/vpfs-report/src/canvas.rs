@@ -117,13 +117,13 @@ pub(crate) fn font(size: i32, color: RGBColor) -> TextStyle<'static> {
 }
 
 /// One entry of the legend.
-pub(crate) type Entry = (Pen, String);
+pub(crate) type LegendEntry = (Pen, String);
 
 /// Everything around the data of a chart.
 pub(crate) struct Frame<'c> {
     pub(crate) title: &'c str,
     pub(crate) width: u32,
-    pub(crate) legend: Vec<Entry>,
+    pub(crate) legend: Vec<LegendEntry>,
     /// What the chart does not show, and why; empty if it shows all data.
     pub(crate) note: String,
 }

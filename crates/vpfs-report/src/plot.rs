@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::Serialize;
 
 use crate::axis::{Axis, Span};
-use crate::canvas::{self, Area, Drawn, Entry, Frame, GRID, INK, Mark, Pen, Pixel, REFERENCE};
+use crate::canvas::{self, Area, Drawn, Frame, GRID, INK, LegendEntry, Mark, Pen, Pixel, REFERENCE};
 
 /// Named points, drawn in one colour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -181,7 +181,7 @@ impl Plot {
         self.all_series().enumerate().map(|(number, (_, series))| Pen::new(number, series.mark))
     }
 
-    fn legend(&self) -> Vec<Entry> {
+    fn legend(&self) -> Vec<LegendEntry> {
         let name = |(side, (_, series)): (bool, (&Axis, &Series))| {
             if side { format!("{} (right)", series.name) } else { series.name.clone() }
         };

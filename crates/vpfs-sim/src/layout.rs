@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use vpfs_core::Bytes;
-use vpfs_core::dsfq::by_layout::elsewhere;
 use vpfs_core::hash::mix;
-use vpfs_core::stripe::{Distribution, Stripe, StripeError};
+use vpfs_core::stripe::{Distribution, Stripe, StripeError, elsewhere};
 
 /// How an application's files are striped.
 #[derive(Clone, Debug, PartialEq, Eq)]

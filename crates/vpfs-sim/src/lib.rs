@@ -7,8 +7,8 @@
 //! use std::time::Duration;
 //!
 //! use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-//! use vpfs_device::DeviceProfile;
-//! use vpfs_plan::{FileMode, Ior, Order, Phase};
+//! use vpfs_model::device::DeviceProfile;
+//! use vpfs_model::plan::{FileMode, Ior, Order, Phase};
 //! use vpfs_sim::{App, PolicySpec, Scenario, ServerGroup, Simulation};
 //!
 //! let ior = Ior {

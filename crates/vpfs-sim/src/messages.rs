@@ -1,11 +1,11 @@
 //! The requests that a call causes.
 //!
 //! A read or write is one request at each server that holds a part of it. Metadata calls are sequences of requests, as
-//! OrangeFS's client sends them (counted in `vpfs-embedded`, which speaks the protocol; names of parents are cached).
+//! OrangeFS's client sends them (counted in `vpfs-testbed`, which speaks the protocol; names of parents are cached).
 
 use vpfs_core::hash::mix;
-use vpfs_device::MetadataOp;
-use vpfs_plan::{Call, Dir, FileId};
+use vpfs_model::device::MetadataOp;
+use vpfs_model::plan::{Call, Dir, FileId};
 
 /// The receiver of a metadata request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

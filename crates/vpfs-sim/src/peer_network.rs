@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vpfs_coord::Settings;
 use vpfs_core::{Bytes, Time};
+use vpfs_node::coordination::CoordinationSettings;
 
 /// The network between servers' proxies, for coordination messages only.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct PeerNetwork {
     /// Extra bytes for each message, on both servers' links.
     pub message_overhead: Bytes,
     /// Timers and bounds of the coordination.
-    pub settings: Settings,
+    pub settings: CoordinationSettings,
     /// Messages that are lost, in parts per million.
     pub loss_ppm: u32,
     /// Messages that arrive twice, in parts per million.
@@ -36,7 +36,7 @@ impl Default for PeerNetwork {
             latency: Duration::from_micros(100),
             message_work: Duration::ZERO,
             message_overhead: Bytes::ZERO,
-            settings: Settings::default(),
+            settings: CoordinationSettings::default(),
             loss_ppm: 0,
             duplicate_ppm: 0,
             extra_delay: Duration::ZERO,

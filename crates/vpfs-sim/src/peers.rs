@@ -5,8 +5,8 @@ use std::time::Duration;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
-use vpfs_coord::Message;
 use vpfs_core::{AppId, ServerId, Time};
+use vpfs_node::coordination::Message;
 use vpfs_node::{Node, PeerService};
 
 use crate::calendar::{Calendar, Event};

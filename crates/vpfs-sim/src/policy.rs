@@ -1,6 +1,6 @@
 //! Builds nodes as a scenario specifies.
 
-use vpfs_core::window::order_of;
+use vpfs_core::ioco::order_of;
 use vpfs_core::{AppId, AppPolicy, ServerId, Time};
 use vpfs_node::{Node, NodeSettings, PeerSettings};
 
@@ -13,7 +13,7 @@ pub(crate) struct NodePlan {
     policy: PolicySpec,
     apps: Vec<(String, AppPolicy)>,
     servers: u32,
-    coordination: vpfs_coord::Settings,
+    coordination: vpfs_node::coordination::CoordinationSettings,
 }
 
 impl NodePlan {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::Time;
-use vpfs_plan::{Limit, Phase, Plan, Step, Steps};
+use vpfs_model::plan::{Limit, Phase, Plan, Step, Steps};
 
 use crate::layout::Placement;
 
@@ -70,7 +70,7 @@ pub(crate) enum State {
 /// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Call(vpfs_plan::Call),
+    Call(vpfs_model::plan::Call),
     Think(Duration),
     Barrier,
     PhaseEnd,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
-use vpfs_device::{DeviceProfile, MetadataProfile};
-use vpfs_plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
+use vpfs_model::device::{DeviceProfile, MetadataProfile};
+use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
 use crate::layout::Layout;
 use crate::link::LinkProfile;
@@ -227,7 +227,7 @@ impl Workload {
     }
 
     /// Checks the parameters, as `vpfs workload` does.
-    pub(crate) fn validate(&self) -> Result<(), vpfs_plan::PlanError> {
+    pub(crate) fn validate(&self) -> Result<(), vpfs_model::plan::PlanError> {
         match self {
             Self::Ior(ior) => ior.validate(),
             Self::Btio(btio) => btio.validate(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, RequestId, Time};
-use vpfs_device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
+use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
 use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
 
 use crate::calendar::{Calendar, Event};
@@ -85,13 +85,13 @@ pub(crate) struct Server {
     device_wake: Option<Time>,
     metadata_wake: Option<Time>,
     node_wake: Option<Time>,
-    limits: Limits,
+    limits: CheckedLimits,
     pub(crate) usage: Usage,
 }
 
 /// The values that checks compare with.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct CheckedLimits {
     /// `None` for policies without slots.
     depth: Option<u32>,
     metadata_depth: Option<u32>,
@@ -118,7 +118,7 @@ pub(crate) struct Usage {
 impl Server {
     pub(crate) fn new(number: u32, group: &ServerGroup, node: Node, wait_limit: Duration) -> Self {
         let settings = node.settings().clone();
-        let limits = Limits {
+        let limits = CheckedLimits {
             depth: settings.capabilities().has_slots.then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
             wait: wait_limit,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slab::Slab;
 use vpfs_core::Time;
 use vpfs_core::hash::{mix, stable_hash};
-use vpfs_plan::node;
+use vpfs_model::plan::node;
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use slab::Slab;
 use vpfs_core::hash::mix;
 use vpfs_core::{AppId, Bytes, OpKind, Time};
-use vpfs_device::MetadataOp;
-use vpfs_plan::Call as PlanCall;
+use vpfs_model::device::MetadataOp;
+use vpfs_model::plan::Call as PlanCall;
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};

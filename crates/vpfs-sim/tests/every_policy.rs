@@ -10,8 +10,8 @@ use common::{ior, run, sfq};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SharingMode, SlotCostTable, Target, Weight};
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{Btio, BtioClass, FileMode, Interactive, Ior, Md, Order, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{Btio, BtioClass, FileMode, Interactive, Ior, Md, Order, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup, Workload};
 
 fn policies() -> Vec<PolicySpec> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::{ior, run};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-use vpfs_device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_plan::{Interactive, Ior, Phase};
+use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
 /// A small application that thinks between its calls, beside twelve writers.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{ior, run};
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{Ior, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{Ior, Phase};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
 const SERVERS: u32 = 4;

@@ -6,8 +6,8 @@ mod common;
 use std::time::Duration;
 
 use common::{ior, run};
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{Ior, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
 const GIGABIT: LinkProfile = LinkProfile::GIGABIT;

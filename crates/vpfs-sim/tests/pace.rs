@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_device::{DeviceProfile, NullAioProfile};
-use vpfs_plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
+use vpfs_model::device::{DeviceProfile, NullAioProfile};
+use vpfs_model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Scenario, ServerGroup, Workload};
 
 /// Writes at the given seconds of the phase.

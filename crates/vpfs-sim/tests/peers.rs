@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{app, run, sfq};
 use vpfs_core::{Bytes, SharingMode};
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 use vpfs_sim::{App, Layout, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
 
 fn dsfq(mode: SharingMode) -> PolicySpec {

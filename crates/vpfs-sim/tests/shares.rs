@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{app, run, sfq};
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 use vpfs_sim::{PolicySpec, Results, Scenario, ServerGroup};
 
 fn scenario(heavy: u32) -> Scenario {

@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::Arc;
 
-use vpfs_device::DeviceProfile;
-use vpfs_plan::{Noncontig, Phase};
+use vpfs_model::device::DeviceProfile;
+use vpfs_model::plan::{Noncontig, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup, Workload};
 
 #[test]

@@ -21,7 +21,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
-    Profile(cmd::profile::Profile),
+    Profile(cmd::profile::ProfileArgs),
     Proxy(cmd::proxy::Proxy),
     Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),

@@ -1,12 +1,13 @@
-//! Circles of imports among the modules of a crate.
+//! Circles of imports among the modules of a crate, and among the modules in each folder.
 //!
-//! A module is a file or folder in `src`, with everything in it; what a folder has in it may know its parent. Types
-//! that the crate exports from its root count as their module's. Code for tests may import what it likes.
+//! A module is a file or folder in the folder looked at, with everything in it; what a folder has in it may know its
+//! parent. Types that a folder's `mod.rs`, or the crate's root, takes out of its modules count as their module's. Code
+//! for tests may import what it likes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Modules that import each other, and why that is right.
+/// Modules that import each other, in a crate or a folder of its `src`, and why that is right.
 const ALLOWED: [(&str, &[&str], &str); 1] = [(
     "vpfs-wire",
     &["bmi", "error", "pvfs2"],
@@ -15,70 +16,103 @@ const ALLOWED: [(&str, &[&str], &str); 1] = [(
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The circles of the crate in `folder`, called `name`; `files` are its sources with their paths in `src`.
+/// The circles of the crate called `name`; `files` are its sources with their paths in `src`.
 pub(super) fn check(name: &str, files: &[(String, String)]) -> Vec<String> {
-    let imports = imports(files);
+    let folders: BTreeSet<&str> = files.iter().flat_map(|(path, _)| folders_of(path)).collect();
+    folders.into_iter().flat_map(|folder| check_folder(name, folder, files)).collect()
+}
+
+/// The folders that a file is in, each as the start of its path.
+fn folders_of(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at + 1);
+    [0].into_iter().chain(ends).map(|end| &path[..end])
+}
+
+fn check_folder(name: &str, folder: &str, files: &[(String, String)]) -> Vec<String> {
+    let place = format!("{name}/{folder}");
+    let place = place.trim_end_matches('/');
+    let imports = imports(folder, files);
     let circles = imports.keys().filter_map(|module| circle(&imports, module));
     let unique: BTreeSet<Vec<String>> = circles.collect();
-    let is_allowed = |circle: &Vec<String>| ALLOWED.iter().any(|(of, modules, _)| *of == name && circle == modules);
+    let is_allowed = |circle: &Vec<String>| ALLOWED.iter().any(|(of, modules, _)| *of == place && circle == modules);
     unique
         .into_iter()
         .filter(|circle| !is_allowed(circle))
-        .map(|circle| format!("{name}: modules that import each other: {}", circle.join(", ")))
+        .map(|circle| format!("{place}: modules that import each other: {}", circle.join(", ")))
         .collect()
 }
 
-/// Which modules each module imports.
-fn imports(files: &[(String, String)]) -> Imports {
-    let root = files.iter().find(|(path, _)| path == "lib.rs" || path == "main.rs");
-    let exported = root.map(|(_, text)| exports(text)).unwrap_or_default();
-    let modules: BTreeSet<&str> = files.iter().map(|(path, _)| module_of(path)).collect();
+/// Which modules of `folder` each of them imports.
+fn imports(folder: &str, files: &[(String, String)]) -> Imports {
+    let inside = || files.iter().filter_map(|(path, text)| Some((path.strip_prefix(folder)?, text)));
+    let root = inside().find(|(path, _)| is_root(path));
+    let modules: BTreeSet<&str> = inside().map(|(path, _)| module_of(path)).collect();
+    let exported = root.map(|(_, text)| exports(text, &modules)).unwrap_or_default();
+    let absolute = format!("crate::{}", folder.replace('/', "::"));
     let mut imports = Imports::new();
-    for (path, text) in files {
+    for (path, text) in inside().filter(|(path, _)| !is_root(path)) {
         let from = module_of(path);
-        if matches!(from, "lib" | "main") {
-            continue;
-        }
-        let names = code(text).flat_map(|line| names_after(line, "crate::")).collect::<Vec<_>>();
-        let to = names.iter().filter_map(|name| match modules.contains(name.as_str()) {
-            true => Some(name.clone()),
-            false => exported.get(name).cloned(),
+        let relative = "super::".repeat(depth(path));
+        let prefixes = [absolute.as_str(), relative.as_str()];
+        let names =
+            code(text, &prefixes).flat_map(|line| prefixes.into_iter().flat_map(|prefix| names_after(line, prefix)));
+        let to = names.filter_map(|name| match modules.contains(name.as_str()) {
+            true => Some(name),
+            false => exported.get(&name).cloned(),
         });
         imports.entry(from.to_owned()).or_default().extend(to.filter(|to| to != from));
     }
     imports
 }
 
-/// The first part of a path in `src`.
+fn is_root(path: &str) -> bool {
+    matches!(path, "lib.rs" | "main.rs" | "mod.rs")
+}
+
+/// The first part of a path in a folder.
 fn module_of(path: &str) -> &str {
     let first = path.split('/').next().unwrap_or(path);
     first.strip_suffix(".rs").unwrap_or(first)
 }
 
-/// Types that a root exports, each with its module: of lines such as `pub use module::{A, B};`.
-fn exports(root: &str) -> BTreeMap<String, String> {
-    let statements = root.split(';').filter_map(|statement| statement.split("pub use ").nth(1));
+/// How many `super` lead from the module of a file to the folder that its path begins in.
+fn depth(path: &str) -> usize {
+    path.split('/').count() - usize::from(path.ends_with("/mod.rs"))
+}
+
+/// Types that a root takes out of `modules`, each with its module: of lines such as `pub use module::{A, B};`, or
+/// without `pub`, as the modules in a folder see their parent's imports.
+fn exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
+    let statements = before_tests(root).split(';').filter_map(|statement| statement.rsplit_once("use "));
     statements
-        .filter_map(|statement| statement.split_once("::"))
+        .filter_map(|(_, path)| path.trim_start_matches("self::").split_once("::"))
+        .filter(|(module, _)| modules.contains(module))
         .flat_map(|(module, names)| {
             names.split(['{', '}', ',', ' ', '\n']).map(move |name| (name.to_owned(), module.to_owned()))
         })
         .collect()
 }
 
-/// Statements before the tests, without comments; a list of imports may go over several lines.
-fn code(text: &str) -> impl Iterator<Item = &str> {
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
-    text[..end].split(';').flat_map(|statement| {
-        let is_import = statement.trim_start().starts_with("use crate::{");
+/// Statements before the tests, without comments; a list of imports behind a prefix may go over several lines.
+fn code<'a>(text: &'a str, prefixes: &[&str]) -> impl Iterator<Item = &'a str> {
+    let lists: Vec<String> = prefixes.iter().map(|prefix| format!("use {prefix}{{")).collect();
+    before_tests(text).split(';').flat_map(move |statement| {
+        let is_import = lists.iter().any(|list| statement.trim_start().starts_with(list));
         let lines = statement.lines().filter(move |_| !is_import).filter(|line| !line.trim_start().starts_with("//"));
         lines.chain(is_import.then_some(statement))
     })
 }
 
-/// The names that follow `prefix`: one, or the outer ones of a list in braces.
+/// The text of a file without its unit tests.
+pub(super) fn before_tests(text: &str) -> &str {
+    let end = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub"].iter().filter_map(|mark| text.find(mark)).min();
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The names that follow `prefix`, where no longer path ends in it: one, or the outer ones of a list in braces.
 fn names_after(line: &str, prefix: &str) -> Vec<String> {
-    let rests = line.match_indices(prefix).map(|(at, _)| &line[at + prefix.len()..]);
+    let starts = line.match_indices(prefix).filter(|(at, _)| !line[..*at].ends_with("::"));
+    let rests = starts.map(|(at, _)| &line[at + prefix.len()..]);
     rests
         .flat_map(|rest| match rest.strip_prefix('{') {
             Some(list) => list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>(),
@@ -138,5 +172,16 @@ mod tests {
         assert_eq!(check("x", &[root.clone(), a.clone(), b.clone(), c]), circle);
         let harmless = file("c.rs", "// crate::a\n#[cfg(test)]\nmod tests { use crate::a; }\n");
         assert_eq!(check("x", &[root, a, b, harmless]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn circles_are_found_in_a_folder() {
+        let root = file("a/mod.rs", "pub(crate) use c::C;\n");
+        let b = file("a/b.rs", "use super::C;\nuse super::super::other;\n");
+        let c = file("a/c/mod.rs", "use crate::a::D;\n");
+        let deep = file("a/c/deep.rs", "use super::super::b::B;\n");
+        let circle = ["x/a: modules that import each other: b, c".to_owned()];
+        assert_eq!(check("x", &[root.clone(), b.clone(), c.clone(), deep]), circle);
+        assert_eq!(check("x", &[root, b, c]), Vec::<String>::new(), "children may know their parent");
     }
 }

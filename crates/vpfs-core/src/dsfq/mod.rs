@@ -10,9 +10,9 @@
 //!   queue is served. If the queue were moved back instead, its requests would be only their own cost apart, a flow's
 //!   queue would be served in one piece, and each server would start with another flow: calls that need all servers
 //!   would wait for the last one. With 96 servers that costs half of the throughput [vPFS Table 2].
-//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`by_layout`]): a request itself reveals the cost of its
-//!   other parts ([`Request::elsewhere`](crate::Request::elsewhere)), so it is not counted. Requests that do not reveal
-//!   it are counted and reported as above.
+//! - **By layout** ([`Layout`](crate::SharingMode::Layout), [`elsewhere`](crate::stripe::elsewhere)): a request itself
+//!   reveals the cost of its other parts ([`Request::elsewhere`](crate::Request::elsewhere)), so it is not counted.
+//!   Requests that do not reveal it are counted and reported as above.
 //!
 //! # How service elsewhere is accounted
 //!
@@ -48,7 +48,6 @@
 //! | y sends: it lags by 5, so all 2 are absorbed; S = max(9, 4 + 2), F = 10 | 9 | 10 | 10 | 0 | 0 |
 //! | B reports −2: nothing is pending or charged, so nothing moves | 9 | 10 | 10 | 0 | 0 |
 
-pub mod by_layout;
 mod division;
 mod guard;
 mod ledger;

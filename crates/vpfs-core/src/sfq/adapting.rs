@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::Sfq;
-use super::requests::Entry;
+use super::requests::SfqEntry;
 use crate::adapt::{Controller, Done, Load};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{Depth, Time};
@@ -45,7 +45,7 @@ impl Sfq {
     }
 
     /// Reports a completion to the controller and applies its decisions.
-    pub(super) fn tell_complete(&mut self, now: Time, entry: &Entry) {
+    pub(super) fn tell_complete(&mut self, now: Time, entry: &SfqEntry) {
         let Some(controller) = &mut self.controller else { return };
         let table = self.queue.table();
         let slot_cost = table.slot_cost(entry.op, entry.cost);

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use crate::corrections::Corrections;
 use crate::tags::{Clock, Head};
 use queue::Queue;
-use requests::{Entry, Requests, State};
+use requests::{Requests, SfqEntry, State};
 use slots::Slots;
 
 use crate::adapt::Controller;
@@ -114,7 +114,7 @@ impl Sfq {
 
     /// Charges a request to its flow and queues it.
     fn admit(&mut self, enqueued_at: Time, request: &Request) {
-        let mut entry = Entry::new(request, enqueued_at, self.arrivals);
+        let mut entry = SfqEntry::new(request, enqueued_at, self.arrivals);
         self.arrivals += 1;
         let delay = match self.ledger.is_local() {
             true => Bytes::ZERO,
@@ -239,7 +239,7 @@ impl Sfq {
     }
 
     /// Frees what an outstanding request occupied.
-    fn release(&mut self, entry: &Entry) {
+    fn release(&mut self, entry: &SfqEntry) {
         assert!(entry.state == State::Outstanding, "only a dispatched request can be complete");
         self.slots.release(entry.granted);
         self.outstanding -= 1;
@@ -262,7 +262,7 @@ impl Engine for Sfq {
 
     fn hand_over(self: Box<Self>) -> Handover {
         let with_time = |id: RequestId| {
-            let Entry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
+            let SfqEntry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
             (enqueued_at, Request::new(id, app, op, cost))
         };
         let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
@@ -337,7 +337,7 @@ impl Scheduler for Sfq {
             self.tell_cancelled();
         }
         self.requests.remove(id);
-        let Entry { app, arrival, op, cost, .. } = entry;
+        let SfqEntry { app, arrival, op, cost, .. } = entry;
         let change = Change { id, app, class: op.into(), from: cost, to: Bytes::ZERO };
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
@@ -348,7 +348,7 @@ impl Scheduler for Sfq {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.cost, real);
-        let Entry { app, arrival, op, .. } = *entry;
+        let SfqEntry { app, arrival, op, .. } = *entry;
         let delta = self.ledger.correct(Change { id, app, class: op.into(), from: estimated, to: real });
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::requests::{Entry, Requests, State};
+use super::requests::{Requests, SfqEntry, State};
 use crate::heap::Heap;
 use crate::list::List;
 use crate::slot_cost::SlotCostTable;
@@ -59,7 +59,7 @@ impl Queue {
     }
 
     /// Charges `entry` to its flow: S = max(v, F of the previous one + delay/φ).
-    pub(super) fn charge(&mut self, entry: &mut Entry, delay: Bytes, clock: &Clock) {
+    pub(super) fn charge(&mut self, entry: &mut SfqEntry, delay: Bytes, clock: &Clock) {
         self.grow(entry.app);
         let flow = &mut self.flows[entry.app.index()];
         flow.tags.delay(delay);
@@ -88,7 +88,7 @@ impl Queue {
 
     /// Takes a queued request out of its lane.
     pub(super) fn remove(&mut self, requests: &mut Requests, clock: &mut Clock, id: RequestId) {
-        let Entry { app, class, .. } = *requests.get(id);
+        let SfqEntry { app, class, .. } = *requests.get(id);
         let class = usize::from(class);
         let lane = self.lane(app, class);
         let was_first = self.lanes[lane].first() == Some(id);
@@ -177,7 +177,7 @@ impl Queue {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a table has at most 2 * MAX_ROWS + 1 slot costs")]
-    fn class_of(&self, entry: &Entry) -> u8 {
+    fn class_of(&self, entry: &SfqEntry) -> u8 {
         let cost = self.table.slot_cost(entry.op, entry.cost);
         self.classes.iter().take_while(|class| class.slot_cost < cost).count() as u8
     }

@@ -16,7 +16,7 @@ pub(super) enum State {
 /// One request; as large as a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(super) struct Entry {
+pub(super) struct SfqEntry {
     /// The sum of the costs of its flow's earlier requests, in bytes; see [`crate::tags::FlowTags`].
     pub(super) position: u128,
     /// Counts up over all flows; breaks ties and orders requests by age.
@@ -36,9 +36,9 @@ pub(super) struct Entry {
     pub(super) blocked: bool,
 }
 
-const _: () = assert!(size_of::<Entry>() == 64, "one cache line");
+const _: () = assert!(size_of::<SfqEntry>() == 64, "one cache line");
 
-impl Entry {
+impl SfqEntry {
     const UNUSED: Self = Self {
         position: 0,
         arrival: 0,
@@ -61,20 +61,20 @@ impl Entry {
     }
 }
 
-impl Node for Entry {
+impl Node for SfqEntry {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Requests(Vec<Entry>);
+pub(super) struct Requests(Vec<SfqEntry>);
 
 impl Requests {
     /// Panics if `id` is in use.
-    pub(super) fn insert(&mut self, id: RequestId, entry: Entry) {
+    pub(super) fn insert(&mut self, id: RequestId, entry: SfqEntry) {
         if id.index() >= self.0.len() {
-            self.0.resize(id.index() + 1, Entry::UNUSED);
+            self.0.resize(id.index() + 1, SfqEntry::UNUSED);
         }
         let place = &mut self.0[id.index()];
         assert!(place.state == State::Unused, "request id {id} is in use");
@@ -82,24 +82,24 @@ impl Requests {
     }
 
     /// Panics if `id` is not in use.
-    pub(super) fn get(&self, id: RequestId) -> &Entry {
+    pub(super) fn get(&self, id: RequestId) -> &SfqEntry {
         let entry = self.0.get(id.index()).filter(|entry| entry.state != State::Unused);
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
     /// Panics if `id` is not in use.
-    pub(super) fn get_mut(&mut self, id: RequestId) -> &mut Entry {
+    pub(super) fn get_mut(&mut self, id: RequestId) -> &mut SfqEntry {
         let entry = self.0.get_mut(id.index()).filter(|entry| entry.state != State::Unused);
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
     /// Frees `id`, which must be in use; returns its entry.
-    pub(super) fn remove(&mut self, id: RequestId) -> Entry {
-        core::mem::replace(self.get_mut(id), Entry::UNUSED)
+    pub(super) fn remove(&mut self, id: RequestId) -> SfqEntry {
+        core::mem::replace(self.get_mut(id), SfqEntry::UNUSED)
     }
 
     /// The table, for the lists threaded through it.
-    pub(super) fn table(&mut self) -> &mut [Entry] {
+    pub(super) fn table(&mut self) -> &mut [SfqEntry] {
         &mut self.0
     }
 

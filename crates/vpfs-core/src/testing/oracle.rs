@@ -28,8 +28,8 @@ pub struct Oracle {
     arrivals: u64,
     flows: BTreeMap<AppId, Flow>,
     /// In order of arrival.
-    queue: Vec<Entry>,
-    outstanding: Vec<Entry>,
+    queue: Vec<OracleEntry>,
+    outstanding: Vec<OracleEntry>,
     sharing: Sharing,
     backfill: Backfill,
     /// All changes since the last report, oldest first.
@@ -115,7 +115,7 @@ struct Change {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct OracleEntry {
     request: Request,
     enqueued_at: Time,
     arrival: u64,
@@ -189,7 +189,7 @@ impl Oracle {
 
     /// The index in the queue of the request with the smallest tag that fits `slots`.
     fn smallest(&self, slots: u32) -> Option<usize> {
-        let fits = |entry: &&Entry| entry.slot_cost.clamp_to(self.depth).get() <= slots;
+        let fits = |entry: &&OracleEntry| entry.slot_cost.clamp_to(self.depth).get() <= slots;
         let least = self.queue.iter().filter(fits).min_by_key(|entry| (entry.start, entry.arrival))?;
         self.queue.iter().position(|entry| entry.arrival == least.arrival)
     }
@@ -199,7 +199,7 @@ impl Oracle {
         self.note_finish(entry.request.app);
         entry.slot_cost = entry.slot_cost.clamp_to(self.depth);
         self.virtual_time = self.virtual_time.max(entry.start.min(head_start));
-        let Entry { request: Request { id, app, .. }, enqueued_at, slot_cost, .. } = entry;
+        let OracleEntry { request: Request { id, app, .. }, enqueued_at, slot_cost, .. } = entry;
         self.outstanding.push(entry);
         self.apply_corrections(app);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
@@ -220,7 +220,7 @@ impl Oracle {
         self.shift(app, due);
     }
 
-    fn oldest(&self, app: AppId) -> Option<&Entry> {
+    fn oldest(&self, app: AppId) -> Option<&OracleEntry> {
         self.queue.iter().find(|entry| entry.request.app == app)
     }
 
@@ -351,8 +351,8 @@ impl Oracle {
         }
     }
 
-    fn remove(&mut self, id: RequestId) -> Entry {
-        let found = |entry: &Entry| entry.request.id == id;
+    fn remove(&mut self, id: RequestId) -> OracleEntry {
+        let found = |entry: &OracleEntry| entry.request.id == id;
         if let Some(index) = self.queue.iter().position(found) {
             let entry = self.queue.remove(index);
             self.note_finish(entry.request.app);
@@ -363,7 +363,7 @@ impl Oracle {
     }
 }
 
-impl Entry {
+impl OracleEntry {
     /// The cost of the other parts if this one costs `cost`.
     fn elsewhere_at(&self, cost: Bytes) -> i128 {
         let (own, elsewhere) = self.at_arrival;
@@ -385,7 +385,7 @@ impl Scheduler for Oracle {
         let (start, refundable) = self.start(request);
         let flow = self.flow(app);
         flow.finish = start + tag(i128::from(cost.0), flow.weight);
-        self.queue.push(Entry {
+        self.queue.push(OracleEntry {
             request: *request,
             enqueued_at: arrived,
             arrival: self.arrivals,
@@ -403,7 +403,7 @@ impl Scheduler for Oracle {
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let slots_free = self.depth.get().saturating_sub(self.slots_used());
         let head = self.smallest(u32::MAX)?;
-        let Entry { start, slot_cost, request: Request { id, app, .. }, .. } = self.queue[head];
+        let OracleEntry { start, slot_cost, request: Request { id, app, .. }, .. } = self.queue[head];
         let slot_cost = slot_cost.clamp_to(self.depth);
         if slots_free == 0 {
             return None;
@@ -433,7 +433,7 @@ impl Scheduler for Oracle {
 
     fn cancel(&mut self, now: Time, id: RequestId) {
         let entry = self.remove(id);
-        let Entry { request: Request { app, op, cost, .. }, arrival, counted, .. } = entry;
+        let OracleEntry { request: Request { app, op, cost, .. }, arrival, counted, .. } = entry;
         if counted {
             self.count(app, op.into(), -i128::from(cost.0), -1);
         }
@@ -465,7 +465,7 @@ impl Scheduler for Oracle {
         let old = core::mem::replace(&mut flow.weight, weight);
         let rescale = |span: i128| span * i128::from(old.get()) / i128::from(weight.get());
         let mut queue = self.queue.iter_mut().filter(|entry| entry.request.app == app);
-        if let Some(Entry { start: head, .. }) = queue.next() {
+        if let Some(OracleEntry { start: head, .. }) = queue.next() {
             for entry in queue {
                 entry.start = *head + rescale(entry.start - *head);
             }

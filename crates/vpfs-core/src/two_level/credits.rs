@@ -17,7 +17,7 @@
 
 use alloc::vec::Vec;
 
-use super::Entry;
+use super::TwoLevelEntry;
 use crate::heap::{Heap, Item};
 use crate::list::List;
 use crate::table::Table;
@@ -141,7 +141,7 @@ impl Credits {
     }
 
     /// Adds a request to its flow: S = max(v, F of the one before).
-    pub(super) fn push(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+    pub(super) fn push(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         let virtual_time = self.virtual_time;
         let flow = self.flow_mut(app);
@@ -154,7 +154,7 @@ impl Credits {
     }
 
     /// Removes a waiting request. It has cost nothing yet.
-    pub(super) fn remove(&mut self, requests: &mut Table<Entry>, id: RequestId) {
+    pub(super) fn remove(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         self.flow_mut(app).queue.remove(requests.nodes(), id);
         self.queued -= 1;
@@ -179,7 +179,7 @@ impl Credits {
 
     /// Takes the oldest request of `app`, which must have one, and charges it. It costs credits too unless it uses
     /// `spare` capacity.
-    pub(super) fn pop(&mut self, requests: &mut Table<Entry>, app: AppId, spare: bool) -> RequestId {
+    pub(super) fn pop(&mut self, requests: &mut Table<TwoLevelEntry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
@@ -205,7 +205,13 @@ impl Credits {
 
     /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. Credits
     /// never exceed those of a period, and a start tag does not fall below virtual time.
-    pub(super) fn recharge(&mut self, requests: &Table<Entry>, app: AppId, [charged, real]: [Bytes; 2], spare: bool) {
+    pub(super) fn recharge(
+        &mut self,
+        requests: &Table<TwoLevelEntry>,
+        app: AppId,
+        [charged, real]: [Bytes; 2],
+        spare: bool,
+    ) {
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);
         flow.start = if real >= charged {
@@ -225,7 +231,7 @@ impl Credits {
     }
 
     /// `times` replenish periods have ended. O(log n) for each class that has credits again.
-    pub(super) fn replenish(&mut self, requests: &Table<Entry>, times: u64) {
+    pub(super) fn replenish(&mut self, requests: &Table<TwoLevelEntry>, times: u64) {
         self.replenishment = self.replenishment.saturating_add(times);
         while let Some(&Due { app, .. }) = self.indebted.first().filter(|due| due.replenishment <= self.replenishment) {
             self.refresh(requests, app);
@@ -237,7 +243,7 @@ impl Credits {
     }
 
     /// Sets T of `app`, `None` for best effort. A new class starts with the credits of one period.
-    pub(super) fn set_rate(&mut self, requests: &Table<Entry>, app: AppId, rate: Option<Bytes>) {
+    pub(super) fn set_rate(&mut self, requests: &Table<TwoLevelEntry>, app: AppId, rate: Option<Bytes>) {
         let (replenishment, period) = (self.replenishment, self.period);
         let account = &mut self.flow_mut(app).account;
         *account = rate.map(|rate| {
@@ -250,7 +256,7 @@ impl Credits {
     }
 
     /// Changes P; debts stay. O(n log n) in flows.
-    pub(super) fn set_period(&mut self, requests: &Table<Entry>, period: u64) {
+    pub(super) fn set_period(&mut self, requests: &Table<TwoLevelEntry>, period: u64) {
         for app in 0..self.flows.len() {
             if let Some(account) = &mut self.flows[app].account {
                 account.update(self.replenishment, self.period);
@@ -275,7 +281,7 @@ impl Credits {
     }
 
     /// Puts a flow into the heap where it belongs now.
-    fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
+    fn refresh(&mut self, requests: &Table<TwoLevelEntry>, app: AppId) {
         let (replenishment, period) = (self.replenishment, self.period);
         let Flow { start, queue, account, .. } = self.flow_mut(app);
         let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });

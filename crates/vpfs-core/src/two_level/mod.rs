@@ -26,7 +26,7 @@ use core::time::Duration;
 use credits::Credits;
 use deadline::DeadlineQueue;
 use depth_control::{Backlog, DepthControl, Passed};
-use profile::Profile;
+use profile::TargetProfile;
 
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
@@ -47,9 +47,9 @@ pub const BEST_EFFORT_DEADLINE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct TwoLevel {
     settings: TwoLevelSettings,
-    requests: Table<Entry>,
+    requests: Table<TwoLevelEntry>,
     /// By application.
-    profiles: Vec<Option<Profile>>,
+    profiles: Vec<Option<TargetProfile>>,
     credits: Credits,
     deadlines: DeadlineQueue,
     control: DepthControl,
@@ -70,7 +70,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TwoLevelEntry {
     request: Request,
     enqueued_at: Time,
     arrival: u64,
@@ -86,7 +86,7 @@ struct Entry {
     passed: Passed,
 }
 
-impl Node for Entry {
+impl Node for TwoLevelEntry {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -135,7 +135,8 @@ impl TwoLevel {
         let links = Links::UNLINKED;
         let passed = Passed::Beyond;
         let (due_since, dispatched_at) = (now, now);
-        let entry = Entry { request, enqueued_at, arrival, state, links, due_since, deadline, dispatched_at, passed };
+        let entry =
+            TwoLevelEntry { request, enqueued_at, arrival, state, links, due_since, deadline, dispatched_at, passed };
         self.requests.insert(request.id, entry);
     }
 
@@ -191,7 +192,7 @@ impl TwoLevel {
             backlog.outstanding_promised += usize::from(entry.state == State::Outstanding);
             backlog.queued_due += usize::from(entry.state == State::Due && entry.deadline < next_end);
         }
-        let of_promise = |entry: &&Entry| entry.state == State::Outstanding && entry.passed == Passed::Within;
+        let of_promise = |entry: &&TwoLevelEntry| entry.state == State::Outstanding && entry.passed == Passed::Within;
         let outstanding = self.requests.iter().filter(of_promise);
         let ages = outstanding.map(|entry| (entry.request.app, now.since(entry.dispatched_at)));
         let profiles = &self.profiles;
@@ -252,7 +253,7 @@ impl TwoLevel {
         let entry = self.requests.get_mut(id);
         entry.state = State::Outstanding;
         entry.dispatched_at = now;
-        let Entry { request: Request { app, .. }, enqueued_at, due_since, passed, .. } = *entry;
+        let TwoLevelEntry { request: Request { app, .. }, enqueued_at, due_since, passed, .. } = *entry;
         self.control.on_dispatch(app, passed, now.since(due_since));
         self.control.on_outstanding(now, self.outstanding);
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
@@ -261,7 +262,7 @@ impl TwoLevel {
     }
 
     /// A request costs `real` instead of `charged`, if it was charged.
-    fn recharge(&mut self, entry: &Entry, charged: Bytes, real: Bytes) {
+    fn recharge(&mut self, entry: &TwoLevelEntry, charged: Bytes, real: Bytes) {
         let app = entry.request.app;
         if entry.state == State::Held {
             return;
@@ -295,7 +296,7 @@ impl Engine for TwoLevel {
     }
 
     fn hand_over(self: Box<Self>) -> Handover {
-        let mut entries: Vec<Entry> = self.requests.iter().copied().collect();
+        let mut entries: Vec<TwoLevelEntry> = self.requests.iter().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.arrival);
         let all = |outstanding| {
             let wanted = entries.iter().filter(move |entry| (entry.state == State::Outstanding) == outstanding);
@@ -351,7 +352,7 @@ impl Scheduler for TwoLevel {
 
     fn complete(&mut self, now: Time, id: RequestId) {
         assert!(self.requests.get(id).state == State::Outstanding, "only a dispatched request can be complete");
-        let Entry { request, deadline, dispatched_at, passed, .. } = self.requests.remove(id);
+        let TwoLevelEntry { request, deadline, dispatched_at, passed, .. } = self.requests.remove(id);
         let Request { app, cost, .. } = request;
         self.outstanding -= 1;
         self.control.on_complete(app, passed, now.since(dispatched_at));
@@ -364,7 +365,7 @@ impl Scheduler for TwoLevel {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let Entry { request: Request { app, cost, .. }, state, .. } = *self.requests.get(id);
+        let TwoLevelEntry { request: Request { app, cost, .. }, state, .. } = *self.requests.get(id);
         match state {
             State::Held => self.credits.remove(&mut self.requests, id),
             State::Due => self.deadlines.remove(id),
@@ -398,7 +399,7 @@ impl Scheduler for TwoLevel {
             self.profiles.resize(app.index() + 1, None);
         }
         let before = self.profiles[app.index()];
-        self.profiles[app.index()] = target.map(|target| Profile::new(target, before));
+        self.profiles[app.index()] = target.map(|target| TargetProfile::new(target, before));
         self.control.set_class(app, target.is_some());
         self.credits.set_rate(&self.requests, app, target.map(|target| target.rate));
     }

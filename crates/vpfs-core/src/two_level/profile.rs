@@ -15,13 +15,13 @@ use crate::request::Target;
 use crate::units::{Bytes, Time};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Profile {
+pub(super) struct TargetProfile {
     pub(super) target: Target,
     /// e: when everything charged so far would have been served, at T.
     clock: Time,
 }
 
-impl Profile {
+impl TargetProfile {
     /// A class with a new target, which continues from the clock of `before`.
     pub(super) fn new(target: Target, before: Option<Self>) -> Self {
         Self { target, clock: before.map_or(Time::ZERO, |before| before.clock) }
@@ -62,11 +62,11 @@ mod tests {
     const PERIOD: u64 = 200_000_000;
 
     /// 1 MB/s, so that 1 kB takes a millisecond.
-    fn profile(deadline_ms: u64) -> Profile {
-        Profile::new(Target { rate: Bytes(1_000_000), deadline: Duration::from_millis(deadline_ms) }, None)
+    fn profile(deadline_ms: u64) -> TargetProfile {
+        TargetProfile::new(Target { rate: Bytes(1_000_000), deadline: Duration::from_millis(deadline_ms) }, None)
     }
 
-    fn charge(profile: &mut Profile, now_ms: u64) -> u64 {
+    fn charge(profile: &mut TargetProfile, now_ms: u64) -> u64 {
         let (deadline, _) = profile.charge(Time::from_millis(now_ms), Bytes(50_000), PERIOD);
         deadline.as_nanos() / 1_000_000
     }

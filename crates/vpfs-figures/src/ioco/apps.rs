@@ -5,7 +5,7 @@
 //! runs instead of many rounds. This is the case of the paper's analysis, with which it compares its results. See also
 //! [`super::servers`]. Each IOR instance reads one shared file, in which the processes' requests are adjacent.
 
-use vpfs_plan::Ior;
+use vpfs_model::plan::Ior;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
 use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 

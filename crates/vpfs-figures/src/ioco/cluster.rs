@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use vpfs_core::Depth;
-use vpfs_core::window::order_of;
+use vpfs_core::ioco::order_of;
 use vpfs_sim::{Results, Scenario, ServerGroup, SimError};
 
 use crate::{scenario, testbed};

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use vpfs_core::window::analysis::{coordinated_completion, independent_completion, relative_reduction};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
-use vpfs_device::{DeviceProfile, NullAioProfile};
-use vpfs_plan::{Pattern, Phase, PioBench};
+use vpfs_model::device::{DeviceProfile, NullAioProfile};
+use vpfs_model::plan::{Phase, PioBench, PioPattern};
 use vpfs_report::{Axis, Check, Plot, Section, Series};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation, parallel};
+
+use super::analysis::{coordinated_completion, independent_completion, relative_reduction};
 
 const APPS: [u32; 4] = [2, 4, 8, 16];
 const SERVERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -66,7 +67,7 @@ fn scenario(apps: u32, servers: u32, seed: u64) -> Scenario {
     let plan = PioBench {
         request_bytes: STRIP * servers,
         requests: 1,
-        pattern: Pattern::Segmented,
+        pattern: PioPattern::Segmented,
         barrier: false,
         ..PioBench::paper(1)
     };

@@ -1,5 +1,6 @@
 //! Figures of [IOCO].
 
+mod analysis;
 mod apps;
 mod cluster;
 mod finish;

@@ -7,7 +7,7 @@
 //! server; only the priority within a window lets some go ahead. The paper's 10 % at two servers and 46 % at 64
 //! correspond to simultaneous requests, as in its formula (3).
 
-use vpfs_plan::PioBench;
+use vpfs_model::plan::PioBench;
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
 use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 

@@ -2,13 +2,13 @@
 //! Noncontig instances on 16 servers, by the width of the window.
 //!
 //! As in the paper: requests of 128 KB, strips of 4 KB, 8, 16 and 32 processes each. Assumed: 64 requests by each
-//! process, a barrier after each, and where the pieces of a request are, see [`vpfs_plan`]. Bandwidth is the sum of the
-//! values that ten concurrent benchmarks report, each over its own run time; the table also has all bytes divided by
-//! the time of the whole run.
+//! process, a barrier after each, and where the pieces of a request are, see [`vpfs_model::plan`]. Bandwidth is the sum
+//! of the values that ten concurrent benchmarks report, each over its own run time; the table also has all bytes
+//! divided by the time of the whole run.
 
 use std::time::Duration;
 
-use vpfs_plan::{Ior, MpiTileIo, Noncontig, PioBench};
+use vpfs_model::plan::{Ior, MpiTileIo, Noncontig, PioBench};
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};
 use vpfs_sim::{App, Scenario, SimError, Workload, parallel};
 

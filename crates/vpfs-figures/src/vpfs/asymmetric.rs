@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use vpfs_core::Weight;
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, number};
 use vpfs_sim::{CoordinationResults, Results, Scenario, SimError, parallel};
 

@@ -8,7 +8,7 @@
 //! - Class A with fewer rows in a call, down to a single row of 320 B, to show the effect of the missing page cache.
 
 use vpfs_core::{Bytes, Cap};
-use vpfs_plan::{Btio, BtioClass};
+use vpfs_model::plan::{Btio, BtioClass};
 use vpfs_report::{Axis, Bar, Bars, Check, Section, Table, Verdict, number};
 use vpfs_sim::{Scenario, SimError, Workload};
 

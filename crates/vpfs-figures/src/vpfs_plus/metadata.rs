@@ -197,7 +197,7 @@ fn checks(placements: &[Placement]) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_plan::Phase;
+    use vpfs_model::plan::Phase;
     use vpfs_report::Verdict;
 
     use super::*;

@@ -5,9 +5,9 @@
 //! constant number of them is outstanding. The paper does not say whether they read or write; the disk model treats
 //! both alike. Figures show reads; the fit uses both.
 
-use vpfs_core::profile::{Measurement, OpFit, StorageFit, fit};
 use vpfs_core::{Bytes, OpKind};
-use vpfs_device::{DeviceProfile, IoKind, measure};
+use vpfs_model::device::{DeviceProfile, IoKind};
+use vpfs_profile::{Measurement, OpFit, StorageFit, fit, measure};
 use vpfs_report::{Axis, Check, Plot, Section, Series, Table, number};
 use vpfs_sim::{SimError, parallel};
 

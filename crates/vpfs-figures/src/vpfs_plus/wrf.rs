@@ -77,7 +77,7 @@ fn checks(outcomes: &[Outcome]) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_plan::Wrf;
+    use vpfs_model::plan::Wrf;
     use vpfs_report::Verdict;
     use vpfs_sim::Workload;
 

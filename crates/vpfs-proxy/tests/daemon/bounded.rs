@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use vpfs_embedded::{ClusterConfig, CreateOptions};
+use vpfs_testbed::{ClusterConfig, CreateOptions};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{IoType, Request, RequestBody};
 

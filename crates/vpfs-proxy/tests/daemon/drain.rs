@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use vpfs_embedded::CreateOptions;
+use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
 use crate::common::raw::{self, FakeServer, Peer};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Level;
-use vpfs_embedded::{Client, CreateOptions};
+use vpfs_testbed::{Client, CreateOptions};
 use vpfs_wire::bmi::Tag;
 
 use crate::common::log::Log;

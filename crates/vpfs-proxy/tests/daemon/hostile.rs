@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Level;
-use vpfs_embedded::CreateOptions;
+use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::log::Log;
@@ -177,7 +177,7 @@ async fn at_the_limit_of_connections_clients_wait() {
     let mut waiting = JoinSet::new();
     for _ in 0..3 {
         let options = site.options(0);
-        waiting.spawn(async move { vpfs_embedded::Client::connect(options).await.unwrap() });
+        waiting.spawn(async move { vpfs_testbed::Client::connect(options).await.unwrap() });
     }
     // Connected clients work as before, and no further ones are accepted meanwhile.
     for round in 0..20 {

@@ -1,6 +1,6 @@
 //! Which application a client's requests belong to.
 
-use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
 use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, Site, pattern};

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Level;
 use vpfs_core::PolicyKind;
-use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions};
 use vpfs_proxy::ReloadError;
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
 use crate::common::log::Log;
 use crate::common::raw::{self, FakeServer};

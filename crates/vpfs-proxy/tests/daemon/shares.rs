@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use vpfs_core::fairness::service_gap_bound;
 use vpfs_core::{Bytes, Depth, Weight};
-use vpfs_device::{DeviceProfile, SsdProfile};
-use vpfs_embedded::{Client, ClusterConfig, CreateOptions, DeviceClock, File};
+use vpfs_model::device::{DeviceProfile, SsdProfile};
+use vpfs_testbed::{Client, ClusterConfig, CreateOptions, DeviceClock, File};
 
 use crate::common::{Site, pattern};
 

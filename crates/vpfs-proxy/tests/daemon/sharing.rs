@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use vpfs_device::{DeviceProfile, SsdProfile};
-use vpfs_embedded::{Client, ClusterConfig, CreateOptions, DeviceClock};
+use vpfs_model::device::{DeviceProfile, SsdProfile};
+use vpfs_testbed::{Client, ClusterConfig, CreateOptions, DeviceClock};
 
 use crate::common::{Site, pattern};
 

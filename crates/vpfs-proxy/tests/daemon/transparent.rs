@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use vpfs_embedded::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions, EmbeddedCluster};
 use vpfs_wire::pvfs2::{Reply, ReplyBody};
 
 use crate::common::raw::{self, Peer};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vpfs_config::Table;
 use vpfs_core::stripe::{Distribution, VarStrip};
 use vpfs_core::{Bytes, Cap, Target, Weight};
-use vpfs_plan::Phase;
+use vpfs_model::plan::Phase;
 
 use super::{is_on, keys, read_numbers, workload};
 use crate::bounds::APPS;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_device::{DeviceProfile, HddProfile, SsdProfile, VolumeProfile, WriteBackProfile};
+use vpfs_model::device::{DeviceProfile, HddProfile, SsdProfile, VolumeProfile, WriteBackProfile};
 
 use super::keys;
 

@@ -1,6 +1,6 @@
 //! Prints `docs/scenarios.md` from the table of keys.
 
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 
 use super::{app, keys};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_device::MetadataProfile;
+use vpfs_model::device::MetadataProfile;
 
 use super::{device, keys, read_numbers};
 use crate::link::LinkProfile;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_plan::{
-    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, Pattern,
-    PioBench, PlanError, Wrf,
+use vpfs_model::plan::{
+    Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Pace, Paced, PioBench,
+    PioPattern, PlanError, Wrf,
 };
 
 use super::{is_on, keys};
@@ -118,7 +118,7 @@ fn read_pio(table: &Table<'_>) -> PioBench {
     PioBench {
         request_bytes: call_bytes(table.number("request").unwrap_or(u64::MAX)),
         requests: table.number("requests").unwrap_or(paper.requests),
-        pattern: if table.choice("pattern") == Some(0) { Pattern::Segmented } else { Pattern::Strided },
+        pattern: if table.choice("pattern") == Some(0) { PioPattern::Segmented } else { PioPattern::Strided },
         write: is_on(table, "write"),
         read: is_on(table, "read"),
         barrier: is_on(table, "barrier"),

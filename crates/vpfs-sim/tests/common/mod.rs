@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-use vpfs_plan::{FileMode, Ior, Order, Phase};
+use vpfs_model::plan::{FileMode, Ior, Order, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, Simulation};
 
 pub(crate) fn ior(processes: u32) -> Ior {

@@ -7,7 +7,7 @@ use super::types::{Handle, Padded, Text};
 wire_struct! {
     /// Handle ranges, both ends included.
     #[derive(Default)]
-    pub struct Extents {
+    pub struct HandleRanges {
         /// First and last handle of each range.
         [pad4] pub ranges: Vec<(Handle, Handle)>,
     }

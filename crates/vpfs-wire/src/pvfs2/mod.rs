@@ -22,7 +22,7 @@ pub use attr::Attr;
 pub use auth::{Capability, Credential};
 pub use dist::{Dist, DistView};
 pub use hints::{Hint, HintView};
-pub use layout::{Extents, Layout};
+pub use layout::{HandleRanges, Layout};
 pub use op::{Op, OpClass};
 pub use preq::{Preq, PreqView};
 pub use reply::{Reply, ReplyBody};

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vpfs_config::units::{Size, parse_duration, parse_size};
-use vpfs_core::profile::{OpFit, StorageFit};
 use vpfs_core::{Bytes, Depth, OpKind};
-use vpfs_device::DeviceProfile;
+use vpfs_model::device::DeviceProfile;
 use vpfs_profile::{
-    Measurements, ModelStorage, Options, Progress, RealStorage, Storage, Sweep, records, report, to_toml,
+    Measurements, ModelStorage, OpFit, Options, Progress, RealStorage, Storage, StorageFit, Sweep, records, report,
+    to_toml,
 };
 
 use super::workload::output;
@@ -28,7 +28,7 @@ use crate::print::print;
     vpfs profile /srv/orangefs/storage             a directory, in about a minute\n  \
     vpfs profile /srv/data --time 5min             a disk: more accurate\n  \
     vpfs profile --model hdd                       the disk model of `vpfs serve --device hdd`")]
-pub(crate) struct Profile {
+pub(crate) struct ProfileArgs {
     /// The storage directory of a server, or a block device
     #[arg(value_name = "PATH", required_unless_present = "model")]
     path: Option<PathBuf>,
@@ -77,11 +77,11 @@ struct Model {
     device: DeviceProfile,
 }
 
-fn model(name: &str) -> Result<Model, vpfs_device::UnknownDevice> {
+fn model(name: &str) -> Result<Model, vpfs_model::device::UnknownDevice> {
     Ok(Model { name: name.to_owned(), device: DeviceProfile::by_name(name)? })
 }
 
-impl Profile {
+impl ProfileArgs {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let line = ProgressLine::start(self.quiet);
         let measurements = self.measure(&line);
@@ -201,7 +201,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        profile: Profile,
+        profile: ProfileArgs,
     }
 
     fn run(arguments: &[&str]) -> Result<(), Exit> {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
-use vpfs_device::DeviceProfile;
-use vpfs_embedded::{ClusterConfig, EmbeddedCluster, StorageKind};
+use vpfs_model::device::DeviceProfile;
+use vpfs_testbed::{ClusterConfig, EmbeddedCluster, StorageKind};
 
 use crate::exit::Exit;
 use crate::log;

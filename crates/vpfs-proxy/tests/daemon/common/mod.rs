@@ -6,7 +6,7 @@ mod site;
 
 use bytes::Bytes;
 pub(crate) use site::{Network, Site};
-use vpfs_embedded::CreateOptions;
+use vpfs_testbed::CreateOptions;
 
 /// Settings for several policies, by name. The cap is low enough to hold requests back.
 pub(crate) const POLICIES: [(&str, &str); 4] = [

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_embedded::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 use vpfs_proxy::{AppTotals, Daemon, StartError};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 /// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {

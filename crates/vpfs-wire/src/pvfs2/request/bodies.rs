@@ -9,7 +9,7 @@ use crate::pvfs2::attr::Attr;
 use crate::pvfs2::auth::Credential;
 use crate::pvfs2::codec::{Reader, Wire, Writer, wire_struct};
 use crate::pvfs2::dist::Dist;
-use crate::pvfs2::layout::{Extents, Layout};
+use crate::pvfs2::layout::{HandleRanges, Layout};
 use crate::pvfs2::preq::Preq;
 use crate::pvfs2::transfer::{Transfer, TransferError};
 use crate::pvfs2::types::{Columns, Columns3, FsId, Handle, IoType, KeyVal, ObjType, Text};
@@ -121,7 +121,7 @@ wire_struct! {
         pub fs: FsId,
         [pad4] pub credential: Credential,
         pub attr: Attr,
-        pub extents: Extents,
+        pub extents: HandleRanges,
         pub servers_initial: i32,
         pub servers_max: i32,
         pub split_size: i32,
@@ -237,7 +237,7 @@ wire_struct! {
         pub fs: FsId,
         pub objtype: ObjType,
         pub count: u32,
-        [pad4] pub extents: Extents,
+        [pad4] pub extents: HandleRanges,
     }
 }
 wire_struct! {

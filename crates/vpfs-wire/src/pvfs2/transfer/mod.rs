@@ -8,8 +8,7 @@ mod tree;
 use std::ops::Range;
 
 use vpfs_core::Bytes;
-use vpfs_core::dsfq::by_layout;
-use vpfs_core::stripe::{Stripe, StripeError};
+use vpfs_core::stripe::{self, Stripe, StripeError};
 
 use super::dist::{Dist, DistView};
 use super::preq::{Node, Preq};
@@ -40,13 +39,13 @@ pub struct Transfer {
     stripe: Stripe,
     servers: u32,
     server: u32,
-    pattern: Pattern,
+    pattern: AccessShape,
     /// Stream positions of the access: bytes of the tiled access description.
     stream: Range<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum Pattern {
+enum AccessShape {
     /// Stream position p is file offset `start` + p.
     Contiguous { start: u64 },
     /// Anything else.
@@ -101,15 +100,15 @@ impl Transfer {
             return Err(TransferError::Malformed("a negative or overflowing offset or size"));
         };
         let stream = start..start + len;
-        let pattern = Pattern::build(nodes, &stream)?;
+        let pattern = AccessShape::build(nodes, &stream)?;
         Ok(Self { stripe, servers: server_ct, server, pattern, stream })
     }
 
     /// Bytes of memory that it takes up: an access in many parts can take up more than its request. O(1).
     pub fn memory(&self) -> usize {
         let pattern = match &self.pattern {
-            Pattern::Contiguous { .. } => 0,
-            Pattern::Nested(tree) => tree.memory(),
+            AccessShape::Contiguous { .. } => 0,
+            AccessShape::Nested(tree) => tree.memory(),
         };
         size_of::<Self>() + self.stripe.memory() + pattern
     }
@@ -138,11 +137,11 @@ impl Transfer {
     /// [vPFS §III-B2]; this holds only for accesses to consecutive bytes. At most O(n) in servers.
     pub fn elsewhere(&self) -> Option<Bytes> {
         // No real layout has more servers than the step budget allows.
-        let Pattern::Contiguous { start } = self.pattern else { return None };
+        let AccessShape::Contiguous { start } = self.pattern else { return None };
         if self.servers > STEP_BUDGET {
             return None;
         }
-        by_layout::elsewhere(&self.stripe, self.server, &(start + self.stream.start..start + self.stream.end))
+        stripe::elsewhere(&self.stripe, self.server, &(start + self.stream.start..start + self.stream.end))
     }
 
     /// The offset in the datafile of the first byte that is moved; `None` if none lies on this server.
@@ -191,11 +190,11 @@ impl Transfer {
     fn bytes_below(&self, end: u64) -> Result<u64, TransferError> {
         let len = self.stream.end - self.stream.start;
         let bytes = match &self.pattern {
-            Pattern::Contiguous { start } => {
+            AccessShape::Contiguous { start } => {
                 let from = start + self.stream.start;
                 self.run_below(&Run { file_offset: from, len, position: 0 }, end).0
             }
-            Pattern::Nested(tree) => self.nested_below(tree, end)?,
+            AccessShape::Nested(tree) => self.nested_below(tree, end)?,
         };
         debug_assert!(bytes <= len, "a server's part of an access is no more than the access");
         Ok(bytes)
@@ -264,13 +263,13 @@ impl Transfer {
 
     fn runs(&self, stream: Range<u64>) -> Runs<'_> {
         match &self.pattern {
-            Pattern::Contiguous { start } => Runs::single(*start, stream),
-            Pattern::Nested(tree) => tree.runs(stream),
+            AccessShape::Contiguous { start } => Runs::single(*start, stream),
+            AccessShape::Nested(tree) => tree.runs(stream),
         }
     }
 }
 
-impl Pattern {
+impl AccessShape {
     fn build(mut nodes: impl Iterator<Item = Node>, stream: &Range<u64>) -> Result<Self, TransferError> {
         let root = nodes.next().ok_or(TransferError::Malformed("an access description without nodes"))?;
         let start = if root.ereq == -1 {

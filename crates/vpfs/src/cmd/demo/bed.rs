@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_embedded::{ClusterConfig, DeviceClock, EmbeddedCluster};
 use vpfs_proxy::Daemon;
-use vpfs_workload::isolation::Management;
+use vpfs_testbed::{ClusterConfig, DeviceClock, EmbeddedCluster};
 
+use super::isolation::Management;
 use super::scale::{self, SMALL_NETWORK, WRITER_NETWORK};
 use crate::exit::Exit;
 

@@ -1,23 +1,23 @@
 //! `vpfs demo`: the effect of scheduling on a small application beside a checkpointing one, on this machine.
 
 mod bed;
+mod isolation;
 mod scale;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use vpfs_embedded::DeviceClock;
-use vpfs_workload::isolation::{Comparison, Management, Trial};
-use vpfs_workload::measure::{Progress, Report};
-use vpfs_workload::run::RunError;
-use vpfs_workload::table;
+use vpfs_testbed::DeviceClock;
+use vpfs_testbed::load::measure::{Progress, Report};
+use vpfs_testbed::load::run::RunError;
 
 use super::workload::output;
 use super::workload::progress::{ProgressLine, describe};
 use crate::exit::Exit;
 use crate::print::print;
 use bed::Bed;
+use isolation::{Comparison, Management, Trial};
 use scale::Scale;
 
 /// Show in 75 seconds on this machine how a small application performs beside a checkpointing one
@@ -69,7 +69,7 @@ impl Demo {
     fn report(&self, scale: &Scale, runs: &Runs, wall_seconds: f64) -> Result<(), Exit> {
         let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
         if self.json.as_deref() != Some(Path::new("-")) {
-            print(format_args!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), table::isolation(&comparison)))?;
+            print(format_args!("{}\n\n{}\n({wall_seconds:.0} s)", scale.describe(), isolation::table(&comparison)))?;
         }
         if let Some(path) = &self.json {
             output::write(path, &document(scale, runs, &comparison, wall_seconds))?;
@@ -130,6 +130,6 @@ mod tests {
         let runs = run_all(&Scale::TEST, DeviceClock::Tokio, &ProgressLine::Quiet).await;
         let runs = runs.unwrap_or_else(|exit| panic!("{exit:?}"));
         let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
-        assert!(comparison.matches_paper, "{}", table::isolation(&comparison));
+        assert!(comparison.matches_paper, "{}", isolation::table(&comparison));
     }
 }

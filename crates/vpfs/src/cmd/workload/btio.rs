@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_plan::{Btio, BtioClass};
-use vpfs_workload::table;
+use vpfs_model::plan::{Btio, BtioClass};
+use vpfs_testbed::load::table;
 
 use super::target::Target;
 use super::{Job, usage};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_plan::{FileMode, Ior, Order};
-use vpfs_workload::table;
+use vpfs_model::plan::{FileMode, Ior, Order};
+use vpfs_testbed::load::table;
 
 use super::target::Target;
 use super::{Job, usage};

@@ -7,10 +7,10 @@ use serde_json::json;
 use tokio::time::sleep;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_plan::{FileMode, Interactive, Ior, Order, Phase, Plan};
-use vpfs_workload::measure::Report;
-use vpfs_workload::run::{Run, RunError, RunHandle, RunOptions};
-use vpfs_workload::table::{Pair, kept, side_by_side};
+use vpfs_model::plan::{FileMode, Interactive, Ior, Order, Phase, Plan};
+use vpfs_testbed::load::measure::Report;
+use vpfs_testbed::load::run::{Run, RunError, RunHandle, RunOptions};
+use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 
 use super::progress::{self, ProgressLine};
 use super::target::Target;

@@ -1,7 +1,7 @@
 //! `vpfs workload md`.
 
-use vpfs_plan::Md;
-use vpfs_workload::table;
+use vpfs_model::plan::Md;
+use vpfs_testbed::load::table;
 
 use super::target::Target;
 use super::{Job, usage};

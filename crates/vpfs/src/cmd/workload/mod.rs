@@ -11,9 +11,9 @@ mod target;
 
 use std::sync::Arc;
 
-use vpfs_plan::{Plan, PlanError};
-use vpfs_workload::measure::Report;
-use vpfs_workload::run::{Run, RunError, RunOptions};
+use vpfs_model::plan::{Plan, PlanError};
+use vpfs_testbed::load::measure::Report;
+use vpfs_testbed::load::run::{Run, RunError, RunOptions};
 
 use crate::exit::Exit;
 use crate::print::print;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use vpfs_plan::{Phase, Plan};
-use vpfs_workload::measure::Report;
-use vpfs_workload::table;
+use vpfs_model::plan::{Phase, Plan};
+use vpfs_testbed::load::measure::Report;
+use vpfs_testbed::load::table;
 
 use super::Job;
 use crate::exit::Exit;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{MissedTickBehavior, interval};
 use vpfs_config::units::{Rate, Span};
-use vpfs_workload::measure::Progress;
+use vpfs_testbed::load::measure::Progress;
 
 /// Shows one line of text after the other.
 pub(crate) enum ProgressLine {

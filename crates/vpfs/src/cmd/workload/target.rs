@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_embedded::client::{ClientOptions, CreateOptions};
-use vpfs_workload::run::{Connections, RunOptions};
+use vpfs_testbed::client::{ClientOptions, CreateOptions};
+use vpfs_testbed::load::run::{Connections, RunOptions};
 
 use crate::exit::Exit;
 

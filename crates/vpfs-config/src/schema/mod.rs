@@ -1,0 +1,8 @@
+//! Reading TOML files by tables of what can be set. Nothing here knows the keys of any file.
+
+pub(crate) mod manual;
+pub(crate) mod problem;
+pub(crate) mod reader;
+pub(crate) mod tables;
+pub mod tunables;
+pub mod units;

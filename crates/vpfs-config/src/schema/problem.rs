@@ -1,0 +1,174 @@
+//! Problems of a configuration: all at once, each with its file, line, key and remedy.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The maximum number of problems kept; a file with more is probably not a configuration at all.
+const PROBLEMS_KEPT: usize = 50;
+
+/// One problem to fix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Line in the file, from 1; 0 if the problem concerns the file as a whole.
+    pub line: usize,
+    /// Dotted path of the key, for example `scheduler.depth`; empty if there is none.
+    pub key: String,
+    /// The problem and how to fix it.
+    pub message: String,
+}
+
+/// All problems of one file, in the order of its lines. Displays as one line each, `vpfs.toml:12: scheduler.polcy:
+/// unknown key; did you mean "policy"?`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The file as the user named it.
+    pub file: String,
+    /// Never empty in an error; as a list of warnings it but may be.
+    pub list: Vec<Problem>,
+    /// The number of further problems.
+    pub left_out: usize,
+}
+
+impl Problems {
+    pub(crate) fn none(file: &str) -> Self {
+        Self { file: file.to_owned(), list: Vec::new(), left_out: 0 }
+    }
+
+    /// A problem of the file as a whole.
+    pub(crate) fn of_file(file: &str, message: String) -> Self {
+        Self { file: file.to_owned(), list: vec![Problem { line: 0, key: String::new(), message }], left_out: 0 }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.list.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            f.write_str(&self.file)?;
+            if problem.line > 0 {
+                write!(f, ":{}", problem.line)?;
+            }
+            if !problem.key.is_empty() {
+                write!(f, ": {}", problem.key)?;
+            }
+            write!(f, ": {}", problem.message)?;
+        }
+        if self.left_out > 0 {
+            write!(f, "\n{}: and {} more problems", self.file, self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+/// The text of a setting in force, and whether a running daemon can apply a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) text: String,
+    pub(crate) live: bool,
+}
+
+/// The results of reading: problems, warnings and the settings in force.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The starts of all lines but the first.
+    line_starts: Vec<usize>,
+    problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
+    settings: RefCell<BTreeMap<String, Setting>>,
+}
+
+/// Parses the text of a file into a table, and creates the collection for its problems. If it is not valid TOML, only
+/// that is reported: problems of a part of the file would be misleading.
+pub(crate) fn parse<'text>(file: &str, text: &'text str) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
+    let cx = Context::of(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
+    }
+    if !errors.is_empty() {
+        return Err(cx.finish(file).expect_err("there are errors"));
+    }
+    let span = table.span();
+    Ok((cx, Spanned::new(span, DeValue::Table(table.into_inner()))))
+}
+
+impl Context {
+    fn of(text: &str) -> Self {
+        Self {
+            line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
+            problems: RefCell::default(),
+            warnings: RefCell::default(),
+            settings: RefCell::default(),
+        }
+    }
+
+    /// The line of a byte offset, from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.line_starts.partition_point(|&start| start <= at) + 1
+    }
+
+    pub(crate) fn line_of<T>(&self, value: &Spanned<T>) -> usize {
+        self.line(value.span().start)
+    }
+
+    pub(crate) fn refuse(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { line, key: key.into(), message: message.into() });
+    }
+
+    pub(crate) fn warn(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
+        self.warnings.borrow_mut().push(Problem { line, key: key.into(), message: message.into() });
+    }
+
+    pub(crate) fn set(&self, key: String, text: impl Into<String>, live: bool) {
+        self.settings.borrow_mut().insert(key, Setting { text: text.into(), live });
+    }
+
+    /// The settings and warnings, unless there are problems.
+    pub(crate) fn finish(self, file: &str) -> Result<(BTreeMap<String, Setting>, Problems), Problems> {
+        let problems = collected(file, self.problems.into_inner());
+        if !problems.list.is_empty() {
+            return Err(problems);
+        }
+        Ok((self.settings.into_inner(), collected(file, self.warnings.into_inner())))
+    }
+}
+
+pub(crate) fn collected(file: &str, mut list: Vec<Problem>) -> Problems {
+    list.sort();
+    list.dedup();
+    let left_out = list.len().saturating_sub(PROBLEMS_KEPT);
+    list.truncate(PROBLEMS_KEPT);
+    Problems { file: file.to_owned(), list, left_out }
+}
+
+/// `; did you mean "x"?` with the allowed name most similar to `name`, or the list of all.
+pub(crate) fn did_you_mean<'a>(name: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    /// Names are short; comparing a long one would only take time.
+    const COMPARED: usize = 40;
+    let allowed: Vec<&str> = allowed.into_iter().collect();
+    let distance = |other: &&&str| strsim::osa_distance(&name.to_lowercase(), &other.to_lowercase());
+    let near = if name.len() > COMPARED { None } else { allowed.iter().min_by_key(distance) };
+    match near {
+        Some(near) if distance(&near) <= name.len().max(near.len()) / 3 => format!("; did you mean {near:?}?"),
+        _ if allowed.is_empty() => String::new(),
+        _ => format!("; allowed are {}", some_of(&allowed)),
+    }
+}
+
+/// A list for a message, shortened if it is long.
+pub(crate) fn some_of(names: &[&str]) -> String {
+    const SHOWN: usize = 16;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

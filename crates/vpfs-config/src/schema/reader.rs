@@ -1,0 +1,243 @@
+//! Reads values from a TOML table by the rows of [`crate::schema::tunables`], and reports invalid ones.
+
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Context, did_you_mean};
+use super::tunables::{Absent, Kind, Section, Tunable};
+use super::units::{self, Rate, Size, Span, quote};
+
+/// A table of the file with its section.
+pub(crate) struct Reader<'a> {
+    pub(crate) cx: &'a Context,
+    section: &'static Section,
+    table: Option<&'a DeTable<'a>>,
+    /// The line of the table's header.
+    pub(crate) line: usize,
+    path: String,
+}
+
+/// A string of the file, with its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) line: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `value` as a table of `section`, and reports unknown keys. A missing or invalid table reads as an empty
+    /// one.
+    pub(crate) fn open(
+        cx: &'a Context,
+        section: &'static Section,
+        path: impl Into<String>,
+        value: Option<&'a Spanned<DeValue<'a>>>,
+    ) -> Self {
+        let path = path.into();
+        let line = value.map_or(0, |value| cx.line_of(value));
+        let table = value.and_then(|value| value.get_ref().as_table());
+        if let (Some(value), None) = (value, table) {
+            let found = describe(value.get_ref());
+            cx.refuse(line, path.clone(), format!("found {found}; write it as a table, {}", section.header));
+        }
+        for key in table.into_iter().flat_map(DeTable::keys) {
+            if section.key(key.get_ref()).is_none() {
+                let hint = did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
+                cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
+            }
+        }
+        Self { cx, section, table, line, path }
+    }
+
+    /// The dotted name of a key of this table.
+    pub(crate) fn path(&self, key: &str) -> String {
+        join(&self.path, key)
+    }
+
+    /// Reports a problem with `key` at its value, or at the table's header if it has none.
+    pub(crate) fn refuse(&self, key: &str, message: impl Into<String>) {
+        self.cx.refuse(self.line_of(key), self.path(key), message);
+    }
+
+    pub(crate) fn line_of(&self, key: &str) -> usize {
+        self.value(key).map_or(self.line, |value| self.cx.line_of(value))
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// Records the value in force.
+    pub(crate) fn set(&self, key: &str, text: impl Into<String>) {
+        self.cx.set(self.path(key), text, self.row(key).live);
+    }
+
+    /// A number, a size, a rate in bytes per second or a duration in nanoseconds, according to the key's row, within
+    /// its range; the default if it is absent or invalid.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        let row = self.row(key);
+        let given = self.required(key).and_then(|value| {
+            let number = number_of(row, value.get_ref()).and_then(|number| in_range(row, number));
+            number.map_err(|message| self.refuse(key, message)).ok()
+        });
+        let default = || match row.absent {
+            Absent::Is(text) => parse(row.kind, text).ok(),
+            _ => None,
+        };
+        let number = given.or_else(default)?;
+        self.set(key, show(row.kind, number));
+        Some(number)
+    }
+
+    /// [`Self::number`] for a row whose range fits 32 bits.
+    pub(crate) fn count(&self, key: &str) -> Option<u32> {
+        self.number(key).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// [`Self::number`] for a row with a default.
+    pub(crate) fn number_or_default(&self, key: &str) -> u64 {
+        self.number(key).expect("the row has a default, which a test reads")
+    }
+
+    /// [`Self::number_or_default`] for a duration.
+    pub(crate) fn duration(&self, key: &str) -> Duration {
+        Duration::from_nanos(self.number_or_default(key))
+    }
+
+    /// The index of the word in the row's list; `None` if it is absent without a default, or invalid.
+    pub(crate) fn choice(&self, key: &str) -> Option<usize> {
+        let row = self.row(key);
+        let Kind::Choice(words) = row.kind else { return None };
+        let index = |text: &str| words.iter().position(|word| *word == text);
+        let found = match self.text(key) {
+            Some(found) => index(found.text).or_else(|| {
+                let hint = did_you_mean(found.text, words.iter().copied());
+                self.refuse(key, format!("unknown value {}{hint}", quote(found.text)));
+                None
+            }),
+            None => match row.absent {
+                Absent::Is(text) => index(text),
+                _ => None,
+            },
+        }?;
+        self.set(key, words[found]);
+        Some(found)
+    }
+
+    /// A string, if present.
+    pub(crate) fn text(&self, key: &str) -> Option<Found<'a>> {
+        let value = self.required(key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(Found { text, line: self.cx.line_of(value) }),
+            other => {
+                self.refuse(key, mismatch(self.row(key), other));
+                None
+            }
+        }
+    }
+
+    /// The elements of a list; a single value counts as a list of one.
+    pub(crate) fn list(&self, key: &str) -> &'a [Spanned<DeValue<'a>>] {
+        match self.value(key) {
+            None => &[],
+            Some(value) => match value.get_ref() {
+                DeValue::Array(elements) => elements,
+                _ => std::slice::from_ref(value),
+            },
+        }
+    }
+
+    /// The unchecked value of a key.
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.table?.get(key)
+    }
+
+    /// The message for a value that does not have the key's kind.
+    pub(crate) fn mismatch(&self, key: &str, found: &DeValue<'_>) -> String {
+        mismatch(self.row(key), found)
+    }
+
+    fn required(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        let value = self.value(key);
+        if value.is_none() && self.table.is_some() && self.row(key).absent == Absent::Refused {
+            self.refuse(key, format!("is missing; add {}", self.row(key).kind.shape()));
+        }
+        value
+    }
+
+    fn row(&self, key: &str) -> &'static Tunable {
+        // A key without a row is a bug in this crate that any test which reads a file reveals.
+        self.section.key(key).unwrap_or_else(|| panic!("no row for {key} in {}", self.section.header))
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    let key: String = key.chars().flat_map(char::escape_debug).take(60).collect();
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+fn number_of(row: &Tunable, value: &DeValue<'_>) -> Result<u64, String> {
+    match (row.kind, value) {
+        (Kind::Count, DeValue::Integer(number)) => {
+            u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| range_message(row, &number.to_string()))
+        }
+        (Kind::Count, DeValue::String(text)) if text.parse::<u64>().is_ok() => {
+            Err(format!("is text; write {text} without quotes"))
+        }
+        // The parser reports the missing unit.
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Integer(number)) => parse(row.kind, number.as_str()),
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::Float(number)) => parse(row.kind, number.as_str()),
+        (Kind::Size | Kind::Rate | Kind::Duration, DeValue::String(text)) => parse(row.kind, text),
+        (_, other) => Err(mismatch(row, other)),
+    }
+}
+
+/// Reads a number from the file, without its quotes.
+fn parse(kind: Kind, text: &str) -> Result<u64, String> {
+    let number = match kind {
+        Kind::Size => units::parse_size(text).map(|size| size.0),
+        Kind::Rate => units::parse_rate(text).map(|rate| rate.0),
+        Kind::Duration => units::parse_duration(text).map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        _ => return text.parse().map_err(|_| format!("{} is not a whole number", quote(text))),
+    };
+    number.map_err(|error| error.to_string())
+}
+
+fn show(kind: Kind, number: u64) -> String {
+    match kind {
+        Kind::Size => Size(vpfs_core::Bytes(number)).to_string(),
+        Kind::Rate => Rate(number).to_string(),
+        Kind::Duration => Span(Duration::from_nanos(number)).to_string(),
+        _ => number.to_string(),
+    }
+}
+
+fn in_range(row: &Tunable, number: u64) -> Result<u64, String> {
+    let Some((low, high)) = row.range else { return Ok(number) };
+    if (parse(row.kind, low)?..=parse(row.kind, high)?).contains(&number) {
+        return Ok(number);
+    }
+    Err(range_message(row, &show(row.kind, number)))
+}
+
+fn range_message(row: &Tunable, found: &str) -> String {
+    let (low, high) = row.range.unwrap_or(("0", "18446744073709551615"));
+    format!("{} is out of range; allowed are {low} to {high}", found.chars().take(60).collect::<String>())
+}
+
+fn mismatch(row: &Tunable, found: &DeValue<'_>) -> String {
+    format!("found {}; write {}", describe(found), row.kind.shape())
+}
+
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {}", quote(text)),
+        DeValue::Integer(_) | DeValue::Float(_) => "a number".into(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(_) => "a date".into(),
+        DeValue::Array(_) => "a list".into(),
+        DeValue::Table(_) => "a table".into(),
+    }
+}

@@ -1,0 +1,122 @@
+//! What can be set, as tables. The reader takes names, defaults and ranges from them, and manuals are printed from
+//! them.
+
+/// The form of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number without a unit.
+    Count,
+    /// A number of bytes with its unit, such as `64KiB`.
+    Size,
+    /// Bytes per second with their unit, such as `100MB/s`.
+    Rate,
+    /// A time with its unit, such as `5min`.
+    Duration,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A string of the described form.
+    Text(&'static str),
+    /// A list, or a single element of it, of the described form.
+    List(&'static str),
+    /// A table of the described form.
+    Table(&'static str),
+}
+
+impl Kind {
+    /// What to write, for messages and the manual.
+    pub fn shape(&self) -> String {
+        match self {
+            Self::Count => "a whole number".into(),
+            Self::Size => "a size such as \"64KiB\"".into(),
+            Self::Rate => "a rate such as \"100MB/s\"".into(),
+            Self::Duration => "a duration such as \"5min\"".into(),
+            Self::Choice(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "),
+            Self::Text(shape) | Self::List(shape) | Self::Table(shape) => (*shape).into(),
+        }
+    }
+}
+
+/// The effect of an absent key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// An error.
+    Refused,
+    /// Nothing is set, which has this meaning.
+    Means(&'static str),
+    /// This value, written as in a file.
+    Is(&'static str),
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunable {
+    /// Its name in its section.
+    pub key: &'static str,
+    /// The form of its value.
+    pub kind: Kind,
+    /// The effect if it is absent.
+    pub absent: Absent,
+    /// Smallest and largest value, for numbers.
+    pub range: Option<(&'static str, &'static str)>,
+    /// Whether a running daemon applies a new value when it reads the file again.
+    pub live: bool,
+    /// The paper and section that it comes from.
+    pub paper: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+impl Tunable {
+    /// A setting that is required, accepts any value, and is live.
+    pub const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self { key, kind, absent: Absent::Refused, range: None, live: true, paper: "", doc }
+    }
+
+    /// The same with a default, written as in a file.
+    pub const fn default(mut self, value: &'static str) -> Self {
+        self.absent = Absent::Is(value);
+        self
+    }
+
+    /// The same, but optional, with the meaning of its absence.
+    pub const fn absent_means(mut self, meaning: &'static str) -> Self {
+        self.absent = Absent::Means(meaning);
+        self
+    }
+
+    /// The same, restricted to values from `low` to `high`.
+    pub const fn range(mut self, low: &'static str, high: &'static str) -> Self {
+        self.range = Some((low, high));
+        self
+    }
+
+    pub(crate) const fn at_restart(mut self) -> Self {
+        self.live = false;
+        self
+    }
+
+    pub(crate) const fn paper(mut self, tag: &'static str) -> Self {
+        self.paper = tag;
+        self
+    }
+}
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its name, `scheduler` for `[scheduler]`.
+    pub name: &'static str,
+    /// How it is written.
+    pub header: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// Its keys.
+    pub keys: &'static [Tunable],
+}
+
+impl Section {
+    /// The row of a key.
+    pub fn key(&self, key: &str) -> Option<&'static Tunable> {
+        self.keys.iter().find(|tunable| tunable.key == key)
+    }
+}

@@ -1,0 +1,163 @@
+//! Numbers applications for the schedulers: first those of the file, then the automatic ones.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use vpfs_core::{AppId, Target, Weight};
+
+use super::apps::{App, Cap};
+use super::clients::{AutoKey, Identity};
+use super::config::Config;
+
+/// An application with an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppEntry {
+    /// The name in logs and metrics; automatic ones are `host:10.1.2.3` or `uid:1000`.
+    pub name: String,
+    /// Its weight.
+    pub weight: Weight,
+    /// Its maximum rate on each server.
+    pub cap: Option<Cap>,
+    /// Its promised rate and deadline on each server.
+    pub target: Option<Target>,
+    /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
+    pub latency: Option<Duration>,
+    auto: bool,
+}
+
+/// Gives every application an [`AppId`] that it keeps until the process ends.
+///
+/// The ids are dense: first the applications of the file in its order, then automatic ones as they appear. Equal calls
+/// give equal ids. An application that is missing in a newer file keeps its id, because requests may still be queued
+/// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
+/// beyond it get the default application.
+#[derive(Clone, Debug)]
+pub struct AppTable {
+    entries: Vec<AppEntry>,
+    by_name: HashMap<String, AppId>,
+    /// Ids of the current file's applications, by position.
+    configured: Vec<AppId>,
+    auto: HashMap<AutoKey, AppId>,
+    auto_limit: usize,
+    auto_weight: Weight,
+    default: AppId,
+}
+
+impl AppTable {
+    /// The table of a configuration; its applications have the ids 0, 1, ... in the order of the file.
+    pub fn new(config: &Config) -> Self {
+        let mut table = Self {
+            entries: Vec::new(),
+            by_name: HashMap::new(),
+            configured: Vec::new(),
+            auto: HashMap::new(),
+            auto_limit: 0,
+            auto_weight: Weight::ONE,
+            default: AppId(0),
+        };
+        table.reload(config);
+        table
+    }
+
+    /// Switches to a newer configuration. Returns the ids that are new, or whose weight, cap or target changed.
+    ///
+    /// Automatic applications beyond a lowered `auto_limit` stay.
+    pub fn reload(&mut self, config: &Config) -> Vec<AppId> {
+        let mut changed = Vec::new();
+        let configured = config.apps.iter().map(|app| self.configure(app, &mut changed)).collect();
+        self.configured = configured;
+        self.default = self.configured[config.default_app.0];
+        self.auto_limit = config.auto.limit;
+        self.auto_weight = config.auto.weight;
+        for (entry, id) in self.entries.iter_mut().zip(0..).filter(|(entry, _)| entry.auto) {
+            if entry.weight != self.auto_weight {
+                entry.weight = self.auto_weight;
+                changed.push(AppId(id));
+            }
+        }
+        changed.sort_unstable();
+        changed
+    }
+
+    fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
+        let entry = AppEntry {
+            name: app.name.clone(),
+            weight: app.weight,
+            cap: app.cap,
+            target: app.target,
+            latency: app.latency,
+            auto: false,
+        };
+        match self.by_name.get(&app.name) {
+            Some(&id) => {
+                if self.entries[id.index()] != entry {
+                    self.entries[id.index()] = entry;
+                    changed.push(id);
+                }
+                id
+            }
+            None => {
+                let id = self.push(entry);
+                self.by_name.insert(app.name.clone(), id);
+                changed.push(id);
+                id
+            }
+        }
+    }
+
+    /// The id for a result of [`crate::Identify::identify`]; a new automatic application gets the next free id.
+    ///
+    /// O(1). The caller sets the weight of an id it has not seen before.
+    pub fn assign(&mut self, identity: Identity) -> AppId {
+        match identity {
+            Identity::App(index) => self.configured.get(index.0).copied().unwrap_or(self.default),
+            Identity::Auto(key) => match self.auto.get(&key) {
+                Some(&id) => id,
+                None if self.auto.len() >= self.auto_limit => self.default,
+                None => {
+                    let (name, weight) = (key.to_string(), self.auto_weight);
+                    let id = self.push(AppEntry { name, weight, cap: None, target: None, latency: None, auto: true });
+                    self.auto.insert(key, id);
+                    id
+                }
+            },
+        }
+    }
+
+    fn push(&mut self, entry: AppEntry) -> AppId {
+        let id = AppId(u32::try_from(self.entries.len()).expect("bounded by the size of a file and the auto limit"));
+        self.entries.push(entry);
+        id
+    }
+
+    /// The application with an id from this table.
+    pub fn get(&self, id: AppId) -> Option<&AppEntry> {
+        self.entries.get(id.index())
+    }
+
+    /// The id of an application by name, including automatic ones.
+    pub fn find(&self, name: &str) -> Option<AppId> {
+        let auto = || self.iter().find(|(_, entry)| entry.name == name).map(|(id, _)| id);
+        self.by_name.get(name).copied().or_else(auto)
+    }
+
+    /// All applications by id.
+    pub fn iter(&self) -> impl Iterator<Item = (AppId, &AppEntry)> {
+        (0..).map(AppId).zip(&self.entries)
+    }
+
+    /// The number of applications; ids are below this.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Never true: there is always a default application.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether new clients fall back to the default application because `auto_limit` is reached.
+    pub fn is_full(&self) -> bool {
+        self.auto.len() >= self.auto_limit
+    }
+}

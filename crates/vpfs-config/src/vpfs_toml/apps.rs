@@ -1,0 +1,255 @@
+//! `[[app]]` and `[apps]`: the applications that share the storage, and the treatment of all other clients.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use vpfs_core::{Bytes, PolicyKind, Target, Weight};
+
+use super::clients::{self, AppIndex, Auto, AutoBy, Rule};
+use super::keys::{APP, APPS};
+use crate::schema::problem::did_you_mean;
+use crate::schema::reader::Reader;
+use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
+
+/// An application: the unit that gets shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct App {
+    /// Letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Its weight.
+    pub weight: Weight,
+    /// Its maximum rate on each server.
+    pub cap: Option<Cap>,
+    /// Its promised rate and deadline on each server, for policies with deadlines.
+    pub target: Option<Target>,
+    /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
+    pub latency: Option<Duration>,
+    /// Which clients belong to this application.
+    pub rule: Rule,
+}
+
+/// A limit on an application's rate on each server, which holds even if the storage is idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// In the long run; never 0.
+    pub rate: Rate,
+    /// Amount at once after a pause; never 0.
+    pub burst: Bytes,
+}
+
+/// The name of the default application if the file names none.
+const DEFAULT_APP: &str = "other";
+
+/// The names of one kind of table, in the order of the file.
+pub(crate) struct Names {
+    kind: &'static str,
+    list: Vec<String>,
+    /// Position and line.
+    known: HashMap<String, (usize, usize)>,
+}
+
+impl Names {
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self { kind, list: Vec::new(), known: HashMap::new() }
+    }
+
+    /// Reads a new name; `None` if it is missing, invalid or taken.
+    pub(crate) fn read(&mut self, reader: &Reader<'_>, key: &str) -> Option<String> {
+        let found = reader.text(key)?;
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if !(1..=64).contains(&found.text.len()) || !found.text.bytes().all(legal) {
+            let rule = "use 1 to 64 letters, digits, \"-\", \"_\" and \".\"";
+            reader.refuse(key, format!("{} is not a name; {rule}", quote(found.text)));
+            return None;
+        }
+        if let Some((_, line)) = self.known.get(found.text) {
+            reader.refuse(
+                key,
+                format!("line {line} already has [[{}]] {:?}; choose another name", self.kind, found.text),
+            );
+            return None;
+        }
+        self.add(found.text, found.line);
+        Some(found.text.to_owned())
+    }
+
+    fn add(&mut self, name: &str, line: usize) {
+        self.known.insert(name.to_owned(), (self.list.len(), line));
+        self.list.push(name.to_owned());
+    }
+
+    /// The application to which `key` refers.
+    pub(crate) fn find(&self, reader: &Reader<'_>, key: &str, name: &str) -> Option<AppIndex> {
+        let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
+        if found.is_none() {
+            let hint = did_you_mean(name, self.list.iter().map(String::as_str));
+            reader.refuse(key, format!("there is no [[{}]] named {}{hint}", self.kind, quote(name)));
+        }
+        found
+    }
+}
+
+/// The applications of a file, including the default one.
+pub(crate) struct Apps {
+    pub(crate) list: Vec<App>,
+    pub(crate) names: Names,
+    pub(crate) default: AppIndex,
+    pub(crate) auto: Auto,
+}
+
+pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
+    let mut names = Names::new("app");
+    let mut hosts_left = clients::HOSTS_LIMIT;
+    let mut list = Vec::new();
+    for (index, value) in root.list("app").iter().enumerate() {
+        let unnamed = format!("app.{}", index + 1);
+        let table = value.get_ref().as_table();
+        let path = match table.and_then(|table| table.get("name")).and_then(|name| name.get_ref().as_str()) {
+            Some(name) => format!("app.{name}"),
+            None => unnamed,
+        };
+        let reader = Reader::open(root.cx, &APP, path, Some(value));
+        let name = names.read(&reader, "name");
+        let app = App {
+            name: name.clone().unwrap_or_default(),
+            weight: weight(&reader, "weight"),
+            cap: read_cap(&reader, capacity),
+            target: read_target(&reader),
+            latency: reader.number("latency").map(Duration::from_nanos),
+            rule: clients::read_rule(&reader, &mut hosts_left),
+        };
+        // Positions of names and applications must agree; for the one left out, a problem has been reported.
+        list.extend(name.map(|_| app));
+    }
+    let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
+    let default = read_default(&reader, &mut names, &mut list);
+    root.cx.set("app.order".into(), names.list.join(", "), true);
+    Apps { list, names, default, auto: read_auto(&reader) }
+}
+
+fn weight(reader: &Reader<'_>, key: &str) -> Weight {
+    reader.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
+}
+
+fn read_auto(reader: &Reader<'_>) -> Auto {
+    let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid];
+    Auto {
+        by: reader.choice("auto").map_or(AutoBy::Off, |index| by[index]),
+        limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
+        weight: weight(reader, "auto_weight"),
+    }
+}
+
+/// A default that is named in the file must exist, so that a typing error is noticed; otherwise it is created if
+/// necessary.
+fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
+    let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
+    reader.set("default", name);
+    if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
+        names.add(DEFAULT_APP, 0);
+        list.push(App {
+            name: DEFAULT_APP.into(),
+            weight: Weight::ONE,
+            cap: None,
+            target: None,
+            latency: None,
+            rule: Rule::default(),
+        });
+    }
+    names.find(reader, "default", name).unwrap_or(AppIndex(0))
+}
+
+fn read_cap(reader: &Reader<'_>, capacity: Option<Rate>) -> Option<Cap> {
+    let found = reader.text("cap");
+    if found.is_none() {
+        if reader.has("burst") && !reader.has("cap") {
+            reader.refuse("burst", "has no effect without cap; add a cap or remove it");
+        }
+        return None;
+    }
+    let burst = Bytes(reader.number_or_default("burst"));
+    match cap_rate(found?.text, capacity) {
+        Ok(rate) => {
+            reader.set("cap", rate.to_string());
+            Some(Cap { rate, burst })
+        }
+        Err(message) => {
+            reader.refuse("cap", message);
+            None
+        }
+    }
+}
+
+fn read_target(reader: &Reader<'_>) -> Option<Target> {
+    let [rate, deadline] = ["target_rate", "deadline"];
+    for (given, missing) in [(rate, deadline), (deadline, rate)] {
+        if reader.has(given) && !reader.has(missing) {
+            reader.refuse(given, format!("has no effect without {missing}; add it or remove this"));
+        }
+    }
+    let rate = reader.number(rate).map(Bytes);
+    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate? })
+}
+
+/// Warns about promises that the policy does not keep, and about a policy that has no promises to keep.
+pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+    let promised = apps.list.iter().find(|app| app.target.is_some());
+    match (promised, policy.keeps_deadlines()) {
+        (None, true) => {
+            let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
+            root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.name()));
+        }
+        (Some(app), false) => {
+            let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
+            let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_deadlines()).map(PolicyKind::name);
+            let keep = keep.collect::<Vec<_>>().join(", ");
+            let message = format!("target_rate and deadline need the policy {keep}; {} ignores them", policy.name());
+            root.cx.warn(line, format!("app.{}", app.name), message);
+        }
+        _ => {}
+    }
+}
+
+fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
+    let rate = match text.trim().strip_suffix('%') {
+        None => parse_rate(text).map_err(|error| error.to_string())?,
+        Some(percent) => {
+            let Some((digits, places)) = decimal(percent.trim()).filter(|(_, places)| *places <= 9) else {
+                return Err(format!("{} is not a share; write for example \"25%\"", quote(text)));
+            };
+            let whole = 100 * 10_u128.pow(places);
+            if digits > whole {
+                return Err(format!("{} is more than 100%", quote(text)));
+            }
+            let Some(capacity) = capacity else {
+                return Err("a percentage needs the capacity; set capacity in [scheduler], or write a rate".into());
+            };
+            // No overflow: 64 bits of capacity times 37 bits of share.
+            Rate(u64::try_from(u128::from(capacity.0) * digits / whole).unwrap_or(capacity.0))
+        }
+    };
+    if rate.0 == 0 {
+        return Err("a cap of 0 would block all requests; remove the cap or raise it".into());
+    }
+    Ok(rate)
+}
+
+/// Warns about applications that no client can belong to.
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIndex]) {
+    for (index, app) in apps.list.iter().enumerate() {
+        let index = AppIndex(index);
+        if app.rule.is_given() || index == apps.default || bound.contains(&index) {
+            continue;
+        }
+        let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
+        let message = "no client can belong to this application; give it clients, uids, gids or a listener";
+        root.cx.warn(line, format!("app.{}", app.name), message);
+    }
+}
+
+/// A cap as `vpfs` prints it.
+impl std::fmt::Display for Cap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (burst {})", self.rate, Size(self.burst))
+    }
+}

@@ -1,0 +1,224 @@
+//! The whole file: read, checked, resolved and compared.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::Path;
+
+use vpfs_core::ServerId;
+
+use super::apps::{self, App};
+use super::clients::{self, Identify};
+use super::clients::{AppIndex, Auto};
+use super::keys::ROOT;
+use super::limits::{self, Limits, Log};
+use super::network::{self, Address, Addresses, Listener, Server};
+use super::profile::Files;
+use super::scheduler::{self, SchedulerConfig};
+use crate::schema::problem::{self, Problems, Setting, did_you_mean};
+use crate::schema::reader::Reader;
+
+/// The largest file that is read, in bytes.
+pub const FILE_LIMIT: usize = 1 << 20;
+
+/// A configuration that has been checked: names are unique, references are valid, amounts are in range.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// By [`ServerId`]; never empty.
+    pub servers: Vec<Server>,
+    /// Never empty.
+    pub listeners: Vec<Listener>,
+    /// How requests are ordered.
+    pub scheduler: SchedulerConfig,
+    /// By [`AppIndex`]; never empty, since the default application is among them.
+    pub apps: Vec<App>,
+    /// The application of clients that match nothing else.
+    pub default_app: AppIndex,
+    /// Applications created for clients that no rule matches.
+    pub auto: Auto,
+    /// The limits of a proxy.
+    pub limits: Limits,
+    /// What is logged.
+    pub log: Log,
+    /// Settings that are allowed but probably unintended.
+    pub warnings: Problems,
+    file: String,
+    settings: BTreeMap<String, Setting>,
+}
+
+impl Config {
+    /// Reads and checks a file; refuses one larger than [`FILE_LIMIT`].
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        let file = path.display().to_string();
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return Err(Problems::of_file(&file, format!("cannot be read: {error}")));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse_with(&file, text, &|name| read_text(&folder.join(name))),
+            Err(_) if bytes.len() > FILE_LIMIT => Self::too_large(&file),
+            Err(error) => Err(Problems::of_file(&file, format!("is not UTF-8 text: {error}"))),
+        }
+    }
+
+    /// Reads and checks the text of a file that refers to no other; `file` is its name for messages. Reports all
+    /// problems at once.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        Self::parse_with(file, text, &|_| {
+            Err(io::Error::other("a configuration without a directory cannot name files"))
+        })
+    }
+
+    /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
+    pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
+        if text.len() > FILE_LIMIT {
+            return Self::too_large(file);
+        }
+        let (cx, table) = problem::parse(file, text)?;
+        let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
+        let (settings, warnings) = cx.finish(file)?;
+        Ok(Self { settings, warnings, ..draft })
+    }
+
+    /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
+    fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
+        let scheduler = scheduler::read(root, files);
+        let apps = apps::read(root, scheduler.capacity);
+        let mut taken = Addresses::default();
+        let servers = network::read_servers(root, &mut taken);
+        let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
+        let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
+        apps::warn_of_unreachable(root, &apps, &bound);
+        apps::warn_of_targets(root, &apps, scheduler.policy.kind);
+        Self {
+            servers,
+            listeners,
+            scheduler,
+            apps: apps.list,
+            default_app: apps.default,
+            auto: apps.auto,
+            limits: limits::read_limits(root),
+            log: limits::read_log(root),
+            warnings: Problems::none(file),
+            file: file.to_owned(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    fn too_large(file: &str) -> Result<Self, Problems> {
+        let limit = crate::schema::units::Size(vpfs_core::Bytes(FILE_LIMIT as u64));
+        Err(Problems::of_file(file, format!("is larger than {limit}; is it the right file?")))
+    }
+
+    /// The servers with their ids.
+    pub fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
+        (0..).map(ServerId).zip(&self.servers)
+    }
+
+    /// The server with this name; the error message suggests the most similar one.
+    pub fn server(&self, name: &str) -> Result<ServerId, String> {
+        let found = self.servers().find(|(_, server)| server.name == name).map(|(id, _)| id);
+        let names = self.servers.iter().map(|server| server.name.as_str());
+        found.ok_or_else(|| format!("{} has no server {name:?}{}", self.file, did_you_mean(name, names)))
+    }
+
+    /// Each server's own address with the one that this listener advertises to clients.
+    pub fn address_pairs(&self, listener: usize) -> impl Iterator<Item = (&Address, &Address)> {
+        self.servers.iter().map(|server| &server.address).zip(&self.listeners[listener].addresses)
+    }
+
+    /// Host names in the rules, with the first line where each appears.
+    pub fn unresolved(&self) -> impl Iterator<Item = (&str, usize)> {
+        clients::unresolved(self.apps.iter().map(|app| &app.rule)).into_iter()
+    }
+
+    /// Resolves the host names in the rules, calling `resolver` once for each. Reports all failures at once, with host
+    /// and line; a host without an address is a failure.
+    pub fn resolve(&self, resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>) -> Result<Identify, Problems> {
+        let rules = self.apps.iter().map(|app| (app.name.as_str(), &app.rule));
+        clients::resolve(&self.file, rules, self.default_app, self.auto, resolver)
+    }
+
+    /// Every setting in force, defaults included, by its dotted name.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.iter().map(|(key, setting)| (key.as_str(), setting.text.as_str()))
+    }
+
+    /// The changes from this configuration to `newer`, separated by whether a running daemon can apply them.
+    pub fn diff(&self, newer: &Self) -> Diff {
+        let mut diff = Diff::default();
+        let mut keys: Vec<_> = self.settings.keys().chain(newer.settings.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            let (from, to) = (self.settings.get(key), newer.settings.get(key));
+            if from == to {
+                continue;
+            }
+            let live = from.or(to).is_some_and(|setting| setting.live);
+            let text = |setting: Option<&Setting>| setting.map(|setting| setting.text.clone());
+            let change = Change { key: key.clone(), from: text(from), to: text(to) };
+            if live { diff.live.push(change) } else { diff.restart.push(change) }
+        }
+        diff
+    }
+}
+
+/// A file that the configuration refers to, at most [`FILE_LIMIT`] of it.
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_LIMIT as u64).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// One setting that differs between two files. Displays as `scheduler.depth: 14 -> 28`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its dotted name.
+    pub key: String,
+    /// The value in force; `None` if not set.
+    pub from: Option<String>,
+    /// The value in the newer file.
+    pub to: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |text: &Option<String>| text.clone().unwrap_or_else(|| "not set".into());
+        write!(f, "{}: {} -> {}", self.key, show(&self.from), show(&self.to))
+    }
+}
+
+/// The changes in a newer file. Displays as one line for each change.
+///
+/// If `restart` is empty, the newer [`Config`] replaces the older one as a whole, including its listeners: positions of
+/// applications may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Can be applied to a running daemon.
+    pub live: Vec<Change>,
+    /// Needs a restart: servers, listeners and the format of the log.
+    pub restart: Vec<Change>,
+}
+
+impl Diff {
+    /// Whether the two files are equivalent.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.restart.is_empty()
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let restart = self.restart.iter().map(|change| (change, " (needs a restart)"));
+        let all = restart.chain(self.live.iter().map(|change| (change, "")));
+        for (index, (change, note)) in all.enumerate() {
+            write!(f, "{}{change}{note}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,468 @@
+//! The one table of all settings in vpfs.toml. `docs/config.md` is printed from it.
+
+use vpfs_core::PolicyKind;
+
+use crate::schema::tunables::{Kind, Section, Tunable};
+
+/// Every section of the file, in the order of the manual.
+pub const SECTIONS: &[&Section] =
+    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &LIMITS, &LOG];
+
+/// The file itself.
+pub(crate) const ROOT: Section = Section {
+    name: "",
+    header: "a file of tables",
+    doc: "",
+    keys: &[
+        Tunable::new("server", Kind::List("[[server]]"), ""),
+        Tunable::new("listener", Kind::List("[[listener]]"), ""),
+        Tunable::new("scheduler", Kind::Table("[scheduler]"), ""),
+        Tunable::new("apps", Kind::Table("[apps]"), ""),
+        Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("limits", Kind::Table("[limits]"), ""),
+        Tunable::new("log", Kind::Table("[log]"), ""),
+    ],
+};
+
+const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
+const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
+const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
+
+pub(crate) const SERVER: Section = Section {
+    name: "server",
+    header: "[[server]]",
+    doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
+          and `--server NAME` selects the servers that a process serves.",
+    keys: &[
+        Tunable::new("name", NAME, "The server's alias, for listeners, logs, metrics and `--server`.").at_restart(),
+        Tunable::new(
+            "address",
+            ADDRESS,
+            "The address at which it listens, written exactly as in the servers' own configuration file, where the \
+             proxy replaces it with a listener's address for clients.",
+        )
+        .at_restart(),
+    ],
+};
+
+pub(crate) const LISTENER: Section = Section {
+    name: "listener",
+    header: "[[listener]]",
+    doc: "An entry point for clients: one address in front of every server. Servers refer clients to each other by \
+          address, and clients refuse to mount if two servers give different addresses, so a listener covers every \
+          server. Give either `port` or `addresses`.",
+    keys: &[
+        Tunable::new(
+            "app",
+            NAME,
+            "All clients of this listener belong to this application; it overrides all other rules.",
+        )
+        .absent_means("the rules of `[[app]]` identify clients")
+        .at_restart(),
+        Tunable::new("port", Kind::Count, "The port at which proxies that run on the servers' own hosts listen.")
+            .absent_means("`addresses` are given")
+            .range("1", "65535")
+            .at_restart(),
+        Tunable::new(
+            "addresses",
+            Kind::Table("a table such as { s1 = \"tcp://10.0.0.1:5334\", s2 = \"tcp://10.0.0.2:5334\" }"),
+            "The addresses that clients are told, by server name.",
+        )
+        .absent_means("`port` is given")
+        .at_restart(),
+        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
+            .absent_means("the host of the advertised address")
+            .at_restart(),
+    ],
+};
+
+pub(crate) const SCHEDULER: Section = Section {
+    name: "scheduler",
+    header: "[scheduler]",
+    doc: "How requests are scheduled in front of each server.",
+    keys: &[
+        Tunable::new(
+            "policy",
+            Kind::Choice(&PolicyKind::NAMES),
+            "`isolation` needs no tuning: an application that asks for less than its share gets nearly what it gets alone, \
+             and the others share the storage's time by weight. `fifo` keeps the order of arrival. `sfq-d` shares by \
+             weight. `sfq-d-plus` also accounts for the greater load of large requests, and fills gaps with small \
+             ones. `two-level` keeps each application's `deadline` while it stays within its `target_rate`. `ioco` \
+             serves one application after another in each `window`, in the same order on all servers.",
+        )
+        .default("isolation")
+        .paper("vPFS+ §III; Two-level; IOCO §3"),
+        Tunable::new(
+            "profile",
+            Kind::Text("a file written by `vpfs profile`, relative to this one"),
+            "The file that supplies `depth`, `small_threshold`, `slot_cost` and `device_time`, unless they are set here.",
+        )
+        .absent_means("no profile")
+        .paper("vPFS+ §III-B"),
+        DEPTH,
+        Tunable::new(
+            "adaptive",
+            Kind::Choice(&["off", "on"]),
+            "`on` finds depth and slot costs from the storage's behaviour (`sfq-d`, `sfq-d-plus`), starting from \
+             `depth` and `slot_cost`.",
+        )
+        .default("off"),
+        Tunable::new(
+            "backfill",
+            Kind::Choice(&["bounded", "paper"]),
+            "Which requests may pass a blocked large one (`sfq-d-plus`). `bounded`: only those whose start tag is not above \
+             its finish tag, so that weights hold for large and small requests. `paper`: all that fit; a flow of large \
+             requests with a much larger weight then gets less than its share.",
+        )
+        .default("bounded")
+        .paper("vPFS+ §III-C"),
+        Tunable::new(
+            "cost",
+            Kind::Choice(&["device-time", "bytes"]),
+            "What `isolation` shares by weight. `device-time`: the storage's time that requests take, learned at runtime; \
+             an application that makes the storage seek pays for it. `bytes`: bytes, as in all other policies.",
+        )
+        .default("device-time"),
+        Tunable::new(
+            "sharing",
+            Kind::Choice(&["local", "threshold", "layout"]),
+            "Scope of the shares (`sfq-d`, `sfq-d-plus`, `isolation`). `local`: each server separately. `threshold`: the sum \
+             over all servers, which report their service to each other. `layout`: the same, but derived without \
+             messages from how a request's file is striped, if the request reveals that.",
+        )
+        .default("local")
+        .paper("vPFS §III-B"),
+        Tunable::new(
+            "broadcast_threshold",
+            Kind::Size,
+            "The amount of accepted service after which a server reports to the others (`sharing`). A smaller value \
+             is fairer in the short run but causes more traffic.",
+        )
+        .default("10MiB")
+        .range("4KiB", "1TiB")
+        .paper("vPFS §III-B1"),
+        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations.")
+            .default("1000")
+            .range("1", "1000000000")
+            .paper("vPFS+ §IV"),
+        Tunable::new(
+            "min_local_share",
+            Kind::Text("a share such as \"1%\""),
+            "The minimum part of its share that an application keeps on a server, however much service it gets elsewhere.",
+        )
+        .default("1%")
+        .paper("vPFS §III-B"),
+        Tunable::new(
+            "metadata_depth",
+            Kind::Count,
+            "The number of slots of a separate queue for metadata, for servers that store metadata on other devices.",
+        )
+        .absent_means("data and metadata share one queue")
+        .range("1", "65536")
+        .paper("vPFS+ §IV"),
+        Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished (`two-level`).")
+            .default("200ms")
+            .range("1ms", "1min")
+            .paper("Two-level"),
+        Tunable::new(
+            "control_window",
+            Kind::Duration,
+            "The interval at which the limit of outstanding requests is recomputed (`two-level`).",
+        )
+        .default("1s")
+        .range("10ms", "1min")
+        .paper("Two-level"),
+        Tunable::new(
+            "outstanding_max",
+            Kind::Count,
+            "The upper limit of outstanding requests, however many the storage completes before the shortest deadline (`two-level`).",
+        )
+            .default("100")
+            .range("1", "65536")
+            .paper("Two-level"),
+        Tunable::new(
+            "window",
+            Kind::Duration,
+            "The length of a window, in which requests are served application by application (`ioco`): `1s` for disks, `250ms` for flash.",
+        )
+        .default("1s")
+        .range("1ms", "1h")
+        .paper("IOCO §3, §5.2"),
+        Tunable::new(
+            "window_order",
+            Kind::Choice(&["fair", "paper"]),
+            "The order of applications in a window (`ioco`). `fair`: a different one in each window. `paper`: the same in \
+             all windows, by a number derived from the name; the first applications then finish early, and the last \
+             ones wait.",
+        )
+        .default("fair")
+        .paper("IOCO §3.1"),
+        SMALL_THRESHOLD,
+        Tunable::new("metadata_cost", Kind::Size, "The cost of a metadata operation.")
+            .default("10KiB")
+            .range("1B", "1GiB")
+            .paper("vPFS+ §IV"),
+        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required if a cap is given as a percentage.")
+            .absent_means("unknown")
+            .range("1B/s", "1PB/s"),
+        SLOT_COSTS,
+        DEVICE_TIMES,
+    ],
+};
+
+const DEPTH: Tunable =
+    Tunable::new("depth", Kind::Count, "The number of slots: how many small requests one server handles at once.")
+        .default("14")
+        .range("1", "65536")
+        .paper("vPFS+ §III-B");
+
+const SMALL_THRESHOLD: Tunable =
+    Tunable::new("small_threshold", Kind::Size, "The largest request that occupies one slot (`sfq-d-plus`).")
+        .default("128KiB")
+        .range("1B", "1GiB")
+        .paper("vPFS+ §III-B");
+
+const SLOT_COSTS: Tunable = Tunable::new(
+    "slot_cost",
+    Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
+    "The slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
+)
+.absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
+.paper("vPFS+ §III-B");
+
+const DEVICE_TIMES: Tunable = Tunable::new(
+    "device_time",
+    Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
+    "How much of the storage's time requests take (`isolation`), as profiled on this storage; learning starts from these values; see below.",
+)
+.absent_means("learned at runtime");
+
+/// The file that the key `profile` of [`SCHEDULER`] names.
+pub(crate) const PROFILE_ROOT: Section = Section {
+    name: "",
+    header: "a file of tables",
+    doc: "",
+    keys: &[Tunable::new("scheduler", Kind::Table("[scheduler]"), "")],
+};
+
+/// The keys of a profile.
+pub(crate) const PROFILE: Section = Section {
+    name: "scheduler",
+    header: "[scheduler]",
+    doc: "",
+    keys: &[DEPTH, SMALL_THRESHOLD, SLOT_COSTS, DEVICE_TIMES],
+};
+
+pub(crate) const SLOT_COST: Section = Section {
+    name: "scheduler.slot_cost",
+    header: "[[scheduler.slot_cost]]",
+    doc: "A row of the slot cost table; also written inline, `slot_cost = [{ ... }, ...]`. The row of \
+          a request is the one for its operation with the smallest `up_to` that is not below its size, otherwise \
+          the last one.",
+    keys: &[
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.")
+            .absent_means("both"),
+        Tunable::new("up_to", Kind::Size, "The largest request that the row applies to.").range("1B", "1TiB"),
+        Tunable::new("slots", Kind::Count, "The number of slots that such a request occupies; at most `depth`.")
+            .range("1", "65536"),
+    ],
+};
+
+pub(crate) const DEVICE_TIME: Section = Section {
+    name: "scheduler.device_time",
+    header: "[[scheduler.device_time]]",
+    doc: "How much of the time of saturated storage a request of a given size takes; in that time the storage \
+          cannot serve other requests. Sizes without a row are extrapolated from the nearest one.",
+    keys: &[
+        Tunable::new("op", Kind::Choice(&["read", "write"]), "The operation that the row applies to.").absent_means("both"),
+        Tunable::new("size", Kind::Size, "The size of the requests. Sizes up to 4 KiB, then up to 8 KiB, 16 KiB ... 8 MiB, and all larger ones, are one class each; the largest row of a class counts.").range("1B", "1GiB"),
+        Tunable::new("time", Kind::Duration, "The time of each of them.").range("1ns", "1min"),
+    ],
+};
+
+pub(crate) const APPS: Section = Section {
+    name: "apps",
+    header: "[apps]",
+    doc: "The treatment of clients that no rule of an `[[app]]` matches.",
+    keys: &[
+        Tunable::new("default", NAME, "The application of clients that match nothing else.")
+            .absent_means("`other`, with weight 1 unless there is an `[[app]]` of that name"),
+        Tunable::new(
+            "auto",
+            Kind::Choice(&["off", "client-host", "uid"]),
+            "Whether to create an application for each client host or user that no rule matches.",
+        )
+        .default("client-host"),
+        Tunable::new(
+            "auto_limit",
+            Kind::Count,
+            "The maximum number of such applications; further clients get the default one.",
+        )
+        .default("1000")
+        .range("0", "100000"),
+        Tunable::new("auto_weight", Kind::Count, "The weight of each such application.")
+            .default("1")
+            .range("1", "1000000"),
+    ],
+};
+
+pub(crate) const APP: Section = Section {
+    name: "app",
+    header: "[[app]]",
+    doc: "An application: the unit that gets shares. A client must match all of `clients`, `uids` and `gids` that are \
+          given, in each of them any element. The first matching application in the file is used; the application \
+          of the client's listener takes precedence. Without any of the three keys, only a listener or `default` \
+          leads to it.",
+    keys: &[
+        Tunable::new("name", NAME, "Its name in logs and metrics."),
+        Tunable::new(
+            "weight",
+            Kind::Count,
+            "Its weight; while both are busy, weight 4 gets twice the share of weight 2.",
+        )
+        .default("1")
+        .range("1", "1000000")
+        .paper("vPFS+ §III-A"),
+        Tunable::new(
+            "cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "Its maximum rate **on each server**, even if the storage is idle.",
+        )
+        .absent_means("no cap")
+        .paper("vPFS §IV-C3"),
+        Tunable::new(
+            "target_rate",
+            Kind::Rate,
+            "The rate **on each server** up to which its requests keep their `deadline` (`two-level`).",
+        )
+        .absent_means("no promise: it gets the capacity that the others leave")
+        .range("1B/s", "1PB/s")
+        .paper("Two-level"),
+        Tunable::new("deadline", Kind::Duration, "The longest time that its requests take; with `target_rate`.")
+            .absent_means("no promise")
+            .range("1ms", "1h")
+            .paper("Two-level"),
+        Tunable::new(
+            "latency",
+            Kind::Duration,
+            "The latency to keep for nine in ten of its requests while it asks for less than its share; if that is \
+             impossible, the log says why (`isolation`).",
+        )
+        .absent_means("as low as possible")
+        .range("100us", "1h"),
+        Tunable::new(
+            "burst",
+            Kind::Size,
+            "The amount that it may transfer at once after it was idle; only with `cap`.",
+        )
+        .default("16MiB")
+        .range("1B", "1TiB"),
+        Tunable::new(
+            "clients",
+            Kind::List(
+                "a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]",
+            ),
+            "The addresses that its clients connect from.",
+        )
+        .absent_means("not checked"),
+        Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
+        Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
+            .absent_means("not checked"),
+    ],
+};
+
+pub(crate) const LIMITS: Section = Section {
+    name: "limits",
+    header: "[limits]",
+    doc: "Limits on the resources of a proxy. At a limit the peer must wait; nothing is dropped. The \
+          one exception is requests in front of the data of a dispatched write. They have to be read, as nothing but \
+          that data ends the write, so a connection may hold eight times `operations` of them, and at least 4096 more, \
+          and twice `request_bytes`, and at least 1 MiB more. Beyond that, or if more of them come when `memory` or \
+          `host_memory` is used up, it is closed. `docs/guide/orangefs.md` says how much that is in all.",
+    keys: &[
+        Tunable::new(
+            "connections",
+            Kind::Count,
+            "The maximum number of client connections of one proxy process; further ones wait.",
+        )
+        .default("4096")
+        .range("1", "1000000"),
+        Tunable::new(
+            "operations",
+            Kind::Count,
+            "The maximum number of operations of one connection that are held or in progress.",
+        )
+        .default("256")
+        .range("1", "65536"),
+        Tunable::new(
+            "request_bytes",
+            Kind::Size,
+            "Bytes of the requests of one connection that are held or in progress: 512 and more for each operation, \
+             and while it is held the whole request with the data in it.",
+        )
+        .default("4MiB")
+        .range("64KiB", "1GiB"),
+        Tunable::new(
+            "buffer",
+            Kind::Size,
+            "The maximum number of bytes of one connection that wait to be sent to one side.",
+        )
+        .default("1MiB")
+        .range("64KiB", "1GiB"),
+        Tunable::new(
+            "memory",
+            Kind::Size,
+            "Bytes that all connections of one proxy process hold together: requests, and what waits to be sent, each \
+             beyond 64 KiB of a connection. When seven eighths are held, connections that hold more than 32 KiB wait \
+             until it is three quarters.",
+        )
+        .default("1GiB")
+        .range("16MiB", "1TiB"),
+        Tunable::new("host_memory", Kind::Size, "The same for the connections of one client host; at most `memory`.")
+            .absent_means("a quarter of `memory`")
+            .range("4MiB", "1TiB"),
+        Tunable::new(
+            "reply_timeout",
+            Kind::Duration,
+            "The time after which an operation without an answer from the server is abandoned with its connection. \
+             Longer than the clients' own timeout of 300 s, after which they repeat it.",
+        )
+        .default("330s")
+        .range("1s", "1d"),
+        Tunable::new("flow_timeout", Kind::Duration, "The same timeout for a transfer that makes no progress.")
+            .default("60s")
+            .range("1s", "1d"),
+        Tunable::new(
+            "client_timeout",
+            Kind::Duration,
+            "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \
+             requests for minutes: a repeated request runs twice.",
+        )
+        .absent_means("the value in the servers' own configuration, 300 s by default")
+        .range("1s", "1d")
+        .at_restart(),
+        Tunable::new("connect_timeout", Kind::Duration, "The timeout for connecting to a server.")
+            .default("10s")
+            .range("10ms", "10min"),
+        Tunable::new("drain_timeout", Kind::Duration, "The time that operations in progress get at shutdown.")
+            .default("30s")
+            .range("0s", "1h"),
+    ],
+};
+
+pub(crate) const LOG: Section = Section {
+    name: "log",
+    header: "[log]",
+    doc: "The log, on standard error.",
+    keys: &[
+        Tunable::new(
+            "level",
+            Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+            "The least severe level shown.",
+        )
+        .default("info"),
+        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs.")
+            .default("text")
+            .at_restart(),
+    ],
+};

@@ -1,0 +1,126 @@
+//! `[limits]` and `[log]`.
+
+use std::time::Duration;
+
+use vpfs_core::Bytes;
+
+use super::keys::{LIMITS, LOG};
+use crate::schema::reader::Reader;
+use crate::schema::units::Size;
+
+/// How much clients and servers can make a proxy hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections of one process.
+    pub connections: usize,
+    /// Operations of one connection that are held or in progress.
+    pub operations: usize,
+    /// Bytes of the requests of one connection that are held or in progress.
+    pub request_bytes: Bytes,
+    /// Bytes of one connection waiting to be sent to one side.
+    pub buffer: Bytes,
+    /// Bytes that all connections of one process hold together.
+    pub memory: Bytes,
+    /// Bytes that all connections of one client host hold together.
+    pub host_memory: Bytes,
+    /// Limit for the server's answer to an operation.
+    pub reply_timeout: Duration,
+    /// Limit for a transfer that makes no progress.
+    pub flow_timeout: Duration,
+    /// How long clients are told to wait for an answer; `None` keeps the servers' value.
+    pub client_timeout: Option<Duration>,
+    /// Limit for connecting to a server.
+    pub connect_timeout: Duration,
+    /// Limit for operations in progress at shutdown.
+    pub drain_timeout: Duration,
+}
+
+/// The least urgent level of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Someone must act.
+    Error,
+    /// Degraded but serving.
+    Warn,
+    /// Life cycle.
+    Info,
+    /// Each decision.
+    Debug,
+    /// Bytes.
+    Trace,
+}
+
+impl LogLevel {
+    /// In the order of the table of tunables.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// Its name in tracing filters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Readable text.
+    Text,
+    /// JSON for programs.
+    Json,
+}
+
+/// Settings of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least urgent level shown.
+    pub level: LogLevel,
+    /// Text or JSON.
+    pub format: LogFormat,
+}
+
+pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
+    let reader = Reader::open(root.cx, &LIMITS, "limits", root.value("limits"));
+    let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
+    let span = |key| Duration::from_nanos(reader.number_or_default(key));
+    let memory = reader.number_or_default("memory");
+    Limits {
+        connections: count("connections"),
+        operations: count("operations"),
+        request_bytes: Bytes(reader.number_or_default("request_bytes")),
+        buffer: Bytes(reader.number_or_default("buffer")),
+        memory: Bytes(memory),
+        host_memory: Bytes(host_memory(&reader, memory)),
+        reply_timeout: span("reply_timeout"),
+        flow_timeout: span("flow_timeout"),
+        client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
+        connect_timeout: span("connect_timeout"),
+        drain_timeout: span("drain_timeout"),
+    }
+}
+
+fn host_memory(reader: &Reader<'_>, memory: u64) -> u64 {
+    match reader.number("host_memory") {
+        Some(host) if host > memory => {
+            let message = format!("{} is more than limits.memory, {}", Size(Bytes(host)), Size(Bytes(memory)));
+            reader.refuse("host_memory", message);
+            memory
+        }
+        Some(host) => host,
+        None => memory / 4,
+    }
+}
+
+pub(crate) fn read_log(root: &Reader<'_>) -> Log {
+    let reader = Reader::open(root.cx, &LOG, "log", root.value("log"));
+    let formats = [LogFormat::Text, LogFormat::Json];
+    Log {
+        level: reader.choice("level").map_or(LogLevel::Info, |index| LogLevel::ALL[index]),
+        format: reader.choice("format").map_or(LogFormat::Text, |index| formats[index]),
+    }
+}

@@ -1,0 +1,15 @@
+//! The keys of vpfs.toml, and the types that they become.
+
+pub(crate) mod app_table;
+pub(crate) mod apps;
+pub(crate) mod clients;
+pub(crate) mod config;
+mod device_times;
+pub mod hosts;
+pub(crate) mod keys;
+pub(crate) mod limits;
+pub(crate) mod manual;
+pub(crate) mod network;
+mod profile;
+pub(crate) mod scheduler;
+mod slot_costs;

@@ -1,0 +1,322 @@
+//! `[[server]]` and `[[listener]]`: the servers, and the addresses that clients see instead.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use vpfs_core::ServerId;
+
+use super::apps::Names;
+use super::clients::AppIndex;
+use super::hosts::is_host_name;
+use crate::schema::problem::did_you_mean;
+use crate::schema::reader::Reader;
+use crate::schema::units::quote;
+
+/// A server's protocol, given by the scheme of its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// OrangeFS over TCP: `tcp://`, as in its own configuration.
+    OrangeFs,
+}
+
+impl Protocol {
+    /// All protocols with their schemes.
+    const SCHEMES: [(&'static str, Self); 1] = [("tcp://", Self::OrangeFs)];
+
+    /// The protocol of an address, and what follows the scheme.
+    fn split(text: &str) -> Option<(Self, &str)> {
+        Self::SCHEMES.iter().find_map(|&(scheme, protocol)| Some((protocol, text.strip_prefix(scheme)?)))
+    }
+}
+
+/// A server's or listener's address, `tcp://host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    protocol: Protocol,
+    text: String,
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// Reads `tcp://host:port`; an error message states what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
+        let Some((protocol, rest)) = Protocol::split(text) else {
+            return refuse("does not start with \"tcp://\", the only supported transport");
+        };
+        if rest.contains('/') {
+            return refuse("has a path after its port");
+        }
+        if rest.contains('[') {
+            return refuse("is an IPv6 address, which OrangeFS addresses cannot hold");
+        }
+        match rest.split_once(':') {
+            Some((host, port)) if is_host_name(host) => match port.parse() {
+                Ok(port) if port > 0 => Ok(Self { protocol, text: text.to_owned(), host: host.to_owned(), port }),
+                _ => refuse("has no port between 1 and 65535"),
+            },
+            Some(_) => refuse("has no valid host"),
+            None => refuse("has no port"),
+        }
+    }
+
+    /// The same address with another port.
+    fn at_port(&self, port: u16) -> Self {
+        let Self { protocol, host, .. } = self;
+        let (scheme, _) = Protocol::SCHEMES.iter().find(|(_, known)| known == protocol).expect("each has a scheme");
+        Self { protocol: *protocol, text: format!("{scheme}{host}:{port}"), host: host.clone(), port }
+    }
+
+    /// The protocol of this address.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Exactly as written, since it must match the servers' configuration.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A host name or an IPv4 address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Never 0.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Equal for addresses that differ only in spelling.
+    fn canonical(&self) -> String {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// An OrangeFS server. Its position in [`crate::Config::servers`] is its [`ServerId`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its alias.
+    pub name: String,
+    /// The address at which it listens.
+    pub address: Address,
+}
+
+/// An entry point for clients: one address in front of every server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Clients that connect here belong to this application.
+    pub app: Option<AppIndex>,
+    /// The addresses that clients are told, by [`ServerId`]; one for each server.
+    pub addresses: Vec<Address>,
+    /// The local address to listen at, if it is not the advertised host.
+    pub bind: Option<IpAddr>,
+}
+
+impl Listener {
+    /// Host and port to listen at in front of `server`; the host may be a name.
+    pub fn bind_address(&self, server: ServerId) -> (String, u16) {
+        let address = &self.addresses[server.index()];
+        (self.bind.map_or_else(|| address.host.clone(), |ip| ip.to_string()), address.port)
+    }
+}
+
+/// The maximum number of servers in a file.
+const SERVERS_LIMIT: usize = 1024;
+/// The maximum number of listeners in a file.
+const LISTENERS_LIMIT: usize = 64;
+
+/// The addresses of the file and their owners; detects duplicates.
+#[derive(Default)]
+pub(crate) struct Addresses(HashMap<String, (String, usize)>);
+
+impl Addresses {
+    /// Records the owner of `address`; an error names the existing owner.
+    fn claim(&mut self, address: &Address, owner: String, line: usize) -> Result<(), String> {
+        match self.0.get(&address.canonical()) {
+            Some((other, line)) => Err(format!("{address} is already {other} (line {line})")),
+            None => {
+                self.0.insert(address.canonical(), (owner, line));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The elements of a list of tables, up to `limit`: memory grows with servers times listeners.
+fn bounded<'a>(root: &Reader<'a>, key: &str, limit: usize) -> &'a [Spanned<DeValue<'a>>] {
+    let list = root.list(key);
+    if list.len() > limit {
+        root.cx.refuse(
+            root.cx.line_of(&list[limit]),
+            key,
+            format!("there are {} of them; the limit is {limit}", list.len()),
+        );
+    }
+    &list[..list.len().min(limit)]
+}
+
+/// Reads the servers; one with an invalid address is kept, so that listeners that name it cause no further problems.
+pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    let mut names = Names::new("server");
+    for (index, value) in bounded(root, "server", SERVERS_LIMIT).iter().enumerate() {
+        let reader = Reader::open(root.cx, &super::keys::SERVER, format!("server.{}", index + 1), Some(value));
+        let name = names.read(&reader, "name");
+        let text = reader.text("address").map(|found| found.text);
+        let (Some(name), Some(text)) = (name, text) else { continue };
+        let address = Address::parse(text).and_then(|address| {
+            let taken = addresses.claim(&address, own_address(&name), reader.line_of("address"));
+            taken.map_err(|message| format!("{message}; each server needs its own address")).map(|()| address)
+        });
+        let address = address.unwrap_or_else(|message| {
+            reader.refuse("address", message);
+            Address { protocol: Protocol::OrangeFs, text: text.to_owned(), host: String::new(), port: 0 }
+        });
+        reader.set("name", &name);
+        reader.set("address", text);
+        servers.push(Server { name, address });
+    }
+    if root.list("server").is_empty() {
+        let example = "[[server]] with name = \"s1\" and address = \"tcp://10.0.0.1:3334\"";
+        root.cx.refuse(0, "server", format!("is missing; add one {example} for every OrangeFS server"));
+    }
+    servers
+}
+
+fn own_address(server: &str) -> String {
+    format!("used by server {server:?}")
+}
+
+/// Reads the listeners, after servers and applications.
+pub(crate) fn read_listeners(
+    root: &Reader<'_>,
+    servers: &[Server],
+    apps: &Names,
+    taken: &mut Addresses,
+) -> Vec<Listener> {
+    let mut listeners = Vec::new();
+    for (index, value) in bounded(root, "listener", LISTENERS_LIMIT).iter().enumerate() {
+        let path = format!("listener.{}", index + 1);
+        let reader = Reader::open(root.cx, &super::keys::LISTENER, path, Some(value));
+        let app = reader.text("app").and_then(|found| apps.find(&reader, "app", found.text));
+        if let Some(found) = reader.text("app") {
+            reader.set("app", found.text);
+        }
+        let addresses = read_addresses(&reader, servers, index + 1, taken);
+        listeners.push(Listener { app, addresses, bind: read_bind(&reader) });
+    }
+    if listeners.is_empty() {
+        root.cx.refuse(0, "listener", "is missing; add a [[listener]] with port = 5334 or addresses = { ... }");
+    }
+    listeners
+}
+
+fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
+    let text = reader.text("bind")?.text;
+    match text.parse() {
+        Ok(bind) => {
+            reader.set("bind", text);
+            Some(bind)
+        }
+        Err(_) => {
+            reader.refuse("bind", format!("{} is not an IP address; write for example \"0.0.0.0\"", quote(text)));
+            None
+        }
+    }
+}
+
+fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
+    let given: Vec<Told<'_>> = match (reader.has("port"), reader.has("addresses")) {
+        (true, true) => {
+            reader.refuse("port", "cannot be combined with addresses; remove one of the two");
+            return Vec::new();
+        }
+        (false, false) => {
+            let example = "port = 5334 (the same on every server's host) or addresses = { s1 = \"tcp://...\", ... }";
+            reader.refuse("addresses", format!("is missing; add {example}"));
+            return Vec::new();
+        }
+        (true, false) => same_port(reader, servers),
+        (false, true) => named_addresses(reader, servers),
+    };
+    for told in &given {
+        let (key, remedy) = match reader.has("port") {
+            true => ("port".into(), "choose another port, or write addresses if servers share a host"),
+            false => (format!("addresses.{}", told.server), "choose another port"),
+        };
+        let owner = format!("used by listener {number} for server {:?}", told.server);
+        if let Err(message) = taken.claim(&told.address, owner, told.line) {
+            reader.cx.refuse(told.line, reader.path(&key), format!("{message}; {remedy}"));
+        }
+        if !reader.has("port") {
+            reader.cx.set(reader.path(&key), told.address.as_str(), false);
+        }
+    }
+    given.into_iter().map(|told| told.address).collect()
+}
+
+/// The address that clients are told for one server.
+struct Told<'a> {
+    server: &'a str,
+    address: Address,
+    line: usize,
+}
+
+/// The same port on every server's own host.
+fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
+    let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
+    let line = reader.line_of("port");
+    // A server with an invalid address has no host; that has been reported.
+    let servers = servers.iter().filter(|server| !server.address.host.is_empty());
+    let told = |server: &'a Server| {
+        let address = server.address.at_port(port);
+        Told { server: &server.name, address, line }
+    };
+    servers.map(told).collect()
+}
+
+/// The addresses in the order of the servers, with their lines; shorter if one is missing.
+fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
+    let Some(value) = reader.value("addresses") else { return Vec::new() };
+    let DeValue::Table(table) = value.get_ref() else {
+        reader.refuse("addresses", reader.mismatch("addresses", value.get_ref()));
+        return Vec::new();
+    };
+    let path = |name: &str| reader.path(&format!("addresses.{name}"));
+    let known: HashSet<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    for name in table.keys().filter(|name| !known.contains(name.get_ref().as_ref())) {
+        let hint = did_you_mean(name.get_ref(), servers.iter().map(|server| server.name.as_str()));
+        reader.cx.refuse(reader.cx.line_of(name), path(name.get_ref()), format!("unknown server{hint}"));
+    }
+    let missing: Vec<_> =
+        servers.iter().map(|server| server.name.as_str()).filter(|name| !table.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        let missing = crate::schema::problem::some_of(&missing);
+        reader.refuse("addresses", format!("has no address for {missing}; a listener needs one for every server"));
+    }
+    let mut addresses = Vec::new();
+    for server in servers {
+        let Some(value) = table.get(server.name.as_str()) else { continue };
+        let line = reader.cx.line_of(value);
+        let parsed = match value.get_ref() {
+            DeValue::String(text) => Address::parse(text),
+            other => Err(reader.mismatch("addresses", other)),
+        };
+        match parsed {
+            Ok(address) => addresses.push(Told { server: &server.name, address, line }),
+            Err(message) => reader.cx.refuse(line, path(&server.name), message),
+        }
+    }
+    addresses
+}

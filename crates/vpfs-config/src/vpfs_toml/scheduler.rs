@@ -1,0 +1,153 @@
+//! `[scheduler]`: policy, slots and costs.
+
+use std::io;
+
+use vpfs_core::settings::DeviceTime;
+use vpfs_core::{
+    Backfill, Bytes, CostUnit, Depth, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, SlotCostTable,
+    TwoLevelSettings, WindowOrder,
+};
+
+use super::device_times;
+use super::keys::SCHEDULER;
+use super::profile::{self, Files, MeasuredProfile};
+use super::slot_costs::{depth, read_table};
+use crate::schema::reader::Reader;
+use crate::schema::tables::Table;
+use crate::schema::units::{Rate, decimal, quote};
+
+/// In the order of the table of tunables.
+const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
+
+/// In the order of the table of tunables.
+const COST_UNITS: [CostUnit; 2] = [CostUnit::DeviceTime, CostUnit::Bytes];
+
+/// In the order of the table of tunables.
+const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
+
+/// In the order of the table of tunables.
+const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
+
+/// How requests are scheduled in front of each server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Policy, slots of one server and slots of one request.
+    pub policy: Settings,
+    /// Cost of a metadata operation: its real size is not known before it is served, and is similar for all [vPFS+
+    /// §IV].
+    pub metadata_cost: Bytes,
+    /// The throughput of one server.
+    pub capacity: Option<Rate>,
+}
+
+impl Table<'_> {
+    /// The `scheduler` table inside this one, like `[scheduler]` in vpfs.toml; `files` returns the text of a profile by
+    /// name.
+    pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
+        read(self.reader(), files)
+    }
+}
+
+pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
+    let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
+    let profile = profile::load(&reader, files);
+    let depth = read_depth(&reader, profile.as_ref());
+    let device_times = read_device_times(&reader, profile.as_ref());
+    let policy = Settings {
+        backfill: reader.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
+        sharing: Sharing { servers: servers(root), ..read_sharing(&reader) },
+        metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
+        two_level: TwoLevelSettings {
+            replenish_period: reader.duration("replenish_period"),
+            control_window: reader.duration("control_window"),
+            outstanding_max: reader.count("outstanding_max").expect("the row has a default that fits"),
+        },
+        ioco: IocoSettings {
+            window: reader.duration("window"),
+            order: reader.choice("window_order").map_or(WindowOrder::default(), |index| WINDOW_ORDERS[index]),
+            ..IocoSettings::default()
+        },
+        adaptive: reader.choice("adaptive") == Some(1),
+        cost_unit: reader.choice("cost").map_or(CostUnit::default(), |index| COST_UNITS[index]),
+        device_times,
+        ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))
+    };
+    SchedulerConfig {
+        policy,
+        metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
+        capacity: reader.number("capacity").map(Rate),
+    }
+}
+
+fn servers(root: &Reader<'_>) -> u32 {
+    u32::try_from(root.list("server").len()).unwrap_or(u32::MAX)
+}
+
+fn read_kind(reader: &Reader<'_>) -> PolicyKind {
+    reader.choice("policy").map_or(PolicyKind::Isolation, |index| PolicyKind::ALL[index])
+}
+
+/// A value in the file takes precedence over the profile.
+fn read_depth(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> Depth {
+    if let Some(MeasuredProfile { depth: Some(depth), .. }) = profile
+        && !reader.has("depth")
+    {
+        reader.set("depth", depth.get().to_string());
+        return *depth;
+    }
+    depth(reader)
+}
+
+fn read_device_times(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> Vec<DeviceTime> {
+    match profile {
+        Some(profile) if !reader.has("device_time") => {
+            reader.set("device_time", device_times::show(&profile.device_times));
+            profile.device_times.clone()
+        }
+        _ => device_times::read(reader),
+    }
+}
+
+fn read_slot_costs(reader: &Reader<'_>, profile: Option<MeasuredProfile>, depth: Depth) -> SlotCostTable {
+    match profile {
+        Some(profile) if !reader.has("slot_cost") && !reader.has("small_threshold") => {
+            for (key, text) in profile.shown {
+                reader.set(key, text);
+            }
+            profile.slot_costs
+        }
+        _ => read_table(reader, depth).0,
+    }
+}
+
+fn read_sharing(reader: &Reader<'_>) -> Sharing {
+    Sharing {
+        mode: reader.choice("sharing").map_or(SharingMode::Local, |index| SHARING_MODES[index]),
+        broadcast_threshold: Bytes(reader.number_or_default("broadcast_threshold")),
+        metadata_threshold: reader.count("metadata_threshold").expect("the row has a default that fits"),
+        min_local_share_ppm: read_min_local_share(reader),
+        ..Sharing::default()
+    }
+}
+
+/// A percentage in parts per million, rounded down.
+fn read_min_local_share(reader: &Reader<'_>) -> u32 {
+    const KEY: &str = "min_local_share";
+    let default = Sharing::default().min_local_share_ppm;
+    let Some(found) = reader.text(KEY) else {
+        reader.set(KEY, "1%");
+        return default;
+    };
+    let percent = found.text.trim().strip_suffix('%').and_then(|percent| decimal(percent.trim()));
+    let ppm = percent.filter(|(_, places)| *places <= 9).map(|(digits, places)| digits * 10_000 / 10_u128.pow(places));
+    match ppm.and_then(|ppm| u32::try_from(ppm).ok()).filter(|ppm| *ppm <= 1_000_000) {
+        Some(ppm) => {
+            reader.set(KEY, found.text);
+            ppm
+        }
+        None => {
+            reader.refuse(KEY, format!("{} is not a share from \"0%\" to \"100%\"", quote(found.text)));
+            default
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The pages of a write-back cache that are not on the device yet.
+
+use std::collections::BTreeMap;
+
+use vpfs_core::Time;
+
+use super::Io;
+
+/// The unit in which a cache tracks dirty data: a write of one byte makes a whole page dirty.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Dirty bytes of one object, whole pages, that became dirty together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) object: u64,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    /// When the first of its bytes became dirty.
+    pub(crate) since: Time,
+}
+
+/// Runs that do not overlap, indexed by position and by age. All operations are O(log n) for each run that they touch;
+/// there is at most one run for each dirty page.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyPages {
+    /// By object and first byte: the run's end and its number.
+    by_place: BTreeMap<(u64, u64), (u64, u64)>,
+    /// By number, which grows with time.
+    by_age: BTreeMap<u64, Run>,
+    added: u64,
+}
+
+impl DirtyPages {
+    /// Marks the pages of `io` dirty; returns the bytes of those that were clean. The others keep their age.
+    pub(crate) fn add(&mut self, now: Time, io: &Io) -> u64 {
+        let (mut at, end) = pages(io);
+        let mut new = 0;
+        while at < end {
+            if let Some(dirty_until) = self.dirty_until(io.object, at) {
+                at = dirty_until;
+                continue;
+            }
+            let until = self.next_run(io.object, at).map_or(end, |next| next.min(end));
+            self.insert(Run { object: io.object, begin: at, end: until, since: now });
+            new += until - at;
+            at = until;
+        }
+        new
+    }
+
+    /// Whether all pages of `io` are dirty and therefore in memory.
+    pub(crate) fn covers(&self, io: &Io) -> bool {
+        let (mut at, end) = pages(io);
+        while at < end {
+            let Some(dirty_until) = self.dirty_until(io.object, at) else { return false };
+            at = dirty_until;
+        }
+        io.len > 0
+    }
+
+    /// The run that has been dirty for the longest time.
+    pub(crate) fn oldest(&self) -> Option<&Run> {
+        self.by_age.first_key_value().map(|(_, run)| run)
+    }
+
+    /// Removes that run.
+    pub(crate) fn pop_oldest(&mut self) -> Option<Run> {
+        let (_, run) = self.by_age.pop_first()?;
+        self.by_place.remove(&(run.object, run.begin));
+        Some(run)
+    }
+
+    fn insert(&mut self, run: Run) {
+        self.by_place.insert((run.object, run.begin), (run.end, self.added));
+        self.by_age.insert(self.added, run);
+        self.added += 1;
+    }
+
+    /// The end of the run that contains byte `at`; `None` if that byte is clean.
+    fn dirty_until(&self, object: u64, at: u64) -> Option<u64> {
+        let (&(_, _), &(end, _)) = self.by_place.range((object, 0)..=(object, at)).next_back()?;
+        (end > at).then_some(end)
+    }
+
+    /// The start of the first run after byte `at`.
+    fn next_run(&self, object: u64, at: u64) -> Option<u64> {
+        self.by_place.range((object, at)..=(object, u64::MAX)).next().map(|(&(_, begin), _)| begin)
+    }
+}
+
+/// First byte and end of the range of pages that an access touches.
+fn pages(io: &Io) -> (u64, u64) {
+    let end = io.offset.saturating_add(io.len);
+    (io.offset / PAGE_BYTES * PAGE_BYTES, end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::device::IoKind;
+
+    /// Compares runs with an oracle that tracks pages one by one.
+    #[test]
+    fn agrees_with_a_set_of_pages() {
+        let (mut runs, mut set, mut random) = (DirtyPages::default(), BTreeSet::new(), 1_u64);
+        for step in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [object, offset, len] = [random >> 63, (random >> 32) % 200_000, (random >> 50) % 30_000];
+            let io = Io { kind: IoKind::Write, object, offset, len };
+            let (begin, end) = pages(&io);
+            let touched =
+                || (if len == 0 { 0..0 } else { begin / PAGE_BYTES..end / PAGE_BYTES }).map(|page| (object, page));
+            assert_eq!(runs.covers(&io), len > 0 && touched().all(|page| set.contains(&page)));
+            if random >> 40 & 3 == 0 {
+                let run = runs.pop_oldest();
+                for page in run.iter().flat_map(|run| run.begin / PAGE_BYTES..run.end / PAGE_BYTES) {
+                    assert!(set.remove(&(run.expect("it has pages").object, page)));
+                }
+            } else if len > 0 {
+                let before = set.len();
+                set.extend(touched());
+                assert_eq!(runs.add(Time::from_millis(step), &io), (set.len() - before) as u64 * PAGE_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn dirty_pages_keep_their_age() {
+        let mut runs = DirtyPages::default();
+        let write = |offset, len| Io { kind: IoKind::Write, object: 1, offset, len };
+        assert_eq!(runs.add(Time::from_millis(1), &write(10, 1)), PAGE_BYTES);
+        assert_eq!(runs.add(Time::from_millis(2), &write(0, 2 * PAGE_BYTES)), PAGE_BYTES);
+        let run = |begin, end, millis| Run { object: 1, begin, end, since: Time::from_millis(millis) };
+        assert_eq!(runs.pop_oldest(), Some(run(0, PAGE_BYTES, 1)));
+        assert_eq!(runs.pop_oldest(), Some(run(PAGE_BYTES, 2 * PAGE_BYTES, 2)));
+        assert_eq!(runs.pop_oldest(), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Workloads as data: phases, and for each process in a phase a sequence of steps.
+//!
+//! Plans are pure. Equal parameters and seed give equal steps, so a run can be repeated and its generators tested
+//! without a file system; `vpfs-testbed` executes them and `vpfs-sim` simulates them.
+
+mod btio;
+mod interactive;
+mod ior;
+mod md;
+pub mod node;
+mod noncontig;
+mod paced;
+mod pieces;
+mod pio;
+mod seconds;
+mod shared_file;
+mod strided;
+mod tile;
+mod wrf;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use btio::{Btio, BtioClass, Subtype};
+pub use interactive::Interactive;
+pub use ior::{FileMode, Ior, Order};
+pub use md::{Md, MdData};
+pub use noncontig::Noncontig;
+pub use paced::{Pace, Paced};
+pub use pio::{PioBench, PioPattern};
+pub use strided::Strided;
+pub use tile::MpiTileIo;
+pub use wrf::Wrf;
+
+/// A directory of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dir {
+    /// The run's own directory; the runner creates it.
+    Base,
+    /// A directory in it.
+    Sub(u32),
+    /// A directory in a directory in it.
+    Nested(u32, u32),
+}
+
+/// A file of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// Its directory.
+    pub dir: Dir,
+    /// Its number within the directory.
+    pub number: u32,
+}
+
+/// Consecutive bytes of a file, moved by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The file.
+    pub file: FileId,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes, at least one.
+    pub bytes: u32,
+}
+
+/// One call to the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Creates a directory, which must not exist.
+    MakeDir(Dir),
+    /// Removes an empty directory.
+    RemoveDir(Dir),
+    /// Reads all entries of a directory.
+    ListDir(Dir),
+    /// Creates a file, which must not exist, and opens it.
+    Create(FileId),
+    /// Looks a file up and opens it.
+    Open(FileId),
+    /// Looks a file up and reads its attributes.
+    Stat(FileId),
+    /// Looks a file up and sets its times.
+    SetTimes(FileId),
+    /// Removes a file.
+    Remove(FileId),
+    /// Writes the pattern's bytes to an open file.
+    Write(Extent),
+    /// Reads from an open file and verifies the data.
+    Read(Extent),
+    /// Writes the pattern's bytes to blocks of an open file: list I/O. A client without such a call writes the blocks
+    /// one after the other.
+    WriteStrided(Strided),
+    /// Reads blocks of an open file and verifies the data: list I/O, or one block after the other.
+    ReadStrided(Strided),
+    /// Asks the servers to make an open file durable.
+    Sync(FileId),
+}
+
+impl Call {
+    /// The name of the system call or command that does the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MakeDir(_) => "mkdir",
+            Self::RemoveDir(_) => "rmdir",
+            Self::ListDir(_) => "readdir",
+            Self::Create(_) => "create",
+            Self::Open(_) => "open",
+            Self::Stat(_) => "stat",
+            Self::SetTimes(_) => "utime",
+            Self::Remove(_) => "unlink",
+            Self::Write(_) => "write",
+            Self::Read(_) => "read",
+            Self::WriteStrided(_) => "writev",
+            Self::ReadStrided(_) => "readv",
+            Self::Sync(_) => "fsync",
+        }
+    }
+
+    /// The contiguous extents that the call moves; none for a metadata call.
+    pub fn extents(self) -> impl Iterator<Item = Extent> + Send {
+        let (one, many) = match self {
+            Self::Write(extent) | Self::Read(extent) => (Some(extent), None),
+            Self::WriteStrided(strided) | Self::ReadStrided(strided) => (None, Some(strided)),
+            _ => (None, None),
+        };
+        one.into_iter().chain(many.into_iter().flat_map(Strided::extents))
+    }
+}
+
+/// One step of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// I/O, measured; each process has one call outstanding.
+    Call(Call),
+    /// Computation: the process does nothing for this long.
+    Think(Duration),
+    /// The process does nothing until this long after it started the phase; no wait if that time has passed.
+    Until(Duration),
+    /// Waits until all processes have arrived. Not allowed in a phase with a time limit.
+    Barrier,
+}
+
+/// The steps of one process in one phase.
+pub type Steps = Box<dyn Iterator<Item = Step> + Send>;
+
+/// A part of a run between two barriers, with one kind of operation and its own measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Creates the files that the measured phases need.
+    Setup,
+    /// Directory creation.
+    MakeDir,
+    /// File creation.
+    Create,
+    /// File opening.
+    Open,
+    /// Data written.
+    Write,
+    /// Files made durable.
+    Sync,
+    /// Data read and verified.
+    Read,
+    /// Reads, writes and metadata of an application, as they come.
+    Mixed,
+    /// Attributes read.
+    Stat,
+    /// Times of files set.
+    SetTimes,
+    /// Directories listed.
+    ListDir,
+    /// Files removed.
+    Remove,
+    /// Directories removed.
+    RemoveDir,
+    /// Removes what [`Phase::Setup`] created.
+    Cleanup,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Setup => "setup",
+            Self::MakeDir => "mkdir",
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Read => "read",
+            Self::Mixed => "mixed",
+            Self::Stat => "stat",
+            Self::SetTimes => "utime",
+            Self::ListDir => "readdir",
+            Self::Remove => "unlink",
+            Self::RemoveDir => "rmdir",
+            Self::Cleanup => "cleanup",
+        })
+    }
+}
+
+/// A generator of steps.
+pub trait Plan: Send + Sync {
+    /// Number of processes, at least one.
+    fn processes(&self) -> u32;
+
+    /// Phases in order; each occurs once.
+    fn phases(&self) -> Vec<Phase>;
+
+    /// The steps of `process` in `phase`. Equal arguments give equal steps.
+    fn steps(&self, phase: Phase, process: u32) -> Steps;
+
+    /// When a process ends `phase` early; `None`: it continues until its steps are used up.
+    fn limit(&self, _phase: Phase) -> Option<Limit> {
+        None
+    }
+}
+
+/// A process starts no new step once `time` is over and it has done `at_least_steps` in this phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Counted from the start of the phase in this process.
+    pub time: Duration,
+    /// Steps that are done even after the time is over.
+    pub at_least_steps: u64,
+}
+
+/// Invalid parameters of a workload; the message names the option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option}: {problem}")]
+pub struct PlanError {
+    /// The command-line option without dashes.
+    pub option: &'static str,
+    /// What is wrong with it, and which values are valid.
+    pub problem: String,
+}
+
+impl PlanError {
+    fn new(option: &'static str, problem: impl Into<String>) -> Self {
+        Self { option, problem: problem.into() }
+    }
+}
+
+/// Each process is a task, and a run keeps some state for each of them.
+const MAX_PROCESSES: u32 = 1 << 16;
+
+/// Checks the number of processes of a plan.
+fn check_processes(processes: u32) -> Result<(), PlanError> {
+    if (1..=MAX_PROCESSES).contains(&processes) {
+        return Ok(());
+    }
+    Err(PlanError::new("processes", format!("must be at least 1 and at most {MAX_PROCESSES}")))
+}
+
+/// Calls, and a barrier after each of them if wanted.
+fn in_step(calls: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> Steps {
+    Box::new(calls.flat_map(move |call| [Some(Step::Call(call)), barrier.then_some(Step::Barrier)]).flatten())
+}
+
+/// Steps of calls only.
+fn calls(calls: impl Iterator<Item = Call> + Send + 'static) -> Steps {
+    Box::new(calls.map(Step::Call))
+}

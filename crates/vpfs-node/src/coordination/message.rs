@@ -1,0 +1,149 @@
+//! Messages between peers, as plain data. They are encoded elsewhere, but their size is stated here.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use vpfs_core::ServiceClass;
+use vpfs_core::hash::stable_hash;
+
+/// An application as all servers identify it: the hash of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey(pub u64);
+
+impl FlowKey {
+    /// The key of the application called `name`: [`stable_hash`], the same at every server. O(length).
+    pub fn of(name: &str) -> Self {
+        Self(stable_hash(name))
+    }
+}
+
+/// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
+/// newer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The owner has forgotten flows that left up to this version; a peer that knew less must start over.
+    pub horizon: u64,
+    /// All changes up to this version are known.
+    pub version: u64,
+}
+
+/// The running total of one flow and class at the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowTotal {
+    /// The flow.
+    pub key: FlowKey,
+    /// The kind of service.
+    pub class: ServiceClass,
+    /// The sender's version when the flow arrived; distinguishes this stay of the flow from an earlier one.
+    pub born: u64,
+    /// The sender's version of the latest change of this entry.
+    pub changed: u64,
+    /// Bytes of cost in this stay; negative if refunds exceeded requests.
+    pub total: i64,
+    /// The flow left; this is the last entry of this stay.
+    pub left: bool,
+}
+
+/// What one server reports to another: its changed totals, and how far it knows the other's totals.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// The sender's incarnation: greater after each restart.
+    pub incarnation: u64,
+    /// How long this incarnation has been running.
+    pub age: Duration,
+    /// The receiver's incarnation as far as the sender knows; `ack` refers to it.
+    pub to: Option<u64>,
+    /// How far the sender knows the receiver's totals.
+    pub ack: Position,
+    /// The entries are the changes after this version ...
+    pub base: u64,
+    /// ... up to this one. Equal to `base`: nothing changed.
+    pub at: Position,
+    /// There are changes after `at` that did not fit into this message.
+    pub more: bool,
+    /// In the order in which they changed.
+    pub entries: Vec<FlowTotal>,
+}
+
+impl Message {
+    /// The maximum number of entries in a message.
+    pub const MAX_ENTRIES: usize = 1024;
+    /// Bytes of a message without entries: eight numbers of 8 bytes, flags and the number of entries.
+    pub const HEADER_LEN: usize = 8 * 8 + 1 + 2;
+    /// Bytes of an entry: four numbers of 8 bytes, class and flag.
+    pub const ENTRY_LEN: usize = 4 * 8 + 1;
+
+    /// The size of this message on the wire, without lower-level headers.
+    pub fn encoded_len(&self) -> usize {
+        Self::HEADER_LEN + self.entries.len() * Self::ENTRY_LEN
+    }
+
+    /// Whether the receiver must acknowledge it.
+    pub(crate) fn is_data(&self) -> bool {
+        self.at.version > self.base
+    }
+
+    /// Refuses messages that no correct peer sends. O(entries).
+    pub(crate) fn check(&self) -> Result<(), MessageError> {
+        let entries = self.entries.len();
+        if entries > Self::MAX_ENTRIES {
+            return Err(MessageError::TooManyEntries { entries });
+        }
+        let (base, version) = (self.base, self.at.version);
+        if base > version {
+            return Err(MessageError::VersionsBackwards { base, version });
+        }
+        let mut before = base;
+        for entry in &self.entries {
+            if entry.changed <= before || entry.changed > version || entry.born > entry.changed {
+                return Err(MessageError::ImpossibleEntry { changed: entry.changed, born: entry.born, base, version });
+            }
+            before = entry.changed;
+        }
+        Ok(())
+    }
+}
+
+/// Why a message was refused. None of it was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// Its sender is not among the peers.
+    #[error("message from server {0}, which is not a peer: add it to the servers of this file system")]
+    UnknownPeer(u32),
+    /// It has more entries than any message may have.
+    #[error("message with {entries} entries, the limit is {}", Message::MAX_ENTRIES)]
+    TooManyEntries {
+        /// The number of entries.
+        entries: usize,
+    },
+    /// It ends at an earlier version than it starts with.
+    #[error("message with changes from version {base} up to the earlier version {version}")]
+    VersionsBackwards {
+        /// Its first version.
+        base: u64,
+        /// Its last version.
+        version: u64,
+    },
+    /// An entry is outside the versions that the message covers, out of order, or older than its flow.
+    #[error(
+        "invalid entry of version {changed} for a flow of version {born}, in changes from version {base} up to {version}"
+    )]
+    ImpossibleEntry {
+        /// The version of its latest change.
+        changed: u64,
+        /// When its flow arrived.
+        born: u64,
+        /// The first version of the message.
+        base: u64,
+        /// The last version of the message.
+        version: u64,
+    },
+    /// It acknowledges a version that was never sent.
+    #[error("message acknowledges version {version}, but this server is at {own}: did a restart reuse an incarnation?")]
+    AckAhead {
+        /// The version acknowledged.
+        version: u64,
+        /// The current version of this server.
+        own: u64,
+    },
+}

@@ -1,0 +1,161 @@
+//! One server's view of a peer's totals.
+
+use std::collections::BTreeMap;
+
+use vpfs_core::ServiceClass;
+
+use super::message::{FlowKey, FlowTotal, Message, Position};
+use super::own_totals::Account;
+use super::settings::CoordinationSettings;
+
+/// A change that a message made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The flow is at the peer.
+    Arrived(Account),
+    /// The peer's total changed.
+    Moved(Account, i64, Meaning),
+    /// The flow is no longer at the peer.
+    Left(Account),
+    /// There is no room for another flow of this peer.
+    Refused(Account),
+}
+
+/// What a changed total means for the local scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Service that others got elsewhere.
+    Service,
+    /// Service given before the peer was known.
+    Baseline,
+    /// More than any server can give.
+    Implausible,
+}
+
+/// How a message fits the current view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Everything in it is known now.
+    Known,
+    /// Earlier changes are missing, so none of it was used.
+    Gap,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    born: u64,
+    total: i64,
+    /// Mentioned since the peer started over.
+    confirmed: bool,
+}
+
+/// ClusterTotals of one incarnation of one peer.
+///
+/// Messages are applied only without gaps, so everything up to one version is known, and earlier changes are ignored.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    records: BTreeMap<Account, Record>,
+    at: Position,
+    /// New flows set a baseline until everything that the peer has is known for the first time.
+    baseline: bool,
+    /// The peer started over; flows that it does not mention have left.
+    starting_over: bool,
+}
+
+impl View {
+    /// Nothing known yet.
+    pub(crate) fn new(baseline: bool) -> Self {
+        Self { baseline, ..Self::default() }
+    }
+
+    pub(crate) fn at(&self) -> Position {
+        self.at
+    }
+
+    pub(crate) fn total(&self, account: Account) -> Option<i64> {
+        self.records.get(&account).map(|record| record.total)
+    }
+
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> + '_ {
+        self.records.keys().copied()
+    }
+
+    /// Applies the new content of `message` and appends the changes that it made. O(entries · log flows).
+    pub(crate) fn apply(
+        &mut self,
+        message: &Message,
+        settings: &CoordinationSettings,
+        changes: &mut Vec<Change>,
+    ) -> Fit {
+        if message.at.horizon < self.at.horizon {
+            return Fit::Known;
+        }
+        self.move_horizon(message.at.horizon);
+        if message.base > self.at.version {
+            return Fit::Gap;
+        }
+        if message.at.version > self.at.version {
+            let known = std::mem::replace(&mut self.at.version, message.at.version);
+            let news = message.entries.iter().filter(|entry| entry.changed > known);
+            news.for_each(|entry| self.apply_entry(entry, settings, changes));
+        }
+        if message.at.version == self.at.version && !message.more {
+            self.on_caught_up(changes);
+        }
+        Fit::Known
+    }
+
+    fn move_horizon(&mut self, horizon: u64) {
+        if horizon > self.at.horizon && self.at.version < horizon {
+            self.at.version = 0;
+            self.starting_over = true;
+            self.records.values_mut().for_each(|record| record.confirmed = false);
+        }
+        self.at.horizon = horizon;
+    }
+
+    fn apply_entry(&mut self, entry: &FlowTotal, settings: &CoordinationSettings, changes: &mut Vec<Change>) {
+        let account: (FlowKey, ServiceClass) = (entry.key, entry.class);
+        let known = self.records.get(&account).copied();
+        if known.is_none() {
+            if self.records.len() >= settings.max_flows {
+                changes.push(Change::Refused(account));
+                return;
+            }
+            changes.push(Change::Arrived(account));
+        }
+        let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
+        let step = entry.total.saturating_sub(before);
+        if step != 0 {
+            changes.push(Change::Moved(account, step, self.meaning(known.is_none(), step, settings)));
+        }
+        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true });
+        if entry.left {
+            self.remove(account, changes);
+        }
+    }
+
+    fn meaning(&self, is_new: bool, step: i64, settings: &CoordinationSettings) -> Meaning {
+        if is_new && self.baseline {
+            Meaning::Baseline
+        } else if step.unsigned_abs() > settings.max_step_bytes {
+            Meaning::Implausible
+        } else {
+            Meaning::Service
+        }
+    }
+
+    fn on_caught_up(&mut self, changes: &mut Vec<Change>) {
+        self.baseline = false;
+        if std::mem::take(&mut self.starting_over) {
+            let gone: Vec<Account> =
+                self.records.iter().filter(|(_, record)| !record.confirmed).map(|(account, _)| *account).collect();
+            gone.into_iter().for_each(|account| self.remove(account, changes));
+        }
+    }
+
+    fn remove(&mut self, account: Account, changes: &mut Vec<Change>) {
+        self.records.remove(&account);
+        changes.push(Change::Left(account));
+    }
+}

@@ -1,0 +1,201 @@
+//! Servers and a network with faults, in virtual time. Everything random comes from one seed.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use vpfs_core::testing::Random;
+use vpfs_core::{ServerId, ServiceClass, Time};
+use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Message};
+
+pub(crate) type Account = (FlowKey, ServiceClass);
+pub(crate) type Sums = BTreeMap<Account, i64>;
+
+/// What the network does to messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) loss_percent: u32,
+    pub(crate) repeat_percent: u32,
+    /// Delays are drawn between nothing and this, so messages overtake each other.
+    pub(crate) delay_ms_max: u32,
+    /// Servers of different groups do not hear each other.
+    pub(crate) groups: Vec<u32>,
+}
+
+pub(crate) struct Server {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) up: bool,
+    incarnation: u64,
+    /// The sum reported by this incarnation, and by all before it.
+    pub(crate) reported: Sums,
+    pub(crate) reported_before: Sums,
+    /// Passed to the scheduler of this incarnation, and withheld from it as a baseline.
+    pub(crate) given: Sums,
+    pub(crate) baseline: Sums,
+    pub(crate) events: Vec<Event>,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) network: Network,
+    pub(crate) servers: Vec<Server>,
+    settings: CoordinationSettings,
+    flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
+    flown: u64,
+    digest: DefaultHasher,
+}
+
+pub(crate) fn id(server: usize) -> ServerId {
+    ServerId(u32::try_from(server).unwrap())
+}
+
+pub(crate) fn add(sums: &mut Sums, account: Account, bytes: i64) {
+    *sums.entry(account).or_default() += bytes;
+}
+
+impl World {
+    /// `count` servers that start together, on a network without faults.
+    pub(crate) fn new(seed: u64, count: usize, settings: CoordinationSettings) -> Self {
+        let network = Network { loss_percent: 0, repeat_percent: 0, delay_ms_max: 1, groups: vec![0; count] };
+        let mut world = Self {
+            now: Time::ZERO,
+            random: Random::new(seed),
+            network,
+            servers: Vec::new(),
+            settings,
+            flights: BTreeMap::new(),
+            flown: 0,
+            digest: DefaultHasher::new(),
+        };
+        world.servers = (0..count).map(|me| world.boot(me, count, 1, Sums::new())).collect();
+        (0..count).for_each(|me| world.drain(me));
+        world
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    pub(crate) fn report(&mut self, server: usize, account: Account, delta: i64) {
+        add(&mut self.servers[server].reported, account, delta);
+        self.servers[server].coordinator.report(account.0, account.1, delta).unwrap();
+        self.drain(server);
+    }
+
+    pub(crate) fn crash(&mut self, server: usize) {
+        self.servers[server].up = false;
+    }
+
+    pub(crate) fn restart(&mut self, server: usize) {
+        let before = &mut self.servers[server];
+        let mut reported = std::mem::take(&mut before.reported_before);
+        before.reported.iter().for_each(|(account, bytes)| add(&mut reported, *account, *bytes));
+        let incarnation = before.incarnation + 1;
+        self.servers[server] = self.boot(server, self.servers.len(), incarnation, reported);
+        self.drain(server);
+    }
+
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while let Some(next) = self.next_time().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.deliver();
+            self.wake_servers();
+        }
+        self.now = until;
+    }
+
+    /// Messages sent so far by the current incarnations.
+    pub(crate) fn messages(&self) -> u64 {
+        self.servers.iter().map(|server| server.coordinator.sent().messages).sum()
+    }
+
+    /// Checks that every server's view of every other equals what that one knows of itself.
+    pub(crate) fn views_are_equal(&self, accounts: &[Account]) -> Result<(), String> {
+        for (at, of) in (0..self.servers.len()).flat_map(|at| (0..self.servers.len()).map(move |of| (at, of))) {
+            for &(key, class) in accounts.iter().filter(|_| at != of) {
+                let seen = self.servers[at].coordinator.peer_service(id(of), key, class);
+                let own = self.servers[of].coordinator.own_service(key, class);
+                if seen != own {
+                    return Err(format!("server {at} sees {seen:?} of server {of} for {key:?} {class:?}, not {own:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drains a coordinator's outputs, after every input.
+    pub(crate) fn drain(&mut self, me: usize) {
+        while let Some((to, message)) = self.servers[me].coordinator.poll_transmit(self.now) {
+            (me, to.0, &message).hash(&mut self.digest);
+            self.send(me, to.0 as usize, &message);
+        }
+        let server = &mut self.servers[me];
+        while let Some((key, class, bytes)) = server.coordinator.poll_service() {
+            (me, key, class, bytes).hash(&mut self.digest);
+            assert_ne!(bytes, 0, "nothing is not worth a word");
+            add(&mut server.given, (key, class), bytes);
+        }
+        while let Some((_, event)) = server.coordinator.poll_event() {
+            if let Event::Baseline { key, class, bytes, .. } = event {
+                add(&mut server.baseline, (key, class), bytes);
+            }
+            server.events.push(event);
+        }
+    }
+
+    fn boot(&self, me: usize, count: usize, incarnation: u64, reported_before: Sums) -> Server {
+        let coordinator = Coordinator::new(self.now, id(me), incarnation, (0..count).map(id), self.settings);
+        Server {
+            coordinator,
+            up: true,
+            incarnation,
+            reported: Sums::new(),
+            reported_before,
+            given: Sums::new(),
+            baseline: Sums::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: &Message) {
+        let copies = 1 + u32::from(self.random.below(100) < self.network.repeat_percent);
+        for _ in 0..copies {
+            let lost = self.random.below(100) < self.network.loss_percent;
+            let delay = Duration::from_micros(u64::from(self.random.below(self.network.delay_ms_max * 1000)));
+            if !lost && self.network.groups.get(to) == Some(&self.network.groups[from]) {
+                self.flown += 1;
+                self.flights.insert((self.now + delay, self.flown), (from, to, message.clone()));
+            }
+        }
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let up = self.servers.iter().filter(|server| server.up);
+        let timeouts = up.filter_map(|server| server.coordinator.poll_timeout());
+        self.flights.keys().map(|&(at, _)| at).take(1).chain(timeouts).min()
+    }
+
+    fn deliver(&mut self) {
+        while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
+            let (from, to, message) = flight.remove();
+            if self.servers[to].up && self.network.groups[from] == self.network.groups[to] {
+                self.servers[to].coordinator.handle_message(self.now, id(from), &message).unwrap();
+                self.drain(to);
+            }
+        }
+    }
+
+    fn wake_servers(&mut self) {
+        for me in 0..self.servers.len() {
+            let Server { up, coordinator, .. } = &mut self.servers[me];
+            if *up && coordinator.poll_timeout().is_some_and(|at| at <= self.now) {
+                coordinator.handle_timeout(self.now);
+                self.drain(me);
+                let next = self.servers[me].coordinator.poll_timeout();
+                assert!(next.is_none_or(|at| at > self.now), "a timer of server {me} stays due");
+            }
+        }
+    }
+}

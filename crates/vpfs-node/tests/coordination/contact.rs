@@ -1,0 +1,140 @@
+//! Which service counts when servers meet: first contact, restarts, silence.
+
+use std::time::Duration;
+
+use vpfs_core::ServiceClass;
+use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, PeerState};
+
+use crate::common::{Account, World, id};
+
+const MIB: i64 = 1 << 20;
+
+fn climate() -> Account {
+    (FlowKey::of("climate"), ServiceClass::Data)
+}
+
+fn world() -> World {
+    World::new(1, 2, CoordinationSettings::default())
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn given(world: &World, server: usize) -> i64 {
+    world.servers[server].given.get(&climate()).copied().unwrap_or(0)
+}
+
+fn total(world: &World, server: usize) -> Option<i64> {
+    world.servers[server].coordinator.total_service(climate().0, climate().1)
+}
+
+#[test]
+fn servers_that_start_together_count_everything() {
+    let mut world = world();
+    world.report(0, climate(), 10 * MIB);
+    world.report(1, climate(), 3 * MIB);
+    world.run_for(seconds(1));
+    assert_eq!([given(&world, 0), given(&world, 1)], [3 * MIB, 10 * MIB]);
+    assert_eq!([total(&world, 0), total(&world, 1)], [Some(13 * MIB); 2]);
+}
+
+#[test]
+fn a_restarted_server_takes_earlier_service_as_a_baseline() {
+    let mut world = world();
+    world.report(0, climate(), 1000 * MIB);
+    world.run_for(seconds(100));
+    world.restart(1);
+    world.run_for(seconds(1));
+    assert_eq!(given(&world, 1), 0, "a thousand MiB of delay would stop it for its new scheduler");
+    assert_eq!(world.servers[1].baseline[&climate()], 1000 * MIB);
+    world.report(0, climate(), MIB);
+    world.run_for(seconds(1));
+    assert_eq!(given(&world, 1), MIB);
+    assert_eq!(total(&world, 1), Some(1001 * MIB));
+}
+
+#[test]
+fn service_after_a_restart_is_added_to_earlier_service() {
+    let mut world = world();
+    world.report(1, climate(), 5 * MIB);
+    world.run_for(seconds(100));
+    world.restart(1);
+    world.report(1, climate(), 2 * MIB);
+    world.run_for(seconds(1));
+    assert_eq!(given(&world, 0), 7 * MIB);
+    assert!(world.servers[0].events.contains(&Event::PeerRestarted { peer: id(1), incarnation: 2 }));
+}
+
+#[test]
+fn everything_given_during_a_partition_counts_after_it() {
+    let mut world = world();
+    world.run_for(seconds(1));
+    world.network.groups = vec![0, 1];
+    for _ in 0..57 {
+        world.report(0, climate(), 10 * MIB);
+        world.run_for(seconds(1));
+    }
+    assert_eq!((given(&world, 1), world.servers[1].coordinator.peer_state(id(0))), (0, Some(PeerState::Lost)));
+    world.network.groups = vec![0, 0];
+    // The other's next keep-alive is enough; the next retry would come later.
+    world.run_for(seconds(4));
+    assert_eq!((given(&world, 1), world.servers[1].coordinator.peer_state(id(0))), (570 * MIB, Some(PeerState::Live)));
+}
+
+/// Without keep-alives and changes, only the greeting reveals that a server restarted.
+#[test]
+fn a_silent_restart_is_noticed() {
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
+    world.report(0, climate(), 5 * MIB);
+    world.run_for(seconds(100));
+    let before = world.messages();
+    world.network.loss_percent = 100;
+    world.restart(1);
+    world.run_for(seconds(1));
+    world.network.loss_percent = 0;
+    world.run_for(seconds(10));
+    world.views_are_equal(&[climate()]).unwrap();
+    assert!(world.messages() > before - world.servers[1].coordinator.sent().messages);
+}
+
+#[test]
+fn a_silent_peer_is_asked_more_and_more_rarely() {
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
+    world.run_for(seconds(1));
+    world.crash(1);
+    let sent = |world: &World| world.servers[0].coordinator.sent().messages;
+    let before = sent(&world);
+    for _ in 0..1000 {
+        world.report(0, climate(), MIB);
+        world.run_for(Duration::from_millis(100));
+    }
+    // Ten in the first second, then after 1, 2, 4, 8, 8, ... seconds.
+    assert!((20..=26).contains(&(sent(&world) - before)), "{} messages", sent(&world) - before);
+}
+
+#[test]
+fn acknowledgements_ride_on_other_messages() {
+    let mut world = World::new(1, 2, CoordinationSettings { keep_alive: None, ..CoordinationSettings::default() });
+    world.run_for(seconds(1));
+    let before = world.messages();
+    for _ in 0..100 {
+        (0..2).for_each(|server| world.report(server, climate(), MIB));
+        world.run_for(Duration::from_millis(50));
+    }
+    world.run_for(seconds(10));
+    assert!(world.messages() - before <= 202, "{} for 200 reports", world.messages() - before);
+}
+
+/// A message to the earlier incarnation is in transit when the server restarts; its sender must be older.
+#[test]
+fn a_peer_that_knew_an_earlier_incarnation_is_older() {
+    let mut world = world();
+    world.run_for(Duration::from_millis(10));
+    world.network.delay_ms_max = 2000;
+    world.report(0, climate(), MIB);
+    world.network.loss_percent = 100;
+    world.restart(1);
+    world.run_for(seconds(3));
+    assert_eq!((given(&world, 1), world.servers[1].baseline[&climate()]), (0, MIB));
+}

@@ -1,0 +1,141 @@
+//! Messages that no correct peer sends: refused with a reason, or harmless. Never a panic.
+
+use std::time::Duration;
+
+use vpfs_core::testing::Random;
+use vpfs_core::{ServiceClass, Time};
+use vpfs_node::coordination::{
+    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position,
+};
+
+use crate::common::{add, id};
+
+const DATA: ServiceClass = ServiceClass::Data;
+
+fn coordinator(settings: CoordinationSettings) -> Coordinator {
+    Coordinator::new(Time::ZERO, id(0), 7, [id(1), id(2)], settings)
+}
+
+/// A peer in its first second, with changes up to `version`.
+fn message(version: u64, entries: &[FlowTotal]) -> Message {
+    let at = Position { horizon: 0, version };
+    let age = Duration::ZERO;
+    Message {
+        incarnation: 1,
+        age,
+        to: Some(7),
+        ack: Position::default(),
+        base: 0,
+        at,
+        more: false,
+        entries: entries.to_vec(),
+    }
+}
+
+fn entry(key: u64, changed: u64, total: i64) -> FlowTotal {
+    FlowTotal { key: FlowKey(key), class: DATA, born: 1, changed, total, left: false }
+}
+
+fn refusal(message: &Message) -> MessageError {
+    let mut coordinator = coordinator(CoordinationSettings::default());
+    coordinator.report(FlowKey(1), DATA, 5).unwrap();
+    let error = coordinator.handle_message(Time::ZERO, id(1), message).unwrap_err();
+    assert_eq!(coordinator.poll_service(), None);
+    assert_eq!(coordinator.poll_event(), None, "nothing of it was used, not even that the peer lives");
+    error
+}
+
+#[test]
+fn impossible_messages_are_refused_with_the_reason() {
+    let unknown = coordinator(CoordinationSettings::default()).handle_message(Time::ZERO, id(9), &message(0, &[]));
+    assert_eq!(unknown, Err(MessageError::UnknownPeer(9)));
+    let backwards = refusal(&Message { base: 2, ..message(1, &[]) });
+    assert_eq!(backwards, MessageError::VersionsBackwards { base: 2, version: 1 });
+    let ahead = refusal(&Message { ack: Position { horizon: 0, version: 2 }, ..message(0, &[]) });
+    assert_eq!(ahead, MessageError::AckAhead { version: 2, own: 1 });
+    assert!(ahead.to_string().contains("incarnation"), "the usual cause is named");
+    let many: Vec<FlowTotal> = (1..=1025).map(|version| entry(version, version, 1)).collect();
+    assert_eq!(refusal(&message(2000, &many)), MessageError::TooManyEntries { entries: 1025 });
+}
+
+#[test]
+fn impossible_entries_are_refused() {
+    let later_than_the_message = [entry(1, 3, 1)];
+    let out_of_order = [entry(1, 2, 1), entry(2, 1, 1)];
+    let before_its_flow = [FlowTotal { born: 2, ..entry(1, 1, 1) }];
+    for entries in [&later_than_the_message[..], &out_of_order, &before_its_flow] {
+        assert!(matches!(refusal(&message(2, entries)), MessageError::ImpossibleEntry { .. }), "{entries:?}");
+    }
+}
+
+#[test]
+fn an_implausible_step_is_reported_and_not_passed_on() {
+    let mut coordinator = coordinator(CoordinationSettings { max_step_bytes: 100, ..CoordinationSettings::default() });
+    let totals = [(1, 100), (2, i64::MAX), (3, i64::MIN), (4, -50), (5, 50)];
+    for (version, total) in totals {
+        let message = Message { base: version - 1, ..message(version, &[entry(1, version, total)]) };
+        coordinator.handle_message(Time::ZERO, id(1), &message).unwrap();
+    }
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 200)), "the first step and the last");
+    let events = std::iter::from_fn(|| coordinator.poll_event());
+    assert_eq!(events.filter(|(_, event)| matches!(event, Event::StepRefused { .. })).count(), 3);
+    assert_eq!(coordinator.peer_service(id(1), FlowKey(1), DATA), Some(50), "the view follows all the same");
+}
+
+#[test]
+fn amounts_saturate() {
+    let mut coordinator =
+        coordinator(CoordinationSettings { max_step_bytes: u64::MAX, ..CoordinationSettings::default() });
+    for peer in [1, 2] {
+        coordinator.handle_message(Time::ZERO, id(peer), &message(1, &[entry(1, 1, i64::MAX)])).unwrap();
+    }
+    coordinator.report(FlowKey(1), DATA, i64::MAX).unwrap();
+    coordinator.report(FlowKey(1), DATA, i64::MAX).unwrap();
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, i64::MAX)));
+    assert_eq!(coordinator.total_service(FlowKey(1), DATA), Some(i64::MAX));
+}
+
+fn any_message(random: &mut Random) -> Message {
+    let mut number = || [0, 1, 2, 3, 7, 50, u64::MAX - 1, u64::MAX][random.below(8) as usize];
+    let mut message = message(number(), &[]);
+    (message.incarnation, message.base, message.at.horizon) = (number(), number(), number());
+    message.ack = Position { horizon: number(), version: number() };
+    message.age = Duration::from_nanos(number());
+    message.to = [None, Some(7), Some(number())][random.below(3) as usize];
+    message.more = random.below(2) == 0;
+    let mut changed = message.base;
+    for _ in 0..random.below(4) {
+        changed = changed.saturating_add(1 + u64::from(random.below(2)));
+        let total = random.bits().cast_signed() >> random.below(64);
+        let left = random.below(3) == 0;
+        message.entries.push(FlowTotal { left, ..entry(u64::from(random.below(40)), changed, total) });
+    }
+    message
+}
+
+#[test]
+fn a_hostile_peer_affects_only_its_own_view() {
+    println!("seeds 1 to 200");
+    let mut accepted = 0;
+    for seed in 1..=200 {
+        let mut random = Random::new(seed);
+        let mut coordinator = coordinator(CoordinationSettings { max_flows: 16, ..CoordinationSettings::default() });
+        for step in 0..200 {
+            let now = Time::from_millis(step * 50);
+            accepted += u32::from(coordinator.handle_message(now, id(1), &any_message(&mut random)).is_ok());
+            coordinator.handle_timeout(now);
+            assert!(std::iter::from_fn(|| coordinator.poll_transmit(now)).count() <= 2, "one message for each peer");
+            while coordinator.poll_service().is_some() {}
+            let of_peer = (0..40).filter(|key| coordinator.peer_service(id(1), FlowKey(*key), DATA).is_some());
+            assert!(of_peer.count() <= 16);
+        }
+        let honest = message(1, &[entry(99, 1, 123)]);
+        coordinator.handle_message(Time::from_millis(10_000), id(2), &honest).unwrap();
+        let mut given = crate::common::Sums::new();
+        while let Some((key, class, bytes)) = coordinator.poll_service() {
+            add(&mut given, (key, class), bytes);
+        }
+        assert_eq!(given, [((FlowKey(99), DATA), 123)].into());
+    }
+    assert!(accepted > 5_000, "{accepted} of 40000 messages got past the checks");
+}

@@ -1,0 +1,222 @@
+//! The contract of a session, independent of any protocol: bytes and dispatches in; bytes to send and requests out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use vpfs_core::{Bytes, FileKey, FilePosition, OpKind, Pieces, Time};
+
+use crate::{Outbound, SessionLimits};
+
+/// One client connection and the server connection behind it, in one protocol. See the crate documentation for how to
+/// drive it.
+pub trait Session: fmt::Debug + Send {
+    /// Takes the bytes that arrived from the client. Bytes that remain in `buf` are the start of an incomplete message,
+    /// no longer than the protocol's longest request, or data that must wait for its turn; in that case call it again
+    /// after [`Session::handle_timeout`].
+    fn handle_client(&mut self, now: Time, buf: &mut BytesMut);
+
+    /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
+    fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
+
+    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any.
+    ///
+    /// # Panics
+    /// If `op` is not queued: a bug of the driver.
+    fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>);
+
+    /// The client sends nothing more, and left `unread` bytes of an incomplete message. Queued requests are cancelled;
+    /// replies still pass.
+    fn handle_client_eof(&mut self, unread: usize);
+
+    /// The server sends nothing more: every operation ends. Bytes queued for the client are still sent.
+    fn handle_server_eof(&mut self, unread: usize);
+
+    /// Returns every operation to the scheduler; the session is over.
+    fn end(&mut self);
+
+    /// Frees the slots of operations that made no progress for longer than the limits allow.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// When [`Session::handle_timeout`] is due.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// The next action for the driver.
+    fn poll_action(&mut self) -> Option<Action>;
+
+    /// Bytes for the server.
+    fn to_server(&mut self) -> &mut Outbound;
+
+    /// Bytes for the client.
+    fn to_client(&mut self) -> &mut Outbound;
+
+    /// Whether to read from the client now. O(1).
+    fn wants_client(&self) -> bool;
+
+    /// Whether only bytes from the client can end what is in progress, so that reading them must not wait for memory:
+    /// it is in the middle of a message, or a dispatched write waits for its data.
+    fn must_read_client(&self) -> bool;
+
+    /// Bytes that requests take up from their arrival to their end: the operation itself, and the whole request with
+    /// the data in it until it is queued towards the server. O(1).
+    fn held_requests(&self) -> usize;
+
+    /// Whether to read from the server now.
+    fn wants_server(&self) -> bool;
+
+    /// Whether the client is done and everything it sent was passed on, so that the connection to the server may be
+    /// half closed.
+    fn server_side_done(&self) -> bool;
+
+    /// Accepts no further requests.
+    fn drain(&mut self);
+
+    /// Whether nothing is queued, in progress or in transit.
+    fn is_idle(&self) -> bool;
+
+    /// Whether the session is over; only [`Session::to_client`] may still hold bytes.
+    fn is_closed(&self) -> bool;
+}
+
+/// Creates the sessions of a listener.
+pub trait Interposer: fmt::Debug + Send + Sync {
+    /// A session with nothing in progress.
+    fn session(&self, limits: SessionLimits) -> Box<dyn Session>;
+}
+
+/// A user as stated in requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Group ids, the primary one first.
+    pub gids: Vec<u32>,
+}
+
+/// A request that is to be scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Read, write or metadata.
+    pub kind: OpKind,
+    /// This server's bytes; for a read an upper bound until the server reveals the file's size. Zero for metadata,
+    /// whose cost is a setting of the scheduler [vPFS+ §IV].
+    pub cost: Bytes,
+    /// For data: the file and where the access starts in it, to improve the estimate if the file's size is known.
+    pub position: Option<FilePosition>,
+    /// For data: bytes that the same access moves at other servers, if the request reveals that.
+    pub elsewhere: Option<Bytes>,
+    /// The user of the request, if the protocol states one. Otherwise it belongs to the user of the previous request.
+    pub user: Option<Arc<User>>,
+}
+
+/// A session's number for one operation; dense, reused after the operation is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// The number as an index into a table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server answered; a negative status is the server's own refusal.
+    Answered {
+        /// Zero, or the server's negative error status.
+        status: i32,
+    },
+    /// Nothing moved for so long that its slots are freed. Later bytes would still pass, but a driver should close both
+    /// connections, so that the client repeats the request at once.
+    TimedOut,
+    /// One of the two connections ended first.
+    Disconnected,
+}
+
+/// A dispatched operation at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The operation.
+    pub op: OpId,
+    /// `None` if it was sent at once, unscheduled.
+    pub kind: Option<OpKind>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Data bytes that passed, both directions, without headers.
+    pub moved: u64,
+    /// When its request arrived.
+    pub arrived: Time,
+    /// When it was sent to the server.
+    pub dispatched: Time,
+}
+
+/// One of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The connection that was accepted.
+    Client,
+    /// The connection that was opened on its behalf.
+    Server,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// Why a session ended itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// Bytes that do not follow the protocol.
+    #[error("malformed message from the {side}: {error}")]
+    Malformed {
+        /// The sender.
+        side: Side,
+        /// The problem and its place.
+        error: String,
+    },
+    /// The server's configuration cannot be rewritten.
+    #[error("the server's configuration cannot be passed on: {0}")]
+    Config(String),
+    /// Well-formed, but not allowed at this point.
+    #[error("protocol violation by the {side}: {what}")]
+    Violation {
+        /// The sender.
+        side: Side,
+        /// The offending message.
+        what: &'static str,
+    },
+    /// The connection ended in the middle of a message.
+    #[error("the {0} closed the connection in the middle of a message")]
+    Truncated(Side),
+}
+
+/// What the driver must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Enqueue a request at the scheduler; call [`Session::dispatch`] when it is dispatched.
+    Enqueue(OpId, Submission),
+    /// The real cost of a dispatched operation is known, or a better estimate of it.
+    CorrectCost(OpId, Bytes),
+    /// A dispatched operation ended: free its slots.
+    Complete(Completed),
+    /// A queued request will never be sent: refund it.
+    Cancel(OpId),
+    /// The server revealed the size of a file on it.
+    SizeLearned {
+        /// The file.
+        file: FileKey,
+        /// Its bytes.
+        size: u64,
+    },
+    /// The server's configuration names a server without a proxy: clients will bypass vpfs there.
+    UnmappedServer(String),
+    /// A peer ended the session; close both connections.
+    Close(CloseReason),
+}

@@ -1,0 +1,31 @@
+//! Interposition of one client connection and the one server connection behind it, without I/O.
+//!
+//! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side and
+//! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in order,
+//! because holding them would cause timeouts on both sides (docs/protocols/orangefs.md, life of a proxied I/O). The
+//! exception is the data of a write that was dispatched in pieces: it waits, by the clock, for moments.
+//!
+//! The contract names no protocol; each protocol is a module that implements it, today [`orangefs`].
+//!
+//! # How to drive it
+//!
+//! 1. Give an input: [`Session::handle_client`], [`Session::handle_server`], [`Session::dispatch`],
+//!    [`Session::handle_client_eof`], [`Session::handle_server_eof`] or [`Session::handle_timeout`].
+//! 2. Drain [`Session::poll_action`] until `None`, then send what [`Session::to_server`] and
+//!    [`Session::to_client`] hold.
+//! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] returns true: this is the
+//!    back-pressure on the connection that causes the load.
+//! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
+//!
+//! After [`Action::Close`] the session is over: every operation was returned to the scheduler and further inputs are
+//! ignored.
+#![forbid(unsafe_code)]
+
+mod contract;
+mod limits;
+pub mod orangefs;
+mod outbound;
+
+pub use contract::{Action, CloseReason, Completed, Interposer, OpId, Outcome, Session, Side, Submission, User};
+pub use limits::SessionLimits;
+pub use outbound::Outbound;

@@ -1,0 +1,54 @@
+//! Limits on everything a peer can make a session hold.
+
+use core::time::Duration;
+
+/// Bounds of one session. [`SessionLimits::default`] suits stock clients, which keep at most a few dozen requests in
+/// flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Operations of one connection that are queued or in progress, at least 1. At the limit the client is not read,
+    /// unless it is in the middle of a message or a dispatched write still waits for its data.
+    pub ops: usize,
+    /// Bytes of the requests of one connection, as [`Session::held_requests`](crate::Session::held_requests) counts
+    /// them; at the limit the client is not read, with the same exceptions.
+    pub request_bytes: usize,
+    /// Bytes queued towards one side, at least 1; at the limit the other side is not read.
+    pub outbound_bytes: usize,
+    /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own timeout
+    /// (300 s), after which they repeat the request.
+    pub reply_timeout: Duration,
+    /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
+    /// of a flow sends nothing at all.
+    pub flow_timeout: Duration,
+    /// How long clients are told to wait for an answer, in whole seconds; `None` keeps the servers' value. Must be
+    /// equal in all proxies, like the addresses.
+    pub client_timeout: Option<Duration>,
+}
+
+impl SessionLimits {
+    /// The number of operations at which a client is disconnected. Only an endless series of requests exceeds
+    /// [`SessionLimits::ops`] by this much: before the data of a dispatched write, or between unsolicited messages.
+    ///
+    /// The requests of a single read are permitted: 256 KiB hold 3000 of the shortest requests.
+    pub(crate) fn most_ops(&self) -> usize {
+        self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
+    }
+
+    /// The same bound for [`SessionLimits::request_bytes`]: twice that, and at least what a few reads bring more.
+    pub(crate) fn most_request_bytes(&self) -> usize {
+        self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(1 << 20))
+    }
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            ops: 256,
+            request_bytes: 4 << 20,
+            outbound_bytes: 1 << 20,
+            reply_timeout: Duration::from_secs(330),
+            flow_timeout: Duration::from_secs(60),
+            client_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Classifies requests for the scheduler: data, metadata, or never delayed.
+
+use vpfs_core::{Bytes, FileKey, FilePosition, OpKind};
+use vpfs_wire::DecodeError;
+use vpfs_wire::pvfs2::view::IoView;
+use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
+
+use super::op::{Reply, data_cost};
+use crate::Submission;
+
+/// Whether a request is scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Sent at once: configuration, management, and requests between servers. A client's operation may be waiting for
+    /// them inside a server, so queueing them behind client work could deadlock.
+    Exempt,
+    /// Waits to be scheduled.
+    Scheduled(Submission),
+}
+
+/// Handles are unique in a file system.
+pub(crate) fn file_key(handle: Handle) -> FileKey {
+    FileKey(handle.0)
+}
+
+/// Classifies a request, and determines the form of its reply.
+pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let class = request.op().class();
+    let reply = match (class, request.op()) {
+        (OpClass::Data, Op::Io) => {
+            let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
+            return plan_io(request, &io);
+        }
+        (OpClass::Data, _) => return plan_small_io(request),
+        (_, Op::GetConfig) => Reply::Config,
+        _ => Reply::Plain,
+    };
+    if class != OpClass::Metadata || request.is_from_server()? {
+        return Ok((Class::Exempt, reply));
+    }
+    Ok((
+        Class::Scheduled(Submission {
+            kind: OpKind::Metadata,
+            cost: Bytes::ZERO,
+            position: None,
+            elsewhere: None,
+            user: None,
+        }),
+        reply,
+    ))
+}
+
+fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let transfer = told(io.transfer())?;
+    let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
+    let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
+    // If the share is unknown, the whole access is an upper bound.
+    let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
+    let elsewhere = transfer.as_ref().and_then(Transfer::elsewhere);
+    let reply = match (io.io_type, transfer) {
+        (IoType::Write, _) => Reply::Write { expected: bytes },
+        (IoType::Read, Some(transfer)) if share.is_some() => {
+            Reply::Read { handle: io.handle, transfer: Box::new(transfer) }
+        }
+        (IoType::Read, _) => Reply::UntoldRead,
+    };
+    Ok((data(request, io, bytes, start, elsewhere), reply))
+}
+
+fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
+    let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
+    let io = &small.io;
+    if io.io_type == IoType::Write {
+        let bytes = small.total_bytes;
+        return Ok((data(request, io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
+    }
+    // The data fits the reply, so a small read cannot move more than this, whatever it asks for.
+    let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
+    let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
+    Ok((data(request, io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
+}
+
+fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Class {
+    if request.has_server_id_hint() || mirrors(request, io) {
+        return Class::Exempt;
+    }
+    let kind = match io.io_type {
+        IoType::Read => OpKind::Read,
+        IoType::Write => OpKind::Write,
+    };
+    let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
+    Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere, user: None })
+}
+
+/// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
+fn mirrors(request: &RequestView<'_>, io: &IoView<'_>) -> bool {
+    let capability = request.capability();
+    let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
+    is_null && io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic
+}
+
+/// `None` if computing the answer would take more steps than allowed for one request.
+fn told<T>(result: Result<T, TransferError>) -> Result<Option<T>, DecodeError> {
+    let malformed = |what| Err(DecodeError::Malformed { offset: 0, what });
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(TransferError::TooComplex) => Ok(None),
+        Err(TransferError::Malformed(what)) => malformed(what),
+        Err(TransferError::Distribution(_)) => malformed("the distribution's parameters make no sense"),
+    }
+}

@@ -1,0 +1,297 @@
+//! The state machine of one OrangeFS client connection and its server connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use vpfs_core::{Pieces, Time};
+use vpfs_wire::DecodeError;
+use vpfs_wire::bmi::{Header, Tag};
+
+use super::AddressMap;
+use super::op::{Op, State};
+use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
+
+mod client;
+mod ops;
+mod server;
+
+/// Bytes of the longest payload of a request.
+const LONGEST_REQUEST: usize = 16 << 10;
+
+/// What is being read from one side.
+#[derive(Debug)]
+enum Inbound {
+    /// A header is next.
+    Header,
+    /// The rest of a message passes through.
+    Body { remaining: usize, meaning: Meaning },
+}
+
+/// The meaning of the passing message for its operation.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// Nothing, or nothing any more.
+    Stray,
+    /// An acknowledgement; the operation continues.
+    Ack,
+    /// Bulk data.
+    Data(OpId),
+    /// The operation ends with the last byte of this message.
+    Last { op: OpId, status: i32 },
+}
+
+impl Meaning {
+    fn is_of(self, id: OpId) -> bool {
+        matches!(self, Self::Data(op) | Self::Last { op, .. } if op == id)
+    }
+}
+
+/// One OrangeFS client connection and its server connection.
+#[derive(Debug)]
+pub struct OrangeFsSession {
+    limits: SessionLimits,
+    addresses: Arc<AddressMap>,
+    from_client: Inbound,
+    from_server: Inbound,
+    to_client: Outbound,
+    to_server: Outbound,
+    ops: Vec<Option<Op>>,
+    free: Vec<OpId>,
+    by_tag: HashMap<Tag, OpId>,
+    dispatched: VecDeque<OpId>,
+    /// Operations whose requests were sent: those that can time out.
+    in_progress: usize,
+    /// Dispatched writes whose data is still to come from the client.
+    awaiting_data: usize,
+    /// Bytes that all operations take up.
+    held: usize,
+    actions: VecDeque<Action>,
+    user: Option<Arc<User>>,
+    next_watch: Option<Time>,
+    /// Until when the next data of the client must wait for its turn.
+    paused_until: Option<Time>,
+    client_done: bool,
+    draining: bool,
+    closed: bool,
+}
+
+impl OrangeFsSession {
+    /// A session with nothing in progress.
+    pub fn new(limits: SessionLimits, addresses: Arc<AddressMap>) -> Self {
+        Self {
+            limits,
+            addresses,
+            from_client: Inbound::Header,
+            from_server: Inbound::Header,
+            to_client: Outbound::default(),
+            to_server: Outbound::default(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            by_tag: HashMap::new(),
+            dispatched: VecDeque::new(),
+            in_progress: 0,
+            awaiting_data: 0,
+            held: 0,
+            actions: VecDeque::new(),
+            user: None,
+            next_watch: None,
+            paused_until: None,
+            client_done: false,
+            draining: false,
+            closed: false,
+        }
+    }
+
+    fn has_room_for_requests(&self) -> bool {
+        !self.draining && self.by_tag.len() < self.limits.ops && self.held < self.limits.request_bytes
+    }
+}
+
+impl Session for OrangeFsSession {
+    /// Takes the bytes that arrived from the client. Bytes that remain in `buf` are the start of an incomplete header
+    /// or request, at most 16 KiB + 24 bytes, or data that must wait for its turn; in that case call it again after
+    /// [`Session::handle_timeout`].
+    fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
+        while !self.closed && self.paused_until.is_none() {
+            let step = match self.from_client {
+                Inbound::Header => self.client_message(now, buf),
+                Inbound::Body { .. } => Ok(self.client_body(now, buf)),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => self.close(reason),
+            }
+        }
+        debug_assert!(
+            self.closed || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
+            "no more than the start of a request stays in the buffer"
+        );
+    }
+
+    /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete header
+    /// or reply, at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
+    fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
+        while !self.closed {
+            let step = match self.from_server {
+                Inbound::Header => self.server_message(now, buf),
+                Inbound::Body { .. } => Ok(self.server_body(now, buf)),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => self.close(reason),
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
+        if self.closed {
+            return;
+        }
+        self.op_mut(op).pieces = pieces;
+        let state = &mut self.op_mut(op).state;
+        let State::Queued(request) = std::mem::replace(state, State::Sent) else {
+            panic!("dispatched an operation that is not queued");
+        };
+        *state = State::Dispatched(request);
+        self.dispatched.push_back(op);
+        self.send_dispatched(now);
+    }
+
+    fn handle_client_eof(&mut self, unread: usize) {
+        if self.closed || self.client_done {
+            return;
+        }
+        if unread > 0 || matches!(self.from_client, Inbound::Body { .. }) {
+            return self.close(CloseReason::Truncated(Side::Client));
+        }
+        self.client_done = true;
+        for id in self.ids_where(Op::is_held) {
+            self.cancel(id);
+        }
+    }
+
+    fn handle_server_eof(&mut self, unread: usize) {
+        if self.closed {
+            return;
+        }
+        if unread > 0 || matches!(self.from_server, Inbound::Body { .. }) {
+            return self.close(CloseReason::Truncated(Side::Server));
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        for id in self.ids_where(Op::is_held) {
+            self.cancel(id);
+        }
+        // Nothing else ends operations that are dispatched but not sent.
+        self.dispatched.clear();
+        for id in self.ids_where(|_| true) {
+            self.complete(id, Outcome::Disconnected);
+        }
+        self.to_server.clear();
+        self.next_watch = None;
+        self.paused_until = None;
+        self.closed = true;
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.closed || self.next_watch.is_none_or(|at| now < at) {
+            return;
+        }
+        for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
+            self.complete(id, Outcome::TimedOut);
+        }
+        self.next_watch = None;
+        self.arm_watch(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.next_watch.into_iter().chain(self.paused_until).min()
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn to_server(&mut self) -> &mut Outbound {
+        &mut self.to_server
+    }
+
+    fn to_client(&mut self) -> &mut Outbound {
+        &mut self.to_client
+    }
+
+    fn wants_client(&self) -> bool {
+        debug_assert!(self.counts_are_right());
+        !self.closed
+            && !self.client_done
+            && self.paused_until.is_none()
+            && self.to_server.len() < self.limits.outbound_bytes
+            && (self.must_read_client() || self.has_room_for_requests())
+    }
+
+    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in
+    /// the middle of, and nothing but their data frees the slots of dispatched writes.
+    fn must_read_client(&self) -> bool {
+        matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
+    }
+
+    fn held_requests(&self) -> usize {
+        self.held
+    }
+
+    fn wants_server(&self) -> bool {
+        !self.closed && self.to_client.len() < self.limits.outbound_bytes
+    }
+
+    fn server_side_done(&self) -> bool {
+        self.client_done && self.to_server.is_empty() && self.dispatched.is_empty()
+    }
+
+    fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.by_tag.is_empty()
+            && self.to_client.is_empty()
+            && self.to_server.is_empty()
+            && matches!((&self.from_client, &self.from_server), (Inbound::Header, Inbound::Header))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+/// The header at the start of `buf`, `None` while it is incomplete.
+fn decode_header(buf: &BytesMut, side: Side) -> Result<Option<Header>, CloseReason> {
+    match Header::decode(buf) {
+        Ok(header) => Ok(Some(header)),
+        Err(DecodeError::Incomplete { .. }) => Ok(None),
+        Err(error) => Err(CloseReason::Malformed { side, error: error.to_string() }),
+    }
+}
+
+fn violation(side: Side, what: &'static str) -> CloseReason {
+    CloseReason::Violation { side, what }
+}
+
+/// The size of the payload after a header.
+fn payload_len(header: &Header) -> usize {
+    // At most 16 MiB, as checked by decoding.
+    usize::try_from(header.size).unwrap_or(usize::MAX)
+}
+
+/// A whole message.
+fn message(header: &Header, payload: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(Header::LEN + payload.len());
+    bytes.extend_from_slice(&header.encode());
+    bytes.extend_from_slice(payload);
+    bytes.freeze()
+}

@@ -1,0 +1,162 @@
+//! Requests that are never held, and the user that a connection belongs to.
+
+mod common;
+
+use common::messages::*;
+use common::{Wire, completed};
+use vpfs_core::{FileKey, OpKind};
+use vpfs_session::{Action, Outcome, Session, User};
+use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
+use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
+
+/// Whether a request is held; either way it reaches the server unchanged.
+#[track_caller]
+fn is_held(request: &[u8]) -> bool {
+    let mut wire = Wire::new();
+    let submitted = wire.client(request).into_iter().find_map(|action| match action {
+        Action::Enqueue(op, _) => Some(op),
+        _ => None,
+    });
+    if let Some(op) = submitted {
+        assert!(wire.session.to_server().is_empty());
+        wire.dispatch(op);
+    }
+    assert!(wire.take_to_server() == request);
+    submitted.is_some()
+}
+
+#[test]
+fn captured_requests() {
+    for name in captured_names("request") {
+        let request = frame_request(1, &captured("request", &name));
+        let management = ["getconfig", "mgmt", "mirror"].iter().any(|op| name.contains(op));
+        assert_eq!(is_held(&request), !management && !name.contains("server_to_server"), "{name}");
+    }
+}
+
+#[test]
+fn server_hint() {
+    for body in [RequestBody::Io(io(IoType::Read, 0, 1 << 20)), RequestBody::Io(io(IoType::Write, 0, 1)), create(&[])] {
+        assert!(is_held(&request(1, body.clone())));
+        assert!(!is_held(&server_request(1, body)));
+    }
+}
+
+#[test]
+fn server_credential() {
+    assert!(is_held(&getattr(1, credential("C:s1", 0, &[0]))));
+    assert!(!is_held(&getattr(1, credential("S:s1", 0, &[0]))));
+}
+
+#[test]
+fn batch_create() {
+    let batch = |objtype, count| {
+        request(1, RequestBody::BatchCreate(BatchCreate { fs: FS, objtype, count, extents: Default::default() }))
+    };
+    // Clients make their symbolic links this way.
+    assert!(is_held(&batch(ObjType::SYMLINK, 1)));
+    assert!(!is_held(&batch(ObjType::SYMLINK, 2)));
+    for objtype in [ObjType::METAFILE, ObjType::DATAFILE, ObjType::DIRECTORY, ObjType::DIRDATA] {
+        assert!(!is_held(&batch(objtype, 1)));
+    }
+}
+
+/// Its data is tracked like any other, but the scheduler is not informed.
+#[test]
+fn data_of_a_server_is_followed_unscheduled() {
+    let mut wire = Wire::new();
+    wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
+    let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
+    assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
+    let read = completed(&wire.server_passes(&data(1, 100_000)));
+    assert_eq!((read.kind, read.outcome, read.moved), (None, Outcome::Answered { status: 0 }, 100_000));
+
+    wire.client_passes(&server_request(2, RequestBody::Io(io(IoType::Write, 0, 5000))));
+    assert_eq!(wire.server_passes(&ack(2, 0)), []);
+    wire.client_passes(&data(2, 5000));
+    let written = completed(&wire.server_passes(&written(2, 5000)));
+    assert_eq!((written.kind, written.moved), (None, 5000));
+}
+
+#[test]
+fn unscheduled_requests_wait_for_the_end_of_the_message_in_between_only() {
+    let mut wire = Wire::new();
+    let stray = data(9, 100);
+    wire.client(&[&stray[..], &getconfig(1)].concat());
+    assert!(wire.take_to_server() == [&stray[..], &getconfig(1)].concat());
+}
+
+/// The user that each request is attributed to.
+fn users(actions: &[Action]) -> Vec<Option<User>> {
+    let user = |action: &Action| match action {
+        Action::Enqueue(_, submission) => Some(submission.user.as_deref().cloned()),
+        _ => None,
+    };
+    actions.iter().filter_map(user).collect()
+}
+
+#[test]
+fn each_request_is_of_the_user_whom_the_connection_showed_last() {
+    let mut wire = Wire::new();
+    let mut tag = 0;
+    let mut shown = |issuer, uid, gids: &[u32]| {
+        tag += 2;
+        let messages = [getattr(tag, credential(issuer, uid, gids)), read(tag + 1, 4096)];
+        messages.map(|message| users(&wire.client(&message)))
+    };
+    for (uid, gids) in [(1000, vec![1000, 4]), (1000, vec![1000]), (1000, vec![4, 1000]), (0, vec![4, 1000])] {
+        let user = vec![Some(User { uid, gids: gids.clone() })];
+        assert_eq!(shown("C:host", uid, &gids), [user.clone(), user.clone()], "and data requests, which show none");
+        assert_eq!(shown("C:other", uid, &gids), [user.clone(), user.clone()]);
+        assert_eq!(shown("S:s1", 5, &[5]), [vec![], user], "a server's own credential says nothing of the client");
+    }
+}
+
+#[test]
+fn requests_that_show_no_user_are_of_nobody() {
+    let mut wire = Wire::new();
+    // A server passes on the credential of the client that it serves, which is not a user of its own host.
+    let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");
+    let request = vpfs_wire::pvfs2::Request::decode(&passed_on).unwrap();
+    assert!(request.body.credential().unwrap().issuer.0.starts_with(b"C:"));
+    let passed_on = frame_request(5, &passed_on);
+    for message in [readdir(1), read(2, 4096), small_write(3, 10), getconfig(4), passed_on] {
+        let actions = wire.client(&message);
+        assert!(users(&actions).into_iter().all(|user| user.is_none()), "{actions:?}");
+    }
+}
+
+#[test]
+fn kinds() {
+    let mut wire = Wire::new();
+    let mut kind = |message: Vec<u8>| wire.held(&message).1.kind;
+    assert_eq!(kind(read(1, 1)), OpKind::Read);
+    assert_eq!(kind(write(2, 1)), OpKind::Write);
+    assert_eq!(kind(small_read(3, 1)), OpKind::Read);
+    assert_eq!(kind(small_write(4, 1)), OpKind::Write);
+    assert_eq!(kind(readdir(5)), OpKind::Metadata);
+    assert_eq!(kind(request(6, create(&[]))), OpKind::Metadata);
+}
+
+/// A server copies to its mirrors with writes that carry neither the server hint nor any capability. Once they were
+/// held, because only the hint was checked; clients always have a capability, so its absence identifies a server.
+#[test]
+fn mirroring_writes_without_a_capability() {
+    let bare = |io| frame_request(1, &Request::bare(RequestBody::Io(io)).encode());
+    assert!(!is_held(&bare(io(IoType::Write, 0, 1 << 20))));
+    // Servers were never seen to do this.
+    assert!(is_held(&bare(io(IoType::Read, 0, 1 << 20))));
+    let striped = Io { dist: Dist::SimpleStripe { strip_size: 65536 }, ..io(IoType::Write, 0, 1 << 20) };
+    assert!(is_held(&bare(striped)));
+    assert!(is_held(&bare(Io { server_ct: 2, ..io(IoType::Write, 0, 1 << 20) })));
+    assert!(is_held(&write(1, 1 << 20)));
+}
+
+#[test]
+fn mirroring_is_for_servers() {
+    let body = captured("request", "op39_mirror_request_server_to_server");
+    let request = Request::decode(&body).unwrap();
+    assert!(matches!(request.body, RequestBody::Mirror(Mirror { .. })));
+    let bare = Request::bare(request.body);
+    assert!(!is_held(&frame_request(1, &bare.encode())));
+}

@@ -1,0 +1,226 @@
+//! Collects measurements during a run.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::latency::LatencyHistogram;
+use super::{PhaseReport, Report, Sample, Timeline, Verification, WrongRead, per_second};
+use vpfs_model::plan::Phase;
+
+/// Shared by all processes of an application; a call costs one short lock.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    interval: Duration,
+    state: Mutex<State>,
+}
+
+/// The progress of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The phase that started last; `None` before the first.
+    pub phase: Option<Phase>,
+    /// Calls completed in all phases.
+    pub operations: u64,
+    /// Bytes moved in all phases.
+    pub bytes: u64,
+    /// Time since the first process's first step.
+    pub elapsed: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    begin: Option<Instant>,
+    end: Option<Instant>,
+    phases: Vec<PhaseState>,
+    think: Duration,
+    wait: Duration,
+    samples: Vec<Sample>,
+    total: Sample,
+    verification: Verification,
+}
+
+#[derive(Debug)]
+struct PhaseState {
+    phase: Phase,
+    begin: Instant,
+    end: Instant,
+    total: Sample,
+    io: Duration,
+    latency: LatencyHistogram,
+}
+
+/// Wrong reads kept for the report; all are counted.
+const EXAMPLES: usize = 16;
+
+impl Recorder {
+    /// An empty recorder; the timeline will have a sample for each `interval`.
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, state: Mutex::default() }
+    }
+
+    /// The progress of the run.
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.lock();
+        Progress {
+            phase: state.phases.last().map(|phase| phase.phase),
+            operations: state.total.operations,
+            bytes: state.total.bytes,
+            elapsed: state.begin.map(|begin| begin.elapsed()).unwrap_or_default(),
+        }
+    }
+
+    /// A process starts a phase.
+    pub(crate) fn begin_phase(&self, phase: Phase, now: Instant) {
+        let mut state = self.lock();
+        state.begin.get_or_insert(now);
+        if state.phases.iter().all(|known| known.phase != phase) {
+            let latency = LatencyHistogram::new();
+            let new = PhaseState { phase, begin: now, end: now, total: Sample::default(), io: Duration::ZERO, latency };
+            state.phases.push(new);
+        }
+    }
+
+    /// A process ends a phase.
+    pub(crate) fn end_phase(&self, phase: Phase, now: Instant) {
+        let mut state = self.lock();
+        state.end = state.end.max(Some(now));
+        let phase = state.phase(phase);
+        phase.end = phase.end.max(now);
+    }
+
+    /// A call started at `begin`, ended at `end` and moved `bytes`.
+    pub(crate) fn call(&self, phase: Phase, begin: Instant, end: Instant, bytes: u64) {
+        let one = Sample { operations: 1, bytes };
+        let mut state = self.lock();
+        let since_begin = end - state.begin.unwrap_or(end);
+        let interval = since_begin.as_nanos() / self.interval.as_nanos().max(1);
+        state.sample(usize::try_from(interval).unwrap_or(usize::MAX)).add(one);
+        state.total.add(one);
+        let phase = state.phase(phase);
+        phase.total.add(one);
+        phase.io += end - begin;
+        phase.latency.record(end - begin);
+    }
+
+    /// A process computed.
+    pub(crate) fn think(&self, time: Duration) {
+        self.lock().think += time;
+    }
+
+    /// A process waited in a barrier.
+    pub(crate) fn wait(&self, time: Duration) {
+        self.lock().wait += time;
+    }
+
+    /// A read returned the right bytes.
+    pub(crate) fn checked(&self, bytes: u64) {
+        self.lock().verification.checked_bytes += bytes;
+    }
+
+    /// A read returned wrong bytes.
+    pub(crate) fn wrong(&self, read: WrongRead) {
+        let verification = &mut self.lock().verification;
+        verification.wrong_reads += 1;
+        if verification.examples.len() < EXAMPLES {
+            verification.examples.push(read);
+        }
+    }
+
+    /// The whole run.
+    pub(crate) fn report(&self, processes: u32, nodes: u32) -> Report {
+        let state = self.lock();
+        let mean = |sum: Duration| sum.as_secs_f64() / f64::from(processes.max(1));
+        let phases: Vec<_> = state.phases.iter().map(|phase| phase.report(processes)).collect();
+        Report {
+            processes,
+            nodes,
+            run_seconds: state.begin.zip(state.end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64()),
+            io_seconds: phases.iter().map(|phase| phase.io_seconds).sum(),
+            think_seconds: mean(state.think),
+            wait_seconds: mean(state.wait),
+            phases,
+            timeline: Timeline { interval_seconds: self.interval.as_secs_f64(), samples: state.samples.clone() },
+            verification: state.verification.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn phase(&mut self, phase: Phase) -> &mut PhaseState {
+        self.phases.iter_mut().find(|known| known.phase == phase).expect("a phase starts before it has calls")
+    }
+
+    fn sample(&mut self, interval: usize) -> &mut Sample {
+        if self.samples.len() <= interval {
+            self.samples.resize(interval + 1, Sample::default());
+        }
+        &mut self.samples[interval]
+    }
+}
+
+impl Sample {
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+    }
+}
+
+impl PhaseState {
+    fn report(&self, processes: u32) -> PhaseReport {
+        let seconds = (self.end - self.begin).as_secs_f64();
+        PhaseReport {
+            phase: self.phase,
+            seconds,
+            io_seconds: self.io.as_secs_f64() / f64::from(processes.max(1)),
+            operations: self.total.operations,
+            bytes: self.total.bytes,
+            bytes_per_second: per_second(self.total.bytes, seconds),
+            operations_per_second: per_second(self.total.operations, seconds),
+            latency: self.latency.summary(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(origin: Instant, ms: u64) -> Instant {
+        origin + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_phase_lasts_from_the_first_begin_to_the_last_end() {
+        let recorder = Recorder::new(Duration::from_millis(100));
+        let zero = Instant::now();
+        recorder.begin_phase(Phase::Write, at(zero, 0));
+        recorder.begin_phase(Phase::Write, at(zero, 50));
+        recorder.call(Phase::Write, at(zero, 0), at(zero, 90), 1000);
+        recorder.call(Phase::Write, at(zero, 90), at(zero, 250), 3000);
+        recorder.end_phase(Phase::Write, at(zero, 250));
+        recorder.end_phase(Phase::Write, at(zero, 90));
+        let report = recorder.report(2, 1);
+        let write = report.phase(Phase::Write).unwrap();
+        assert!((write.seconds - 0.25).abs() < 1e-9 && (write.io_seconds - 0.125).abs() < 1e-9);
+        assert!((write.bytes_per_second - 16_000.0).abs() < 1e-6);
+        let bytes: Vec<_> = report.timeline.samples.iter().map(|sample| sample.bytes).collect();
+        assert_eq!(bytes, [1000, 0, 3000]);
+    }
+
+    #[test]
+    fn wrong_reads_are_all_counted_and_some_kept() {
+        let recorder = Recorder::new(Duration::from_secs(1));
+        for offset in 0..100 {
+            recorder.wrong(WrongRead::Length { path: "/a".to_owned(), offset, expected: 8, found: 0 });
+        }
+        let verification = recorder.report(1, 1).verification;
+        assert_eq!((verification.wrong_reads, verification.examples.len()), (100, EXAMPLES));
+        assert!(!verification.is_clean());
+    }
+}

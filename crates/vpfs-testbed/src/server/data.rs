@@ -1,0 +1,348 @@
+//! IO and SMALL_IO: bytes between the wire, the device and the store (docs/protocols/orangefs.md, IO).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use vpfs_wire::bmi::{Tag, TooLong};
+use vpfs_wire::pvfs2::auth::op_mask;
+use vpfs_wire::pvfs2::reply::{self, SmallIoResult};
+use vpfs_wire::pvfs2::transfer::TransferPiece;
+use vpfs_wire::pvfs2::{Capability, Errno, Handle, IoType, Op, Reply, Status, Transfer, TransferError, request};
+
+use super::access;
+use super::cluster::{Storage, errno_of};
+use super::ops::Server;
+use vpfs_model::device::{Io, IoKind};
+
+use crate::device::Access;
+use crate::flow::{Chunk, chunk_len, chunks};
+use crate::store::StoreError;
+use crate::transport::Outgoing;
+
+/// Pieces closer together than this form one access to the device, which includes the gap.
+const GAP_MAX: u64 = 64 << 10;
+/// Bytes of a SMALL_IO reply besides the data.
+const SMALL_REPLY_OVERHEAD: u64 = 40;
+/// How long a write waits for its next chunk: ServerJobFlowTimeoutSecs.
+const FLOW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a transfer closes its connection: the two sides no longer agree on what comes next.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FlowError {
+    #[error("a data message has {got} bytes instead of {expected}")]
+    WrongChunk { got: u64, expected: u64 },
+    #[error("no data for {0:?}")]
+    NoData(Duration),
+    #[error("access: {0}")]
+    Access(#[from] TransferError),
+    #[error("storage: {0}")]
+    Storage(#[from] StoreError),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// The connection is already being closed.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+/// What a running transfer needs from its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Replies {
+    pub(super) tag: Tag,
+    pub(super) queue: mpsc::Sender<Outgoing>,
+}
+
+impl Replies {
+    pub(super) async fn send(&self, reply: &Reply) -> Result<(), FlowError> {
+        self.put(Outgoing::reply(self.tag, reply.encode())?).await
+    }
+
+    async fn put(&self, message: Outgoing) -> Result<(), FlowError> {
+        self.queue.send(message).await.map_err(|_| FlowError::Closed)
+    }
+}
+
+/// An I/O that was checked.
+struct Checked {
+    handle: Handle,
+    transfer: Transfer,
+    /// The datafile's size when the I/O began.
+    size: u64,
+    /// Bytes that will move.
+    total: u64,
+}
+
+impl Server {
+    /// A write: acknowledge, receive chunks, complete. Errors after the acknowledgement are reported in the completion,
+    /// after the client has sent all its data.
+    pub(super) async fn write_flow(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        mut data: mpsc::Receiver<Bytes>,
+        replies: &Replies,
+    ) -> Result<(), FlowError> {
+        let Some(io) = self.begin(capability, body, replies).await? else { return Ok(()) };
+        let mut writes = InFlight::new(self.cluster.config.flow_buffers);
+        let mut failed = None;
+        for chunk in chunks(io.transfer.pieces(), io.total, self.cluster.config.flow_buffer_bytes) {
+            let chunk = chunk?;
+            let bytes = next_chunk(&mut data, &chunk).await?;
+            if failed.is_none() {
+                writes.push(self.storage().access(IoKind::Write, io.handle, &chunk), (chunk, bytes));
+                failed = self.store_written(io.handle, writes.pop_excess().await).await.err();
+            }
+        }
+        while failed.is_none()
+            && let Some(written) = writes.pop().await
+        {
+            failed = self.store_written(io.handle, Some(written)).await.err();
+        }
+        let completion = match failed {
+            None => reply::WriteCompletion { total_completed: signed(io.total) }.into(),
+            Some(errno) => Reply::error(Op::WriteCompletion, Status::error(errno)),
+        };
+        replies.send(&completion).await
+    }
+
+    /// A read: acknowledge, send chunks. There is no end message, so a failure in the middle can only close the
+    /// connection.
+    pub(super) async fn read_flow(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        replies: &Replies,
+    ) -> Result<(), FlowError> {
+        let Some(io) = self.begin(capability, body, replies).await? else { return Ok(()) };
+        let mut reads = InFlight::new(self.cluster.config.flow_buffers);
+        for chunk in chunks(io.transfer.pieces(), io.total, self.cluster.config.flow_buffer_bytes) {
+            let chunk = chunk?;
+            reads.push(self.storage().access(IoKind::Read, io.handle, &chunk), chunk);
+            if let Some(chunk) = reads.pop_excess().await {
+                self.send_chunk(io.handle, chunk, replies).await?;
+            }
+        }
+        while let Some(chunk) = reads.pop().await {
+            self.send_chunk(io.handle, chunk, replies).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the acknowledgement; `None` after a negative one.
+    async fn begin(
+        &self,
+        capability: &Capability,
+        body: &request::Io,
+        replies: &Replies,
+    ) -> Result<Option<Checked>, FlowError> {
+        let request::Io { handle, fs, io_type, server_nr, server_ct, .. } = *body;
+        let transfer =
+            Transfer::new(&body.dist, server_nr, server_ct, &body.preq, body.file_req_offset, body.aggregate_size);
+        match self.check(capability, fs, handle, io_type, transfer) {
+            Ok(io) => {
+                replies.send(&reply::Io { bstream_size: signed(io.size) }.into()).await?;
+                Ok(Some(io))
+            }
+            Err(errno) => {
+                replies.send(&Reply::error(Op::Io, Status::error(errno))).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        capability: &Capability,
+        fs: i32,
+        handle: Handle,
+        io_type: IoType,
+        transfer: Result<Transfer, TransferError>,
+    ) -> Result<Checked, Errno> {
+        self.same_fs(fs)?;
+        let needed = if io_type == IoType::Read { op_mask::READ } else { op_mask::WRITE };
+        access::require(capability, needed)?;
+        self.own_datafile(handle)?;
+        let transfer = transfer.map_err(|_| Errno::EINVAL)?;
+        let size = self.storage().quick().size(handle.0);
+        let total = match io_type {
+            IoType::Read => transfer.read_bytes(size),
+            IoType::Write => transfer.write_bytes(),
+        };
+        Ok(Checked { handle, transfer, size, total: total.map_err(|_| Errno::EINVAL)? })
+    }
+
+    /// Stores a chunk that the device has taken.
+    async fn store_written(&self, handle: Handle, written: Option<(Chunk, Bytes)>) -> Result<(), Errno> {
+        let Some((chunk, bytes)) = written else { return Ok(()) };
+        self.storage().write(handle, chunk, bytes).await.map_err(|error| errno_of(&error))?;
+        if self.own_datafile(handle).is_err() {
+            // The datafile was removed meanwhile, so nobody else will free what was just written.
+            let _ = self.storage().run(move |store| store.remove(handle.0)).await;
+            return Err(Errno::ENOENT);
+        }
+        Ok(())
+    }
+
+    async fn send_chunk(&self, handle: Handle, chunk: Chunk, replies: &Replies) -> Result<(), FlowError> {
+        let segments = self.storage().read(handle, chunk).await?;
+        replies.put(Outgoing::data(replies.tag, segments)?).await
+    }
+
+    /// An I/O with its data in the request or the reply.
+    pub(super) async fn small_io(&self, capability: &Capability, body: request::SmallIo) -> Reply {
+        let done = self.try_small_io(capability, body).await;
+        done.unwrap_or_else(|errno| Reply::error(Op::SmallIo, Status::error(errno)))
+    }
+
+    async fn try_small_io(&self, capability: &Capability, body: request::SmallIo) -> Result<Reply, Errno> {
+        let request::SmallIo { handle, fs, io_type, server_nr, server_ct, .. } = body;
+        let transfer =
+            Transfer::new(&body.dist, server_nr, server_ct, &body.preq, body.file_req_offset, body.aggregate_size);
+        let io = self.check(capability, fs, handle, io_type, transfer)?;
+        let whole: Chunk = match chunks(io.transfer.pieces(), io.total, u64::MAX).next() {
+            None => Chunk::new(),
+            Some(chunk) => chunk.map_err(|_| Errno::EINVAL)?,
+        };
+        let result = match io_type {
+            IoType::Read if io.total + SMALL_REPLY_OVERHEAD > vpfs_wire::bmi::MAX_UNEXPECTED => Err(Errno::EINVAL),
+            IoType::Read => {
+                self.storage().access(IoKind::Read, handle, &whole).done().await;
+                let segments = self.storage().read(handle, whole).await.map_err(|error| errno_of(&error))?;
+                Ok(SmallIoResult::Read(segments.concat()))
+            }
+            IoType::Write if body.data.len() as u64 != io.total => Err(Errno::EINVAL),
+            IoType::Write => {
+                self.storage().access(IoKind::Write, handle, &whole).done().await;
+                self.store_written(handle, Some((whole, body.data.into()))).await?;
+                Ok(SmallIoResult::Written(signed(io.total)))
+            }
+        }?;
+        Ok(reply::SmallIo { bstream_size: signed(self.storage().quick().size(handle.0)), result }.into())
+    }
+}
+
+impl Storage {
+    /// Submits a chunk to the device now.
+    fn access(&self, kind: IoKind, handle: Handle, chunk: &[TransferPiece]) -> Accesses {
+        let mut accesses: Vec<Access> = Vec::new();
+        let mut run: Option<(u64, u64)> = None;
+        let mut submit = |(offset, end): (u64, u64)| {
+            accesses.push(self.device.submit(Io { kind, object: handle.0, offset, len: end - offset }));
+        };
+        for piece in chunk {
+            let end = piece.physical + piece.len;
+            run = match run {
+                Some((begin, so_far)) if (so_far..=so_far + GAP_MAX).contains(&piece.physical) => Some((begin, end)),
+                other => {
+                    other.into_iter().for_each(&mut submit);
+                    Some((piece.physical, end))
+                }
+            };
+        }
+        run.into_iter().for_each(&mut submit);
+        Accesses(accesses)
+    }
+
+    async fn write(&self, handle: Handle, chunk: Chunk, bytes: Bytes) -> Result<(), StoreError> {
+        self.run(move |store| {
+            let mut rest = bytes;
+            for run in coalesce(&chunk) {
+                let data = rest.split_to(clamp(run.len).min(rest.len()));
+                store.write(handle.0, run.physical, &data)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The bytes of a chunk. A datafile that was truncated meanwhile reads as zeros, because the length has already
+    /// been announced.
+    async fn read(&self, handle: Handle, chunk: Chunk) -> Result<Vec<Bytes>, StoreError> {
+        self.run(move |store| {
+            let piece = |run: TransferPiece| {
+                let bytes = store.read(handle.0, run.physical, clamp(run.len))?;
+                Ok(if bytes.len() as u64 == run.len { bytes } else { padded(&bytes, clamp(run.len)) })
+            };
+            coalesce(&chunk).map(piece).collect()
+        })
+        .await
+    }
+}
+
+/// Joins pieces that are adjacent in the datafile.
+fn coalesce(chunk: &[TransferPiece]) -> impl Iterator<Item = TransferPiece> {
+    let mut pieces = chunk.iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let mut run = pieces.next()?;
+        while let Some(next) = pieces.next_if(|next| next.physical == run.physical + run.len) {
+            run.len += next.len;
+        }
+        Some(run)
+    })
+}
+
+fn padded(bytes: &Bytes, len: usize) -> Bytes {
+    let mut padded = BytesMut::from(&bytes[..]);
+    padded.resize(len, 0);
+    padded.freeze()
+}
+
+/// Waits for the next chunk's data.
+async fn next_chunk(data: &mut mpsc::Receiver<Bytes>, chunk: &[TransferPiece]) -> Result<Bytes, FlowError> {
+    let received = timeout(FLOW_TIMEOUT, data.recv()).await.map_err(|_| FlowError::NoData(FLOW_TIMEOUT))?;
+    let bytes = received.ok_or(FlowError::Closed)?;
+    let (got, expected) = (bytes.len() as u64, chunk_len(chunk));
+    if got == expected { Ok(bytes) } else { Err(FlowError::WrongChunk { got, expected }) }
+}
+
+/// The device accesses of one chunk.
+struct Accesses(Vec<Access>);
+
+impl Accesses {
+    /// Waits for all of them.
+    async fn done(self) {
+        for access in self.0 {
+            access.await;
+        }
+    }
+}
+
+/// Chunks submitted to the device, oldest first, at most as many as a flow has buffers.
+struct InFlight<T> {
+    chunks: VecDeque<(Accesses, T)>,
+    buffers: usize,
+}
+
+impl<T> InFlight<T> {
+    fn new(buffers: usize) -> Self {
+        Self { chunks: VecDeque::new(), buffers: buffers.max(1) }
+    }
+
+    fn push(&mut self, accesses: Accesses, chunk: T) {
+        self.chunks.push_back((accesses, chunk));
+    }
+
+    /// The oldest chunk once the device has finished it, if all buffers are in use.
+    async fn pop_excess(&mut self) -> Option<T> {
+        if self.chunks.len() < self.buffers { None } else { self.pop().await }
+    }
+
+    /// The oldest chunk once the device has finished it.
+    async fn pop(&mut self) -> Option<T> {
+        let (accesses, chunk) = self.chunks.pop_front()?;
+        accesses.done().await;
+        Some(chunk)
+    }
+}
+
+/// Sizes and totals stay below 2⁶³: offsets on the wire are signed.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Chunk sizes fit into memory.
+fn clamp(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}

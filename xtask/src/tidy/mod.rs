@@ -1,0 +1,157 @@
+//! Rules that no compiler checks.
+
+mod circles;
+mod protocols;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest source file; longer ones contain more than one idea.
+const MAX_LINES: usize = 700;
+/// Widest comment line, in characters: the formatter's `max_width`, which it does not apply to comments.
+const MAX_COMMENT: usize = 120;
+/// Marks of unfinished code.
+const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX:", "unimplemented!("];
+
+/// Checks all rules and reports every breach.
+pub(crate) fn run() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent directory")?;
+    let mut breaches = arrows(root)?;
+    let files = rust_files(root)?;
+    for file in &files {
+        breaches.extend(check_file(root, file)?);
+    }
+    for folder in crates(root)? {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        breaches.extend(circles::check(&name, &circles::sources(&folder, &files)?));
+    }
+    if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
+}
+
+/// Compares the dependencies among our crates with the list in ARCHITECTURE.md.
+fn arrows(root: &Path) -> Result<Vec<String>, String> {
+    let text = read(&root.join("ARCHITECTURE.md"))?;
+    let documented = documented_arrows(&text);
+    let actual = actual_arrows(root)?;
+    let crates: BTreeSet<&String> = documented.keys().chain(actual.keys()).collect();
+    let nothing = BTreeSet::new();
+    Ok(crates
+        .into_iter()
+        .filter(|name| documented.get(*name) != actual.get(*name))
+        .map(|name| {
+            let [documented, actual] = [&documented, &actual].map(|arrows| arrows.get(name).unwrap_or(&nothing));
+            format!("ARCHITECTURE.md: says {name} -> {documented:?}, its Cargo.toml says {actual:?}")
+        })
+        .collect())
+}
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Lines of the form "- `crate` -> `crate`, `crate`" or "- `crate` -> nothing".
+fn documented_arrows(text: &str) -> Arrows {
+    let names = |text: &str| -> Vec<String> { text.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    text.lines()
+        .filter_map(|line| line.strip_prefix("- ")?.split_once(" -> "))
+        .filter_map(|(from, to)| Some((names(from).pop()?, names(to).into_iter().collect())))
+        .collect()
+}
+
+fn actual_arrows(root: &Path) -> Result<Arrows, String> {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    let name_of = |value: &serde_json::Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name_of).collect();
+    Ok(packages
+        .iter()
+        .map(|package| {
+            let name = name_of(package);
+            let dependencies = package["dependencies"].as_array().into_iter().flatten().map(name_of);
+            // A crate may depend on itself with other features, for its tests.
+            let to = dependencies.filter(|to| ours.contains(to) && *to != name).collect();
+            (name, to)
+        })
+        .collect())
+}
+
+fn check_file(root: &Path, file: &Path) -> Result<Vec<String>, String> {
+    let text = read(file)?;
+    let name = file.strip_prefix(root).unwrap_or(file).display();
+    let mut breaches = Vec::new();
+    if text.lines().count() > MAX_LINES {
+        breaches.push(format!("{name}: more than {MAX_LINES} lines; one idea for each file"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        if !file.ends_with("tidy/mod.rs") && UNFINISHED.iter().any(|mark| line.contains(mark)) {
+            breaches.push(format!("{name}:{}: unfinished code", number + 1));
+        }
+    }
+    let wide = wide_comments(&text);
+    breaches.extend(wide.map(|line| format!("{name}:{line}: a comment wider than {MAX_COMMENT} columns")));
+    breaches.extend(protocols::check(&name.to_string(), &text));
+    Ok(breaches)
+}
+
+/// Numbers of the comment lines that are too wide. Comments behind code are left to the formatter.
+fn wide_comments(text: &str) -> impl Iterator<Item = usize> {
+    let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > MAX_COMMENT;
+    text.lines().zip(1..).filter(move |(line, _)| is_wide(line)).map(|(_, number)| number)
+}
+
+/// The folders of our crates.
+fn crates(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(root.join("crates")).map_err(|error| format!("crates: {error}"))?;
+    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.sort_unstable();
+    Ok(folders)
+}
+
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    let mut pending: Vec<PathBuf> =
+        ["crates", "xtask", "bench", "e2e", "fuzz/fuzz_targets", "fuzz/src"].iter().map(|dir| root.join(dir)).collect();
+    while let Some(dir) = pending.pop() {
+        let entries = std::fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        for entry in entries {
+            let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_are_read_from_the_list() {
+        let arrows = documented_arrows("text\n- `a` -> `b`, `c` (why)\n- `b` -> nothing\n- other\n");
+        assert_eq!(arrows["a"], BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+        assert!(arrows["b"].is_empty());
+        assert_eq!(arrows.len(), 2);
+    }
+
+    #[test]
+    fn wide_comments_are_found() {
+        let comment = |columns: usize| format!("    /// {}\n", "\u{e9}".repeat(columns - "    /// ".len()));
+        let code = format!("let text = \"{}\";\n", "x".repeat(MAX_COMMENT));
+        let text = [comment(MAX_COMMENT), comment(MAX_COMMENT + 1), code].concat();
+        assert_eq!(wide_comments(&text).collect::<Vec<_>>(), [2], "columns are characters, and code may be wider");
+    }
+}
