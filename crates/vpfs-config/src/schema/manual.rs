@@ -9,7 +9,7 @@ pub fn manual(introduction: &str, sections: &[&Section]) -> String {
     print(introduction, sections, "", |_| "")
 }
 
-/// A manual of a file that a daemon reads again: a column says which keys it then takes over.
+/// The manual of a file whose keys can change at runtime: a column shows which ones can.
 pub(crate) fn print_with_live(introduction: &str, sections: &[&Section]) -> String {
     let live = |row: &Tunable| if row.live { "yes | " } else { "no | " };
     print(introduction, sections, "live | ", live)

@@ -27,7 +27,7 @@ pub struct Problem {
 pub struct Problems {
     /// The file as the user named it.
     pub file: String,
-    /// Never empty in an error; as a list of warnings it but may be.
+    /// Never empty in an error, but may be empty as a list of warnings.
     pub list: Vec<Problem>,
     /// The number of further problems.
     pub left_out: usize,

@@ -1,5 +1,4 @@
-//! What can be set, as tables. The reader takes names, defaults and ranges from them, and manuals are printed from
-//! them.
+//! Tables of settings. The reader takes names, defaults and ranges from them, and manuals are printed from them.
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub struct Tunable {
     pub live: bool,
     /// The paper and section that it comes from.
     pub paper: &'static str,
-    /// What it does.
+    /// Its description.
     pub doc: &'static str,
 }
 
@@ -108,7 +107,7 @@ pub struct Section {
     pub name: &'static str,
     /// How it is written.
     pub header: &'static str,
-    /// What it is for.
+    /// Its description.
     pub doc: &'static str,
     /// Its keys.
     pub keys: &'static [Tunable],

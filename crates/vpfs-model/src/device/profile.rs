@@ -1,4 +1,4 @@
-//! Which model a server's storage is, with its parameters.
+//! The model of a server's storage, with its parameters.
 
 use super::{
     Device, FileServer, FileServerProfile, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, Ssd, SsdProfile, Volume,
