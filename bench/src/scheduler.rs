@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, Isolation, OpKind, Request, RequestId, Scheduler, Sfq,
-    SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
+    AppId, AppPolicy, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, Isolation, OpKind, Request, RequestId, Scheduler,
+    Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -59,7 +59,7 @@ impl<S: Scheduler> Bench<S> {
     /// `flows` with four requests each.
     fn new(mut scheduler: S, flows: u32, sizes: Sizes) -> Self {
         for flow in 0..flows {
-            scheduler.set_weight(Time::ZERO, AppId(flow), weight(flow));
+            scheduler.set_app(Time::ZERO, AppId(flow), &AppPolicy::weighted(weight(flow)));
         }
         let mut bench = Self { scheduler, sizes: sizes.table(), enqueued: 0, now: Time::ZERO };
         for id in 0..PREFILL * flows {
@@ -148,7 +148,7 @@ fn two_level(flows: u32) -> TwoLevel {
     let mut two_level = TwoLevel::new(settings, unlimited(), 0);
     let target = Target { rate: Bytes::mib(1 << 30), deadline: Duration::from_secs(1) };
     for flow in 0..flows {
-        two_level.set_target(Time::ZERO, AppId(flow), Some(target));
+        two_level.set_app(Time::ZERO, AppId(flow), &AppPolicy { target: Some(target), ..AppPolicy::default() });
     }
     two_level
 }
@@ -157,7 +157,8 @@ fn two_level(flows: u32) -> TwoLevel {
 fn capped(flows: u32) -> Capped<Sfq> {
     let mut capped = Capped::new(sfq(SlotCostTable::uniform()), 0);
     for flow in 0..flows {
-        capped.set_cap(Time::ZERO, AppId(flow), Cap::new(1 << 50, Bytes::mib(1 << 20)));
+        let policy = AppPolicy { cap: Cap::new(1 << 50, Bytes::mib(1 << 20)), ..AppPolicy::default() };
+        capped.set_app(Time::ZERO, AppId(flow), &policy);
     }
     capped
 }

@@ -13,17 +13,27 @@ pub struct AppPolicy {
     pub weight: Weight,
     /// The upper limit on its rate.
     pub cap: Option<Cap>,
-    /// What it is promised, by policies with deadlines.
+    /// What it is promised, by policies with deadlines; `None` for no promise.
     pub target: Option<Target>,
-    /// The latency for nine in ten of its requests, for policies that isolate.
+    /// The latency that nine in ten of its requests should meet while it asks for less than its share, for policies
+    /// that isolate; `None` for the lowest latency possible.
     pub latency: Option<Duration>,
-    /// Its place among the applications that are served one after another; the same at every server.
-    pub order: u16,
+    /// The number that determines its place in each window among the applications that are served one after another,
+    /// the same at every server [IOCO §3]; see [`crate::ioco::place_in`]. `None` for that of its
+    /// [`AppId`](crate::AppId).
+    pub order: Option<u16>,
 }
 
 impl Default for AppPolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, cap: None, target: None, latency: None, order: 0 }
+        Self { weight: Weight::ONE, cap: None, target: None, latency: None, order: None }
+    }
+}
+
+impl AppPolicy {
+    /// This weight and nothing else.
+    pub fn weighted(weight: Weight) -> Self {
+        Self { weight, ..Self::default() }
     }
 }
 

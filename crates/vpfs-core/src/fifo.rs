@@ -5,13 +5,14 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings};
 use crate::table::Table;
-use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A scheduler without a limit and without shares. Weights are accepted and ignored.
 ///
@@ -122,7 +123,7 @@ impl Scheduler for Fifo {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, .. }: &AppPolicy) {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 

@@ -10,7 +10,7 @@
 //! Servers must agree on two things without asking each other:
 //! - on **time**: clocks are synchronised (NTP), and drivers of all servers count [`Time`] from the same origin, for
 //!   example the Unix epoch;
-//! - on the **order** of applications: [`Scheduler::set_order`] with [`order_of`] the application's name, from which
+//! - on the **order** of applications: [`AppPolicy::order`] with [`order_of`] the application's name, from which
 //!   [`place_in`] derives its place in each window. An application whose order was never set uses its id, which is
 //!   right only if ids are the same everywhere.
 //!
@@ -22,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::hash::{mix, stable_hash};
@@ -30,7 +31,7 @@ use crate::request::{Dispatch, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{IocoSettings, PolicyKind, Settings, WindowOrder};
 use crate::table::Table;
-use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// Orders are below this [IOCO §4.1].
 pub const ORDERS: u16 = 32_768;
@@ -254,16 +255,13 @@ impl Scheduler for Ioco {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    /// The order applies to requests that arrive later.
+    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, order, .. }: &AppPolicy) {
         self.events.push(now, Event::WeightChanged { app, weight });
-    }
-
-    /// Applies to requests that arrive later.
-    fn set_order(&mut self, _now: Time, app: AppId, order: u16) {
         if app.index() >= self.orders.len() {
             self.orders.resize(app.index() + 1, None);
         }
-        self.orders[app.index()] = Some(order);
+        self.orders[app.index()] = order;
     }
 
     fn queued(&self) -> usize {
@@ -326,12 +324,16 @@ mod tests {
         assert_eq!(order(&mut ioco, Time::from_millis(600)), expected);
     }
 
+    fn ordered(order: u16) -> AppPolicy {
+        AppPolicy { order: Some(order), ..AppPolicy::default() }
+    }
+
     #[test]
     fn a_set_order_replaces_that_of_the_id() {
         for orders in [[9, 1, 3], [3, 1, 9]] {
             let mut ioco = ioco(1);
-            ioco.set_order(Time::ZERO, AppId(0), orders[0]);
-            ioco.set_order(Time::ZERO, AppId(2), orders[2]);
+            ioco.set_app(Time::ZERO, AppId(0), &ordered(orders[0]));
+            ioco.set_app(Time::ZERO, AppId(2), &ordered(orders[2]));
             for (id, app) in (0..).zip([0, 1, 2]) {
                 ioco.enqueue(Time::ZERO, request(id, app, None));
             }
@@ -345,8 +347,8 @@ mod tests {
     fn in_the_papers_order_the_smallest_number_is_first_in_every_window() {
         let mut ioco = ioco(1);
         ioco.settings.order = WindowOrder::Paper;
-        ioco.set_order(Time::ZERO, AppId(0), 9);
-        ioco.set_order(Time::ZERO, AppId(2), 3);
+        ioco.set_app(Time::ZERO, AppId(0), &ordered(9));
+        ioco.set_app(Time::ZERO, AppId(2), &ordered(3));
         for window in 0..20 {
             let now = Time::ZERO + WINDOW * window;
             for (id, app) in (0..).zip([0, 1, 2, 0]) {
@@ -419,7 +421,7 @@ mod tests {
                 let mut ids: Vec<usize> = (0..issued.len()).collect();
                 ids.sort_by_cached_key(|_| random.bits());
                 for (name, app) in names.iter().zip(0..) {
-                    ioco.set_order(Time::ZERO, AppId((app + shift) % 5), order_of(name));
+                    ioco.set_app(Time::ZERO, AppId((app + shift) % 5), &ordered(order_of(name)));
                 }
                 for &id in &ids {
                     let (app, at) = issued[id];

@@ -29,7 +29,8 @@
 //! let settings = Settings::new(PolicyKind::SfqDPlus, depth, SlotCostTable::default());
 //! let mut scheduler = Capped::new(Policy::new(&settings, 64), 64);
 //! let (mut storage, mut now) = (Vec::new(), Time::ZERO);
-//! scheduler.set_cap(now, AppId(0), Cap::new(1 << 30, Bytes::mib(4)));
+//! let policy = AppPolicy { cap: Cap::new(1 << 30, Bytes::mib(4)), ..AppPolicy::default() };
+//! scheduler.set_app(now, AppId(0), &policy);
 //! for id in 0..6 {
 //!     let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes::mib(2));
 //!     scheduler.enqueue(now, request);

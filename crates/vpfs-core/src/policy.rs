@@ -11,16 +11,16 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::time::Duration;
 
+use crate::app_policy::AppPolicy;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::request::{Dispatch, Request, ServiceReport, Target};
+use crate::request::{Dispatch, Request, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
 use crate::split::Split;
-use crate::units::{AppId, Bytes, Depth, RequestId, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, RequestId, Time};
 
 /// A scheduler whose policy and settings can change at any time.
 #[derive(Debug)]
@@ -28,17 +28,8 @@ pub struct Policy {
     queues: Split,
     settings: Settings,
     event_capacity: usize,
-    /// By application; kept for the next policy.
-    apps: Vec<AppSettings>,
-}
-
-/// The settings of one application.
-#[derive(Clone, Copy, Debug, Default)]
-struct AppSettings {
-    weight: Option<Weight>,
-    target: Option<Target>,
-    latency: Option<Duration>,
-    order: Option<u16>,
+    /// By application, as far as they were set; kept for the next policy.
+    apps: Vec<Option<AppPolicy>>,
 }
 
 impl Policy {
@@ -89,26 +80,14 @@ impl Policy {
             self.queues.close();
         }
     }
-
-    fn app_mut(&mut self, app: AppId) -> &mut AppSettings {
-        if app.index() >= self.apps.len() {
-            self.apps.resize(app.index() + 1, AppSettings::default());
-        }
-        &mut self.apps[app.index()]
-    }
 }
 
-/// Applies the settings of applications to `scheduler`, which is new.
-fn apply(apps: &[AppSettings], now: Time, scheduler: &mut dyn Engine) {
-    for (app, settings) in (0..).map(AppId).zip(apps) {
-        if let Some(weight) = settings.weight {
-            scheduler.set_weight(now, app, weight);
+/// Sets the parameters of applications at `scheduler`, which is new.
+fn apply(apps: &[Option<AppPolicy>], now: Time, scheduler: &mut dyn Engine) {
+    for (app, policy) in (0..).map(AppId).zip(apps) {
+        if let Some(policy) = policy {
+            scheduler.set_app(now, app, policy);
         }
-        if let Some(order) = settings.order {
-            scheduler.set_order(now, app, order);
-        }
-        scheduler.set_target(now, app, settings.target);
-        scheduler.set_latency(now, app, settings.latency);
     }
 }
 
@@ -120,7 +99,13 @@ impl Settings {
 }
 
 /// Changes `engine` to other settings, or replaces it if they require another engine.
-fn reconfigure(engine: &mut Box<dyn Engine>, now: Time, before: &Settings, settings: &Settings, apps: &[AppSettings]) {
+fn reconfigure(
+    engine: &mut Box<dyn Engine>,
+    now: Time,
+    before: &Settings,
+    settings: &Settings,
+    apps: &[Option<AppPolicy>],
+) {
     if engine.reconfigure(now, before, settings) {
         return;
     }
@@ -151,24 +136,12 @@ impl Scheduler for Policy {
         self.queues.correct_cost(now, id, real);
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
-        self.app_mut(app).weight = Some(weight);
-        self.queues.set_weight(now, app, weight);
-    }
-
-    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
-        self.app_mut(app).target = target;
-        self.queues.set_target(now, app, target);
-    }
-
-    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
-        self.app_mut(app).latency = latency;
-        self.queues.set_latency(now, app, latency);
-    }
-
-    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
-        self.app_mut(app).order = Some(order);
-        self.queues.set_order(now, app, order);
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        if app.index() >= self.apps.len() {
+            self.apps.resize(app.index() + 1, None);
+        }
+        self.apps[app.index()] = Some(*policy);
+        self.queues.set_app(now, app, policy);
     }
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {

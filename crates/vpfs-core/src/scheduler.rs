@@ -1,9 +1,9 @@
 //! The trait that all policies implement. The crate documentation states the contract for driving it.
 
+use crate::app_policy::AppPolicy;
 use crate::event::Event;
-use crate::request::{Dispatch, Request, ServiceReport, Target};
-use crate::units::{AppId, Bytes, RequestId, Time, Weight};
-use core::time::Duration;
+use crate::request::{Dispatch, Request, ServiceReport};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Decides which queued request goes to one storage server next.
 ///
@@ -37,20 +37,9 @@ pub trait Scheduler: Send {
     /// later requests by the difference, never below virtual time. The slots of the request do not change.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes);
 
-    /// Sets an application's weight, also for requests that are queued already.
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight);
-
-    /// Sets the target of a latency-controlled application; `None` for no promise. Policies without deadlines ignore
-    /// it.
-    fn set_target(&mut self, _now: Time, _app: AppId, _target: Option<Target>) {}
-
-    /// Sets the latency that nine in ten requests of an application should meet while it asks for less than its share;
-    /// `None` for the lowest latency possible. Policies that do not isolate ignore it.
-    fn set_latency(&mut self, _now: Time, _app: AppId, _latency: Option<Duration>) {}
-
-    /// Sets an application's number, which determines its place in each window, the same at every server [IOCO §3]; see
-    /// [`crate::ioco::place_in`]. Policies without windows ignore it.
-    fn set_order(&mut self, _now: Time, _app: AppId, _order: u16) {}
+    /// Sets all parameters of an application: its weight also for requests that are already queued. Of the others, a
+    /// policy applies those that it knows and ignores the rest. An application has [`AppPolicy::default`] until then.
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy);
 
     /// Other servers gave `report.app` this much service. Policies that share by server ignore it.
     fn handle_peer(&mut self, _now: Time, _report: ServiceReport) {}

@@ -7,13 +7,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::time::Duration;
 
+use crate::app_policy::AppPolicy;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport, Target};
+use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
-use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// One scheduler for all requests, or one for data and one for metadata. Adds O(1) to their cost.
 #[derive(Debug)]
@@ -137,20 +137,8 @@ impl Scheduler for Split {
         self.queue_of(id).correct_cost(now, id, real);
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
-        self.each_mut().for_each(|scheduler| scheduler.set_weight(now, app, weight));
-    }
-
-    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
-        self.each_mut().for_each(|scheduler| scheduler.set_target(now, app, target));
-    }
-
-    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
-        self.each_mut().for_each(|scheduler| scheduler.set_latency(now, app, latency));
-    }
-
-    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
-        self.each_mut().for_each(|scheduler| scheduler.set_order(now, app, order));
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        self.each_mut().for_each(|scheduler| scheduler.set_app(now, app, policy));
     }
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {

@@ -5,7 +5,9 @@ mod common;
 use common::{EVENTS, depth, dispatched, ops};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner, Tunable};
-use vpfs_core::{AppId, Bytes, Cap, Capped, Event, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time};
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Cap, Capped, Event, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time,
+};
 
 fn sfq() -> Sfq {
     Sfq::new(depth(14), SlotCostTable::default(), EVENTS)
@@ -13,6 +15,10 @@ fn sfq() -> Sfq {
 
 fn cap(bytes_per_second: u64, burst: u64) -> Option<Cap> {
     Cap::new(bytes_per_second, Bytes(burst))
+}
+
+fn limited(cap: Option<Cap>) -> AppPolicy {
+    AppPolicy { cap, ..AppPolicy::default() }
 }
 
 /// The released requests of application 0: time in nanoseconds and cost of each.
@@ -33,7 +39,7 @@ proptest! {
         requests in prop::collection::vec((0..3_000_000_u64, 0..3_000_000_u64), 1..60),
     ) {
         let mut capped = Capped::new(sfq(), EVENTS);
-        capped.set_cap(Time::ZERO, AppId(0), cap(rate, burst));
+        capped.set_app(Time::ZERO, AppId(0), &limited(cap(rate, burst)));
         let (mut now, mut events) = (Time::ZERO, Vec::new());
         for (id, &(pause, cost)) in (0..).zip(&requests) {
             let arrival = Time::from_nanos(now.as_nanos() + pause);
@@ -65,7 +71,7 @@ proptest! {
     #[test]
     fn a_backlogged_application_gets_its_rate(rate in 1_000_000..2_000_000_000_u64) {
         let mut capped = Capped::new(sfq(), EVENTS);
-        capped.set_cap(Time::ZERO, AppId(0), cap(rate, 10_000));
+        capped.set_app(Time::ZERO, AppId(0), &limited(cap(rate, 10_000)));
         for id in 0..200 {
             let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes(10_000));
             capped.enqueue(Time::ZERO, request);
@@ -96,7 +102,7 @@ proptest! {
         for chunk in ops.chunks(10) {
             dispatched(&mut runner, chunk);
             if let Some((app, rate)) = caps.next() {
-                runner.scheduler.set_cap(runner.now, AppId(app), cap(rate * 1_000_000_000, 100_000));
+                runner.set_app(AppId(app), |policy| policy.cap = cap(rate * 1_000_000_000, 100_000));
             }
         }
         check_held(&runner);
@@ -114,12 +120,12 @@ fn check_held<S: Tunable>(runner: &Runner<S>) {
 #[test]
 fn refunds_and_changes_release() {
     let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
-    runner.scheduler.set_cap(Time::ZERO, AppId(0), cap(1000, 0));
+    runner.set_app(AppId(0), |policy| policy.cap = cap(1000, 0));
     let write = common::write(0, 10);
     assert_eq!(dispatched(&mut runner, &[write, write, write, write, common::DISPATCH]).len(), 1);
     assert_eq!((runner.scheduler.queued(), runner.scheduler.outstanding()), (3, 1));
     assert_eq!(dispatched(&mut runner, &[Op::Cancel { pick: 3 }, common::DISPATCH]).len(), 1);
-    runner.scheduler.set_cap(runner.now, AppId(0), None);
+    runner.set_app(AppId(0), |policy| policy.cap = None);
     assert_eq!(runner.apply(common::DISPATCH).len(), 2);
     assert_eq!(runner.scheduler.poll_timeout(), None);
 }
@@ -128,7 +134,7 @@ fn refunds_and_changes_release() {
 #[test]
 fn a_held_request_keeps_its_time_of_arrival() {
     let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
-    runner.scheduler.set_cap(Time::ZERO, AppId(0), cap(1_000_000_000, 0));
+    runner.set_app(AppId(0), |policy| policy.cap = cap(1_000_000_000, 0));
     let write = common::write(0, 100);
     dispatched(&mut runner, &[write, write]);
     let arrival = runner.now;

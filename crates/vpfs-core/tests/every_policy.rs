@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
     AppId, Bytes, Cap, Capped, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Settings,
-    SlotCostTable, Target, Time, TwoLevelSettings,
+    SlotCostTable, Target, TwoLevelSettings,
 };
 
 /// Settings with short periods compared to a test; `step` is the duration of one of its steps.
@@ -23,17 +23,17 @@ fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
 
 /// Two applications with targets, two with orders, and, if wanted, one with a cap.
 fn runner(settings: &Settings, capped: bool) -> Runner<Capped<Policy>> {
-    let mut scheduler = Capped::new(Policy::new(settings, EVENTS), EVENTS);
+    let mut runner = Runner::new(Capped::new(Policy::new(settings, EVENTS), EVENTS));
     for (app, megabytes) in [(0, 50), (1, 2000)] {
         let target = Target { rate: Bytes::mib(megabytes), deadline: settings.two_level.replenish_period * 10 };
-        scheduler.set_target(Time::ZERO, AppId(app), Some(target));
+        runner.set_app(AppId(app), |policy| policy.target = Some(target));
     }
-    scheduler.set_order(Time::ZERO, AppId(1), 7);
-    scheduler.set_order(Time::ZERO, AppId(2), 1);
+    runner.set_app(AppId(1), |policy| policy.order = Some(7));
+    runner.set_app(AppId(2), |policy| policy.order = Some(1));
     if capped {
-        scheduler.set_cap(Time::ZERO, AppId(3), Cap::new(100_000_000, Bytes::mib(1)));
+        runner.set_app(AppId(3), |policy| policy.cap = Cap::new(100_000_000, Bytes::mib(1)));
     }
-    Runner::new(scheduler)
+    runner
 }
 
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -96,8 +96,10 @@ proptest! {
                 let settings = settings(kind, slots, Duration::from_nanos(u64::from(bits) + 1));
                 runner.scheduler.inner_mut().reconfigure(runner.now, &settings);
                 let target = Target { rate: Bytes::kib(bits.into()), deadline: Duration::from_micros(bits.into()) };
-                runner.scheduler.set_target(runner.now, AppId(app), (bits % 3 > 0).then_some(target));
-                runner.scheduler.set_order(runner.now, AppId(app), bits);
+                runner.set_app(AppId(app), |policy| {
+                    policy.target = (bits % 3 > 0).then_some(target);
+                    policy.order = Some(bits);
+                });
             }
             check_counts(&runner);
         }

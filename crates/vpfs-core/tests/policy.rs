@@ -9,7 +9,7 @@ use common::{DISPATCH, EVENTS, check_timer, depth, dispatched, ops, weight, writ
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
+    AppId, AppPolicy, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
     ServiceClass, ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
 };
 
@@ -172,7 +172,7 @@ fn metadata_gets_and_leaves_its_queue_while_requests_wait() {
     let shared = settings(PolicyKind::SfqD, 1);
     let apart = Settings { metadata_depth: Some(depth(1)), ..shared.clone() };
     let mut policy = Policy::new(&shared, EVENTS);
-    policy.set_weight(Time::ZERO, AppId(1), weight(3));
+    policy.set_app(Time::ZERO, AppId(1), &AppPolicy::weighted(weight(3)));
     (0..2).for_each(|id| enqueue(&mut policy, id, 0, OpKind::Metadata));
     assert_eq!(dispatched_ids(&mut policy), [0]);
     policy.reconfigure(Time::ZERO, &apart);

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use vpfs_core::fairness::{per_weight, service_gap_bound, unfairness};
 use vpfs_core::slot_cost::SizeClass;
 use vpfs_core::testing::{Client, Op, Runner, Storage, random_ops, run};
-use vpfs_core::{AppId, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight};
+use vpfs_core::{
+    AppId, AppPolicy, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight,
+};
 
 proptest! {
     /// Σ L ≤ D after every dispatch.
@@ -112,7 +114,7 @@ proptest! {
         let weights: Vec<Weight> = weights.into_iter().map(weight).collect();
         let mut scheduler = Sfq::new(depth(slots), SlotCostTable::uniform(), 0);
         let clients: Vec<Client> = (0..).zip(&sizes).map(|(app, sizes)| {
-            scheduler.set_weight(Time::ZERO, AppId(app), weights[app as usize]);
+            scheduler.set_app(Time::ZERO, AppId(app), &AppPolicy::weighted(weights[app as usize]));
             let sizes = sizes.iter().map(|&size| Bytes(size)).collect();
             // More than fit the slots, so that it always has something queued.
             Client { app: AppId(app), op: OpKind::Read, sizes, concurrency: slots + 1 }
@@ -164,7 +166,7 @@ fn large_to_small(weights: [u32; 2], backfill: Backfill) -> f64 {
     let mut scheduler = Sfq::new(depth(14), SlotCostTable::default(), 0);
     scheduler.set_backfill(backfill);
     let clients = [(0, Bytes::mib(1)), (1, Bytes::kib(128))].map(|(app, size)| {
-        scheduler.set_weight(Time::ZERO, AppId(app), weight(weights[app as usize]));
+        scheduler.set_app(Time::ZERO, AppId(app), &AppPolicy::weighted(weight(weights[app as usize])));
         Client { app: AppId(app), op: OpKind::Write, sizes: vec![size], concurrency: 60 }
     });
     let mut storage = Storage::new(vec![Duration::from_micros(700), Duration::from_micros(1300)]);
@@ -196,7 +198,7 @@ fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(B
     scheduler.set_backfill(backfill);
     let mut clients = Vec::new();
     for (app, &share) in (0..).zip(weights) {
-        scheduler.set_weight(Time::ZERO, AppId(app), weight(share));
+        scheduler.set_app(Time::ZERO, AppId(app), &AppPolicy::weighted(weight(share)));
         let sizes = if app % 2 == 0 { vec![Bytes::kib(4), Bytes::kib(100)] } else { vec![Bytes::mib(1)] };
         clients.push(Client { app: AppId(app), op: OpKind::Write, sizes, concurrency: 60 });
     }

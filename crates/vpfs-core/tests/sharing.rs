@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use vpfs_core::dsfq::PENDING_MAX;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, Sharing, SharingMode,
-    SlotCostTable, Time,
+    AppId, AppPolicy, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, Sharing,
+    SharingMode, SlotCostTable, Time,
 };
 
 const PART: Bytes = Bytes::kib(256);
@@ -69,7 +69,7 @@ impl Cluster {
 
     fn set_weight(&mut self, app: u32, share: u32) {
         for server in &mut self.servers {
-            server.set_weight(self.now, AppId(app), weight(share));
+            server.set_app(self.now, AppId(app), &AppPolicy::weighted(weight(share)));
         }
     }
 

@@ -237,7 +237,7 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
         cap: entry.cap.and_then(|cap| Cap::new(cap.rate.0, cap.burst)),
         target: entry.target,
         latency: entry.latency,
-        order: vpfs_core::ioco::order_of(&entry.name),
+        order: Some(vpfs_core::ioco::order_of(&entry.name)),
     }
 }
 

@@ -40,6 +40,6 @@ impl NodePlan {
 }
 
 fn app_policy(app: &App) -> AppPolicy {
-    let order = app.order.unwrap_or_else(|| order_of(&app.name));
+    let order = Some(app.order.unwrap_or_else(|| order_of(&app.name)));
     AppPolicy { weight: app.weight, cap: app.cap, target: app.target, latency: app.latency, order }
 }

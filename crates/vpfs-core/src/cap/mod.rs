@@ -7,7 +7,6 @@
 mod bucket;
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use bucket::Bucket;
 
@@ -15,9 +14,9 @@ use crate::app_policy::{AppPolicy, Cap};
 use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
-use crate::request::{Dispatch, OpKind, Request, ServiceReport, Target};
+use crate::request::{Dispatch, OpKind, Request, ServiceReport};
 use crate::scheduler::Scheduler;
-use crate::units::{AppId, Bytes, RequestId, Time, Weight};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Holds requests of capped applications back before `S` sees them; requests of other applications pass.
 ///
@@ -115,7 +114,7 @@ impl<S: Scheduler> Capped<S> {
     ///
     /// A first cap starts with a full bucket; a changed one keeps its tokens, up to the new burst. Lifting a cap
     /// releases all held requests, and takes time proportional to the requests in use.
-    pub fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
+    fn set_cap(&mut self, now: Time, app: AppId, cap: Option<Cap>) {
         self.grow(app);
         let bucket = &mut self.accounts[app.index()].bucket;
         match (&mut *bucket, cap) {
@@ -130,16 +129,6 @@ impl<S: Scheduler> Capped<S> {
                 .filter(|entry| entry.request.app == app)
                 .for_each(|entry| *entry = CapEntry::UNUSED);
         }
-    }
-
-    /// Applies all parameters of an application, also to requests that are already queued.
-    pub fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        let AppPolicy { weight, cap, target, latency, order } = *policy;
-        self.inner.set_weight(now, app, weight);
-        self.inner.set_target(now, app, target);
-        self.inner.set_latency(now, app, latency);
-        self.inner.set_order(now, app, order);
-        self.set_cap(now, app, cap);
     }
 
     fn grow(&mut self, app: AppId) {
@@ -268,20 +257,10 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         }
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
-        self.inner.set_weight(now, app, weight);
-    }
-
-    fn set_target(&mut self, now: Time, app: AppId, target: Option<Target>) {
-        self.inner.set_target(now, app, target);
-    }
-
-    fn set_latency(&mut self, now: Time, app: AppId, latency: Option<Duration>) {
-        self.inner.set_latency(now, app, latency);
-    }
-
-    fn set_order(&mut self, now: Time, app: AppId, order: u16) {
-        self.inner.set_order(now, app, order);
+    /// A cap also applies to requests that are already queued here.
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        self.inner.set_app(now, app, policy);
+        self.set_cap(now, app, policy.cap);
     }
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
@@ -346,7 +325,8 @@ mod tests {
             sfq.set_sharing(Sharing { mode: SharingMode::Layout, ..Sharing::default() });
             let mut scheduler = Capped::new(sfq, 64);
             for app in (0..FLOWS).step_by(3) {
-                scheduler.set_cap(Time::ZERO, AppId(app), Cap::new(1 << 30, Bytes::mib(4)));
+                let policy = AppPolicy { cap: Cap::new(1 << 30, Bytes::mib(4)), ..AppPolicy::default() };
+                scheduler.set_app(Time::ZERO, AppId(app), &policy);
             }
             let free = (0..IDS).map(RequestId).collect();
             Self { scheduler, random: Random::new(7), now: Time::ZERO, free, outstanding: Vec::new() }

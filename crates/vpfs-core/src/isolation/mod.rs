@@ -48,6 +48,7 @@ use pace::Pace;
 use queue::{Kind, Queue};
 use quickest::Quickest;
 
+use crate::app_policy::AppPolicy;
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
 use crate::event::{Event, EventQueue};
@@ -57,7 +58,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
-use crate::units::{AppId, Bytes, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
 #[derive(Clone, Copy, Debug)]
@@ -645,14 +646,12 @@ impl Scheduler for Isolation {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        let AppPolicy { weight, latency, .. } = *policy;
         self.meter_mut(app).weight = weight;
+        self.meter_mut(app).set_target(latency);
         self.queue.set_weight(&self.requests, app, weight);
         self.events.push(now, Event::WeightChanged { app, weight });
-    }
-
-    fn set_latency(&mut self, _now: Time, app: AppId, latency: Option<Duration>) {
-        self.meter_mut(app).set_target(latency);
     }
 
     /// Delays what the flow sends next [vPFS §III-B1]; see [`crate::dsfq`].

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::device_time::DeviceTimes;
+use crate::app_policy::AppPolicy;
 use crate::request::{OpKind, Pieces, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime};
@@ -275,7 +276,7 @@ fn a_request_is_charged_by_what_is_known_when_it_goes() {
 fn who_was_charged_too_much_at_first_is_not_starved_later() {
     let mut scheduler = Isolation::new(64);
     *scheduler.times = DeviceTimes::guessed(10);
-    scheduler.set_weight(Time::ZERO, SMALL, Weight::new(8).unwrap());
+    scheduler.set_app(Time::ZERO, SMALL, &AppPolicy::weighted(Weight::new(8).unwrap()));
     let mut disk = Disk::backlogged(scheduler, Bytes::mib(16));
     disk.run(30);
     let served = disk.run(60);

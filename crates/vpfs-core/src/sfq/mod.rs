@@ -10,6 +10,7 @@ mod slots;
 
 use alloc::boxed::Box;
 
+use crate::app_policy::AppPolicy;
 use crate::corrections::Corrections;
 use crate::tags::{Clock, Head};
 use queue::Queue;
@@ -24,11 +25,11 @@ use crate::request::{Dispatch, Request, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
-use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// The SFQ(D) and SFQ(D)+ scheduler for one storage server.
 ///
-/// Applications have weight 1 until [`Scheduler::set_weight`]. Operations are O(log n) in the number of flows, times
+/// Applications have weight 1 until [`Scheduler::set_app`]. Operations are O(log n) in the number of flows, times
 /// the few distinct slot costs where tags move; a queue is never walked.
 #[derive(Debug)]
 pub struct Sfq {
@@ -354,7 +355,7 @@ impl Scheduler for Sfq {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, .. }: &AppPolicy) {
         self.queue.set_weight(&self.requests, app, weight);
         self.events.push(now, Event::WeightChanged { app, weight });
     }
@@ -391,6 +392,7 @@ mod tests {
     use super::*;
     use crate::request::OpKind;
     use crate::units::VirtualTime;
+    use crate::units::Weight;
 
     /// Symptom: memory grows while an application enqueues and cancels requests behind a waiting one. Cause: each
     /// refund was deferred separately until that one leaves. Proof: the corrections are bounded by the queued requests,

@@ -1,9 +1,11 @@
 //! Random lists of operations, and a runner that applies them to a scheduler.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Oracle, Random};
+use crate::app_policy::AppPolicy;
 use crate::cap::Capped;
 use crate::event::Event;
 use crate::policy::Policy;
@@ -197,6 +199,7 @@ pub struct Runner<S> {
     pub outstanding: Vec<(Request, SlotCost)>,
     free_ids: Vec<RequestId>,
     ids: u32,
+    apps: BTreeMap<AppId, AppPolicy>,
 }
 
 impl<S: Tunable> Runner<S> {
@@ -213,7 +216,15 @@ impl<S: Tunable> Runner<S> {
             outstanding,
             free_ids: Vec::new(),
             ids: 0,
+            apps: BTreeMap::new(),
         }
+    }
+
+    /// Changes parameters of an application, and keeps the others.
+    pub fn set_app(&mut self, app: AppId, change: impl FnOnce(&mut AppPolicy)) {
+        let policy = self.apps.entry(app).or_default();
+        change(policy);
+        self.scheduler.set_app(self.now, app, policy);
     }
 
     /// Calls the timeouts that are due, and applies `op` if there is a request for it. Returns the dispatches.
@@ -244,7 +255,7 @@ impl<S: Tunable> Runner<S> {
                     self.scheduler.correct_cost(now, id, real);
                 }
             }
-            Op::SetWeight { app, weight } => self.scheduler.set_weight(now, app, weight),
+            Op::SetWeight { app, weight } => self.set_app(app, |policy| policy.weight = weight),
             Op::SetDepth { depth } => self.scheduler.set_depth(now, depth),
             Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(now, Op::slot_cost_table(table)),
             Op::Peer { report } => self.scheduler.handle_peer(now, report),

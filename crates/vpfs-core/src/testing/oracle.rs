@@ -9,6 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::app_policy::AppPolicy;
 use crate::dsfq::PENDING_MAX;
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
@@ -460,7 +461,7 @@ impl Scheduler for Oracle {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, .. }: &AppPolicy) {
         let flow = self.flow(app);
         let old = core::mem::replace(&mut flow.weight, weight);
         let rescale = |span: i128| span * i128::from(old.get()) / i128::from(weight.get());

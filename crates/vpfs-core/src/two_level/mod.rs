@@ -8,10 +8,10 @@
 //! A promise does not depend on the behaviour of others: requests beyond T come after those within it (`profile`), are
 //! sent to the storage only while nothing else waits, one at a time (`credits`), and do not count in `depth_control`.
 //!
-//! **Classes** are the applications with a [`Target`]. The slides say nothing about others. Here they get best effort:
-//! they share spare capacity with the classes, in SFQ order, have a deadline of [`BEST_EFFORT_DEADLINE`] once they are
-//! in the deadline queue, and do not influence the outstanding limit. So that they never starve, one of their requests
-//! passes in each period P in any case.
+//! **Classes** are the applications with a [`Target`](crate::Target). The slides say nothing about others. Here they
+//! get best effort: they share spare capacity with the classes, in SFQ order, have a deadline of
+//! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
+//! they never starve, one of their requests passes in each period P in any case.
 
 mod credits;
 mod deadline;
@@ -28,14 +28,15 @@ use deadline::DeadlineQueue;
 use depth_control::{Backlog, DepthControl, Passed};
 use profile::TargetProfile;
 
+use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::request::{Dispatch, Request, Target};
+use crate::request::{Dispatch, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
-use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// The deadline of requests of applications without a target.
 pub const BEST_EFFORT_DEADLINE: Duration = Duration::from_secs(1);
@@ -388,13 +389,10 @@ impl Scheduler for TwoLevel {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_weight(&mut self, now: Time, app: AppId, weight: Weight) {
+    /// The target applies to all requests that are not in the deadline queue yet.
+    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, target, .. }: &AppPolicy) {
         self.credits.set_weight(app, weight);
         self.events.push(now, Event::WeightChanged { app, weight });
-    }
-
-    /// Applies to all requests that are not in the deadline queue yet.
-    fn set_target(&mut self, _now: Time, app: AppId, target: Option<Target>) {
         if app.index() >= self.profiles.len() {
             self.profiles.resize(app.index() + 1, None);
         }
@@ -437,6 +435,8 @@ impl Scheduler for TwoLevel {
 mod tests {
     use super::*;
     use crate::request::OpKind;
+    use crate::request::Target;
+    use crate::units::Weight;
 
     const SIZE: Bytes = Bytes(100_000);
     const D: u64 = 10;
@@ -449,11 +449,15 @@ mod tests {
         Some(Target { rate: Bytes(rate), deadline: Duration::from_millis(deadline_ms) })
     }
 
+    fn promised(target: Option<Target>) -> AppPolicy {
+        AppPolicy { target, ..AppPolicy::default() }
+    }
+
     /// One slot, and class 0 with 200 kB in each period of 200 ms.
     fn two_level() -> TwoLevel {
         let settings = TwoLevelSettings { outstanding_max: 1, ..TwoLevelSettings::default() };
         let mut two_level = TwoLevel::new(settings, Depth::new(1).unwrap(), 64);
-        two_level.set_target(Time::ZERO, AppId(0), class(1_000_000, D));
+        two_level.set_app(Time::ZERO, AppId(0), &promised(class(1_000_000, D)));
         two_level
     }
 
@@ -503,8 +507,8 @@ mod tests {
     #[test]
     fn spare_capacity_goes_by_weight() {
         let mut two_level = two_level();
-        two_level.set_target(Time::ZERO, AppId(1), class(1_000_000, D));
-        two_level.set_weight(Time::ZERO, AppId(1), Weight::new(3).unwrap());
+        let policy = AppPolicy { weight: Weight::new(3).unwrap(), ..promised(class(1_000_000, D)) };
+        two_level.set_app(Time::ZERO, AppId(1), &policy);
         (0..40).for_each(|id| enqueue(&mut two_level, Time::ZERO, id, id / 20));
         let mut served = [0; 2];
         let mut next = drain(&mut two_level, Time::ZERO);
@@ -553,7 +557,7 @@ mod tests {
     #[test]
     fn the_earliest_deadline_goes_first_and_a_missed_one_is_reported() {
         let mut two_level = two_level();
-        two_level.set_target(Time::ZERO, AppId(1), class(1_000_000, 3));
+        two_level.set_app(Time::ZERO, AppId(1), &promised(class(1_000_000, 3)));
         enqueue(&mut two_level, Time::ZERO, 0, 0);
         assert_eq!(drain(&mut two_level, Time::ZERO), [0]);
         enqueue(&mut two_level, Time::ZERO, 1, 0);
