@@ -56,8 +56,7 @@ impl Speed {
 }
 
 impl Bound {
-    /// W until it is found.
-    pub(super) const START_NS: u64 = 100_000_000;
+    const START_NS: u64 = 100_000_000;
     const MIN_NS: u64 = 500_000;
     /// Nobody waits longer than for this and one request, whatever is tried.
     const MAX_NS: u64 = 250_000_000;

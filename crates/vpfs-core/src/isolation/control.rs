@@ -126,8 +126,7 @@ impl Isolation {
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
         let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
         let smallest = deep.map(|meter| meter.footprint_ns / 2).min();
-        self.contended = bulk().count() > 1;
-        self.bound.set_limit(smallest.filter(|_| self.contended).unwrap_or(u64::MAX));
+        self.bound.set_limit(smallest.filter(|_| bulk().count() > 1).unwrap_or(u64::MAX));
     }
 
     /// Lets a bulk flow go alone for a moment if there are others and its costs are not known.
@@ -143,8 +142,7 @@ impl Isolation {
             return self.calibration.end_solo(now);
         }
         let is_queued = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
-        let goes_alone = |app: &&AppId| self.calibration.solo() == Some(**app);
-        if self.active.iter().filter(|app| is_queued(app) || goes_alone(app)).count() < 2 {
+        if self.active.iter().filter(is_queued).count() < 2 {
             return self.calibration.end_solo(now);
         }
         let unknown = |app: &AppId| {
@@ -200,10 +198,7 @@ impl Isolation {
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
         let deep = meter.is_deep();
-        // Other servers gave it more than its share already: protected here, it would get even more.
-        let most = Bytes(4 * meter.usual_ns);
-        let ahead = !self.ledger.is_local() && self.queue.is_ahead(app, &self.clock, most);
-        let bulk = dominant || filling || greedy || deep || ahead;
+        let bulk = dominant || filling || greedy || deep;
         meter.modest = if bulk { 0 } else { meter.modest + 1 };
         match kind {
             Kind::Interactive if bulk => Kind::Bulk,

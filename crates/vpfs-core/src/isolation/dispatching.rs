@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use super::bound::Bound;
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::queue::Kind;
@@ -18,8 +17,6 @@ pub(super) enum Hold {
     Bound,
     /// As much bulk as may be beside interactive requests is in the storage.
     BulkBound,
-    /// Another flow goes alone for a moment, to show what its requests cost.
-    Solo,
     /// Bulk goes at a limited rate, until then.
     Pace(Time),
 }
@@ -51,11 +48,8 @@ impl Isolation {
             }
             return Some(self.dispatch(now, head, head));
         };
-        let hold = match self.turn(now, bulk).map(|chosen| (chosen, self.may_go(now, chosen))) {
-            Some((chosen, Ok(()))) => return Some(self.dispatch(now, chosen, bulk)),
-            Some((_, Err(hold))) => hold,
-            None => Hold::Solo,
-        };
+        let chosen = self.turn(now, bulk);
+        let Err(hold) = self.may_go(now, chosen) else { return Some(self.dispatch(now, chosen, bulk)) };
         self.held = Some(hold);
         // Interactive requests pass bulk that waits; but if the storage is full, only as far as shares allow.
         let passing = interactive.filter(|interactive| {
@@ -64,15 +58,13 @@ impl Isolation {
         self.has_room(passing).then(|| self.dispatch(now, passing, bulk))
     }
 
-    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment. `None`
-    /// while all requests of that flow are in the storage.
-    fn turn(&mut self, now: Time, first: Head) -> Option<Head> {
-        let Some(app) = self.calibration.solo() else { return Some(first) };
-        if self.queue.oldest(app).is_none() && self.meters[app.index()].outstanding == 0 {
+    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment.
+    fn turn(&mut self, now: Time, first: Head) -> Head {
+        let Some(app) = self.calibration.solo() else { return first };
+        self.queue.oldest(app).unwrap_or_else(|| {
             self.calibration.end_solo(now);
-            return Some(first);
-        }
-        self.queue.oldest(app)
+            first
+        })
     }
 
     /// May an interactive request go? Bulk that is in the storage does not keep it out.
@@ -86,7 +78,10 @@ impl Isolation {
         let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.requests.get(head.id).service.0;
-            let window_ns = self.window_ns();
+            let window_ns = match self.calibration.is_running() {
+                true => self.bound.window_ns().min(Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns())),
+                false => self.bound.window_ns(),
+            };
             let bulk_bound_ns = match care {
                 Care::Protecting => self.bound.bulk_ns(),
                 Care::Watchful => VIGILANT_NS,
@@ -110,17 +105,6 @@ impl Isolation {
             self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }
         self.pace.try_issue(now).map_err(|due| Hold::Pace(self.look_again(now, care, due)))
-    }
-
-    /// How much may be in the storage beside a bulk request, in device time.
-    fn window_ns(&self) -> u64 {
-        let moment_ns = Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns());
-        match (self.calibration.is_running(), self.calibration.solo()) {
-            (false, _) => self.bound.window_ns(),
-            (true, None) => self.bound.window_ns().min(moment_ns),
-            // There is nothing to order, and less than it would have alone does not show what it costs.
-            (true, Some(_)) => moment_ns.max(Bound::START_NS),
-        }
     }
 
     /// Whether bulk like this goes at a limited rate.
@@ -162,18 +146,12 @@ impl Isolation {
     /// Everything that may go has gone: tells those who learn from what held the others back.
     pub(super) fn on_drained(&mut self, now: Time) {
         let minded = self.is_protecting(now) || self.is_vigilant(now) && self.is_for_others();
-        let solo = self.calibration.solo().is_some();
         let full = self.held == Some(Hold::Bound);
         // The storage has as much as may be in it, or all that bulk asks for.
-        let saturated = full || self.held == Some(Hold::Solo) || self.queue.len() == 0;
-        let usual = (solo || self.bound.is_usual()) && self.calibration.is_settled(now);
-        let load = Load {
-            unlimited: !minded && usual && saturated,
-            bulk_flows: self.in_flight.bulk_flows,
-            contended: self.contended && full && !solo,
-        };
-        self.learning.on_drained(now, load);
-        self.bound.on_drained(now, !minded && !solo && full && self.in_flight.bulk > 0);
+        let usual = self.bound.is_usual() && self.calibration.is_settled(now);
+        let unlimited = !minded && usual && (full || self.queue.len() == 0);
+        self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });
+        self.bound.on_drained(now, !minded && full && self.in_flight.bulk > 0);
         self.bulk_bound_held |= self.held == Some(Hold::BulkBound);
     }
 }

@@ -175,8 +175,6 @@ pub struct Isolation {
     held: Option<Hold>,
     /// The latest usual bulk request let in.
     last_bulk: Option<(OpKind, Bytes)>,
-    /// More than one flow was bulk in the last window of control.
-    contended: bool,
     /// In this window of control, bulk was held back by its bound.
     bulk_bound_held: bool,
     /// Windows in a row in which nothing but that bound held bulk back.
@@ -222,7 +220,6 @@ impl Isolation {
             interactive_pending: 0,
             held: None,
             last_bulk: None,
-            contended: false,
             bulk_bound_held: false,
             overdue: 0,
             measure_from: Time::ZERO,
@@ -685,7 +682,7 @@ impl Scheduler for Isolation {
         match self.held? {
             Hold::Pace(due) => Some(due),
             // Something is in the storage then, and will be complete.
-            Hold::Bound | Hold::BulkBound | Hold::Solo => None,
+            Hold::Bound | Hold::BulkBound => None,
         }
     }
 }
