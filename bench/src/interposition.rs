@@ -1,8 +1,8 @@
 //! The cost of a proxy: the same work directly on embedded servers and through proxies, alternating within one run.
 //!
 //! On the disk model the device is the bottleneck, as it is in production: there the ratio to direct is the goal.
-//! Without a device model the processors are the bottleneck: clients, proxies and servers share this machine's, so
-//! those ratios show how much work the hop is, not what users would see.
+//! Without a device model the processors are the bottleneck: clients, proxies and servers share those of this machine,
+//! so the ratios show the processor time of the hop, not what users would see.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, TcpListener};

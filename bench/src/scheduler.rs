@@ -92,8 +92,8 @@ impl<S: Scheduler> Bench<S> {
         nanos_since(start) / f64::from(pairs)
     }
 
-    /// Service per weight, largest class of weights by smallest, over `pairs`. Requests that enter stand for those that
-    /// leave: every flow has as many queued afterwards as before.
+    /// The largest service per weight of a class of weights divided by the smallest, over `pairs`. Counts the requests
+    /// enqueued instead of those dispatched: in each pair both belong to the same flow.
     fn shares(&mut self, flows: u32, pairs: u32) -> f64 {
         let mut served = [0.0; 8];
         for _ in 0..pairs {
@@ -181,7 +181,7 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
     measurements
 }
 
-/// The first request of a flow that was not there before, by number of flows that are.
+/// The time of the first request of a new flow, by the number of existing flows.
 pub(crate) fn newcomers(effort: Effort) -> Vec<Measurement> {
     let measure = |flows| {
         let sample = |_| Bench::new(sfq(SlotCostTable::default()), flows, Sizes::Mixed).newcomers(flows, 101);

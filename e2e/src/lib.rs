@@ -174,8 +174,8 @@ pub fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"))
 }
 
-/// A configuration for `servers` servers at consecutive ports from `server_port`, with proxies from `proxy_port`, and
-/// `rest` behind it.
+/// A configuration for `servers` servers at consecutive ports from `server_port`, with proxies from `proxy_port`,
+/// followed by `rest`.
 pub fn proxy_config(servers: u16, server_port: u16, proxy_port: u16, rest: &str) -> String {
     let mut text = String::new();
     for i in 0..servers {

@@ -19,7 +19,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// With `settings` behind servers and listeners in the configuration.
+    /// With `settings` after the servers and listeners in the configuration.
     fn start(settings: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let server_port = free_ports(2 * SERVERS);
@@ -147,7 +147,7 @@ fn a_wrong_configuration_is_refused_with_place_and_fix() {
 }
 
 #[test]
-fn a_missing_server_is_told_and_healed() {
+fn a_missing_server_is_reported_and_used_again_when_it_returns() {
     let dir = tempfile::tempdir().expect("a directory");
     let port = free_ports(2);
     let config = dir.path().join("vpfs.toml");

@@ -1,5 +1,5 @@
-//! The check of the interposer: a session is driven by a script, and its driver keeps the books. Panics on a broken
-//! promise, never on bad bytes.
+//! Checks of a session that a script drives: the driver records every action and checks it against the earlier ones.
+//! Panics if an invariant is violated, never because of malformed bytes.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -12,8 +12,8 @@ use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
 use vpfs_session::{Action, Completed, OpId, Outbound, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
-/// What a driver knows of a session's scheduled operations. Each is submitted, and then either withdrawn while it is
-/// held, or dispatched and finished, once.
+/// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
+/// or dispatched and completed, exactly once.
 #[derive(Debug, Default)]
 pub struct DriverRecord {
     ops: BTreeMap<OpId, Known>,
@@ -28,7 +28,7 @@ struct Known {
 }
 
 impl DriverRecord {
-    /// Takes note of an action.
+    /// Records an action and checks it.
     pub fn on(&mut self, action: &Action) {
         assert!(!self.is_closed, "{action:?} after the end");
         match action {
@@ -40,7 +40,7 @@ impl DriverRecord {
             }
             Action::Complete(finished) => self.complete(finished),
             Action::Cancel(op) => {
-                let known = self.ops.remove(op).expect("a withdrawal of a scheduled operation");
+                let known = self.ops.remove(op).expect("a cancellation of a scheduled operation");
                 assert!(!known.is_dispatched, "{op:?} was dispatched");
             }
             Action::Close(_) => {
@@ -80,25 +80,25 @@ impl DriverRecord {
         known.is_dispatched = true;
     }
 
-    /// Operations that wait, in order of their numbers.
+    /// The queued operations, in order of their numbers.
     pub fn held(&self) -> impl Iterator<Item = OpId> {
         self.ops.iter().filter(|(_, known)| !known.is_dispatched).map(|(op, _)| *op)
     }
 
-    /// What the scheduler takes an operation to cost.
+    /// The cost of an operation as known to the scheduler.
     pub fn cost(&self, op: OpId) -> Bytes {
         self.ops[&op].cost
     }
 
-    /// No operation is held or in progress.
+    /// Whether no operation is queued or in progress.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 }
 
-/// A script does the same whether bytes arrive at once or in pieces, and keeps the driver's books.
+/// Checks that a script has the same effect whether bytes arrive at once or in pieces, and that every action is valid.
 ///
-/// The first byte of `data` chooses limits, the second how large pieces are. Then come steps, see [`Steps`].
+/// The first byte of `data` selects the limits, the second the size of pieces. The rest is steps, see [`Steps`].
 pub fn session(data: &[u8]) {
     let Some((&[limits, piece], script)) = data.split_first_chunk() else { return };
     let at_once = Run::of(script, limits, usize::MAX);
@@ -107,7 +107,7 @@ pub fn session(data: &[u8]) {
     assert!(at_once.to_client == in_pieces.to_client && at_once.to_server == in_pieces.to_server);
 }
 
-/// One thing that happens to a session.
+/// One step of a script.
 enum Step {
     FromClient(Vec<u8>),
     FromServer(Vec<u8>),
@@ -120,7 +120,7 @@ enum Step {
     Drain,
 }
 
-/// Reads steps off a script: a number, then little-endian arguments. What is missing is zero.
+/// Reads steps from a script: a number, then little-endian arguments. Missing bytes are zero.
 struct Steps<'a>(&'a [u8]);
 
 impl Steps<'_> {
@@ -248,7 +248,7 @@ impl Run {
                     session.handle_server(self.now, &mut self.server_buf);
                 }
             }
-            // The back-pressure: such bytes stay with the peer.
+            // Back-pressure: such bytes stay with the peer.
             Step::FromClient(_) | Step::FromServer(_) => {}
             Step::Dispatch(at) => {
                 let held: Vec<_> = self.record.held().collect();
@@ -274,7 +274,7 @@ impl Run {
         }
     }
 
-    /// Takes note of what the step did.
+    /// Records the actions of the step.
     fn check(&mut self) {
         while let Some(action) = self.session.poll_action() {
             self.record.on(&action);

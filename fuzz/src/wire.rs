@@ -1,4 +1,5 @@
-//! Checks of the wire codecs on arbitrary bytes. Each panics on a broken promise, never on bad bytes.
+//! Checks of the wire codecs on arbitrary bytes. Each panics if an invariant is violated, never because of malformed
+//! bytes.
 
 use vpfs_wire::DecodeError;
 use vpfs_wire::bmi::Header;
@@ -6,7 +7,8 @@ use vpfs_wire::pvfs2::reply::GetConfig;
 use vpfs_wire::pvfs2::rewrite::{self, ClientTimeouts, RewriteError};
 use vpfs_wire::pvfs2::{Reply, ReplyBody, ReplyHead, Request, RequestView, Text, Transfer};
 
-/// A header decodes to what encodes to it, or says why not; only short input is incomplete.
+/// A header that decodes is encoded to the same bytes; otherwise the error names a reason. Only short input is
+/// incomplete.
 pub fn bmi_header(data: &[u8]) {
     match Header::decode(data) {
         Ok(header) => assert_eq!(header.encode()[..], data[..Header::LEN]),
@@ -54,12 +56,12 @@ pub fn reply(data: &[u8]) {
     }
 }
 
-/// A payload is complete when it is decoded, so it can only be malformed, at a place that it has.
+/// A payload is complete when it is decoded, so no error is *incomplete*; a malformed field lies within the payload.
 fn check_payload_error(data: &[u8], error: DecodeError) {
     match error {
         DecodeError::Malformed { offset, .. } => assert!(offset <= data.len()),
         DecodeError::UnknownBody(_) => {}
-        DecodeError::Incomplete { .. } => panic!("a payload is all there is"),
+        DecodeError::Incomplete { .. } => panic!("a payload is complete"),
     }
 }
 

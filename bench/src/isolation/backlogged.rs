@@ -1,7 +1,7 @@
-//! Two applications that both ask for all they can get, and the storage's time that each receives.
+//! Two applications that both take as much as they can get, and the storage's time that each receives.
 //!
 //! The device time of an application is its completed calls times the time that such a call takes of storage that is
-//! busy with such calls only: *calls ÷ (calls a second alone)*. Relative to the measured time that is its throughput ÷
+//! busy with such calls only: *calls ÷ (calls a second alone)*. Divided by the measured time, this is its throughput ÷
 //! its throughput alone. Calls go to random offsets, so that their time does not depend on their neighbours.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! - [`beside`]: a small and a large application, under every policy and with caps set by hand.
 //! - [`only_large`]: the cost of isolation without an application to protect.
-//! - [`backlogged`]: two applications that ask for all they can get, and the device time that each receives.
+//! - [`backlogged`]: two applications that take as much as they can get, and the device time that each receives.
 //!
 //! [`share`] defines the measure, [`case`] the factors that are varied.
 
@@ -112,7 +112,7 @@ fn measure(options: &Options, candidates: &[Candidate]) -> Result<Outcome, Strin
     let cases = beside::rows(&options.cases(), candidates, *seconds)?;
     let has_isolation = candidates.contains(&Candidate::ISOLATION);
     let only_large = if has_isolation { only_large::rows(*all, case, *seconds)? } else { Vec::new() };
-    // All named policies are compared, otherwise only the usual ones; never caps, as they do not share.
+    // Compares the policies that were named, or else the usual ones. Caps are left out, because they do not share.
     let is_compared = |candidate: &Candidate| {
         let usual = [Candidate::SFQ_D_PLUS, Candidate::ISOLATION].contains(candidate);
         !candidate.is_capped() && (usual || !policies.is_empty())

@@ -54,8 +54,7 @@ impl Candidate {
 
     /// The small application with the parameters that this policy needs.
     pub(crate) fn small(self, app: App) -> App {
-        // Two-level keeps promises and has no weights: use a promise that the small application's demand just fits
-        // into.
+        // Two-level has targets instead of weights: set a target that just covers the demand of the small application.
         let target = Target { rate: Bytes(4_000_000), deadline: Duration::from_millis(20) };
         App { target: (self.kind == PolicyKind::TwoLevel).then_some(target), ..app }
     }

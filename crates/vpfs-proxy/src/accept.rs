@@ -44,7 +44,7 @@ impl Acceptor {
                 Err(error) => {
                     // Probably out of descriptors: connections that end will free some.
                     if !std::mem::replace(&mut was_failing, true) {
-                        tracing::error!(server = %self.listener.server, %error, "cannot accept; trying on");
+                        tracing::error!(server = %self.listener.server, %error, "cannot accept connections; retrying");
                     }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -66,7 +66,7 @@ impl Acceptor {
     fn admit(&self, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         let (listener, shared) = (Arc::clone(&self.listener), Arc::clone(&self.shared));
         if let Err(error) = prepare(&client) {
-            tracing::debug!(server = %listener.server, %peer, %error, "client was gone at once");
+            tracing::debug!(server = %listener.server, %peer, %error, "client disconnected at once");
             return;
         }
         tokio::spawn(async move {

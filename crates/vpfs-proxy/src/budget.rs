@@ -1,30 +1,30 @@
-//! A sum with a bound that many connections count in.
+//! A bounded count of bytes that many connections share.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use tokio::sync::Notify;
 
-/// Bytes that many connections hold together. The bound is an argument: all hosts have the same, and a reload may
-/// change it.
+/// The number of bytes that many connections hold together. The bound is passed with each call, because all hosts have
+/// the same bound and a reload may change it.
 #[derive(Default)]
 pub(crate) struct Budget {
     held: AtomicUsize,
     is_scarce: AtomicBool,
-    /// It was scarce since the bound was set.
+    /// Whether memory has been scarce since the bound was set.
     was_scarce: AtomicBool,
     eased: Notify,
 }
 
 impl Budget {
-    /// More is held; whether memory became scarce by that for the first time.
+    /// Adds `bytes`. Returns whether this made memory scarce for the first time since the bound was set.
     pub(crate) fn take(&self, bytes: usize, limit: usize) -> bool {
         let held = self.held.fetch_add(bytes, SeqCst) + bytes;
         if held < limit - limit / 8 {
             return false;
         }
         self.is_scarce.store(true, SeqCst);
-        // What another thread gave back in between may have been the last that anybody gives back.
+        // Another thread may have given back the last bytes before the flag was set; then no later call would clear it.
         self.ease(limit);
         !self.was_scarce.swap(true, SeqCst)
     }
@@ -35,7 +35,7 @@ impl Budget {
         self.ease(limit);
     }
 
-    /// Lets all that wait go on if there is room again.
+    /// Ends the scarcity and wakes all waiting tasks, if at most three quarters of the bound are held.
     fn ease(&self, limit: usize) {
         if self.is_scarce.load(SeqCst) && self.held() <= limit / 4 * 3 && self.is_scarce.swap(false, SeqCst) {
             self.eased.notify_waiters();
@@ -54,7 +54,7 @@ impl Budget {
     pub(crate) async fn eased(&self) {
         while self.is_scarce() {
             let mut eased = std::pin::pin!(self.eased.notified());
-            // From here on no change is missed.
+            // From this point on, no notification is missed.
             eased.as_mut().enable();
             if self.is_scarce() {
                 eased.await;
@@ -62,7 +62,7 @@ impl Budget {
         }
     }
 
-    /// The bound is another one; that it is nearly reached will be news again.
+    /// Adopts a new bound. The next time that it is nearly reached is reported again.
     pub(crate) fn renew(&self, limit: usize) {
         self.was_scarce.store(false, SeqCst);
         self.ease(limit);

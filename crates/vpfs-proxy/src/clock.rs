@@ -40,7 +40,7 @@ impl Clock {
         Time::ZERO + self.course().at(self.started.elapsed())
     }
 
-    /// When the machine will reach `time`, unless the wall clock is set before.
+    /// When the clock will reach `time`, unless the wall clock is set before then.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
         self.started + self.course().reaches(time.since(Time::ZERO))
     }
@@ -180,7 +180,7 @@ mod tests {
                 let now = clock.now();
                 let passed = now.since(before);
                 assert!((Duration::from_millis(95)..=Duration::from_millis(105)).contains(&passed), "{passed:?}");
-                assert!(window(now) - window(before) <= 1, "no window is left out");
+                assert!(window(now) - window(before) <= 1, "no window is skipped");
                 before = now;
             }
             let step = size(step_ns);
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn steps_add_up_while_they_are_made_up_for() {
+    async fn steps_add_up_while_they_are_compensated() {
         let clock = Clock::start();
         let begin = clock.now();
         clock.step(2_000_000_000);
         tokio::time::advance(Duration::from_secs(20)).await;
         assert_eq!(clock.now().since(begin), Duration::from_secs(21));
         clock.step(-1_500_000_000);
-        assert_eq!(clock.now().since(begin), Duration::from_secs(21), "now stays");
+        assert_eq!(clock.now().since(begin), Duration::from_secs(21), "a step does not move the current time");
         tokio::time::advance(Duration::from_secs(100)).await;
         assert_eq!(clock.now().since(begin), Duration::from_millis(120_500));
     }
@@ -209,7 +209,7 @@ mod tests {
     /// Timers neither spin nor fire late: at the computed moment the time has come, and two nanoseconds earlier it has
     /// not.
     #[test]
-    fn it_is_time_at_the_moment_told() {
+    fn a_timer_is_due_at_the_computed_moment_and_not_before() {
         let start = Duration::from_secs(1_700_000_000);
         for gap_ns in [0, 1, 999, 3_000_000, -1, -999, -3_000_000] {
             let course = Course::starting_at(start).stepped(Duration::from_secs(5), gap_ns);
@@ -225,10 +225,12 @@ mod tests {
 
     /// As if the wall clock had been set by a minute; nothing sets it during the test.
     #[test]
-    fn a_step_is_seen() {
+    fn a_step_is_detected() {
         let minute = Duration::from_secs(60);
         let mut wall = Wall::start();
-        let step = |wall: &Wall| std::iter::from_fn(|| Some(wall.stepped_ns())).flatten().next().expect("it goes on");
+        let step = |wall: &Wall| {
+            std::iter::from_fn(|| Some(wall.stepped_ns())).flatten().next().expect("the iterator is infinite")
+        };
         assert!(size(step(&wall)) < LEAST_STEP);
         wall.since_1970 -= minute;
         assert!(size(step(&wall) - 60_000_000_000) < LEAST_STEP);

@@ -25,7 +25,7 @@ use crate::sockets::{prepare, reset_on_close};
 pub(crate) const READ_SIZE: usize = 256 << 10;
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
-/// After this many bytes the other tasks of the thread get a turn, even if more can be moved at once.
+/// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
 /// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
@@ -59,7 +59,7 @@ pub(crate) enum Failure {
     /// Nothing moved for too long.
     #[error("timed out: {0}")]
     TimedOut(&'static str),
-    /// A write waits for its data, and there is no memory for the requests in front of it.
+    /// A write waits for its data, and no memory is left for the requests in front of that data.
     #[error("limits.memory or limits.host_memory is used up while write data is expected")]
     OutOfMemory,
     /// A peer misbehaved.
@@ -122,10 +122,11 @@ impl Half {
         Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
-    /// Reads available bytes, at most `most`, without waiting; `None` if there are none, and no end of file either.
+    /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
+    /// of file.
     fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
         if self.buf.capacity() - self.buf.len() < MIN_READ {
-            // With what is left in it counted, so that the same buffer does again.
+            // The bytes left in the buffer are subtracted, so that its allocation can be reused.
             self.buf.reserve(READ_SIZE.saturating_sub(self.buf.len()).max(MIN_READ));
         }
         match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
@@ -185,9 +186,9 @@ struct Connection {
     stage: watch::Receiver<Stage>,
     /// The daemon started draining while operations were in progress.
     drains: bool,
-    /// Bytes moved since other tasks had a turn.
+    /// Bytes moved since the task last yielded.
     turn: usize,
-    /// After the end of the session: until when the client may receive what is left for it.
+    /// After the end of the session: the time limit for the client to receive the remaining bytes.
     flush_until: Option<Time>,
 }
 
@@ -230,7 +231,7 @@ impl Connection {
             }
             self.pass_on_half_close().await?;
             if self.turn >= TURN {
-                // A ready socket does not make a task pause by itself.
+                // Waiting for a socket that is ready does not yield to other tasks.
                 self.turn = 0;
                 tokio::task::yield_now().await;
             }
@@ -238,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Waits for an event, and takes what both sides sent.
+    /// Waits for an event, then reads from both sides.
     async fn step(&mut self) -> Result<(), Failure> {
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
@@ -256,12 +257,12 @@ impl Connection {
         self.read()
     }
 
-    /// How the connection ends, if it does now.
+    /// How the connection ends, if it ends now.
     fn end(&mut self) -> Option<End> {
         if self.session.is_closed() && self.session.to_client().is_empty() {
             return Some(End::Closed);
         }
-        // Once a client is gone and has its answers, there is no reason to wait for the server to close.
+        // Once a client has disconnected and has its answers, there is no reason to wait for the server to close.
         if self.client.eof {
             self.session.drain();
             if self.session.is_idle() {
@@ -293,7 +294,7 @@ impl Connection {
 
     fn handle_timeout(&mut self) -> Result<(), Failure> {
         if self.session.is_closed() {
-            return Err(Failure::TimedOut("the client does not take what the server sent before it closed"));
+            return Err(Failure::TimedOut("the client did not receive the last bytes from the server"));
         }
         let now = self.shared.clock.now();
         self.session.handle_timeout(now);
@@ -302,7 +303,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes to read from the client at once, zero if it has to wait.
+    /// The number of bytes to read from the client at once; zero if the client has to wait.
     fn client_room(&mut self) -> usize {
         if !self.session.wants_client() {
             return 0;
@@ -314,7 +315,7 @@ impl Connection {
         if takes_requests && self.session.to_server().held() < LITTLE { STEP } else { 0 }
     }
 
-    /// The same for the server. Its replies are never kept from a client that takes them.
+    /// The same for the server. Replies do not wait as long as the client keeps receiving them.
     fn server_room(&mut self) -> usize {
         match (self.session.wants_server(), self.memory.is_scarce()) {
             (false, _) => 0,
@@ -376,7 +377,7 @@ impl Connection {
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
     }
 
-    /// Counts what is held, once what can be sent is sent.
+    /// Updates the count of memory held; called after everything that can be sent was sent.
     fn count_memory(&mut self) -> Result<(), Failure> {
         let requests = self.session.held_requests();
         let held = [requests, self.session.to_server().held(), self.session.to_client().held()];
@@ -386,10 +387,11 @@ impl Connection {
             Some(Scarce::Process) => tracing::warn!("limits.memory is nearly used up; connections wait"),
             Some(Scarce::Host) => {
                 let client = self.identity.ip();
-                tracing::warn!(%client, "limits.host_memory is nearly used up; connections from there wait");
+                tracing::warn!(%client, "limits.host_memory is nearly used up; connections from this host wait");
             }
         }
-        // A connection that may stop being read has to wait; this one may not, as it keeps slots of the server.
+        // Any other connection would simply not be read. This one must be, because its write occupies slots of the
+        // server.
         if has_more_requests && self.session.must_read_client() && self.memory.is_used_up() {
             return Err(Failure::OutOfMemory);
         }
@@ -406,7 +408,7 @@ impl Connection {
                     self.requests.resize(index + 1, None);
                 }
                 let before = self.requests[index].replace(id);
-                assert!(before.is_none(), "an operation is queued once");
+                assert!(before.is_none(), "an operation is enqueued only once");
             }
             Action::CorrectCost(op, real) => {
                 if let Some(id) = self.request_of(op) {
@@ -449,10 +451,10 @@ impl Connection {
     fn release(&mut self) {
         self.session.end();
         while let Some(action) = self.session.poll_action() {
-            // Another reason to end no longer matters.
+            // The connection ends in any case, so a further reason does not matter.
             let _ = self.act(action);
         }
-        debug_assert!(self.requests.iter().all(Option::is_none), "a session that is over has no request");
+        debug_assert!(self.requests.iter().all(Option::is_none), "an ended session has no requests");
     }
 }
 
@@ -480,7 +482,8 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// A task may also end by a panic or with its runtime; the slots of its requests must be freed then as well.
+    /// A task may also end by a panic or when its runtime shuts down; the slots of its requests must be freed then as
+    /// well.
     fn drop(&mut self) {
         let left = self.requests.iter().copied().flatten();
         // If the scheduler itself panicked, a second panic here would abort the whole process.
@@ -490,8 +493,8 @@ impl Drop for Connection {
     }
 }
 
-/// An abandoned operation may still be running in the server: only closing its connection ends it there, and makes the
-/// client repeat it.
+/// An operation that timed out may still be running in the server. Only closing its connection ends it there and makes
+/// the client repeat it.
 fn still_alive(completed: &Completed) -> Result<(), Failure> {
     match completed.outcome {
         Outcome::TimedOut => Err(Failure::TimedOut("an operation made no progress")),
@@ -577,13 +580,13 @@ mod tests {
     /// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task
     /// freed the slots of its requests. A cancelled task ends in the same way.
     #[tokio::test]
-    async fn a_task_that_is_cut_short_gives_its_slots_back() {
+    async fn an_aborted_task_frees_its_slots() {
         let place = Place::new().await;
         let (mut first, mut first_server, task) = place.client().await;
         let (mut second, mut second_server, _task) = place.client().await;
         let expected = requests([1]);
         let mut arrived = vec![0; expected.len()];
-        // The first one has the slot, and more of its requests are held.
+        // The first connection has the slot, and more of its requests are queued.
         first.write_all(&requests(1..=5)).await.unwrap();
         first_server.read_exact(&mut arrived).await.unwrap();
         second.write_all(&expected).await.unwrap();

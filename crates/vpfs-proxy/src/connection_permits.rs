@@ -73,7 +73,7 @@ impl ConnectionPermits {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| {
-            count.taken = count.taken.checked_sub(1).expect("a place is given back once");
+            count.taken = count.taken.checked_sub(1).expect("a permit is returned only once");
         });
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_no_place_gets_the_next_one() {
+    async fn a_waiter_gets_the_next_free_permit() {
         let permits = Arc::new(ConnectionPermits::new(1));
         let first = permits.try_take().unwrap();
         assert!(permits.try_take().is_none());
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_number_changes_while_places_are_taken() {
+    async fn the_number_of_permits_changes_while_some_are_taken() {
         let permits = Arc::new(ConnectionPermits::new(2));
         let mut taken = vec![permits.try_take().unwrap(), permits.try_take().unwrap()];
         permits.set_limit(1);
         taken.pop();
-        assert!(permits.try_take().is_none(), "as many are taken as there are now");
+        assert!(permits.try_take().is_none(), "all permits are taken");
         let waiting = tokio::spawn({
             let permits = Arc::clone(&permits);
             async move { permits.take().await }

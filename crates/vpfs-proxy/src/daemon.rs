@@ -144,9 +144,9 @@ impl Daemon {
         self.permits.all_free().await;
         debug_assert!(
             self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
-            "who is gone has no request"
+            "closed connections have no requests"
         );
-        debug_assert_eq!(self.held_memory(), 0, "who is gone holds nothing");
+        debug_assert_eq!(self.held_memory(), 0, "closed connections hold no memory");
         for (app, totals) in self.totals() {
             log_totals(&app, &totals);
         }
@@ -200,8 +200,8 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     if config.scheduler.policy.sharing.mode != SharingMode::Local && !others.is_empty() {
         tracing::warn!(
             servers = others.join(","),
-            "these servers are another process's: what applications get there counts only as far as the layout of their \
-             requests tells it"
+            "these servers belong to another process: the service that applications receive there counts only as far as \
+             the layout of their requests reveals it"
         );
     }
 }

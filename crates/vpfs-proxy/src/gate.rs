@@ -151,7 +151,8 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in here is a bug, but for the other sessions stopping would be no better than the state it leaves.
+        // A panic while the lock is held is a bug. For the other sessions, stopping would be no better than continuing
+        // with the state that it left.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,7 +187,7 @@ impl State {
         }
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
         let known = self.node.queued() + self.node.outstanding();
-        debug_assert_eq!(self.waiters.len(), known, "somebody waits for each request");
+        debug_assert_eq!(self.waiters.len(), known, "each request has a waiting session");
         // Events are drained in any case, so that the node keeps none.
         let wanted = tracing::enabled!(tracing::Level::DEBUG);
         let events = std::iter::from_fn(|| self.node.poll_event());

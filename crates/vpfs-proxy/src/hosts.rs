@@ -16,16 +16,17 @@ pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 /// One host.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// What its connections hold together.
+    /// The memory that its connections hold together.
     pub(crate) memory: Budget,
-    /// The user that any connection from there stated last. A connection that has stated none is that user's.
+    /// The user that a connection from this host stated last. Connections that have not stated a user are attributed to
+    /// it.
     user: Mutex<Option<Arc<User>>>,
     /// Counts changes of `user`, so that connections notice without a lock.
     changes: AtomicU64,
 }
 
 impl Hosts {
-    /// Number of hosts that are remembered; beyond it, only those with connections are.
+    /// The number of hosts to remember. When it is reached, those without connections are forgotten.
     const MAX: usize = 1 << 16;
 
     /// The entry of the host at `ip`.
@@ -37,14 +38,14 @@ impl Hosts {
         Arc::clone(hosts.entry(ip).or_default())
     }
 
-    /// All that are remembered.
+    /// All remembered hosts.
     pub(crate) fn all(&self) -> Vec<Arc<Host>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
 
 impl Host {
-    /// A connection from this host stated `user`.
+    /// Records that a connection from this host stated `user`.
     pub(crate) fn show(&self, user: &Arc<User>) {
         let mut known = self.user();
         if known.as_ref() != Some(user) {
@@ -62,7 +63,7 @@ impl Host {
         self.user().clone()
     }
 
-    /// How often that user changed.
+    /// The number of changes of that user.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_connection_shows_goes_before_its_host() {
+    fn the_user_stated_by_the_connection_overrides_that_of_its_host() {
         let shared = shared(BY_USER);
         let (mut one, mut other) = (client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1"));
         one.app(&shared, Some(&user(1)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_rules_hold_for_known_clients() {
+    fn new_rules_apply_to_known_clients() {
         let shared = shared("[[app]]\nname = \"a\"\nclients = \"10.0.0.1\"\n");
         let mut client = client(&shared, "10.0.0.1");
         assert_eq!(name(&shared, &mut client), "a");
@@ -150,8 +150,9 @@ mod tests {
         assert_eq!(name(&shared, &mut client), "b");
     }
 
-    /// Symptom: after a reload that put an application before another one in the file, clients of a listener for the
-    /// latter became the former. Cause: the listener kept the position of its application in the older file.
+    /// Symptom: after a reload that put an application before another one in the file, clients of a listener bound to
+    /// the latter were attributed to the former. Cause: the listener kept the position of its application in the older
+    /// file.
     #[test]
     fn a_listeners_application_is_looked_up_in_the_newer_file() {
         let listener = "[[listener]]\nport = 5334\napp = \"a\"\n";

@@ -37,7 +37,7 @@ impl Mailbox {
         into.append(&mut self.lock());
     }
 
-    /// Waits for one; cancel safe.
+    /// Waits for a dispatch; cancel safe.
     pub(crate) async fn filled(&self) {
         loop {
             self.notify.notified().await;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_already_wakes_nobody() {
+    fn dispatches_that_were_taken_do_not_wake_the_task() {
         let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
         let mut context = Context::from_waker(Waker::noop());
         let mut filled = pin!(mailbox.filled());

@@ -1,10 +1,11 @@
-//! How many bytes connections make the proxy hold, together.
+//! Bounds the bytes that all connections together make the proxy hold.
 //!
-//! A connection counts what it holds beyond [`FREE`] of each kind with its client's host and with the process. Where
-//! seven eighths of a bound are held, memory is *scarce*, until three quarters are: then a connection is read in small
-//! steps, and only while it holds little. What it holds then becomes free by its own peers alone, so connections never
-//! wait for each other. The last eighth is for requests in front of the data of a dispatched write, which have to be
-//! read: nothing but that data frees the slots of the write (docs/decisions/0007-memory.md).
+//! What a connection holds of each kind beyond [`FREE`] counts towards two bounds: that of its client's host and that
+//! of the process. When seven eighths of a bound are held, memory is *scarce*, until no more than three quarters are
+//! held. While memory is scarce, a connection is read in small steps, and only while it holds little. Its own two peers
+//! alone free what it then holds, so connections never wait for each other. The last eighth is reserved for requests
+//! that precede the data of a dispatched write. They must be read, because only that data frees the slots of the write
+//! (docs/decisions/0007-memory.md).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -13,13 +14,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::budget::Budget;
 use crate::hosts::Host;
 
-/// Bytes of each kind that a connection may hold without counting: requests, what waits for the server, what waits for
-/// the client. More than [`LITTLE`] and [`STEP`], so that a connection that is read in small steps counts nothing.
+/// Bytes of each kind that a connection may hold without being counted: requests, bytes for the server, bytes for the
+/// client. More than [`LITTLE`] plus [`STEP`], so that a connection that is read in small steps is not counted.
 pub(crate) const FREE: usize = 64 << 10;
-/// While memory is scarce, a connection that holds as much as this of a kind is not read for more of it. The largest
-/// request fits.
+/// While memory is scarce, a connection that holds this number of bytes of a kind is not read for more of that kind.
+/// The largest request fits.
 pub(crate) const LITTLE: usize = 32 << 10;
-/// Read at once from a socket while memory is scarce.
+/// The maximum number of bytes to read at once from a socket while memory is scarce.
 pub(crate) const STEP: usize = 16 << 10;
 
 /// The bounds, and what the whole process holds.
@@ -38,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// Changes the bounds; whoever waits goes on if there is room now.
+    /// Changes the bounds. Waiting connections continue if the new bounds leave room.
     pub(crate) fn set_limits(&self, process_limit: usize, host_limit: usize, hosts: &[Arc<Host>]) {
         self.process_limit.store(process_limit, SeqCst);
         self.host_limit.store(host_limit, SeqCst);
@@ -52,7 +53,7 @@ impl Memory {
     }
 }
 
-/// What one connection holds; given back when this is dropped.
+/// The bytes that one connection holds; they are given back when this is dropped.
 pub(crate) struct Share {
     memory: Arc<Memory>,
     host: Arc<Host>,
@@ -60,7 +61,7 @@ pub(crate) struct Share {
     counted: usize,
 }
 
-/// The bound at which memory became scarce.
+/// The bound that is nearly reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scarce {
     Process,
@@ -72,8 +73,9 @@ impl Share {
         Self { memory, host, held: [0; 3], counted: 0 }
     }
 
-    /// The connection holds this much of requests, of bytes for the server and of bytes for the client; the bound that
-    /// is nearly reached by that, if this is news. Touches nothing shared unless it changes what counts.
+    /// Sets what the connection holds: bytes of requests, bytes for the server, bytes for the client. Returns the bound
+    /// that is nearly reached as a result, the first time only. Accesses shared counters only if the counted bytes
+    /// change.
     pub(crate) fn set(&mut self, held: [usize; 3]) -> Option<Scarce> {
         if std::mem::replace(&mut self.held, held) == held {
             return None;
@@ -97,17 +99,17 @@ impl Share {
         }
     }
 
-    /// Bytes of requests that it held last.
+    /// Bytes of requests, as set last.
     pub(crate) fn requests(&self) -> usize {
         self.held[0]
     }
 
-    /// Memory is scarce for this connection.
+    /// Whether memory is scarce for this connection.
     pub(crate) fn is_scarce(&self) -> bool {
         self.memory.process.is_scarce() || self.host.memory.is_scarce()
     }
 
-    /// Not even requests in front of awaited data fit any more.
+    /// Whether a bound is reached, so that even requests in front of awaited data no longer fit.
     pub(crate) fn is_used_up(&self) -> bool {
         self.memory.process.held() >= self.process_limit() || self.host.memory.held() >= self.host_limit()
     }
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_of_each_kind_counts_nothing() {
+    fn a_small_amount_of_each_kind_is_not_counted() {
         let (memory, host) = (Arc::new(Memory::new(MIB, MIB)), Arc::new(Host::default()));
         let mut one = share(&memory, &host);
         assert_eq!(one.set([FREE; 3]), None);
@@ -173,12 +175,12 @@ mod tests {
         let hosts = [(); 2].map(|()| Arc::new(Host::default()));
         let [mut one, other] = [0, 1].map(|at| share(&memory, &hosts[at]));
         assert_eq!(scarce(&mut one, MIB), Some(Scarce::Host));
-        assert_eq!(scarce(&mut one, MIB + 1), None, "said once");
+        assert_eq!(scarce(&mut one, MIB + 1), None, "reported once");
         assert!(one.is_scarce() && one.is_used_up() && !other.is_scarce());
     }
 
     #[test]
-    fn all_that_wait_go_on_once_a_quarter_is_free() {
+    fn all_waiting_connections_continue_once_a_quarter_is_free() {
         let (memory, host) = (Arc::new(Memory::new(8 * MIB, 80 * MIB)), Arc::new(Host::default()));
         let [mut one, mut other, waiting] = [(); 3].map(|()| share(&memory, &host));
         scarce(&mut one, 6 * MIB);
@@ -195,12 +197,12 @@ mod tests {
         let mut eased = pin!(waiting.eased());
         assert!(!is_ready(&mut eased));
         memory.set_limits(10 * MIB, 80 * MIB, &[]);
-        assert!(is_ready(&mut eased), "a higher bound has room, too");
+        assert!(is_ready(&mut eased), "a higher bound leaves room, too");
     }
 
-    /// Threads that take and give back for long never leave memory scarce with nothing held.
+    /// Threads that take and give back concurrently never leave memory scarce once all is given back.
     #[test]
-    fn nothing_held_is_never_scarce() {
+    fn memory_is_not_scarce_when_nothing_is_held() {
         let (memory, host) = (Arc::new(Memory::new(MIB, 2 * MIB)), Arc::new(Host::default()));
         std::thread::scope(|scope| {
             for _ in 0..4 {

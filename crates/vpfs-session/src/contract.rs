@@ -53,12 +53,12 @@ pub trait Session: fmt::Debug + Send {
     /// Whether to read from the client now. O(1).
     fn wants_client(&self) -> bool;
 
-    /// Whether only bytes from the client can end what is in progress, so that reading them must not wait for memory:
-    /// it is in the middle of a message, or a dispatched write waits for its data.
+    /// Whether only bytes from the client can complete what is in progress, so that reading must not wait for memory:
+    /// the client is in the middle of a message, or a dispatched write waits for its data.
     fn must_read_client(&self) -> bool;
 
-    /// Bytes that requests take up from their arrival to their end: the operation itself, and the whole request with
-    /// the data in it until it is queued towards the server. O(1).
+    /// Bytes of memory that requests take up: the operation itself from arrival to end, and the whole request,
+    /// including data in it, until it is queued for the server. O(1).
     fn held_requests(&self) -> usize;
 
     /// Whether to read from the server now.
@@ -128,8 +128,8 @@ pub enum Outcome {
         /// Zero, or the server's negative error status.
         status: i32,
     },
-    /// Nothing moved for so long that its slots are freed. Later bytes would still pass, but a driver should close both
-    /// connections, so that the client repeats the request at once.
+    /// It made no progress within the time limit, so its slots are freed. Later bytes would still pass, but a driver
+    /// should close both connections, so that the client repeats the request at once.
     TimedOut,
     /// One of the two connections ended first.
     Disconnected,

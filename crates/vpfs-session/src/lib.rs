@@ -3,7 +3,8 @@
 //! A [`Session`] is fed the bytes that arrived from either side, and yields the bytes to send to either side and
 //! [`Action`]s for the scheduler. It holds back *requests only*: acknowledgements, data and replies pass in order,
 //! because holding them would cause timeouts on both sides (docs/protocols/orangefs.md, life of a proxied I/O). The
-//! exception is the data of a write that was dispatched in pieces: it waits, by the clock, for moments.
+//! exception is the data of a write that was dispatched in pieces: its pieces are passed at intervals that the dispatch
+//! specifies.
 //!
 //! The contract names no protocol; each protocol is a module that implements it, today [`orangefs`].
 //!

@@ -20,21 +20,22 @@ pub struct SessionLimits {
     /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
     /// of a flow sends nothing at all.
     pub flow_timeout: Duration,
-    /// How long clients are told to wait for an answer, in whole seconds; `None` keeps the servers' value. Must be
-    /// equal in all proxies, like the addresses.
+    /// How long clients wait for an answer, as announced to them in whole seconds; `None` keeps the servers' value.
+    /// Must be equal in all proxies, like the addresses.
     pub client_timeout: Option<Duration>,
 }
 
 impl SessionLimits {
-    /// The number of operations at which a client is disconnected. Only an endless series of requests exceeds
-    /// [`SessionLimits::ops`] by this much: before the data of a dispatched write, or between unsolicited messages.
+    /// The number of operations at which a client is disconnected. Only an endless series of requests reaches it,
+    /// either in front of the data of a dispatched write or between unsolicited messages.
     ///
     /// The requests of a single read are permitted: 256 KiB hold 3000 of the shortest requests.
     pub(crate) fn most_ops(&self) -> usize {
         self.ops.saturating_mul(8).max(self.ops.saturating_add(4096))
     }
 
-    /// The same bound for [`SessionLimits::request_bytes`]: twice that, and at least what a few reads bring more.
+    /// The corresponding bound for [`SessionLimits::request_bytes`]: twice that, and at least 1 MiB more, the size of a
+    /// few reads.
     pub(crate) fn most_request_bytes(&self) -> usize {
         self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(1 << 20))
     }

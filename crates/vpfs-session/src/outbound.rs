@@ -12,10 +12,10 @@ pub struct Outbound {
     len: usize,
 }
 
-/// What a chunk takes up beside its bytes.
+/// Bytes of memory that a chunk takes up besides its content.
 const CHUNK_BYTES: usize = 64;
 
-/// An empty queue gives its table back if that has room for more chunks than this.
+/// An empty queue frees its table if the table has room for more chunks than this.
 const KEPT_CHUNKS: usize = 1024;
 
 impl Outbound {
@@ -36,7 +36,7 @@ impl Outbound {
         self.len
     }
 
-    /// Bytes of memory that what waits takes up: many small chunks take up more than [`Outbound::len`] says. O(1).
+    /// Bytes of memory that the waiting chunks take up: for many small chunks, far more than [`Outbound::len`]. O(1).
     pub fn held(&self) -> usize {
         self.len + self.chunks.len() * CHUNK_BYTES
     }

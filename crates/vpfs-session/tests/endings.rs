@@ -23,7 +23,7 @@ fn timed_out(actions: &[Action], op: OpId) -> Completed {
 }
 
 #[test]
-fn missing_reply_frees_the_slots_and_may_come_later() {
+fn missing_reply_frees_the_slots_and_may_arrive_later() {
     let mut wire = Wire::new();
     let op = wire.sent(&readdir(1));
     assert_eq!(wire.wait(REPLY - LATE), []);
@@ -72,7 +72,7 @@ fn write_whose_data_does_not_come() {
 }
 
 #[test]
-fn flow_has_its_time_from_the_acknowledgement_on() {
+fn flow_timeout_starts_at_the_acknowledgement() {
     let mut wire = Wire::new();
     for (tag, request) in [(1, read(1, 5000)), (2, write(2, 5000))] {
         wire.sent(&request);
@@ -85,7 +85,7 @@ fn flow_has_its_time_from_the_acknowledgement_on() {
 }
 
 #[test]
-fn server_that_stores_slowly_has_the_longer_time() {
+fn server_that_stores_slowly_has_the_longer_timeout() {
     let mut wire = Wire::new();
     let op = wire.sent(&write(1, 5000));
     wire.server(&ack(1, 0));
@@ -102,14 +102,14 @@ fn held_requests_have_no_time_out() {
     assert_eq!(wire.wait(10 * REPLY), []);
     wire.client(&data(9, 100)[..50]);
     wire.dispatch(op);
-    assert_eq!(wire.wait(10 * REPLY), [], "granted, but not sent before the end of the message in between");
+    assert_eq!(wire.wait(10 * REPLY), [], "dispatched, but not sent before the end of the message in between");
     wire.client(&data(9, 100)[50..]);
     // Its time starts when it is sent.
     assert_eq!(wire.wait(REPLY - LATE), []);
     timed_out(&wire.wait(2 * LATE), op);
 }
 
-/// Once, a session with held requests only woke its driver every 15 s for nothing.
+/// Once, a session whose operations were all queued woke its driver every 15 s for no reason.
 #[test]
 fn there_is_a_timer_only_while_something_is_in_progress() {
     let mut wire = Wire::new();
@@ -192,7 +192,7 @@ fn reply_that_stops_in_its_middle() {
 }
 
 #[test]
-fn client_that_says_no_more_still_hears() {
+fn client_that_half_closes_still_receives_replies() {
     let mut wire = Wire::new();
     let reading = wire.sent(&read(1, 10_000));
     let looking = wire.sent(&readdir(2));
@@ -211,7 +211,7 @@ fn client_that_says_no_more_still_hears() {
 }
 
 #[test]
-fn server_is_told_only_after_all_is_sent() {
+fn server_side_is_half_closed_only_after_everything_is_sent() {
     let mut wire = Wire::new();
     wire.client(&getconfig(1));
     wire.client_eof();
@@ -248,7 +248,7 @@ fn server_that_closes_ends_everything() {
     assert_eq!(costs, [(reading, Bytes(30_000)), (unanswered, MIN_DATA_COST), (granted, MIN_DATA_COST)]);
     assert_eq!(ends, [(reading, 30_000), (waiting, 0), (unanswered, 0), (granted, 0)]);
     assert!(wire.session.is_closed());
-    assert_eq!(wire.session.to_client().len(), passed, "what was on its way to the client still goes");
+    assert_eq!(wire.session.to_client().len(), passed, "bytes in transit to the client are still sent");
     // Further input is ignored.
     assert_eq!(wire.client(&readdir(4)), []);
     assert_eq!(wire.server(&readdir_reply(3, 1)), []);
@@ -462,7 +462,7 @@ fn small_read_with_the_longest_reply() {
 }
 
 #[test]
-fn finished_tells_when() {
+fn completed_states_when_the_request_arrived_and_was_dispatched() {
     let mut wire = Wire::new();
     let arrived = wire.now;
     let (op, _) = wire.held(&readdir(1));

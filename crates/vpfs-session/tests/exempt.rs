@@ -63,7 +63,7 @@ fn batch_create() {
 
 /// Its data is tracked like any other, but the scheduler is not informed.
 #[test]
-fn data_of_a_server_is_followed_unscheduled() {
+fn data_of_a_server_is_tracked_but_not_scheduled() {
     let mut wire = Wire::new();
     wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
     let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
@@ -96,7 +96,7 @@ fn users(actions: &[Action]) -> Vec<Option<User>> {
 }
 
 #[test]
-fn each_request_is_of_the_user_whom_the_connection_showed_last() {
+fn each_request_belongs_to_the_user_that_the_connection_stated_last() {
     let mut wire = Wire::new();
     let mut tag = 0;
     let mut shown = |issuer, uid, gids: &[u32]| {
@@ -106,14 +106,14 @@ fn each_request_is_of_the_user_whom_the_connection_showed_last() {
     };
     for (uid, gids) in [(1000, vec![1000, 4]), (1000, vec![1000]), (1000, vec![4, 1000]), (0, vec![4, 1000])] {
         let user = vec![Some(User { uid, gids: gids.clone() })];
-        assert_eq!(shown("C:host", uid, &gids), [user.clone(), user.clone()], "and data requests, which show none");
+        assert_eq!(shown("C:host", uid, &gids), [user.clone(), user.clone()], "and data requests, which state none");
         assert_eq!(shown("C:other", uid, &gids), [user.clone(), user.clone()]);
-        assert_eq!(shown("S:s1", 5, &[5]), [vec![], user], "a server's own credential says nothing of the client");
+        assert_eq!(shown("S:s1", 5, &[5]), [vec![], user], "a server's own credential does not identify the client");
     }
 }
 
 #[test]
-fn requests_that_show_no_user_are_of_nobody() {
+fn requests_have_no_user_if_none_was_stated() {
     let mut wire = Wire::new();
     // A server passes on the credential of the client that it serves, which is not a user of its own host.
     let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");

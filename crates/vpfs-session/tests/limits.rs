@@ -38,7 +38,7 @@ fn bytes_of_requests_stop_the_client() {
     }
     assert_eq!(ops.len(), 4);
     assert!(wire.session.held_requests() >= 4 * request(1).len());
-    // What is sent is no longer held, and the client is welcome before the server has answered.
+    // What is sent no longer counts, so the client is read again before the server has answered.
     wire.dispatch(ops[0]);
     assert_same(&wire.take_to_server(), &request(1));
     assert!(wire.session.wants_client());
@@ -67,11 +67,11 @@ fn descriptions_of_reads_count() {
 
 /// Only its data frees the slots of a dispatched write, and that follows whatever the client sent before.
 #[test]
-fn data_of_a_granted_write_is_read_in_any_case() {
+fn data_of_a_dispatched_write_is_read_in_any_case() {
     let mut wire = Wire::with_ops(2);
     wire.sent(&write(1, 5000));
     wire.held(&readdir(2));
-    assert!(!wire.session.wants_client(), "not granted yet");
+    assert!(!wire.session.wants_client(), "not dispatched yet");
     wire.server(&ack(1, 0));
     assert!(wire.session.wants_client());
     // Requests that precede the data are accepted as well.
@@ -107,7 +107,7 @@ fn a_message_is_read_to_its_end_in_any_case() {
 }
 
 #[test]
-fn data_of_a_refused_or_failed_write_is_not_waited_for() {
+fn data_of_a_refused_or_failed_write_is_not_awaited() {
     let mut wire = Wire::with_ops(2);
     wire.sent(&write(1, 5000));
     wire.held(&readdir(2));
@@ -159,7 +159,7 @@ fn no_more_than_an_incomplete_message_stays_in_the_buffers() {
 /// Once, a queued request was a slice of the socket's read buffer and kept all of it: 256 KiB for a request of a few
 /// hundred bytes if data followed it.
 #[test]
-fn held_requests_do_not_keep_what_came_with_them() {
+fn queued_requests_do_not_keep_the_bytes_that_arrived_with_them() {
     let mut wire = Wire::new();
     let room = 256 << 10;
     wire.client_buf.reserve(room);
@@ -172,7 +172,7 @@ fn held_requests_do_not_keep_what_came_with_them() {
 /// Once, the limit that closes was eight times the limit that stops reading. If that was small, a client that sent its
 /// requests together was closed although there was no write.
 #[test]
-fn requests_that_one_read_brings_are_no_offence() {
+fn requests_that_arrive_in_one_read_are_permitted() {
     for ops in [1, 8, 256, 1000] {
         let mut wire = Wire::with_ops(ops);
         let mut requests = Vec::new();
@@ -193,7 +193,7 @@ fn requests_that_one_read_brings_are_no_offence() {
 }
 
 #[test]
-fn requests_without_end_while_a_write_waits_for_its_data_close() {
+fn too_many_requests_while_a_write_waits_for_its_data_close() {
     let mut wire = Wire::with_ops(1000);
     wire.sent(&write(1, 5000));
     wire.server(&ack(1, 0));
@@ -241,7 +241,7 @@ fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
 #[test]
 fn drain_waits_for_what_is_in_progress() {
     let mut wire = Wire::new();
-    assert!(wire.drains(), "nothing ever began");
+    assert!(wire.drains(), "nothing was ever in progress");
 
     let mut wire = Wire::new();
     wire.sent(&write(1, 5000));
@@ -249,7 +249,7 @@ fn drain_waits_for_what_is_in_progress() {
     assert!(!wire.drains());
     assert!(!wire.session.wants_client() && wire.session.wants_server());
     wire.server_passes(&ack(1, 0));
-    assert!(wire.session.wants_client(), "the data of a dispatched write is welcome");
+    assert!(wire.session.wants_client(), "the data of a dispatched write is still read");
     let chunk = data(1, 5000);
     wire.client_passes(&chunk[..100]);
     assert!(!wire.drains());

@@ -71,7 +71,7 @@ fn read_of_a_striped_file_counts_this_servers_share() {
 }
 
 #[test]
-fn read_at_the_end_of_the_file_is_over_at_the_acknowledgement() {
+fn read_at_the_end_of_the_file_is_complete_at_the_acknowledgement() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::read(1, 4096 * 4));
     let actions = wire.server_passes(&ack(1, 0));
@@ -81,7 +81,7 @@ fn read_at_the_end_of_the_file_is_over_at_the_acknowledgement() {
 }
 
 #[test]
-fn refused_read_is_over_and_the_retry_is_another_operation() {
+fn refused_read_is_complete_and_the_retry_is_another_operation() {
     let mut wire = Wire::new();
     for tag in 1..=6 {
         let op = wire.sent(&messages::read(tag, 10 << 20));
@@ -135,13 +135,13 @@ fn data_of_a_write_in_pieces_waits_for_its_turn() {
     assert_same(&wire.take_to_server(), &chunks[2]);
     let actions = wire.wait(every);
     assert_same(&wire.take_to_server(), &chunks[3]);
-    assert!(matches!(actions[..], [Action::Enqueue(..)]), "what came behind it goes on: {actions:?}");
+    assert!(matches!(actions[..], [Action::Enqueue(..)]), "the request that follows is processed: {actions:?}");
     assert!(wire.session.wants_client());
     assert_done(&wire.server_passes(&written(1, LEN as i64)), op, LEN as u64);
 }
 
 #[test]
-fn a_write_in_pieces_that_is_refused_holds_nobody_up() {
+fn a_refused_write_in_pieces_delays_no_other_request() {
     let mut wire = Wire::new();
     let (op, _) = wire.held(&messages::write(1, LEN as i64));
     wire.dispatch_in(op, Some(Pieces { count: 3, every: Duration::from_millis(40) }));
@@ -151,7 +151,7 @@ fn a_write_in_pieces_that_is_refused_holds_nobody_up() {
 }
 
 #[test]
-fn refused_write_is_over_at_once() {
+fn refused_write_is_complete_at_once() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::write(1, 10_000));
     let actions = wire.server_passes(&refusal(1, Op::Io));
@@ -162,7 +162,7 @@ fn refused_write_is_over_at_once() {
 }
 
 #[test]
-fn failed_write_is_over_at_its_completion() {
+fn failed_write_is_complete_at_its_second_reply() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::write(1, 4096));
     wire.server_passes(&ack(1, 0));
@@ -175,7 +175,7 @@ fn failed_write_is_over_at_its_completion() {
 }
 
 #[test]
-fn write_that_fails_before_its_data_is_through() {
+fn write_that_fails_before_all_its_data_has_passed() {
     let mut wire = Wire::new();
     let op = wire.sent(&messages::write(1, 300_000));
     wire.server_passes(&ack(1, 0));
@@ -252,7 +252,7 @@ fn captured_small_io() {
 }
 
 #[test]
-fn metadata_is_over_at_its_reply() {
+fn metadata_is_complete_at_its_reply() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&readdir(1));
     assert_eq!(
@@ -344,7 +344,7 @@ fn held_requests_do_not_stop_what_follows() {
 }
 
 #[test]
-fn granted_request_waits_for_the_end_of_the_message_in_between() {
+fn dispatched_request_waits_for_the_end_of_the_message_in_between() {
     let mut wire = Wire::new();
     wire.sent(&messages::write(1, 20_000));
     let (op, _) = wire.held(&readdir(2));
@@ -359,7 +359,7 @@ fn granted_request_waits_for_the_end_of_the_message_in_between() {
 }
 
 #[test]
-fn two_granted_requests_keep_the_order_of_their_grants() {
+fn two_dispatched_requests_keep_the_order_of_their_dispatch() {
     let mut wire = Wire::new();
     let (first, _) = wire.held(&readdir(1));
     let (second, _) = wire.held(&readdir(2));

@@ -18,7 +18,7 @@ fn wire(proxy: &str) -> Wire {
     Wire::with(SessionLimits::default(), addresses(proxy))
 }
 
-/// What the client is told for this configuration text.
+/// What the client receives for this configuration text.
 fn told(wire: &mut Wire, tag: i32, text: &str) -> (Vec<Action>, Vec<u8>) {
     wire.client_passes(&getconfig(tag));
     let actions = wire.server(&config_reply(tag, text));
@@ -42,7 +42,7 @@ fn configuration_of_a_real_server() {
 
 /// Clients compare the texts of all servers and refuse to mount if one differs.
 #[test]
-fn all_sessions_tell_the_same() {
+fn all_sessions_send_the_same_configuration() {
     let text = "<Aliases>\n\tAlias s1 tcp://127.0.0.1:4334\n\tAlias s2 tcp://127.0.0.1:4337\n</Aliases>\n";
     let (_, first) = told(&mut wire("proxy"), 1, text);
     let (_, second) = told(&mut wire("proxy"), 1, text);
@@ -133,7 +133,7 @@ fn captured_layout() {
 
 /// A request is at most 16 KiB; the server's refusal is a clearer answer than a closed connection.
 #[test]
-fn layout_that_grows_too_long_goes_as_it_is() {
+fn layout_that_grows_too_long_passes_unchanged() {
     let servers: Vec<_> = (0..700).map(|_| "p").collect();
     let map = AddressMap::new([("tcp://a-server-with-a-long-name.example.org:3334".to_owned(), "p".to_owned())]);
     let mut wire = Wire::with(SessionLimits::default(), map);
@@ -141,7 +141,7 @@ fn layout_that_grows_too_long_goes_as_it_is() {
 }
 
 #[test]
-fn maps_go_both_ways() {
+fn maps_work_in_both_directions() {
     let map = addresses("proxy");
     assert_eq!(map.for_client("tcp://127.0.0.1:4334"), Some("tcp://proxy:14334"));
     assert_eq!(map.for_server("tcp://proxy:14334"), Some("tcp://127.0.0.1:4334"));

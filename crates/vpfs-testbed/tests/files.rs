@@ -130,7 +130,7 @@ async fn files_lie_on_the_servers_asked_for() {
 }
 
 #[tokio::test]
-async fn a_full_server_refuses_and_goes_on() {
+async fn a_full_server_refuses_and_continues() {
     let mut config = ClusterConfig::new(1);
     config.capacity_bytes = 1 << 20;
     let cluster = EmbeddedCluster::start(config).await.unwrap();
@@ -170,7 +170,7 @@ async fn many_tasks_share_one_client() {
 }
 
 #[tokio::test]
-async fn device_models_stand_in_the_path() {
+async fn device_models_are_in_the_io_path() {
     let mut config = ClusterConfig::new(1);
     config.devices = vec![vpfs_model::device::DeviceProfile::hdd()];
     config.metadata_write_bytes = 0;

@@ -220,7 +220,7 @@ async fn md_writes_and_reads_its_data() {
 }
 
 #[tokio::test]
-async fn who_thinks_between_calls_reads_what_filled_the_file() {
+async fn an_application_with_think_time_reads_what_filled_the_file() {
     let cluster = cluster().await;
     let plan = Interactive {
         processes: 4,
@@ -244,7 +244,7 @@ async fn who_thinks_between_calls_reads_what_filled_the_file() {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_go_on_says_what_failed() {
+async fn a_run_that_cannot_continue_reports_what_failed() {
     let cluster = cluster().await;
     let error = run(Ior { write: false, ..ior() }, options(&cluster)).await.unwrap_err();
     assert!(matches!(&error, RunError::Call { call: "open", source, .. } if source.is_not_found()), "{error}");

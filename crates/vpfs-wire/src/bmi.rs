@@ -19,7 +19,7 @@ const MAGIC: u32 = 51903;
 /// Whether the receiver expects the message, and how large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// A request; nobody posted a receive for it.
+    /// A request; the receiver has not posted a receive for it.
     Unexpected = 2,
     /// A reply or data of at most [`MAX_UNEXPECTED`] bytes.
     Eager = 4,

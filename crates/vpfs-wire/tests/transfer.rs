@@ -308,7 +308,7 @@ fn vector(blocks: i32, block_len: i32, stride: i64, extent: i64) -> Preq {
     Preq { nodes: vec![root, Node::BYTE] }
 }
 
-/// Would take very long if any part of it went strip by strip or tile by tile.
+/// This would take very long if any computation visited every strip or every tile.
 #[test]
 fn large_accesses_cost_no_more_than_small_ones() {
     let dist = Dist::SimpleStripe { strip_size: 1 };
@@ -372,7 +372,7 @@ fn every_server_of_a_basic_distribution_holds_everything() {
 
 /// Each server must be able to compute the same, so only accesses that reach all servers count [vPFS §III-B2].
 #[test]
-fn an_access_to_all_servers_tells_each_what_the_others_move() {
+fn an_access_to_all_servers_reveals_to_each_what_the_others_move() {
     let elsewhere = |dist: &Dist, server, servers, preq: &Preq, len| {
         Transfer::new(dist, server, servers, preq, 1000, len).unwrap().elsewhere()
     };

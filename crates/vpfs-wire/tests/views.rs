@@ -83,7 +83,7 @@ fn data_operations() {
     assert_eq!(count, 20);
 }
 
-/// Captures between servers say so in their variant.
+/// The variant of a capture between servers names it as such.
 #[test]
 fn servers_are_recognised() {
     for frame in requests() {

@@ -1,8 +1,8 @@
 //! Circles of imports among the modules of a crate, and among the modules in each folder.
 //!
-//! A module is a file or folder in the folder looked at, with everything in it; what a folder has in it may know its
-//! parent. Types that a folder's `mod.rs`, or the crate's root, takes out of its modules count as their module's. Code
-//! for tests may import what it likes.
+//! A module is a file or folder in the examined folder, with everything in it; modules inside a folder may import its
+//! parent. Types that a folder's `mod.rs` or the crate's root re-exports count as belonging to their module. Imports in
+//! unit tests are not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,8 +81,8 @@ fn depth(path: &str) -> usize {
     path.split('/').count() - usize::from(path.ends_with("/mod.rs"))
 }
 
-/// Types that a root takes out of `modules`, each with its module: of lines such as `pub use module::{A, B};`, or
-/// without `pub`, as the modules in a folder see their parent's imports.
+/// The types that a root imports from `modules`, each with its module: from lines such as `pub use module::{A, B};`,
+/// also without `pub`, because the modules in a folder see their parent's imports.
 fn exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
     let statements = before_tests(root).split(';').filter_map(|statement| statement.rsplit_once("use "));
     statements
@@ -94,7 +94,7 @@ fn exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Statements before the tests, without comments; a list of imports behind a prefix may go over several lines.
+/// Statements before the tests, without comments; a list of imports in braces may span several lines.
 fn code(text: &str, prefixes: &[&str]) -> Vec<String> {
     let lists: Vec<String> = prefixes.iter().map(|prefix| format!("use {prefix}{{")).collect();
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
@@ -112,7 +112,8 @@ pub(super) fn before_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The names that follow `prefix`, where no longer path ends in it: one, or the outer ones of a list in braces.
+/// The names that follow `prefix` where it is not the end of a longer path: a single name, or the outer names of a list
+/// in braces.
 fn names_after(line: &str, prefix: &str) -> Vec<String> {
     let starts = line.match_indices(prefix).filter(|(at, _)| !line[..*at].ends_with("::"));
     let rests = starts.map(|(at, _)| &line[at + prefix.len()..]);
@@ -125,7 +126,7 @@ fn names_after(line: &str, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// The modules that import `module` in the end and are imported by it, with itself; sorted.
+/// The modules that import `module` and are imported by it, directly or indirectly, including itself; sorted.
 fn circle(imports: &Imports, module: &str) -> Option<Vec<String>> {
     let circle: Vec<String> = imports
         .keys()

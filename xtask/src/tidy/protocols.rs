@@ -1,11 +1,12 @@
-//! Types of a protocol are named in the modules of that protocol only, so that another one is a new module beside them.
+//! Types of a protocol are named only in the modules of that protocol, so that another protocol can be added as a new
+//! module beside them.
 
 use super::circles::before_tests;
 
-/// The crate whose types these are: all that it has is OrangeFS today.
+/// The crate that defines these types; today it contains OrangeFS only.
 const CODECS: &str = "vpfs_wire";
 
-/// Starts of the paths that may name OrangeFS's types, and why.
+/// Prefixes of the paths that may name OrangeFS types, and why.
 const ORANGEFS: [(&str, &str); 10] = [
     ("crates/vpfs-wire/", "the codecs themselves"),
     ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
@@ -19,7 +20,7 @@ const ORANGEFS: [(&str, &str); 10] = [
     ("fuzz/", "fuzzes the codecs and the session"),
 ];
 
-/// The lines of a file that name a type of OrangeFS where none belongs. Unit tests may.
+/// The lines of a file that name an OrangeFS type where that is not permitted. Unit tests are exempt.
 pub(super) fn check(name: &str, text: &str) -> Vec<String> {
     if ORANGEFS.iter().any(|(start, _)| name.starts_with(start)) {
         return Vec::new();
@@ -28,7 +29,7 @@ pub(super) fn check(name: &str, text: &str) -> Vec<String> {
     let is_breach = |line: &str| !line.trim_start().starts_with("//") && line.contains(&format!("{CODECS}::"));
     lines
         .filter(|(line, _)| is_breach(line))
-        .map(|(_, number)| format!("{name}:{number}: names a type of OrangeFS; see xtask/src/tidy/protocols.rs"))
+        .map(|(_, number)| format!("{name}:{number}: must not name an OrangeFS type; see xtask/src/tidy/protocols.rs"))
         .collect()
 }
 

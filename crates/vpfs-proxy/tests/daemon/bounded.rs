@@ -17,10 +17,10 @@ fn scheduler(policy: &str, depth: u32) -> String {
     format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")
 }
 
-/// All requests dispatched of those that `client` sent before.
+/// The requests dispatched so far, of those that `client` has sent.
 ///
-/// A request that is never held passes those that are. Once the first such request is answered, everything before it
-/// has been classified; all requests that reach the server before the second one have been dispatched.
+/// A request that is never held overtakes queued ones. Once the first such request is answered, everything sent before
+/// it has been classified. All requests that reach the server before the second one have been dispatched.
 async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
     let mut tags = Vec::new();
     for fence in [1_000_001, 1_000_002] {
@@ -37,8 +37,8 @@ async fn a_server_sees_no_more_requests_than_slots() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon(&scheduler("sfq-d", 3)).await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
-    let (mut client_2, mut server_2) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let (mut client_2, mut server_2) = fake.pair(network.address(0, 0)).await;
     for tag in 1..=10 {
         client.send(raw::metadata(tag)).await;
     }
@@ -63,7 +63,7 @@ async fn large_requests_take_the_slots_they_cost() {
     // 2 MiB are 5 slots, so the second large request waits, and two small ones fill the gap, as in the paper.
     let settings = format!("{}backfill = \"paper\"\n", scheduler("sfq-d-plus", 7));
     let _daemon = network.daemon(&settings).await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     for (tag, len) in [(1, LARGE), (2, LARGE), (3, 4096), (4, 4096), (5, 4096)] {
         client.send(raw::read(tag, 9, len)).await;
     }
@@ -85,7 +85,7 @@ async fn a_server_is_never_overloaded_by_many_clients() {
     let begun = Arc::new(watch::Sender::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..CLIENTS {
-        let (client, server) = fake.pair(network.door(0, 0)).await;
+        let (client, server) = fake.pair(network.address(0, 0)).await;
         tasks.spawn(ask_for_everything(client, number));
         tokio::spawn(answer_and_count(server, Arc::clone(&begun), events.clone()));
     }
@@ -139,7 +139,8 @@ async fn ask_for_everything(mut client: Peer, seed: u64) {
 
 type Events = mpsc::UnboundedSender<isize>;
 
-/// Answers each request in full; reports its start and its end. The end is reported before the proxy can know of it.
+/// Answers each request in full, and reports its start and its end. The end is reported before the proxy can know of
+/// it.
 async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, events: Events) {
     for (tag, request) in until_all_slots_are_taken(&mut server, &begun, &events).await {
         answer(&mut server, tag, request, &events).await;
@@ -161,8 +162,8 @@ async fn answer_and_count(mut server: Peer, begun: Arc<watch::Sender<usize>>, ev
     }
 }
 
-/// The first requests of a connection, which are not answered until all connections together have as many as there are
-/// slots: otherwise a busy machine may answer one before the next one arrives.
+/// The first requests of a connection. They are not answered until all connections together have a request for each
+/// slot; otherwise a busy machine may answer one request before the next one arrives.
 async fn until_all_slots_are_taken(
     server: &mut Peer,
     begun: &watch::Sender<usize>,
@@ -237,5 +238,5 @@ async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
     let begin = Instant::now();
     site.reload(free).await;
     waiting.await.unwrap();
-    assert!(begin.elapsed() < Duration::from_millis(100), "lifting the cap lets everything go at once");
+    assert!(begin.elapsed() < Duration::from_millis(100), "lifting the cap dispatches everything at once");
 }

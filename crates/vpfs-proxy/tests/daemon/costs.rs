@@ -21,7 +21,7 @@ impl Race {
     async fn start(network: &Network, fake: &FakeServer) -> Self {
         let mut ends = Vec::new();
         for host in [2, 3] {
-            let client = Peer::connect_from([127, 0, 0, host], network.door(0, 0)).await;
+            let client = Peer::connect_from([127, 0, 0, host], network.address(0, 0)).await;
             ends.push((client, fake.accept().await));
         }
         let [(one, server_1), (other, server_2)] = ends.try_into().unwrap_or_else(|_| unreachable!());
@@ -39,7 +39,7 @@ impl Race {
     /// The next request that reaches the server, with its client.
     async fn next(&mut self) -> (usize, u64) {
         let [one, other] = &mut self.servers;
-        // There is one slot: if one connection receives something, there is nothing for the other.
+        // With only one slot, only one of the connections can receive a request.
         tokio::select! {
             Tag(tag) = one.tag() => (0, tag),
             Tag(tag) = other.tag() => (1, tag),
@@ -84,7 +84,7 @@ async fn the_size_of_a_file_that_was_read_before_is_known() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 5\n").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::read(1, 7, MUCH)).await;
     assert_eq!(server.tag().await, Tag(1));
     server.send([raw::ack(Tag(1), SMALL), raw::data(Tag(1), &pattern(1, SMALL))].concat()).await;

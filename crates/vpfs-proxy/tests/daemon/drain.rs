@@ -12,13 +12,13 @@ use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, Site, pattern};
 
 #[tokio::test]
-async fn what_is_in_progress_ends_and_nothing_new_begins() {
+async fn operations_in_progress_finish_and_no_new_ones_start() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
-    let door = network.door(0, 0);
+    let address = network.address(0, 0);
     let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
-    let (mut client, mut server) = fake.pair(door).await;
-    let (mut idle, mut idle_server) = fake.pair(door).await;
+    let (mut client, mut server) = fake.pair(address).await;
+    let (mut idle, mut idle_server) = fake.pair(address).await;
     for request in [raw::write(1, 1, 5), raw::metadata(2), raw::metadata(3)] {
         client.send(request).await;
     }
@@ -27,7 +27,7 @@ async fn what_is_in_progress_ends_and_nothing_new_begins() {
     // An idle connection ends at once, and on both sides.
     assert_eq!(idle.end().await, None);
     assert_eq!(idle_server.end().await, None);
-    assert_eq!(TcpStream::connect(door).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     // The write is acknowledged, so its data must pass; the held request must be sent; new requests must not.
     server.send(raw::ack(Tag(1), 0)).await;
     assert_eq!(client.tag().await, Tag(1));
@@ -39,8 +39,8 @@ async fn what_is_in_progress_ends_and_nothing_new_begins() {
     assert_eq!(server.tag().await, Tag(3));
     assert!(!draining.is_finished());
     server.send(raw::done(Tag(3))).await;
-    assert!(server.receive().await.is_err(), "the request that came later is not passed on");
-    // It does not turn the end into a reset, which could overtake the last reply.
+    assert!(server.receive().await.is_err(), "the later request is not passed on");
+    // The late request does not turn the end into a reset, which could overtake the last reply.
     assert_eq!(client.tag().await, Tag(3));
     assert_eq!(client.end().await, None);
     drop(client);
@@ -90,7 +90,7 @@ async fn what_does_not_end_in_time_is_cut_off() {
     let daemon = network.daemon("[limits]\ndrain_timeout = \"20s\"\n").await;
     let mut stuck = Vec::new();
     for _ in 0..3 {
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         client.send(raw::metadata(1)).await;
         assert_eq!(server.tag().await, Tag(1));
         stuck.push((client, server));
@@ -110,13 +110,13 @@ async fn a_dropped_daemon_closes_everything() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let daemon = network.daemon("").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));
     drop(daemon);
     assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
     assert!(server.receive().await.is_err());
-    while TcpStream::connect(network.door(0, 0)).await.is_ok() {
+    while TcpStream::connect(network.address(0, 0)).await.is_ok() {
         tokio::task::yield_now().await;
     }
 }
@@ -140,7 +140,7 @@ async fn a_connection_that_is_still_to_be_made_does_not_hold_up_the_end() {
     let (address, _queued, _listener) = deaf_server().await;
     let network = Network::before(address);
     let daemon = network.daemon("[limits]\nconnect_timeout = \"1min\"\n").await;
-    let mut client = Peer::connect(network.door(0, 0)).await;
+    let mut client = Peer::connect(network.address(0, 0)).await;
     client.send(raw::noop(1)).await;
     // Nothing happens while the proxy waits for the server.
     assert!(tokio::time::timeout(Duration::from_secs(30), client.receive()).await.is_err());
@@ -153,7 +153,7 @@ async fn a_server_that_does_not_answer_looks_dead_after_a_while() {
     let (address, _queued, _listener) = deaf_server().await;
     let network = Network::before(address);
     let _daemon = network.daemon("[limits]\nconnect_timeout = \"1min\"\n").await;
-    let mut client = Peer::connect(network.door(0, 0)).await;
+    let mut client = Peer::connect(network.address(0, 0)).await;
     client.send(raw::noop(1)).await;
     let begin = tokio::time::Instant::now();
     assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));

@@ -86,33 +86,33 @@ async fn clients_recover_when_the_daemon_is_killed_and_restarted() {
 async fn a_dead_server_shows_as_a_reset_and_is_logged_once() {
     let log = Log::of(Level::INFO);
     let site = Site::start(2, "").await;
-    let door = site.network.door(0, 1);
+    let address = site.network.address(0, 1);
     for _ in 0..2 {
         let before = log.with("cannot be reached").len();
         site.cluster.stop_server(1).await;
         for _ in 0..3 {
-            let mut client = Peer::connect(door).await;
+            let mut client = Peer::connect(address).await;
             assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
         }
         let lines = log.with("cannot be reached");
         assert_eq!(lines.len(), before + 1, "{lines:?}");
         assert!(lines[before].contains("server=s1") && lines[before].contains("refused"), "{lines:?}");
         site.cluster.restart_server(1).await.unwrap();
-        let mut client = Peer::connect(door).await;
+        let mut client = Peer::connect(address).await;
         client.send(raw::noop(1)).await;
         assert_eq!(client.tag().await, Tag(1));
         assert_eq!(log.with("can be reached again").len(), before + 1);
     }
 }
 
-/// Requests outstanding at a failed server, or held for it, do not keep their slots.
+/// Requests that are outstanding at a failed server, or queued for it, do not keep their slots.
 #[tokio::test]
-async fn slots_are_free_after_either_side_is_gone() {
+async fn slots_are_freed_when_either_side_disconnects() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     for server_dies in [true, false] {
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         for request in [raw::read(1, 1, 5000), raw::metadata(2), raw::metadata(3), raw::write(4, 2, 5000)] {
             client.send(request).await;
         }
@@ -128,14 +128,14 @@ async fn slots_are_free_after_either_side_is_gone() {
             assert!(server.receive().await.is_err());
             drop(server);
         }
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         client.send([raw::metadata(1), raw::metadata(2)].concat()).await;
         assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
         server.send([raw::done(Tag(1)), raw::done(Tag(2))].concat()).await;
         assert_eq!([client.tag().await, client.tag().await], [Tag(1), Tag(2)]);
     }
     let failed: u64 = daemon.totals().iter().map(|(_, totals)| totals.failed).sum();
-    assert_eq!(failed, 4, "two of each round were sent, the others count for nothing");
+    assert_eq!(failed, 4, "two of each round were sent; cancelled ones are not counted");
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_client_that_half_closes_gets_its_replies() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon("").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send([raw::metadata(1), raw::read(2, 1, 5000)].concat()).await;
     assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
     client.stream.shutdown().await.unwrap();
@@ -166,7 +166,7 @@ async fn an_operation_without_progress_ends_with_its_connection() {
     let limits = "[limits]\nreply_timeout = \"5min\"\nflow_timeout = \"40s\"\n";
     let _daemon = network.daemon(&format!("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n{limits}")).await;
     for (tag, request, patience) in [(1, raw::metadata(1), 300), (2, raw::read(2, 1, 9000), 40)] {
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         client.send(request).await;
         server.tag().await;
         if tag == 2 {
@@ -193,7 +193,7 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     let network = Network::before(fake.address());
     let limits = "[limits]\nconnections = 1\nflow_timeout = \"40s\"\nbuffer = \"64MiB\"\n";
     let _daemon = network.daemon(limits).await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::read(1, 1, LEN)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), LEN)).await;
@@ -203,9 +203,9 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     client.send(raw::metadata(2)).await;
     assert_eq!(server.tag().await, Tag(2));
     drop(server);
-    // The only permit becomes free when the client's time is over.
+    // The only permit becomes free when the client's time limit expires.
     let begin = tokio::time::Instant::now();
-    let (mut other, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut other, mut server) = fake.pair(network.address(0, 0)).await;
     other.send(raw::noop(1)).await;
     server.tag().await;
     assert!((40..52).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());

@@ -34,7 +34,7 @@ fn garbage() -> Vec<(Vec<u8>, &'static str)> {
 }
 
 #[tokio::test]
-async fn hostile_clients_are_cut_off_and_others_go_on() {
+async fn hostile_clients_are_cut_off_and_others_continue() {
     let log = Log::of(Level::WARN);
     let site = Site::start(1, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let client = site.client().await;
@@ -47,7 +47,7 @@ async fn hostile_clients_are_cut_off_and_others_go_on() {
         }
     });
     for (bytes, reason) in garbage() {
-        let mut hostile = Peer::connect(site.network.door(0, 0)).await;
+        let mut hostile = Peer::connect(site.network.address(0, 0)).await;
         let peer = hostile.stream.local_addr().unwrap();
         // Also after a valid message.
         hostile.send([raw::noop(7), bytes].concat()).await;
@@ -56,7 +56,7 @@ async fn hostile_clients_are_cut_off_and_others_go_on() {
         assert!(lines.len() == 1 && lines[0].contains(reason), "{reason}: {lines:?}");
     }
     working.await.unwrap();
-    assert_eq!(log.with("").len(), garbage().len(), "nobody else was cut off");
+    assert_eq!(log.with("").len(), garbage().len(), "no other client was cut off");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
         (raw::completion(Tag(1), 5), ""),
     ];
     for (bytes, reason) in &garbage {
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         let peer = client.stream.local_addr().unwrap();
         client.send(raw::read(1, 1, 100)).await;
         server.tag().await;
@@ -107,8 +107,8 @@ async fn a_client_that_does_not_read_does_not_stall_others() {
     let network = Network::before(fake.address());
     let settings = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n[limits]\nflow_timeout = \"30s\"\n";
     let _daemon = network.daemon(settings).await;
-    let (mut stalled, mut stalled_server) = fake.pair(network.door(0, 0)).await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut stalled, mut stalled_server) = fake.pair(network.address(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     stalled.send(raw::read(1, 1, ENDLESS)).await;
     let tag = stalled_server.tag().await;
     stalled_server.send(raw::ack(tag, ENDLESS)).await;
@@ -121,7 +121,10 @@ async fn a_client_that_does_not_read_does_not_stall_others() {
         assert_eq!(client.tag().await, Tag(tag));
         assert!(client.receive().await.unwrap().1 == pattern(tag, CHUNK));
     }
-    assert!(begin.elapsed() < Duration::from_secs(30), "the slots were not taken back before: nobody had to wait");
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "the other client did not have to wait until the stalled one lost its slot"
+    );
 
     stalled.send(raw::read(2, 1, ENDLESS)).await;
     assert_eq!(stalled_server.tag().await, Tag(2));
@@ -137,7 +140,7 @@ async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::read(1, 1, ENDLESS)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), ENDLESS)).await;
@@ -151,13 +154,13 @@ async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
     }
 }
 
-/// The same towards a server that does not read.
+/// The same for a server that does not read.
 #[tokio::test(start_paused = true)]
 async fn a_slow_server_makes_its_client_wait_not_the_proxy_grow() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::write(1, 1, ENDLESS)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), ENDLESS)).await;
@@ -195,15 +198,15 @@ async fn at_the_limit_of_connections_clients_wait() {
     assert_eq!(log.with("limits.connections").len(), 1);
 }
 
-/// Symptom: a client that was gone kept its permit. Cause: the proxy also waited for the server to close.
+/// Symptom: a client that had disconnected kept its permit. Cause: the proxy also waited for the server to close.
 #[tokio::test]
-async fn a_client_that_is_gone_frees_its_place_whatever_the_server_does() {
+async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let _daemon = network.daemon("[limits]\nconnections = 1\n").await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
         client.send(raw::noop(1)).await;
         server.tag().await;
         server.send(raw::done(Tag(1))).await;

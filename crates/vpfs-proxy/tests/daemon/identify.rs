@@ -40,7 +40,7 @@ async fn networks_and_addresses_are_applications() {
 
 /// The connections to three of the four servers carry data only, and no credential.
 #[tokio::test]
-async fn data_belong_to_the_user_that_was_learned_from_names() {
+async fn data_requests_belong_to_the_user_of_earlier_metadata_requests() {
     let text = "[[app]]\nname = \"alice\"\nuids = 1000\n[[app]]\nname = \"group\"\ngids = 100\n";
     let site = Site::start(4, text).await;
     work(&user(&site, 1000, &[1000]).await, "/a").await;
@@ -60,7 +60,7 @@ async fn a_connection_may_change_its_user() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let daemon = network.daemon("[apps]\nauto = \"uid\"\n").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     let mut exchange = async |request: Vec<u8>| {
         client.send(request).await;
         let tag = server.tag().await;
@@ -102,7 +102,7 @@ async fn users_become_applications() {
 }
 
 #[tokio::test]
-async fn everybody_else_is_the_default() {
+async fn all_other_clients_belong_to_the_default() {
     let text = "[apps]\nauto = \"off\"\ndefault = \"rest\"\n[[app]]\nname = \"rest\"\nweight = 2\n\
                 [[app]]\nname = \"a\"\nclients = \"127.9.0.1\"\n";
     let site = Site::start(1, text).await;
@@ -125,7 +125,7 @@ async fn a_bound_listener_keeps_its_application_when_the_file_is_reordered() {
 }
 
 #[tokio::test]
-async fn newer_rules_hold_for_open_connections() {
+async fn new_rules_apply_to_open_connections() {
     let mut site = Site::start(2, "[[app]]\nname = \"older\"\nclients = \"127.0.0.0/8\"\n").await;
     let client = site.client().await;
     work(&client, "/a").await;
@@ -138,9 +138,9 @@ async fn newer_rules_hold_for_open_connections() {
 
 /// Unscheduled requests belong to no application.
 #[tokio::test]
-async fn a_client_that_only_asks_for_the_configuration_is_no_application() {
+async fn a_client_that_only_requests_the_configuration_is_not_an_application() {
     let site = Site::start(1, "").await;
-    let mut peer = Peer::connect(site.network.door(0, 0)).await;
+    let mut peer = Peer::connect(site.network.address(0, 0)).await;
     peer.send(raw::get_config(1)).await;
     peer.receive().await.unwrap();
     assert_eq!(site.daemon.totals().len(), 1, "the default only");

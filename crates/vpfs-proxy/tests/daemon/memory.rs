@@ -1,4 +1,4 @@
-//! What clients send cannot take up more memory than configured, and still all of it is served.
+//! What clients send never takes up more memory than configured, and all of it is served nevertheless.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::common::raw::{self, FakeServer, Peer};
 use crate::common::{Network, pattern};
 
 const MIB: usize = 1 << 20;
-/// Data in a request, nearly as much as fits.
+/// Bytes of data in a request: nearly the maximum.
 const SMALL: usize = 16_000;
 /// Data of the write with tag 1.
 const LARGE: usize = 300_000;
@@ -26,7 +26,7 @@ fn limits(depth: usize) -> String {
     )
 }
 
-/// Waits for a state of the memory that is held; returns the most that was held meanwhile.
+/// Waits until the memory held is in the given state. Returns the largest amount held meanwhile.
 async fn until(daemon: &Daemon, mut condition: impl FnMut(usize) -> bool) -> usize {
     let mut most = 0;
     loop {
@@ -39,7 +39,8 @@ async fn until(daemon: &Daemon, mut condition: impl FnMut(usize) -> bool) -> usi
     }
 }
 
-/// Sends all of `bytes` while it takes replies, until there were `replies` of them; whether the connection lasted.
+/// Sends all of `bytes` and receives replies meanwhile, until `replies` of them have arrived. Returns whether the
+/// connection stayed open.
 async fn exchange(client: Peer, bytes: Vec<u8>, replies: usize) -> bool {
     let (mut from, mut to) = client.stream.into_split();
     let sending = tokio::spawn(async move { to.write_all(&bytes).await.map(|()| to) });
@@ -84,7 +85,7 @@ async fn many_connections_share_one_bound() {
     let daemon = network.daemon(&limits(1)).await;
     let (go, mut clients) = (Arc::new(Notify::new()), JoinSet::new());
     for _ in 0..CLIENTS {
-        let (client, server) = fake.pair(network.door(0, 0)).await;
+        let (client, server) = fake.pair(network.address(0, 0)).await;
         clients.spawn(exchange(client, small_writes(2..=REQUESTS + 1), REQUESTS as usize));
         let go = Arc::clone(&go);
         tokio::spawn(async move {
@@ -106,11 +107,12 @@ async fn many_connections_share_one_bound() {
     assert!(lines.len() == 1 && lines[0].contains("limits.memory is nearly used up"), "{lines:?}");
 }
 
-/// Two connections whose writes have all slots, each with `count` requests in front of its data; who was served.
+/// Two connections whose writes have all slots, each with `count` requests in front of its data. Returns which ones
+/// were served.
 async fn two_writers(fake: &FakeServer, network: &Network, count: usize) -> Vec<bool> {
     let mut clients = Vec::new();
     for _ in 0..2 {
-        let (mut client, server) = fake.pair(network.door(0, 0)).await;
+        let (mut client, server) = fake.pair(network.address(0, 0)).await;
         tokio::spawn(serve(server));
         client.send(raw::write(1, 1, LARGE)).await;
         assert_eq!(client.tag().await, Tag(1), "acknowledged");
@@ -131,7 +133,7 @@ async fn before_two_writers() -> (FakeServer, Network, Daemon) {
     (fake, network, daemon)
 }
 
-/// Both hold what the other one would need, if the data of a dispatched write had to wait for memory.
+/// If the data of a dispatched write had to wait for memory, each connection would hold what the other one needs.
 #[tokio::test]
 async fn two_connections_at_the_bound_both_finish() {
     let (fake, network, daemon) = before_two_writers().await;
@@ -142,9 +144,9 @@ async fn two_connections_at_the_bound_both_finish() {
     assert!(log.with("limits.memory is nearly used up").len() == 1 && log.with("").len() == 1, "{:?}", log.with(""));
 }
 
-/// With more in front of the data than the bound allows, somebody has to end; and only one.
+/// With more in front of the data than the bound allows, one connection has to be closed, and only one.
 #[tokio::test]
-async fn who_cannot_wait_at_the_bound_is_closed() {
+async fn a_connection_that_cannot_wait_at_the_bound_is_closed() {
     let (fake, network, daemon) = before_two_writers().await;
     let log = Log::of(Level::WARN);
     let mut served = two_writers(&fake, &network, 800).await;

@@ -13,7 +13,7 @@ use crate::common::log::Log;
 use crate::common::raw::{self, FakeServer};
 use crate::common::{Network, Site, pattern};
 
-/// Writes and verifies pieces of a file until told to stop; returns their number.
+/// Writes and verifies pieces of a file until stopped; returns their number.
 async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, stop: watch::Receiver<bool>) -> u64 {
     const LEN: usize = 200_000;
     let file = client.create(&format!("/{number}"), &CreateOptions::simple_stripe(16 << 10)).await.unwrap();
@@ -60,7 +60,7 @@ async fn held_requests_survive_a_change_of_policy() {
     let fake = FakeServer::start().await;
     let network = Network::before(fake.address());
     let mut daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
-    let (mut client, mut server) = fake.pair(network.door(0, 0)).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     for tag in 1..=5 {
         client.send(raw::metadata(tag)).await;
     }
@@ -68,7 +68,7 @@ async fn held_requests_survive_a_change_of_policy() {
     let mut first = [server.tag().await.0, server.tag().await.0];
     first.sort_unstable();
     assert_eq!(first, [1, 6]);
-    // FIFO has no depth: everything goes at once.
+    // FIFO has no depth: everything is dispatched at once.
     daemon.reload(network.config("[scheduler]\npolicy = \"fifo\"\n")).await.unwrap();
     for tag in 2..=5 {
         assert_eq!(server.tag().await.0, tag);
@@ -111,7 +111,7 @@ async fn a_refused_configuration_changes_nothing() {
 /// Symptom: with `log.level` raised to debug, a running daemon still did not log its schedulers' events. Cause: whether
 /// to keep these events was decided at the start.
 #[tokio::test]
-async fn decisions_are_logged_as_soon_as_the_level_says_so() {
+async fn decisions_are_logged_as_soon_as_the_level_permits() {
     let site = Site::start(1, "").await;
     let client = site.client().await;
     client.mkdir("/before", 0o755).await.unwrap();

@@ -31,7 +31,7 @@ async fn data_pass_unchanged_with_every_policy_and_distribution() {
     }
 }
 
-/// Large and small pieces, in order and not, a hole, and reads beyond the end.
+/// Large and small pieces, in and out of order, a hole, and reads beyond the end.
 async fn write_and_read(client: &Client, readers: [&Client; 2], path: &str, options: &CreateOptions) {
     let mut expected = vec![0; 1_300_000];
     let file = client.create(path, options).await.unwrap();
@@ -146,16 +146,16 @@ async fn ten_thousand_entries_are_listed_with_every_policy() {
 }
 
 #[tokio::test]
-async fn all_doors_of_a_listener_tell_the_same_configuration() {
+async fn all_addresses_of_a_listener_serve_the_same_configuration() {
     let site = Site::of(ClusterConfig::new(SERVERS), &[None, None], "").await;
     let mut texts = Vec::new();
     for listener in 0..2 {
-        let text = config_text(site.network.door(listener, 0)).await;
+        let text = config_text(site.network.address(listener, 0)).await;
         for server in 0..SERVERS {
-            let door = site.network.door(listener, server);
-            assert!(config_text(door).await == text, "server {server}");
-            assert!(text.contains(&format!("tcp://{door}")));
-            assert!(!text.contains(&site.network.door(1 - listener, server).to_string()));
+            let address = site.network.address(listener, server);
+            assert!(config_text(address).await == text, "server {server}");
+            assert!(text.contains(&format!("tcp://{address}")));
+            assert!(!text.contains(&site.network.address(1 - listener, server).to_string()));
             assert!(!text.contains(&site.cluster.addresses()[server].to_string()));
         }
         texts.push(text);
@@ -163,8 +163,8 @@ async fn all_doors_of_a_listener_tell_the_same_configuration() {
     assert_ne!(texts[0], texts[1]);
 }
 
-async fn config_text(door: SocketAddr) -> String {
-    let mut peer = Peer::connect(door).await;
+async fn config_text(address: SocketAddr) -> String {
+    let mut peer = Peer::connect(address).await;
     peer.send(raw::get_config(1)).await;
     let (_, payload) = peer.receive().await.unwrap();
     match Reply::decode(&payload).unwrap().body {
@@ -173,47 +173,47 @@ async fn config_text(door: SocketAddr) -> String {
     }
 }
 
-/// The servers are known by the addresses of doorkeepers, which record who connects.
+/// Each server is known by the address of a forwarder, which records the clients that connect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_never_go_around_their_listener() {
-    let mut keepers = Vec::new();
+    let mut forwarders = Vec::new();
     for _ in 0..SERVERS {
-        keepers.push(Doorkeeper::start().await);
+        forwarders.push(Forwarder::start().await);
     }
-    let advertise: Vec<String> = keepers.iter().map(|keeper| keeper.address.to_string()).collect();
+    let advertise: Vec<String> = forwarders.iter().map(|forwarder| forwarder.address.to_string()).collect();
     let config = ClusterConfig { advertise: advertise.clone(), ..ClusterConfig::new(SERVERS) };
     let cluster = EmbeddedCluster::start(config).await.unwrap();
-    for (keeper, server) in keepers.iter().zip(cluster.addresses()) {
-        keeper.lead_to(*server);
+    for (forwarder, server) in forwarders.iter().zip(cluster.addresses()) {
+        forwarder.lead_to(*server);
     }
     let network = Network::new(&advertise, &[None, None]);
     let _daemon = network.daemon("").await;
     for listener in 0..2 {
-        let url = format!("tcp://{}/{}", network.door(listener, 3), cluster.fs_config().name);
+        let url = format!("tcp://{}/{}", network.address(listener, 3), cluster.fs_config().name);
         let local_address = Some(IpAddr::from([127, 0, 0, 2]));
         let client = Client::connect(ClientOptions { local_address, ..ClientOptions::new(url) }).await.unwrap();
         let told = client.fs_config().servers.iter().map(|server| server.host_and_port().to_owned());
-        assert!(told.eq((0..SERVERS).map(|server| network.door(listener, server).to_string())));
+        assert!(told.eq((0..SERVERS).map(|server| network.address(listener, server).to_string())));
         write_and_read(&client, [&client, &client], &format!("/{listener}"), &CreateOptions::default()).await;
     }
-    for keeper in keepers {
-        let came = keeper.came.lock().unwrap();
+    for forwarder in forwarders {
+        let came = forwarder.came.lock().unwrap();
         assert!(!came.is_empty() && came.iter().all(|peer| *peer == IpAddr::from([127, 0, 0, 1])), "{came:?}");
     }
 }
 
 /// Forwards connections and records where they come from.
-struct Doorkeeper {
+struct Forwarder {
     address: SocketAddr,
     came: Arc<Mutex<Vec<IpAddr>>>,
     target: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Doorkeeper {
+impl Forwarder {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let keeper = Self { address: listener.local_addr().unwrap(), came: Arc::default(), target: Arc::default() };
-        let (came, target) = (Arc::clone(&keeper.came), Arc::clone(&keeper.target));
+        let forwarder = Self { address: listener.local_addr().unwrap(), came: Arc::default(), target: Arc::default() };
+        let (came, target) = (Arc::clone(&forwarder.came), Arc::clone(&forwarder.target));
         tokio::spawn(async move {
             while let Ok((mut client, peer)) = listener.accept().await {
                 came.lock().unwrap().push(peer.ip());
@@ -222,7 +222,7 @@ impl Doorkeeper {
                 tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
             }
         });
-        keeper
+        forwarder
     }
 
     fn lead_to(&self, server: SocketAddr) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The complete map of one listener: every server's own address and the address that clients are told instead.
+/// The complete map of one listener: every server's own address and the address announced to clients instead.
 ///
 /// It must be complete and equal in all proxies: clients compare the configuration texts of all servers and refuse to
 /// mount if one differs (OrangeFS 2.10 wire protocol, integrity check).
@@ -23,7 +23,7 @@ impl AddressMap {
         map
     }
 
-    /// The address that clients are told instead of this server address.
+    /// The address announced to clients instead of this server address.
     pub fn for_client(&self, server: &str) -> Option<&str> {
         self.to_client.get(server).map(String::as_str)
     }

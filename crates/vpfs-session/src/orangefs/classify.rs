@@ -106,6 +106,6 @@ fn told<T>(result: Result<T, TransferError>) -> Result<Option<T>, DecodeError> {
         Ok(value) => Ok(Some(value)),
         Err(TransferError::TooComplex) => Ok(None),
         Err(TransferError::Malformed(what)) => malformed(what),
-        Err(TransferError::Distribution(_)) => malformed("the distribution's parameters make no sense"),
+        Err(TransferError::Distribution(_)) => malformed("invalid distribution parameters"),
     }
 }

@@ -19,7 +19,7 @@ pub struct OrangeFs {
 }
 
 impl OrangeFs {
-    /// `addresses` are the addresses that clients are told.
+    /// `addresses` are the addresses announced to clients.
     pub fn new(addresses: AddressMap) -> Self {
         Self { addresses: Arc::new(addresses) }
     }

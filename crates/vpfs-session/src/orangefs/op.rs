@@ -51,25 +51,25 @@ pub(crate) struct Op {
     pub(crate) tag: Tag,
     /// `None`: not scheduled.
     pub(crate) kind: Option<OpKind>,
-    /// The cost that the scheduler was told.
+    /// The cost as last reported to the scheduler.
     pub(crate) cost: vpfs_core::Bytes,
     pub(crate) reply: Reply,
     pub(crate) state: State,
-    /// Bytes that it takes up now.
+    /// Bytes of memory that it takes up now.
     pub(crate) held: usize,
     pub(crate) moved: u64,
-    /// Its data goes in pieces.
+    /// How its data is sent in pieces; `None` if it is sent as a whole.
     pub(crate) pieces: Option<Pieces>,
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) progressed: Time,
 }
 
-/// What an operation takes up in the tables of session, driver and scheduler, beside its request.
+/// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
 const OP_BYTES: usize = 512;
 const _: () = assert!(size_of::<Op>() <= OP_BYTES / 2, "half of it is for the other tables");
 
-/// Bytes that an operation takes up at its arrival.
+/// Bytes of memory that an operation takes up at its arrival.
 pub(crate) fn held_at_arrival(request: &Bytes, reply: &Reply) -> usize {
     let description = match reply {
         Reply::Read { transfer, .. } => transfer.memory(),
@@ -84,7 +84,7 @@ impl Op {
         matches!((&self.state, &self.reply), (State::Writing, Reply::Write { expected }) if self.moved < *expected)
     }
 
-    /// When the next data of a write may go, if it goes in pieces.
+    /// When the next data of a write may be sent, if it is sent in pieces.
     pub(crate) fn next_piece(&self) -> Option<Time> {
         let (Some(Pieces { count, every }), &Reply::Write { expected }) = (self.pieces, &self.reply) else {
             return None;
@@ -107,7 +107,7 @@ impl Op {
     /// what it asked for.
     pub(crate) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
         let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
-        // Its data follows what is treated as its end.
+        // The data of such a read follows the acknowledgement, which is treated as its end, so it was not counted.
         let is_untold = matches!(self.reply, Reply::UntoldRead) && outcome == Outcome::Answered { status: 0 };
         let real = data_cost(self.moved);
         (moves_data && !is_untold && real != self.cost).then_some(real)

@@ -333,7 +333,7 @@ impl World {
                 self.missing.insert(tag, script.written());
                 continue;
             }
-            let missing = self.missing.get_mut(&tag).expect("data only behind its request");
+            let missing = self.missing.get_mut(&tag).expect("data only after its request");
             *missing -= message.len() - Header::LEN;
             if *missing == 0 {
                 self.server.ready.entry(tag).or_default().push_back(script.completion(tag));

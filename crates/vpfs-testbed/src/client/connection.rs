@@ -108,7 +108,7 @@ impl Connection {
             }
             waiting.by_tag.insert(tag, Waiter { messages, allowance });
         }
-        let exchange = Exchange { connection: Arc::clone(self), tag, incoming, owes_data: false };
+        let exchange = Exchange { connection: Arc::clone(self), tag, incoming, awaits_data: false };
         exchange.send(request, wait).await?;
         Ok(exchange)
     }
@@ -128,7 +128,7 @@ pub(super) struct Exchange {
     incoming: mpsc::UnboundedReceiver<Bytes>,
     /// The server waits for data: if the exchange is dropped now, the server learns of it only if the connection is
     /// closed.
-    owes_data: bool,
+    awaits_data: bool,
 }
 
 impl Exchange {
@@ -137,8 +137,8 @@ impl Exchange {
     }
 
     /// Marks the time during which the server waits for data from this side.
-    pub(super) fn set_owes_data(&mut self, owes: bool) {
-        self.owes_data = owes;
+    pub(super) fn set_awaits_data(&mut self, awaits_data: bool) {
+        self.awaits_data = awaits_data;
     }
 
     /// Sends another message; waits at most `wait` while the queue is full.
@@ -174,7 +174,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         lock(&self.connection.waiting).by_tag.remove(&self.tag);
-        if self.owes_data {
+        if self.awaits_data {
             let reason = "a transfer was abandoned".to_owned();
             self.connection.close(LinkError::Lost { kind: io::ErrorKind::ConnectionAborted, reason });
         }
@@ -213,7 +213,7 @@ async fn read(stream: OwnedReadHalf, waiting: &Mutex<Waiting>) -> LinkError {
             Err(error) => return LinkError::Lost { kind: io::ErrorKind::InvalidData, reason: error.to_string() },
         };
         let mut waiting = lock(waiting);
-        // A late reply to an operation that nobody waits for is not an error.
+        // A late reply to an operation that was given up is not an error.
         let Some(waiter) = waiting.by_tag.get_mut(&message.header.tag) else { continue };
         let Some(left) = waiter.allowance.checked_sub(message.payload.len() as u64) else {
             return LinkError::Protocol("more data than was asked for".to_owned());

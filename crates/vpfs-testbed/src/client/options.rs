@@ -7,7 +7,7 @@ use vpfs_wire::pvfs2::Dist;
 
 use super::ClientError;
 
-/// How a client connects and who it is. Start from [`ClientOptions::new`] and change fields.
+/// How a client connects, and its identity. Start from [`ClientOptions::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// `tcp://host:port/filesystem` of any one server; its configuration names the others.

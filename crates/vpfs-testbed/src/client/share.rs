@@ -141,12 +141,12 @@ impl Share {
     async fn write(&self, data: &Bytes) -> std::result::Result<Outcome, Failure> {
         let (mut exchange, bstream_size) = self.begin_bulk(0).await?;
         let (total, wait) = (self.upper_bound()?, self.mount.policy.flow_wait);
-        exchange.set_owes_data(true);
+        exchange.set_awaits_data(true);
         for chunk in self.chunks(total, self.mount.config.flow_buffer_bytes) {
             let message = Outgoing::data(exchange.tag(), segments(data, &chunk?));
             exchange.send(message.map_err(|_| Failure::Protocol("flow buffers are too large to send"))?, wait).await?;
         }
-        exchange.set_owes_data(false);
+        exchange.set_awaits_data(false);
         match self.reply(&mut exchange, wait).await?.body {
             ReplyBody::WriteCompletion(done) if u64::try_from(done.total_completed) == Ok(total) => {
                 Ok(Outcome { number: self.number, bstream_size, pieces: Vec::new() })

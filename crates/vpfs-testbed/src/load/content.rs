@@ -1,4 +1,4 @@
-//! File content that anyone can recompute: each byte follows from (seed, file, offset) alone.
+//! File content that any process can recompute: each byte follows from (seed, file, offset) alone.
 //!
 //! A reader can therefore verify its data without a copy of what was written, whichever process wrote it.
 

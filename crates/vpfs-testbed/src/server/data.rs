@@ -178,7 +178,7 @@ impl Server {
         let Some((chunk, bytes)) = written else { return Ok(()) };
         self.storage().write(handle, chunk, bytes).await.map_err(|error| errno_of(&error))?;
         if self.own_datafile(handle).is_err() {
-            // The datafile was removed meanwhile, so nobody else will free what was just written.
+            // The datafile was removed meanwhile, so nothing else will free what was just written.
             let _ = self.storage().run(move |store| store.remove(handle.0)).await;
             return Err(Errno::ENOENT);
         }

@@ -257,7 +257,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// Declares a struct whose fields are encoded one after another; `[pad4]` or `[align8]` goes before a field.
+/// Declares a struct whose fields are encoded one after another; `[pad4]` or `[align8]` is written before a field.
 macro_rules! wire_struct {
     (
         $(#[$meta:meta])*

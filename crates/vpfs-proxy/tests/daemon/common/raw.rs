@@ -15,7 +15,7 @@ fn request(tag: u64, body: RequestBody) -> Vec<u8> {
     request_message(Tag(tag), &Request::bare(body).encode()).unwrap()
 }
 
-/// A request that is never held, so that the order of arrival reveals which requests were.
+/// A request that is never held, so that the order of arrival reveals which other requests were.
 pub(crate) fn noop(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::MgmtNoop)
 }
@@ -184,9 +184,9 @@ impl FakeServer {
         Peer { stream: self.listener.accept().await.unwrap().0 }
     }
 
-    /// A client that connected to `door`, and the connection that was opened for it.
-    pub(crate) async fn pair(&self, door: SocketAddr) -> (Peer, Peer) {
-        let client = Peer::connect(door).await;
+    /// A client that connected to `address`, and the connection that was opened for it.
+    pub(crate) async fn pair(&self, address: SocketAddr) -> (Peer, Peer) {
+        let client = Peer::connect(address).await;
         (client, self.accept().await)
     }
 }

@@ -14,27 +14,28 @@ use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 pub(crate) struct Network {
     text: String,
     /// By listener, then by server.
-    doors: Vec<Vec<SocketAddr>>,
+    addresses: Vec<Vec<SocketAddr>>,
 }
 
 impl Network {
     /// A listener for each of `listeners`, bound to that application if it names one, in front of `servers`, which are
-    /// given as clients are told (`host:port`).
+    /// given as clients know them (`host:port`).
     pub(crate) fn new(servers: &[String], listeners: &[Option<&str>]) -> Self {
         let mut text = String::new();
         for (index, server) in servers.iter().enumerate() {
             text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"tcp://{server}\"\n");
         }
         let mut free = free_addresses(servers.len() * listeners.len()).into_iter();
-        let mut doors = Vec::new();
+        let mut bound = Vec::new();
         for app in listeners {
             let addresses: Vec<_> = free.by_ref().take(servers.len()).collect();
-            let named = addresses.iter().enumerate().map(|(server, door)| format!("s{server} = \"tcp://{door}\""));
+            let named =
+                addresses.iter().enumerate().map(|(server, address)| format!("s{server} = \"tcp://{address}\""));
             text += &format!("[[listener]]\naddresses = {{ {} }}\n", named.collect::<Vec<_>>().join(", "));
             text += &app.map_or(String::new(), |app| format!("app = \"{app}\"\n"));
-            doors.push(addresses);
+            bound.push(addresses);
         }
-        Self { text, doors }
+        Self { text, addresses: bound }
     }
 
     /// One listener in front of one server.
@@ -48,8 +49,8 @@ impl Network {
     }
 
     /// The address of a listener in front of a server.
-    pub(crate) fn door(&self, listener: usize, server: usize) -> SocketAddr {
-        self.doors[listener][server]
+    pub(crate) fn address(&self, listener: usize, server: usize) -> SocketAddr {
+        self.addresses[listener][server]
     }
 
     /// A daemon in front of all servers; waits while a dropped one still holds the addresses.
@@ -96,9 +97,9 @@ impl Site {
         Self { cluster, network, daemon }
     }
 
-    /// Options of a client that connects to a listener; it retries often and soon.
+    /// Options of a client that connects to a listener; it retries often and after short pauses.
     pub(crate) fn options(&self, listener: usize) -> ClientOptions {
-        let url = format!("tcp://{}/{}", self.network.door(listener, 0), self.cluster.fs_config().name);
+        let url = format!("tcp://{}/{}", self.network.address(listener, 0), self.cluster.fs_config().name);
         patient(ClientOptions::new(url))
     }
 

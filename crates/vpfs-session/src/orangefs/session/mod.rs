@@ -60,16 +60,16 @@ pub struct OrangeFsSession {
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
     dispatched: VecDeque<OpId>,
-    /// Operations whose requests were sent: those that can time out.
+    /// The number of operations whose requests were sent; only these can time out.
     in_progress: usize,
-    /// Dispatched writes whose data is still to come from the client.
+    /// The number of dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
-    /// Bytes that all operations take up.
+    /// Bytes of memory that all operations take up.
     held: usize,
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
     next_watch: Option<Time>,
-    /// Until when the next data of the client must wait for its turn.
+    /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
     client_done: bool,
     draining: bool,
@@ -235,8 +235,8 @@ impl Session for OrangeFsSession {
             && (self.must_read_client() || self.has_room_for_requests())
     }
 
-    /// Though no further request is welcome: dispatched requests wait for the end of the message that the client is in
-    /// the middle of, and nothing but their data frees the slots of dispatched writes.
+    /// True even if no further request is accepted: dispatched requests wait for the end of the client's current
+    /// message, and only their data frees the slots of dispatched writes.
     fn must_read_client(&self) -> bool {
         matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
     }

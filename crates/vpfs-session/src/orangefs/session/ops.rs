@@ -69,8 +69,8 @@ impl OrangeFsSession {
         op
     }
 
-    /// Gives back the tables of a session without operations that has had more than its limit; only requests in front
-    /// of awaited data bring so many.
+    /// Frees the tables of a session that has no operations but once had more than its limit. Only requests in front of
+    /// awaited data can exceed that limit.
     fn forget_tables(&mut self) {
         let counted = self.held + self.in_progress + self.awaiting_data;
         assert!(!self.by_tag.is_empty() || counted == 0, "nothing is counted without operations");
@@ -104,7 +104,7 @@ impl OrangeFsSession {
             *remaining = remaining.saturating_sub(bytes as u64);
         }
         let is_all = awaited && !op.awaits_client_data();
-        assert!(self.awaiting_data >= usize::from(is_all), "a write whose data is all here was waited for");
+        assert!(self.awaiting_data >= usize::from(is_all), "a write that awaits data is counted");
         self.awaiting_data -= usize::from(is_all);
     }
 

@@ -183,7 +183,7 @@ impl OrangeFsSession {
         Ok(())
     }
 
-    /// Tells the scheduler how much a data operation really moves.
+    /// Reports to the scheduler how much a data operation really moves.
     fn correct(&mut self, id: OpId, bytes: u64) {
         let cost = data_cost(bytes);
         let op = self.op_mut(id);

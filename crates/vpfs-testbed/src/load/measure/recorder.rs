@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_lasts_from_the_first_begin_to_the_last_end() {
+    fn a_phase_lasts_from_the_first_start_to_the_last_end() {
         let recorder = Recorder::new(Duration::from_millis(100));
         let zero = Instant::now();
         recorder.begin_phase(Phase::Write, at(zero, 0));

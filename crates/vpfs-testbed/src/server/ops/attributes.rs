@@ -161,7 +161,7 @@ pub(super) fn status_of(result: Result<(), Errno>) -> i32 {
 /// EACCES unless the capability permits setting every attribute that `attr` sets.
 fn may_set(capability: &Capability, object: &Object, attr: &Attr) -> Result<(), Errno> {
     if matches!(object.kind, Kind::Symlink(None)) {
-        // Its creator, who has a capability for the directory only, sets the target.
+        // The creator sets the target of a new link, with a capability for the directory only.
         return Ok(());
     }
     let sets = |bits: u32| attr.mask & bits != 0;

@@ -349,7 +349,7 @@ impl Tree {
         }
     }
 
-    /// Goes to the next row and down to its run.
+    /// Advances to the next row and descends to its run.
     fn step(&self, stack: &mut Vec<Frame>, budget: &mut Budget) -> Result<(u64, u64), TransferError> {
         while let Some(frame) = stack.last_mut() {
             budget.spend()?;

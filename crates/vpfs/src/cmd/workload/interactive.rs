@@ -11,7 +11,8 @@ use super::target::Target;
 use super::{Job, usage};
 use crate::exit::Exit;
 
-/// Small calls at random offsets with think time before each: a database, a solver that looks things up, people
+/// Small calls at random offsets with think time before each: the I/O of a database, a solver with look-ups, or
+/// interactive users
 ///
 /// Each process first fills its own file, which is not part of the result. Every read is verified.
 #[derive(clap::Args)]

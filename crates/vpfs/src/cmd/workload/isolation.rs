@@ -18,7 +18,7 @@ use super::{explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
-/// How much of its speed a small application keeps beside a large one, and vice versa
+/// Measure how much of its speed a small application keeps beside a large one, and vice versa
 ///
 /// Runs small calls with think time alone, large calls alone, then both at once. Give each application a separate
 /// listener to measure the effect of a proxy, or the address of the server to measure without one.
@@ -31,23 +31,23 @@ pub(super) struct IsolationArgs {
     #[arg(long, value_name = "URL", help_heading = "Target")]
     large_url: Option<String>,
 
-    /// Processes of the small application; each waits for its call, so this is its number of calls in flight
+    /// Processes of the small application; each has one call in flight
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
     processes: u32,
 
-    /// Bytes of one of its calls
+    /// Bytes of one call of the small application
     #[arg(short, long, value_name = "SIZE", default_value = "8KiB", value_parser = parse_size)]
     transfer: Bytes,
 
-    /// Bytes of each of its processes' files
+    /// Bytes of the file of each process of the small application
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
     file: Bytes,
 
-    /// Its mean think time before each call, drawn between half and one and a half times this
+    /// Mean think time of the small application before each call, drawn between half and one and a half times this
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration)]
     think: Duration,
 
-    /// Let it read and verify instead of writing
+    /// Let the small application read and verify instead of writing
     #[arg(short, long)]
     read: bool,
 
@@ -55,15 +55,15 @@ pub(super) struct IsolationArgs {
     #[arg(long, value_name = "N", default_value_t = 12)]
     large_processes: u32,
 
-    /// Bytes of one of its calls
+    /// Bytes of one call of the large application
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     large_transfer: Bytes,
 
-    /// Bytes of each of its processes' files, written (or read) repeatedly
+    /// Bytes of the file of each process of the large application, written (or read) repeatedly
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = parse_size)]
     large_file: Bytes,
 
-    /// Let it read and verify instead of writing; its files are written before the first run
+    /// Let the large application read and verify instead of writing; its files are written before the first run
     #[arg(long)]
     large_read: bool,
 

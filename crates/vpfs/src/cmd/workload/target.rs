@@ -100,7 +100,7 @@ impl Target {
     /// Target options of the workload `name` with `processes` processes.
     pub(super) fn options(&self, name: &str, keep: bool, processes: u32) -> Result<RunOptions, Exit> {
         if self.nodes > processes {
-            return Err(Exit::Usage(format!("--nodes: there are only {processes} processes to spread")));
+            return Err(Exit::Usage(format!("--nodes: more nodes than processes ({processes})")));
         }
         let directory = self.directory.clone().unwrap_or_else(|| format!("/{name}"));
         if !directory.starts_with('/') {

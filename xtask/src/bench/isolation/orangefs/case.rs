@@ -72,8 +72,8 @@ impl Bench<'_> {
 
     fn check(&self, case: &Case<'_>) -> Result<(), String> {
         let Case::Proxy { policy, cap } = case else { return Ok(()) };
-        let doors = vpfs::free_doors(self.cluster.addresses.len())?;
-        vpfs::check(self.scratch, self.program, &config::text(self.cluster, self.options, doors, policy, *cap))
+        let ports = vpfs::free_ports(self.cluster.addresses.len())?;
+        vpfs::check(self.scratch, self.program, &config::text(self.cluster, self.options, ports, policy, *cap))
     }
 
     fn lay_out(&self) -> Result<(), String> {
@@ -108,11 +108,11 @@ impl Bench<'_> {
     /// The proxies between clients and servers, and the addresses that the small and the large application mount.
     fn way(&self, case: &Case<'_>) -> Result<(Option<Running>, String, String), String> {
         let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
-        let doors = vpfs::free_doors(self.cluster.addresses.len())?;
-        let config = config::text(self.cluster, self.options, doors, policy, *cap);
-        let proxy = vpfs::start_proxy(self.scratch, self.program, &config, doors)?;
+        let ports = vpfs::free_ports(self.cluster.addresses.len())?;
+        let config = config::text(self.cluster, self.options, ports, policy, *cap);
+        let proxy = vpfs::start_proxy(self.scratch, self.program, &config, ports)?;
         let spec = |port| self.cluster.spec(&format!("tcp://127.0.0.1:{port}"));
-        Ok((Some(proxy), spec(doors.small), spec(doors.large)))
+        Ok((Some(proxy), spec(ports.small), spec(ports.large)))
     }
 
     fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_of_a_server_tells_its_directory() {
+    fn the_last_entry_of_a_server_names_its_directory() {
         assert_eq!(data_dirs(CONF), [Path::new("/x/b"), Path::new("/y/a")]);
     }
 

@@ -7,24 +7,30 @@ use super::options::Options;
 
 /// Where a proxy process listens: each application has its own listener, so that neither is mistaken for the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doors {
+pub(super) struct ListenerPorts {
     pub(super) small: u16,
     pub(super) large: u16,
 }
 
 /// `policy` is a name, optionally followed by lines for `[scheduler]`, each after a ';'.
-pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &str, cap: Option<&str>) -> String {
+pub(super) fn text(
+    cluster: &Cluster,
+    options: &Options,
+    ports: ListenerPorts,
+    policy: &str,
+    cap: Option<&str>,
+) -> String {
     let mut text = String::new();
     for (i, address) in cluster.addresses.iter().enumerate() {
         let _ = writeln!(text, "[[server]]\nname = \"s{i}\"\naddress = \"{address}\"\n");
     }
-    for (app, port) in [("small", doors.small), ("large", doors.large)] {
-        let doors: Vec<String> = (port..)
+    for (app, port) in [("small", ports.small), ("large", ports.large)] {
+        let addresses: Vec<String> = (port..)
             .take(cluster.addresses.len())
             .enumerate()
             .map(|(i, port)| format!("s{i} = \"tcp://127.0.0.1:{port}\""))
             .collect();
-        let _ = writeln!(text, "[[listener]]\napp = \"{app}\"\naddresses = {{ {} }}\n", doors.join(", "));
+        let _ = writeln!(text, "[[listener]]\napp = \"{app}\"\naddresses = {{ {} }}\n", addresses.join(", "));
     }
     let mut scheduler = policy.split(';');
     let name = scheduler.next().unwrap_or_default().trim();
@@ -33,7 +39,7 @@ pub(super) fn text(cluster: &Cluster, options: &Options, doors: Doors, policy: &
     let [small, large] = options.weights;
     let _ = writeln!(text, "\n[apps]\nauto = \"off\"\n\n[[app]]\nname = \"small\"\nweight = {small}");
     if name == "two-level" {
-        // It keeps promises and has no weights: use a promise that the small application's demand just fits into.
+        // It has targets instead of weights: set a target that just covers the demand of the small application.
         text += "target_rate = \"4MB/s\"\ndeadline = \"20ms\"\n";
     }
     options.small_app.iter().for_each(|line| text += &format!("{line}\n"));
@@ -56,11 +62,11 @@ mod tests {
             name: "pfs".into(),
         };
         let options = Options::parse(&["--weights", "1:4", "--small-app", "uids = 7"]).unwrap();
-        text(&cluster, &options, Doors { small: 10, large: 20 }, policy, cap)
+        text(&cluster, &options, ListenerPorts { small: 10, large: 20 }, policy, cap)
     }
 
     #[test]
-    fn each_application_has_a_door_before_every_server() {
+    fn each_application_has_a_listener_in_front_of_every_server() {
         let text = config("sfq-d; depth = 4", None);
         assert!(
             text.contains("app = \"large\"\naddresses = { s0 = \"tcp://127.0.0.1:20\", s1 = \"tcp://127.0.0.1:21\" }")

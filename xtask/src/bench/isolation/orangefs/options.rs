@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const USAGE: &str = "usage: cargo xtask bench isolation --orangefs DIR [options]
 
   --orangefs DIR     a running cluster: its fs.conf and pvfs2tab are in DIR
-  --policy NAME      repeatable; every policy if not given. Text after a ';' goes into [scheduler]: 'sfq-d;depth = 4'
+  --policy NAME      repeatable; every policy if not given. Text after a ';' is added to [scheduler]: 'sfq-d;depth = 4'
   --cap RATE         repeatable: sfq-d-plus with the large application capped on each server, for example 10MB/s
   --small KIND       I/O of the small application: write (default) or read
   --mounts N         mounts of the small application, each with one call in flight (default 4)

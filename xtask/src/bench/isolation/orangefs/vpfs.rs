@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::config::Doors;
+use super::config::ListenerPorts;
 use super::process::Running;
 use super::scratch::Scratch;
 
@@ -27,14 +27,14 @@ pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 /// Free ports of 127.0.0.1 for both listeners of `servers` servers.
-pub(super) fn free_doors(servers: usize) -> Result<Doors, String> {
+pub(super) fn free_ports(servers: usize) -> Result<ListenerPorts, String> {
     let servers = u16::try_from(servers).map_err(|_| "too many servers")?;
     let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let first = (20_000..60_000_u16.saturating_sub(2 * servers))
         .step_by(100)
         .find(|&first| (first..first + 2 * servers).all(free));
     let small = first.ok_or("no free ports of 127.0.0.1 between 20000 and 60000")?;
-    Ok(Doors { small, large: small + servers })
+    Ok(ListenerPorts { small, large: small + servers })
 }
 
 /// Lets vpfs check a configuration, so that a mistake is reported before minutes of measuring.
@@ -52,10 +52,15 @@ fn write(scratch: &Scratch, config: &str) -> Result<PathBuf, String> {
 }
 
 /// Starts a proxy in front of all servers with this configuration.
-pub(super) fn start_proxy(scratch: &Scratch, program: &Path, config: &str, doors: Doors) -> Result<Running, String> {
+pub(super) fn start_proxy(
+    scratch: &Scratch,
+    program: &Path,
+    config: &str,
+    ports: ListenerPorts,
+) -> Result<Running, String> {
     let file = write(scratch, config)?;
     let mut proxy = Running::start(scratch, "proxy", Command::new(program).args(["proxy", "--config"]).arg(&file))?;
-    for port in doors.small..doors.large + (doors.large - doors.small) {
+    for port in ports.small..ports.large + (ports.large - ports.small) {
         proxy.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
     }
     Ok(proxy)
