@@ -1,4 +1,4 @@
-//! The pure core of vpfs: requests, the applications they belong to, their costs, and when they are dispatched.
+//! The pure core of vpfs: requests, the applications that they belong to, their costs, and the scheduling policies.
 //!
 //! Nothing here reads a clock, does I/O, starts a thread or knows a protocol. Time is an argument and
 //! outputs are polled, so the daemon and the simulator run the same code and equal inputs give equal
@@ -8,15 +8,15 @@
 //!
 //! 1. Give an input: [`Scheduler::enqueue`], [`Scheduler::complete`], [`Scheduler::cancel`],
 //!    [`Scheduler::correct_cost`], [`Scheduler::handle_peer`] or [`Scheduler::handle_timeout`], with a `now` that never
-//!    goes back.
-//! 2. Drain [`Scheduler::poll_dispatch`] until `None`, [`Scheduler::poll_report`] too if servers share, then
-//!    [`Scheduler::poll_event`].
-//! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
+//!    decreases.
+//! 2. Call [`Scheduler::poll_dispatch`] until it returns `None`, likewise [`Scheduler::poll_report`] if servers
+//!    coordinate their shares, then [`Scheduler::poll_event`].
+//! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if there is no input before.
 //!
 //! ```
 //! use vpfs_core::*;
 //!
-//! /// After every input: dispatches all that may go, and returns when to call again at the latest.
+//! /// Call after every input. Dispatches all requests that may be dispatched; returns the next deadline.
 //! fn drain(scheduler: &mut impl Scheduler, now: Time, storage: &mut Vec<RequestId>) -> Option<Time> {
 //!     while let Some(dispatch) = scheduler.poll_dispatch(now) {
 //!         storage.push(dispatch.id);

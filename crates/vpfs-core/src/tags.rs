@@ -31,7 +31,7 @@ impl Clock {
         self.now
     }
 
-    /// A request with start tag `start` is served: v = max(v, S).
+    /// A request with start tag `start` is dispatched: v = max(v, S).
     pub(crate) fn advance(&mut self, start: VirtualTime) {
         debug_assert!(start >= self.now, "no queued request has a tag below v");
         self.now = self.now.max(start);

@@ -50,7 +50,7 @@ impl Owed {
     /// `pending` came first, so it is absorbed first; `told` came last, so it is waived first. The absorbed and waived
     /// parts of `told` never exceed it:
     /// - if all of `pending` is absorbed, the waived part belongs to the rest of `told`;
-    /// - otherwise nothing of `told` is absorbed, and at most told + pending − [`PENDING_MAX`] is waived.
+    /// - otherwise no part of `told` is absorbed, and at most told + pending − [`PENDING_MAX`] is waived.
     pub(super) fn refundable(self, division: Division) -> Bytes {
         let told_absorbed = division.absorbed - division.absorbed.min(self.pending);
         let rest = self.told.checked_sub(told_absorbed).and_then(|rest| rest.checked_sub(division.waived));

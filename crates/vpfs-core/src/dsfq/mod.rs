@@ -41,9 +41,9 @@
 //! | x and y each send a request to A: S = 0, F = 0 + 1 | 0 | 1 | 1 | 0 | 0 |
 //! | B reports 3 for y | 0 | 1 | 1 | 3 | 0 |
 //! | y sends: its first request is queued, so nothing is absorbed; S = 1 + 3, F = 5 | 0 | 1 | 5 | 0 | 3 |
-//! | x sends four requests: S = 1, 2, 3, 4, all but the last before that one of y | 0 | 5 | 5 | 0 | 3 |
+//! | x sends four requests: S = 1, 2, 3, 4, all but the last precede that of y | 0 | 5 | 5 | 0 | 3 |
 //! | by S = 4, A has served x 4 and y 1, to which B adds 3: 4 for each | 4 | 5 | 5 | 0 | 3 |
-//! | y withdraws 1 at B, which reports −1: y's tags go back by 1, to F = 4 | 4 | 5 | 4 | 0 | 2 |
+//! | y cancels 1 at B, which reports −1: y's tags go back by 1, to F = 4 | 4 | 5 | 4 | 0 | 2 |
 //! | y is idle until x has taken v to 9; B reports 2 | 9 | 10 | 4 | 2 | 2 |
 //! | y sends: it lags by 5, so all 2 are absorbed; S = max(9, 4 + 2), F = 10 | 9 | 10 | 10 | 0 | 0 |
 //! | B reports −2: nothing is pending or charged, so nothing moves | 9 | 10 | 10 | 0 | 0 |

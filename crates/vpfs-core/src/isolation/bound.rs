@@ -1,15 +1,14 @@
-//! How much device time is inside the storage at once: as little as throughput allows, found online.
+//! The limit on outstanding device time: as little as throughput allows, found online.
 
 use core::time::Duration;
 
 use super::device_time::{DeviceTimes, Done};
 use crate::units::Time;
 
-/// The bound W for all requests, and W_b for bulk while somebody is protected.
+/// The bound W for all requests, and W_b for bulk while an interactive flow is protected.
 ///
-/// W is compared with twice and with half of itself, in turn, over windows in which it held requests back all the time.
-/// Work is counted by costs that do not change during a comparison. Neither comparison lets more in than
-/// [`Bound::MAX_NS`].
+/// W is compared with twice and with half its value, in turn, over windows in which it held requests back all the time.
+/// Work is counted with costs that do not change during a comparison. No comparison exceeds [`Bound::MAX_NS`].
 #[derive(Debug)]
 pub(super) struct Bound {
     window_ns: u64,
@@ -18,7 +17,7 @@ pub(super) struct Bound {
     trial: Trial,
     /// Windows at W before the next comparison.
     rest: u32,
-    /// The next comparison is with more.
+    /// The next comparison is with a larger W.
     upwards: bool,
     since: Option<Time>,
     interrupted: Option<Time>,
@@ -26,7 +25,7 @@ pub(super) struct Bound {
     completed: u32,
 }
 
-/// A comparison: windows at W and at the other one take turns.
+/// A comparison: windows at W and at the other value alternate.
 #[derive(Debug, Default)]
 struct Trial {
     other_ns: Option<u64>,
@@ -48,7 +47,7 @@ impl Speed {
         self.elapsed += elapsed;
     }
 
-    /// Work for each unit of time, in parts of a million.
+    /// Work per unit of time, in parts per million.
     fn ppm(&self) -> u64 {
         let ppm = u128::from(self.work_ns) * 1_000_000 / self.elapsed.as_nanos().max(1);
         u64::try_from(ppm).unwrap_or(u64::MAX)
@@ -58,7 +57,7 @@ impl Speed {
 impl Bound {
     const START_NS: u64 = 100_000_000;
     const MIN_NS: u64 = 500_000;
-    /// Nobody waits longer than for this and one request, whatever is tried.
+    /// The largest W that is tried, so no request waits for more than this and one other request.
     const MAX_NS: u64 = 250_000_000;
     const WINDOW_MIN: Duration = Duration::from_millis(40);
     const COMPLETED_MIN: u32 = 16;
@@ -90,23 +89,22 @@ impl Bound {
         .min(self.limit_ns)
     }
 
-    /// No more than so much may be in the storage, whatever throughput says.
+    /// Limits W to `limit_ns`, even if more would raise throughput.
     pub(super) fn set_limit(&mut self, limit_ns: u64) {
         self.limit_ns = limit_ns.max(Self::MIN_NS);
     }
 
-    /// W_b: besides one request that may always be there.
+    /// W_b. One bulk request may always be outstanding, whatever it costs.
     pub(super) fn bulk_ns(&self) -> u64 {
         self.bulk_ns
     }
 
-    /// Costs may be learned now: W is what it usually is.
+    /// Whether W has its usual value, so that costs may be learned.
     pub(super) fn is_usual(&self) -> bool {
         self.trial.other_ns.is_none() || self.trial.turn.is_multiple_of(2)
     }
 
-    /// Bulk does not get its share for want of places in the storage, or nobody minds if it has more (`up`); or
-    /// somebody does.
+    /// Raises W_b (`up`), because bulk does not get its share otherwise or no interactive flow suffers, or lowers it.
     pub(super) fn adjust_bulk(&mut self, up: bool, usual_ns: u64) {
         let most = self.window_ns.max(2 * usual_ns);
         self.bulk_ns = if up {
@@ -116,19 +114,19 @@ impl Bound {
         };
     }
 
-    /// Costs were wrong, and so was W_b.
+    /// Resets W_b, because the costs on which it was based were wrong.
     pub(super) fn reset_bulk(&mut self) {
         self.bulk_ns = 0;
     }
 
-    /// After everything that may go has gone: whether W, and nothing else, holds requests back.
+    /// Call when nothing more may be dispatched; `limited` if W, and nothing else, holds requests back.
     pub(super) fn on_drained(&mut self, now: Time, limited: bool) {
         if !limited {
             self.since = None;
             self.interrupted.get_or_insert(now);
             return;
         }
-        // A comparison with a long gap in it compares nothing.
+        // A comparison with a long interruption is not valid.
         let interrupted = self.interrupted.take();
         if interrupted.is_some_and(|since| now.since(since) > Self::GAP_MAX) {
             (self.trial, self.rest) = (Trial::default(), 2);
@@ -142,7 +140,7 @@ impl Bound {
         (self.since, self.work_ns, self.completed) = (Some(now), 0, 0);
     }
 
-    /// A request is complete; W, if it is another one now.
+    /// A request is complete. Returns W if it has changed.
     pub(super) fn on_complete(&mut self, now: Time, done: Done, costs: &DeviceTimes) -> Option<Duration> {
         let since = self.since?;
         let cost_ns = self.trial.costs.as_ref().map_or(done.cost_ns, |costs| costs.cost_ns(done.op, done.size));
@@ -167,7 +165,7 @@ impl Bound {
             }
             return;
         };
-        // The first turn of each is left out: what is in the storage then was let in before.
+        // The first turn of each value is ignored: requests outstanding then were dispatched under the other value.
         let turn = self.trial.turn;
         if turn >= 2 {
             let side = if turn % 2 == 1 { &mut self.trial.other } else { &mut self.trial.own };
@@ -190,7 +188,7 @@ impl Bound {
         }
     }
 
-    /// More is worth it from 3 % on; less costs less than 2 %.
+    /// A larger W must gain more than 3 %; a smaller one must lose less than 2 %.
     fn decide(&mut self, other_ns: u64) {
         let (own, other) = (self.trial.own.ppm(), self.trial.other.ppm());
         let better = if other_ns > self.window_ns { other / 100 > own / 97 } else { other / 98 > own / 100 };

@@ -1,4 +1,4 @@
-//! Moments in which the storage shows what bulk costs.
+//! Calibration: short moments in which the storage reveals the cost of bulk.
 
 use core::time::Duration;
 
@@ -7,38 +7,39 @@ use super::learning::SAVED_UP;
 use crate::request::OpKind;
 use crate::units::{AppId, Bytes, Time};
 
-/// A moment without protection, or with requests of one bulk flow only, in which the storage is saturated and its costs
-/// can be learned.
+/// A moment without protection, or with bulk of one flow only, in which the storage is saturated and costs can be
+/// learned.
 ///
-/// - While bulk goes at a limited rate nothing shows what it costs, so shares of it mean nothing. So there is a moment
-///   without limit when that cost is not known, when bulk does not get its share although nothing but the storage holds
-///   it back, when it takes much longer or shorter in the storage than it did, and every minute unless bulk that waits
-///   inside the storage would show it.
-/// - While several flows are bulk, the storage shows what they cost together, but not each. So each goes alone for a
-///   moment when its cost is not known. Its tags run ahead meanwhile, so the others get their shares afterwards.
+/// - While bulk is paced, nothing reveals its cost, so its share means nothing. Therefore bulk is not limited for a
+///   moment if its cost is not known, if it does not get its share although its pace allows it, or if requests take
+///   much longer or shorter in the storage than they did. This is also done every minute, unless bulk that waits inside
+///   the storage would reveal wrong costs.
+/// - While several flows are bulk, the storage reveals the sum of their costs, but not the cost of each. Therefore each
+///   flow runs alone for a moment if its cost is not known. Its tags advance meanwhile, so the others get their shares
+///   afterwards.
 ///
-/// It lasts until costs turn out to be right in some windows of saturation.
+/// A calibration lasts until some windows of saturation confirm the costs, or until a time limit.
 #[derive(Debug, Default)]
 pub(super) struct Calibration {
     running: Option<Running>,
     ended_solo: Option<(AppId, Duration)>,
     last: Option<Time>,
-    /// How long it is to the next one if that one, too, does not help.
+    /// The minimum time before the next one; it doubles as long as calibrations do not help.
     again: Duration,
 }
 
-/// What a moment without limit showed.
+/// The result of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Costs were right.
     Confirmed,
-    /// They differ by half or more.
+    /// They changed by half or more.
     Changed,
-    /// It was too short for what there is in the storage.
+    /// It ended before any window of saturation did.
     Nothing,
 }
 
-/// A usual bulk request, and what it is thought to cost.
+/// A usual bulk request and its assumed cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bulk {
     pub(super) op: OpKind,
@@ -47,7 +48,7 @@ pub(super) struct Bulk {
 }
 
 impl Bulk {
-    /// Its cost is another one now, by half or more.
+    /// Whether its cost has changed by half or more.
     fn has_changed(self, times: &DeviceTimes) -> bool {
         let now_ns = times.cost_ns(self.op, self.size);
         now_ns.max(self.cost_ns) * 2 > now_ns.min(self.cost_ns) * 3
@@ -58,26 +59,26 @@ impl Bulk {
 struct Running {
     solo: Option<AppId>,
     since: Time,
-    /// Windows to come.
+    /// Windows that still have to confirm the costs.
     windows: u32,
-    /// When it ends, and when it does even if it has shown nothing yet.
+    /// When it ends, and when it ends even if nothing has been learned yet.
     until: Time,
     at_last: Time,
-    /// Some window told of costs.
+    /// At least one window of saturation has ended.
     learned: bool,
-    /// When what a volume had saved up is gone, and the first request that came after that.
+    /// When the tokens that a volume had saved up are used, and the first request after that is complete.
     settled_at: Time,
-    /// What was thought before.
+    /// The usual bulk request and its cost before the calibration.
     bulk: Option<Bulk>,
 }
 
 impl Calibration {
-    /// Device time in the storage meanwhile; two bulk requests in any case.
+    /// The limit on outstanding device time meanwhile; two bulk requests are always allowed.
     pub(super) const IN_FLIGHT_NS: u64 = 20_000_000;
     const WINDOWS: u32 = 4;
     /// It lasts no longer than this, ...
     const LONGEST: Duration = Duration::from_millis(1000);
-    /// ... or than so many usual bulk requests take, ...
+    /// ... or than this number of usual bulk requests takes, ...
     const REQUESTS: u32 = 8;
     /// ... up to this.
     const LONGEST_LARGE: Duration = Duration::from_secs(3);
@@ -88,18 +89,18 @@ impl Calibration {
         self.running.is_some()
     }
 
-    /// The bulk flow that goes alone.
+    /// The bulk flow that runs alone.
     pub(super) fn solo(&self) -> Option<AppId> {
         self.running?.solo
     }
 
-    /// What the storage shows is what it can do in the long run.
+    /// Whether the storage runs at its sustained speed.
     pub(super) fn is_settled(&self, now: Time) -> bool {
         self.running.is_none_or(|running| now >= running.settled_at)
     }
 
-    /// Begins a moment without limit if it is `needed` because costs are not known or doubtful, or if it is time for
-    /// one and nothing else would show that costs are others now (`blind`).
+    /// Starts a calibration if it is `needed` because costs are unknown or doubtful, or if one is due and nothing else
+    /// would reveal that costs have changed (`blind`).
     pub(super) fn consider(&mut self, now: Time, needed: bool, blind: bool, bulk: Option<Bulk>) {
         let since = self.last.map_or(Duration::MAX, |last| now.since(last));
         let needed = needed && since >= self.again;
@@ -110,10 +111,10 @@ impl Calibration {
         }
     }
 
-    /// Lets `app`, whose requests are thought to cost `cost_ns`, go alone for a moment.
+    /// Lets `app`, whose requests are assumed to cost `cost_ns`, run alone for a moment.
     pub(super) fn begin_solo(&mut self, now: Time, app: AppId, cost_ns: u64) {
         if !self.is_running() {
-            // It begins with what others left in the storage, and its cost may be a guess.
+            // Requests of other flows are still outstanding, and the cost may be a guess.
             self.begin(now, Some(app), Self::WINDOWS, None, 2 * cost_ns);
         }
     }
@@ -127,7 +128,8 @@ impl Calibration {
         self.last = Some(now);
     }
 
-    /// Ends a flow's going alone: somebody is to be protected, or the flow has nothing to send.
+    /// Ends the time in which a flow runs alone: an interactive flow must be protected, no other bulk flow competes,
+    /// the flow has no requests, or enough is known.
     pub(super) fn end_solo(&mut self, now: Time) {
         if let Some(Running { solo: Some(app), since, .. }) = self.running {
             self.running = None;
@@ -135,15 +137,15 @@ impl Calibration {
         }
     }
 
-    /// Who went alone until lately, and for how long.
+    /// The flow that has stopped running alone since the last call, and how long it ran alone.
     pub(super) fn take_ended_solo(&mut self) -> Option<(AppId, Duration)> {
         self.ended_solo.take()
     }
 
-    /// After each completion: what a moment without limit showed, if one just ended.
+    /// Call after each completion. Returns the result if a calibration without limit has just ended.
     pub(super) fn on_window(&mut self, now: Time, lesson: Option<Lesson>, times: &DeviceTimes) -> Option<Outcome> {
         let Some(running) = &mut self.running else {
-            // There is no limit now, as there is nobody to protect.
+            // Bulk is not limited now, because no flow must be protected: this is as good as a calibration.
             if lesson == Some(Lesson::Confirmation) {
                 self.last = Some(now);
             }

@@ -1,24 +1,25 @@
-//! Whether bulk begins to wait inside the storage: long before others notice it, that shows that bulk goes too fast.
+//! Whether bulk starts to wait inside the storage, which shows that it is dispatched too fast long before other flows
+//! are affected.
 
 use crate::units::Time;
 
-/// Compares how long bulk requests take in the storage, as a part of the device time that is due for them, with how
-/// long they take while bulk goes as slowly as it may be made to.
+/// Compares how long bulk requests take in the storage, relative to the device time that is due for them, with how long
+/// they take while bulk is dispatched at the floor.
 ///
-/// A volume that has tokens left, or storage that serves in parallel, is done with a request long before the next one
-/// may come. A request takes until then only when the storage is given more than it can do. Where all requests share
-/// one head, each takes its time, and nothing can be told. Delay-based congestion control of networks does the same
-/// (TCP Vegas, LEDBAT).
+/// A volume that has tokens left, or storage that serves in parallel, completes a request long before the next one may
+/// be dispatched. A request takes until then only if the storage gets more work than it can do. Where all requests
+/// share one head, each takes its full device time, and congestion is not visible. Delay-based congestion control of
+/// networks uses the same signal (TCP Vegas, LEDBAT).
 ///
-/// In between, with a base of 0.4 to 0.7 of what is due, neither is sure: latency alone decides, with its usual
+/// In between, with a base of 0.4 to 0.7 of the due time, neither is certain: latency alone decides, with its usual
 /// tolerance.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
-    /// Time in the storage in thousandths of what is due, while bulk went slowly.
+    /// Time in the storage while bulk is dispatched at the floor, in thousandths of the due time.
     base: Option<u64>,
-    /// The mean of the latest requests.
+    /// The mean of that ratio over the latest requests.
     recent: u64,
-    /// What was let in before was so without limit, and is not looked at.
+    /// Requests dispatched before this were not limited, and are ignored.
     since: Time,
 }
 
@@ -26,29 +27,29 @@ pub(super) struct Congestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
     pub(super) ns: u64,
-    /// It is no chance: so did others.
+    /// Other requests waited, too, so this is not chance.
     pub(super) often: bool,
 }
 
 impl Congestion {
-    /// Means are over so many requests, ...
+    /// The number of requests in a mean, ...
     const MEAN: u64 = 8;
-    /// ... or so many while bulk goes slowly, as it does so for a moment only.
+    /// ... and while bulk is dispatched at the floor, which may last only for a moment.
     const AT_FLOOR: u64 = 4;
     const RATIO_MAX: u64 = 1500;
-    /// Above this base nothing can be told.
+    /// Above this base congestion is not visible.
     const BASE_MAX: u64 = 400;
-    /// Above this requests are served one after the other.
+    /// From this base on, requests are served one after another.
     const SERIAL: u64 = 700;
-    /// A request waited if it took so many times what is usual, and so much more than that at least.
+    /// A request waited if its ratio exceeds the base times `TIMES` and the base plus `WAITED`.
     const TIMES: u64 = 3;
     const WAITED: u64 = 120;
-    /// Storage has its own moods, in which one request waits or two. If the mean is so much higher, it is something
-    /// else.
+    /// Storage varies by itself, so one or two requests may wait. If the mean exceeds the base by this as well, it is
+    /// congestion.
     const OFTEN: u64 = 200;
 
-    /// A bulk request took so long in the storage where `due_ns` of device time were due. It was let in at
-    /// `dispatched_at`, while bulk went as slowly as it may be made to (`at_floor`) or not.
+    /// A bulk request took `took_ns` in the storage where `due_ns` of device time were due. It was dispatched at
+    /// `dispatched_at`, while bulk was at the floor (`at_floor`) or not. Returns how long it waited, if it did.
     pub(super) fn on_complete(
         &mut self,
         dispatched_at: Time,
@@ -75,17 +76,17 @@ impl Congestion {
         })
     }
 
-    /// Bulk that goes too fast would show here.
+    /// Whether congestion would be visible if bulk were dispatched too fast.
     pub(super) fn is_telling(&self) -> bool {
         self.base.is_some_and(|base| base <= Self::BASE_MAX)
     }
 
-    /// Bulk takes its time, however slowly it goes.
+    /// Whether the storage serves requests one after another: bulk takes its full device time even at the floor.
     pub(super) fn is_serial(&self) -> bool {
         self.base.is_some_and(|base| base >= Self::SERIAL)
     }
 
-    /// Bulk went without limit until now, to see what it costs.
+    /// A calibration without limit has just ended; `changed` if it changed costs.
     pub(super) fn settle(&mut self, now: Time, changed: bool) {
         self.since = now;
         if changed {
@@ -117,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn one_head_tells_nothing() {
+    fn congestion_is_not_visible_on_a_disk_with_one_head() {
         let mut disk = Congestion::default();
         (0..30).for_each(|_| assert_eq!(complete(&mut disk, 65, true), None));
         (0..30).for_each(|_| assert_eq!(complete(&mut disk, 200, false), None));
     }
 
     #[test]
-    fn what_is_usual_now_counts() {
+    fn the_base_follows_what_is_usual_at_the_floor() {
         let mut volume = Congestion::default();
         (0..30).for_each(|_| _ = complete(&mut volume, 5, true));
         assert!(complete(&mut volume, 40, false).is_some());
-        // Some clients have become slow: at the lowest rate it is the same.
+        // Some clients have become slow, so requests take as long even at the floor.
         (0..60).for_each(|request| _ = complete(&mut volume, if request % 2 == 0 { 24 } else { 5 }, true));
         assert_eq!(complete(&mut volume, 24, false), None);
     }

@@ -1,4 +1,5 @@
-//! Some times a second: who is bulk, and how much of it may go, and how fast.
+//! The control loop, at most ten times a second: which flows are bulk, how much bulk may be outstanding, and at what
+//! rate it is dispatched.
 
 use core::time::Duration;
 
@@ -10,29 +11,29 @@ use crate::request::Request;
 use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes, Time};
 
-/// A window of control lasts at least so long.
+/// The minimum length of a control window.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
-/// As if latency were so many thousandths of what is tolerable above the best.
+/// The excess of a flow that would have taken more, in thousandths of what is tolerable, whatever its latency.
 const HUNGRY: u64 = 3000;
-/// A flow whose costs could not be learned while it was alone tries again after so long, and after twice that the next
-/// time: what it is given then is more than its share, and others get that back only later.
+/// A flow whose costs could not be learned while it ran alone runs alone again after this time, then after twice that,
+/// and so on: it gets more than its share then, which the others get back only later.
 const SOLO_EVERY: Duration = Duration::from_secs(10);
 const SOLO_DOUBLINGS: u32 = 8;
-/// Windows in a row in which bulk cannot have what it may have, until more of it may be in the storage at once.
+/// Consecutive windows in which bulk is dispatched more slowly than its pace allows, until its bound is raised.
 const OVERDUE_WINDOWS: u32 = 3;
-/// Windows in a row with less than its share until a flow is interactive again.
+/// Consecutive windows in which a flow meets no criterion for bulk, until it is interactive again.
 const MODEST_WINDOWS: u32 = 3;
 
-/// All flows of a window of control.
+/// All flows of a control window.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     flows: usize,
     weights: u64,
     /// Its length in nanoseconds.
     whole: u64,
-    /// Device time of all that was completed.
+    /// Device time of all requests completed in it.
     used: u64,
-    /// The storage had little time to spare, as far as costs are right.
+    /// The storage was nearly saturated, if costs are right.
     is_busy: bool,
     /// The largest footprint.
     largest: u64,
@@ -41,7 +42,7 @@ struct Crowd {
 }
 
 impl Isolation {
-    /// Some times a second: who is bulk, and how fast bulk may go.
+    /// Ends a control window if it is long enough: classifies flows and adjusts the pace and the bounds of bulk.
     pub(super) fn control(&mut self, now: Time) {
         let elapsed = now.since(self.window_since);
         if elapsed < WINDOW_MIN {
@@ -56,7 +57,7 @@ impl Isolation {
         }
         let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
-        // More than there was: costs are wrong, and nobody is judged by them.
+        // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them.
         let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
         let flows = self.active.len();
         let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
@@ -70,7 +71,7 @@ impl Isolation {
         self.limit_window();
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
         let bulk_weights: u64 = bulk().map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
-        // Of several each goes alone for a moment, see below.
+        // If there are several, each runs alone for a moment instead, see below.
         let one_is_bulk = bulk().count() == 1;
         self.pace.set_floor(now, (bulk_weights * 1_000_000).checked_div(weights).unwrap_or(1_000_000));
         if bulk_weights > 0 && self.is_protecting(now) {
@@ -86,25 +87,25 @@ impl Isolation {
         self.forget_inactive(now);
     }
 
-    /// Lets bulk go without limit for a moment if what it costs is not known, or is doubtful.
+    /// Lets bulk run without limit for a moment if its cost is unknown or doubtful.
     fn consider_calibration(&mut self, now: Time) {
         let cost_ns = self.last_bulk_ns();
         let unknown = self.last_bulk.is_some_and(|(op, size)| !self.times.is_known(op, size));
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
-        // In what was learned before it was known, bulk paid for the time of others.
+        // Costs learned before the storage was known to be serial include time of other flows.
         let otherwise = self.congestion.is_serial() && !self.looked_serially;
         let needed = unknown || late || otherwise || self.drift.is_strange();
         self.calibration.consider(now, needed, !self.congestion.is_telling(), bulk);
     }
 
-    /// What a usual bulk request is thought to cost now.
+    /// The assumed cost of a usual bulk request.
     pub(super) fn last_bulk_ns(&self) -> u64 {
         self.last_bulk.map_or(0, |(op, size)| self.times.cost_ns(op, size))
     }
 
-    /// Says why a promised latency cannot be kept. That it is not kept for a moment needs no word while there is a way
-    /// to mend it.
+    /// Reports why a promised latency cannot be kept. A temporary miss is not reported while the pace can still be
+    /// lowered.
     fn tell_missed(&mut self, now: Time) {
         let at_floor = self.pace.is_at_floor();
         for index in 0..self.active.len() {
@@ -120,8 +121,8 @@ impl Isolation {
         }
     }
 
-    /// Where several flows are bulk, only requests that wait can be ordered: no more than half of what the smallest one
-    /// has pending may be in the storage.
+    /// If several flows are bulk, only requests that are queued can be ordered. So no more may be outstanding than half
+    /// of the smallest backlog of the flows that always have many requests pending.
     fn limit_window(&mut self) {
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
         let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
@@ -129,12 +130,12 @@ impl Isolation {
         self.bound.set_limit(smallest.filter(|_| bulk().count() > 1).unwrap_or(u64::MAX));
     }
 
-    /// Lets a bulk flow go alone for a moment if there are others and its costs are not known.
+    /// Lets a bulk flow run alone for a moment if there are others and its costs are not known.
     fn consider_solo(&mut self, now: Time) {
         if let Some((app, lasted)) = self.calibration.take_ended_solo()
             && self.cost_unit == CostUnit::DeviceTime
         {
-            // It was charged by costs that nobody knew, and cannot have had more than that.
+            // Its charges may be wrong, but it cannot have used more than the time for which it ran alone.
             let most = Bytes(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX));
             self.queue.limit_lead(&self.requests, &self.clock, app, most);
         }
@@ -161,7 +162,8 @@ impl Isolation {
         }
     }
 
-    /// More than one bulk request at once is let in if bulk does not get its share otherwise, or if nobody minds.
+    /// Allows more outstanding bulk if bulk does not get its share otherwise or if no interactive flow suffers, and
+    /// less if one suffers or the bound is not needed.
     fn control_bulk_bound(&mut self, now: Time, excess: Option<u64>) {
         let held = core::mem::take(&mut self.bulk_bound_held);
         let overdue = held && self.pace.is_overdue(now);
@@ -174,17 +176,18 @@ impl Isolation {
         }
     }
 
-    /// There is more bulk in the storage than usual: latency counts again when that has left it.
+    /// More bulk than usual is outstanding: latency counts again when that is complete.
     pub(super) fn settle_latency(&mut self, now: Time) {
         self.measure_from = now + Duration::from_nanos(self.in_flight.ns);
         self.active.iter().for_each(|app| self.meters[app.index()].restart_latency(self.measure_from));
     }
 
-    /// What a flow is after a window.
+    /// Classifies a flow at the end of a window.
     ///
-    /// Storage that serves what it has in any order gives to each flow in proportion to the work it has there. So bulk
-    /// is who has most work pending, or nearly so much; who has so much that the storage is full of it; who always has
-    /// many requests pending; and who is seen to take more than its share in requests that are not small.
+    /// Storage that serves requests in any order serves each flow in proportion to its outstanding work. So a flow is
+    /// bulk if it has the most work pending, or at least half as much; if it has enough pending to fill the storage; if
+    /// it always has many requests pending; if it is seen to take more than its share in requests that are not small;
+    /// or if other servers have given it more than its share.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
         let kind = self.queue.kind(app);
         let window_ns = self.bound.window_ns();
@@ -194,7 +197,7 @@ impl Isolation {
         let share =
             u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.weight.get()) / u128::from(crowd.weights.max(1));
         let greedy = crowd.is_busy && used * 4 > share * 5 && meter.usual_ns * 4 >= crowd.usual;
-        // Who is alone and leaves the storage idle now and then has shown nothing.
+        // A flow that is alone and sometimes leaves the storage idle has shown nothing.
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
         let deep = meter.is_deep();
@@ -207,7 +210,7 @@ impl Isolation {
         }
     }
 
-    /// How far the latency of interactive flows is above what it could be; see [`Meter::excess`].
+    /// The largest excess of latency of all interactive flows; see [`Meter::excess`].
     fn excess(&mut self, now: Time) -> Option<u64> {
         let bulk = self.pace.take_issued();
         let at_floor = self.pace.is_at_floor();
@@ -218,7 +221,7 @@ impl Isolation {
             if self.queue.kind(app) == Kind::Interactive {
                 let meter = &mut self.meters[app.index()];
                 let excess = meter.excess(now, bulk, at_floor, tolerance_ppm);
-                // Who would have taken more has a right to its whole share, whatever its latency.
+                // A flow that would have taken more is entitled to its whole share, whatever its latency.
                 worst = worst.max(if meter.hungry { Some(HUNGRY) } else { excess });
             } else {
                 self.meters[app.index()].restart_latency(now);
@@ -227,7 +230,7 @@ impl Isolation {
         worst
     }
 
-    /// Begins a window with the flows that have something pending, or are expected to have soon.
+    /// Starts a window with the flows that have requests pending or are expected to send some soon.
     fn forget_inactive(&mut self, now: Time) {
         let (meters, queue) = (&mut self.meters, &self.queue);
         let mut protect_until = now;

@@ -1,9 +1,9 @@
-//! What a request takes of the storage's time, learned from what the storage completes.
+//! The device time of requests, learned from completions.
 //!
-//! cost(op, size) is the part of the storage's time that a request takes at saturation: where the storage serves many
-//! at once it is the time for which it could have served nobody else, not how long the request is under way. It is
-//! linear in size at first, [`Prior`], and corrected by a factor for each operation and size class, so sizes that were
-//! never seen are extrapolated from those that were.
+//! cost(op, size) is the part of the storage's time that a request takes at saturation. Where the storage serves many
+//! requests at once, this is the capacity that the request uses up, not how long it is outstanding. Initially it is
+//! linear in size ([`Prior`]). It is corrected by a factor for each operation and size class, so that costs of unseen
+//! sizes are extrapolated from those of seen ones.
 //!
 //! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time
 //! that passed, Σ n_k·cost_k = t. If all in the storage was of one class, the window tells its cost. If not, it tells
@@ -18,24 +18,24 @@ use crate::request::OpKind;
 use crate::settings::DeviceTime;
 use crate::units::Bytes;
 
-/// Sizes up to 4 KiB, 8 KiB, ... 16 MiB, and all that is larger.
+/// Sizes up to 4 KiB, 8 KiB, ... 8 MiB, and one class for all larger sizes.
 const SIZES: usize = 13;
 const SMALLEST_LOG2: u32 = 12;
 /// Reads, writes, and one class for metadata.
 const CLASSES: usize = 2 * SIZES + 1;
-/// One, in the fixed point of factors.
+/// One, in the fixed-point format of factors.
 const ONE: u64 = 1 << 20;
-/// Factors stay within a million times the guess, up and down.
+/// Factors range from a millionth to a million times the prior.
 const FACTOR_MAX: u64 = ONE << 20;
-/// Nobody takes longer than a minute of the storage's time.
+/// No request costs more than a minute of device time.
 const COST_MAX_NS: u64 = 60_000_000_000;
 
-/// A guess before anything is known: an access, and so much for each byte.
+/// The guess before anything is known: a constant for the access, and one for each byte.
 #[derive(Clone, Copy, Debug)]
 struct Prior;
 
 impl Prior {
-    /// Between a disk's seek and what flash takes.
+    /// Between a seek of a disk and an access to flash.
     const ACCESS_NS: u64 = 1_000_000;
     /// 100 MB/s.
     const NS_PER_BYTE: u64 = 10;
@@ -65,7 +65,7 @@ impl Class {
         }
     }
 
-    /// The largest size of a class of reads or writes; of the last one, where it begins.
+    /// The nominal size of a class of reads or writes: its largest size, or 16 MiB for the last class.
     fn data_size(self) -> Option<Bytes> {
         (self.0 < 2 * SIZES).then(|| Bytes(1 << (SMALLEST_LOG2 as usize + self.0 % SIZES)))
     }
@@ -82,69 +82,68 @@ impl Class {
     }
 }
 
-/// How much longer requests of a class take than the prior says.
+/// The ratio of the cost of a class to the prior.
 #[derive(Clone, Copy, Debug)]
 struct Factor {
     value: u64,
-    /// It is its own, not that of the nearest class that has one.
+    /// Whether the class has its own factor. Otherwise that of the nearest class that has one applies.
     is_set: bool,
-    /// Windows that told of this class alone; the first ones move it further.
+    /// Windows that revealed the cost of this class alone; the first ones move the factor further.
     windows: u32,
 }
 
 impl Factor {
     const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0 };
-    /// So many windows, and it is known.
+    /// So many windows, and the cost is known.
     const ENOUGH: u32 = 4;
 }
 
-/// The part of an error that a window corrects, in 2⁻²⁰, after so many others: at least an eighth.
+/// The part of an error that a window corrects after `windows` earlier ones, in units of 2⁻²⁰; at least an eighth.
 fn step(windows: u32) -> i128 {
     i128::from(ONE) / i128::from(windows.min(7) + 1)
 }
 
-/// Costs in force.
+/// The current costs.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceTimes {
     factors: [Factor; CLASSES],
-    /// By how much the storage is slower (or faster) with a mix of known classes than with each alone. What they cost
-    /// relative to each other stays, so shares do not depend on which of them is seen alone now and then.
+    /// How much slower (or faster) the storage serves a mix of known classes than each class alone. The ratios between
+    /// their costs do not change, so shares do not depend on which class is seen alone from time to time.
     scale: u64,
-    /// Goes up with each lesson.
+    /// Increases whenever costs may have changed.
     version: u32,
-    /// Windows that told of several classes together.
+    /// Windows that revealed the common error of several classes.
     mixed: u32,
-    /// Windows in a row in which costs were too low by two, or, negative, too high.
+    /// Consecutive windows in which costs were too low by more than a factor of two; negative if they were too high.
     surprises: i32,
-    /// How long a request of each class takes that has the storage for itself; 0 if there was none.
+    /// How long a request of each class takes if nothing else is outstanding; 0 if unknown.
     alone_ns: [u64; CLASSES],
 }
 
-/// A request that is complete.
+/// A completed request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) op: OpKind,
     pub(super) size: Bytes,
     class: Class,
-    /// By the costs in force.
+    /// By the current costs.
     pub(super) cost_ns: u64,
-    /// Its flow takes all it can get.
+    /// It was dispatched as bulk.
     pub(super) bulk: bool,
-    /// Storage serves one request after the other.
+    /// The storage serves requests one after another.
     pub(super) serial: bool,
-    /// That, or, where requests are served one after the other, what one takes that has the storage for itself, if that
-    /// is longer.
+    /// `cost_ns`; on serial storage, the time that such a request takes alone, if that is longer.
     pub(super) served_ns: u64,
 }
 
-/// What was completed in a window, by class.
+/// The device time completed in a window, by class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Completed {
     /// Of bulk flows.
     bulk: [u64; CLASSES],
     /// Of all others.
     others: [u64; CLASSES],
-    /// And for how long they may have had the storage for themselves.
+    /// The time for which the others may have occupied the storage alone.
     others_served_ns: u64,
 }
 
@@ -158,7 +157,7 @@ impl Completed {
         }
     }
 
-    /// For how long requests of flows that are not bulk may have had the storage for themselves.
+    /// The time for which interactive requests may have occupied the storage alone.
     pub(super) fn others_served(&self) -> Duration {
         Duration::from_nanos(self.others_served_ns)
     }
@@ -169,7 +168,7 @@ fn sum(parts: &[u64; CLASSES], chosen: impl Fn(usize) -> bool) -> u64 {
     chosen.fold(0, |sum, (_, part)| sum.saturating_add(*part))
 }
 
-/// What a window of saturation told.
+/// The result of a window of saturation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lesson {
     /// Costs were right within an eighth.
@@ -190,25 +189,25 @@ impl DeviceTimes {
         }
     }
 
-    /// All costs are so many times the guess and thought to be known, for tests of wrong starts.
+    /// Costs that are `numerator / denominator` times the prior and considered known, to test wrong initial costs.
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
         Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, ..Self::new() }
     }
 
-    /// Costs are the same as long as this is.
+    /// Changes whenever costs may have changed.
     pub(super) fn version(&self) -> u32 {
         self.version
     }
 
-    /// All costs are so many times the guess, for tests.
+    /// Costs that are `times` times the prior and not known, for tests.
     #[cfg(test)]
     pub(super) fn guessed(times: u64) -> Self {
         Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0 }; CLASSES], ..Self::new() }
     }
 
-    /// The storage's time that a request takes, in nanoseconds; at least one. O(size classes).
+    /// The device time of a request in nanoseconds, at least one. O(size classes).
     pub(super) fn cost_ns(&self, op: OpKind, size: Bytes) -> u64 {
         self.cost_in_class_ns(Class::of(op, size), op, size)
     }
@@ -221,7 +220,7 @@ impl DeviceTimes {
         u64::try_from(cost).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS)
     }
 
-    /// A class's cost as measured.
+    /// Sets the measured cost of a class.
     pub(super) fn set(&mut self, DeviceTime { op, size, time }: DeviceTime) {
         let nanos = time.as_nanos().clamp(1, u128::from(COST_MAX_NS));
         let value = nanos * u128::from(ONE) / u128::from(Prior::cost_ns(op, size));
@@ -230,7 +229,7 @@ impl DeviceTimes {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// A request that is complete, by what is known now. Storage may be one that serves one after the other (`serial`).
+    /// Describes a completed request by the current costs; `serial` if the storage serves requests one after another.
     pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool, serial: bool) -> Done {
         let class = Class::of(op, size);
         let cost_ns = self.cost_in_class_ns(class, op, size);
@@ -238,11 +237,11 @@ impl DeviceTimes {
         Done { op, size, class, cost_ns, bulk, serial, served_ns: cost_ns.max(alone_ns) }
     }
 
-    /// A request that had the storage for itself took so long: for no longer it kept others waiting.
+    /// A request `took` this time while nothing else was outstanding, so it keeps others waiting for no longer.
     pub(super) fn note_alone(&mut self, op: OpKind, size: Bytes, took: Duration) {
         let alone_ns = &mut self.alone_ns[Class::of(op, size).0];
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(COST_MAX_NS).min(COST_MAX_NS);
-        // Somebody else may have come and gone meanwhile, or the storage had something of its own to do.
+        // Another request may have been dispatched and completed meanwhile, or the storage did internal work.
         *alone_ns = match *alone_ns {
             0 => took_ns,
             alone_ns => took_ns.min((alone_ns * 15 + took_ns.min(2 * alone_ns)) / 16),
@@ -254,13 +253,13 @@ impl DeviceTimes {
         known.unwrap_or(Factor::UNKNOWN)
     }
 
-    /// Whether requests like this one were seen alone in saturation often enough.
+    /// Whether enough windows of saturation revealed the cost of this request's class alone.
     pub(super) fn is_known(&self, op: OpKind, size: Bytes) -> bool {
         self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
     }
 
-    /// One window that is off by two may be chance. If the next ones are so in the same direction, what is known is
-    /// doubtful, and they move costs as far as the first ones did.
+    /// One window that is off by a factor of two may be chance. If the next one is off in the same direction, known
+    /// costs are doubtful, and windows correct more of the error again.
     fn note_surprise(&mut self, expected: u64, actual: u64, pure: bool) {
         self.surprises = match (actual / 2 > expected, expected / 2 > actual) {
             (true, _) => self.surprises.max(0) + 1,
@@ -275,16 +274,16 @@ impl DeviceTimes {
         }
     }
 
-    /// The storage became slower or faster: what was known is a guess, and has to be seen again.
+    /// The storage became slower or faster: known costs become guesses, and must be learned again.
     pub(super) fn forget(&mut self) {
         self.factors.iter_mut().for_each(|factor| factor.windows = factor.windows.min(Factor::ENOUGH / 2));
         self.alone_ns = [0; CLASSES];
     }
 
-    /// The storage was saturated for `elapsed` and completed this; `pure` if all bulk in it was of one class.
+    /// The storage was saturated for `elapsed` and completed this work; `pure` if all of its bulk was of one flow.
     ///
-    /// Only costs of bulk are learned. A request that comes whenever another one is complete is complete as often as
-    /// that one, so nothing tells what it costs. `None` if there was nothing to learn from.
+    /// Only costs of bulk are learned: an interactive request that arrives whenever a bulk request completes is
+    /// completed as often as that one, so nothing reveals its own cost. Returns `None` if no bulk was completed.
     pub(super) fn learn(&mut self, completed: &Completed, elapsed: Duration, pure: bool) -> Option<Lesson> {
         let expected = sum(&completed.bulk, |_| true);
         if expected == 0 {
@@ -304,13 +303,13 @@ impl DeviceTimes {
         Some(if off { Lesson::Surprise } else { Lesson::Confirmation })
     }
 
-    /// What it would be thought to take if the storage served each class as if it were alone.
+    /// A cost without the correction for mixes (`scale`).
     fn unscaled(&self, cost_ns: u64) -> u64 {
         let cost = u128::from(cost_ns) * u128::from(ONE) / u128::from(self.scale);
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
-    /// All bulk was of one class: that is what it costs.
+    /// All bulk was of one class, so the window reveals the cost of that class.
     fn learn_one(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64) {
         let Some(class) = parts.iter().position(|part| *part > 0) else { return };
         let windows = self.factors[class].windows;
@@ -320,9 +319,8 @@ impl DeviceTimes {
         self.raise_guesses(class);
     }
 
-    /// Whatever a request costs, one of half its size costs at least half of that. Only costs of bulk are learned:
-    /// without this bound, a guess from before anything was known could make a flow seem cheap, and by that keep it
-    /// from ever being bulk.
+    /// A request of half the size costs at least half as much. Only costs of bulk are learned: without this lower
+    /// bound, an early guess that is too low could keep a flow from ever being classified as bulk.
     fn raise_guesses(&mut self, class: usize) {
         let Some(size) = Class(class).data_size() else { return };
         let known = u128::from(Prior::cost_ns(OpKind::Write, size)) * u128::from(self.factors[class].value);
@@ -337,15 +335,15 @@ impl DeviceTimes {
         }
     }
 
-    /// A mix of classes tells how far all of them are off together.
+    /// A mix of classes reveals only their common error.
     fn learn_mix(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64) {
         let step = step(self.mixed);
         self.mixed = (self.mixed + 1).min(8);
         self.correct_all(parts, expected, actual, step);
     }
 
-    /// Corrects what occurs, in such a way that what is known of one relative to others stays: those that are not
-    /// known, if that can be it, and otherwise all of them together.
+    /// Corrects the classes that occur, and keeps known ratios between their costs: only the unknown classes are
+    /// corrected if they can explain the error, otherwise all classes together.
     fn correct_all(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, step: i128) {
         let occurs = |class: &usize| parts[*class] > 0;
         let known = self.known();
@@ -365,8 +363,8 @@ impl DeviceTimes {
         self.factors.map(|factor| factor.windows >= Factor::ENOUGH)
     }
 
-    /// The storage completed this in `elapsed`, saturated or not: if that is not possible, costs are too high. Those
-    /// that were only guessed are suspected first.
+    /// The storage completed this work in `elapsed`, saturated or not. If the work costs more than that, costs are too
+    /// high; guesses are corrected first.
     pub(super) fn limit(&mut self, completed: &Completed, elapsed: Duration) {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let mut parts = completed.bulk;
@@ -379,8 +377,7 @@ impl DeviceTimes {
         self.correct_all(&parts, expected, elapsed, i128::from(ONE));
     }
 
-    /// Requests that are not bulk cannot have taken more than `elapsed`: those whose cost was only guessed take less
-    /// then.
+    /// Interactive requests cannot have cost more than `elapsed`. If they did, guessed costs are lowered.
     pub(super) fn limit_guesses(&mut self, completed: &Completed, elapsed: Duration) {
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.settle(&completed.others);
@@ -393,7 +390,7 @@ impl DeviceTimes {
         }
     }
 
-    /// Gives the classes that occur factors of their own, before any of them is moved.
+    /// Gives each class that occurs its own factor before any factor is corrected.
     fn settle(&mut self, parts: &[u64; CLASSES]) {
         self.version = self.version.wrapping_add(1);
         let nearest: [Factor; CLASSES] = core::array::from_fn(|class| self.nearest(Class(class)));
@@ -411,8 +408,8 @@ impl DeviceTimes {
     }
 }
 
-/// What was thought to take `expected` took `actual`: a factor that is moved towards that, by `step` of the way, and no
-/// further than to a quarter or to four times itself.
+/// Corrects a factor for work that took `actual` instead of `expected`: by the part `step` of the error, to no less
+/// than a quarter and no more than four times its value.
 fn corrected(factor: u64, expected: u64, actual: u64, step: i128) -> u64 {
     let one = i128::from(ONE);
     let off = (i128::from(actual) - i128::from(expected)) * one / i128::from(expected.max(1));
@@ -432,7 +429,7 @@ mod tests {
         times.done(OpKind::Write, size, bulk, false)
     }
 
-    /// A window in which so many requests of each size took `nanos` in all.
+    /// A window in which the given number of requests of each size took `nanos` in total.
     fn window(times: &mut DeviceTimes, counts: &[(Bytes, u32)], nanos: u64) -> Option<Lesson> {
         let mut completed = Completed::default();
         for &(size, count) in counts {
@@ -445,9 +442,10 @@ mod tests {
         times.cost_ns(OpKind::Write, size).abs_diff(nanos) * 100 / nanos
     }
 
-    /// Symptom: on three of four disks a writer of 128 KiB got as much as one of 256 KiB was owed, for the whole run.
-    /// Cause: its requests were seen first, and kept the guess; by that they were too cheap for it to be bulk, and only
-    /// bulk is learned from. Proof: what is learned of larger ones raises guesses, but not what is known.
+    /// Symptom: on three of four disks a writer of 128 KiB got as much as a writer of 256 KiB was entitled to, for the
+    /// whole run. Cause: its requests were seen first and kept the guessed cost. That was too low for the writer to be
+    /// classified as bulk, and only costs of bulk are learned. Proof: what is learned about larger requests raises
+    /// guesses, but not known costs.
     #[test]
     fn a_guess_follows_what_is_known_of_larger_requests() {
         let (half, quarter) = (Bytes::kib(512), Bytes::kib(256));
@@ -465,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn each_class_is_found_from_any_start() {
+    fn each_cost_is_learned_from_any_initial_value() {
         for (numerator, denominator) in [(1, 1), (10, 1), (1, 10), (1000, 1), (1, 1000)] {
             let mut times = DeviceTimes::scaled(numerator, denominator);
             for _ in 0..100 {
@@ -490,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_of_known_classes_does_not_change_what_they_cost_relative_to_each_other() {
+    fn a_mix_of_known_classes_does_not_change_the_ratio_of_their_costs() {
         let mut times = DeviceTimes::new();
         for _ in 0..Factor::ENOUGH {
             window(&mut times, &[(SMALL, 10)], 40_000_000);
@@ -502,7 +500,7 @@ mod tests {
         };
         assert_eq!(ratio(&times), 500);
         for _ in 0..50 {
-            // The large one is there now and then, and the small one takes longer beside it.
+            // The large request occurs only in some windows, and the small ones take longer beside it.
             window(&mut times, &[(SMALL, 20), (LARGE, 1)], 150_000_000);
             window(&mut times, &[(SMALL, 10)], 40_000_000);
         }
@@ -513,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn interactive_requests_take_their_time_but_teach_nothing() {
+    fn interactive_requests_use_time_but_their_costs_are_not_learned() {
         let mut times = DeviceTimes::new();
         let cost_ns = times.cost_ns(OpKind::Write, SMALL);
         let mut completed = Completed::default();
@@ -521,12 +519,12 @@ mod tests {
         assert_eq!(times.learn(&completed, Duration::from_secs(1), true), None);
         completed.add(done(&times, LARGE, true));
         times.learn(&completed, Duration::from_nanos(20_000_000 + cost_ns), true);
-        assert_eq!(times.cost_ns(OpKind::Write, SMALL), cost_ns * 20_000_000 / 11_485_760, "as its neighbour");
+        assert_eq!(times.cost_ns(OpKind::Write, SMALL), cost_ns * 20_000_000 / 11_485_760, "scaled like its neighbour");
         assert!(percent_off(&times, LARGE, 20_000_000) <= 1);
     }
 
     #[test]
-    fn where_one_is_served_after_the_other_interactive_requests_keep_bulk_waiting_for_as_long_as_they_take_alone() {
+    fn interactive_requests_on_serial_storage_delay_bulk_by_the_time_that_they_take_alone() {
         for (serial, large_ns) in [(false, 20_000_000), (true, 15_000_000)] {
             let mut times = DeviceTimes::new();
             for took_ms in [5, 5, 60] {
@@ -543,12 +541,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_known_from_the_beginning() {
+    fn measured_costs_are_known_from_the_start() {
         let mut times = DeviceTimes::new();
         times.set(DeviceTime { op: OpKind::Write, size: LARGE, time: Duration::from_millis(70) });
         assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Read, LARGE));
         assert!(percent_off(&times, LARGE, 70_000_000) <= 1, "{}", times.cost_ns(OpKind::Write, LARGE));
-        assert!(percent_off(&times, Bytes::mib(4), 262_000_000) <= 2, "by the prior from there");
+        assert!(percent_off(&times, Bytes::mib(4), 262_000_000) <= 2, "extrapolated by the prior");
         for time in [Duration::ZERO, Duration::MAX] {
             times.set(DeviceTime { op: OpKind::Write, size: SMALL, time });
             assert!((1..=COST_MAX_NS).contains(&times.cost_ns(OpKind::Write, SMALL)));
@@ -556,15 +554,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_seen_is_extrapolated() {
+    fn costs_of_unseen_sizes_are_extrapolated() {
         let mut times = DeviceTimes::new();
         assert_eq!(times.cost_ns(OpKind::Read, LARGE), 11_485_760);
         for _ in 0..10 {
             window(&mut times, &[(LARGE, 2)], 2 * 22_971_520);
         }
         let cost = |op, size| times.cost_ns(op, size) / 100_000;
-        assert_eq!(cost(OpKind::Write, Bytes::mib(16)), 3375, "as the prior, times two");
-        assert_eq!(cost(OpKind::Read, LARGE), 114, "reads are apart");
+        assert_eq!(cost(OpKind::Write, Bytes::mib(16)), 3375, "twice the prior");
+        assert_eq!(cost(OpKind::Read, LARGE), 114, "reads are separate");
         assert_eq!(cost(OpKind::Metadata, LARGE), 10);
         assert!(times.is_known(OpKind::Write, LARGE) && !times.is_known(OpKind::Write, SMALL));
     }
@@ -580,12 +578,12 @@ mod tests {
         (0..1000).for_each(|_| completed.add(done(&times, SMALL, false)));
         let small_ns = times.cost_ns(OpKind::Write, SMALL);
         times.limit(&completed, Duration::from_secs(10));
-        assert_eq!(times.cost_ns(OpKind::Write, SMALL), small_ns, "it is possible");
+        assert_eq!(times.cost_ns(OpKind::Write, SMALL), small_ns, "ten seconds suffice");
         times.limit(&completed, Duration::from_secs(1));
         assert!(percent_off(&times, LARGE, 10_000_000) <= 1);
         assert!(percent_off(&times, SMALL, 500_000) <= 1, "{}", times.cost_ns(OpKind::Write, SMALL));
         times.limit(&completed, Duration::from_millis(250));
-        assert!(times.cost_ns(OpKind::Write, LARGE) < 9_000_000, "even the known ones are too high");
+        assert!(times.cost_ns(OpKind::Write, LARGE) < 9_000_000, "known costs are too high, too");
     }
 
     #[test]

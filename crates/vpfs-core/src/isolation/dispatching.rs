@@ -1,4 +1,4 @@
-//! Which request goes next, and what holds the others back.
+//! Which request is dispatched next, and what holds the others back.
 
 use core::time::Duration;
 
@@ -10,33 +10,34 @@ use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
 use crate::units::{Bytes, RequestId, Time};
 
-/// Why a request that is next does not go.
+/// Why the next request is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The storage has enough to do.
+    /// The bound on outstanding work is reached.
     Bound,
-    /// As much bulk as may be beside interactive requests is in the storage.
+    /// The bound on outstanding bulk beside interactive requests is reached.
     BulkBound,
     /// Bulk goes at a limited rate, until then.
     Pace(Time),
 }
 
-/// So much bulk may be in the storage meanwhile; one request in any case.
+/// The bound on outstanding bulk after an interactive flow was active; one request is always allowed.
 const VIGILANT_NS: u64 = 20_000_000;
 
-/// A piece of a long write takes so many times as long as an interactive request at least: it may need a seek, too.
+/// A piece of a long write takes at least this many times as long as the quickest interactive request, because it may
+/// need a seek, too.
 const PIECE_TIMES: u64 = 6;
-/// No less and no more than this, and the latter if that is not known.
+/// Limits on the length of a piece; the upper one is used while the quickest request is not known.
 const PIECE_NS_LEAST: u64 = 2_000_000;
 const PIECE_NS_MOST: u64 = 20_000_000;
-/// What OrangeFS clients send at once.
+/// The amount of data that OrangeFS clients send at once.
 const PIECE_BYTES: u64 = 256 << 10;
 const PIECES_MAX: u32 = 64;
-/// The client and what else it sends wait no longer than this for the last piece.
+/// The maximum time over which pieces are spread: the client and its later requests wait for the last one.
 const SPREAD_MAX_NS: u64 = 8_000_000_000;
 
 impl Isolation {
-    /// The next request that may go, see [`Scheduler::poll_dispatch`].
+    /// Dispatches the next request, if one may be dispatched; see [`Scheduler::poll_dispatch`].
     pub(super) fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.held = None;
         let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
@@ -51,7 +52,7 @@ impl Isolation {
         let chosen = self.turn(now, bulk);
         let Err(hold) = self.may_go(now, chosen) else { return Some(self.dispatch(now, chosen, bulk)) };
         self.held = Some(hold);
-        // Interactive requests pass bulk that waits; but if the storage is full, only as far as shares allow.
+        // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow.
         let passing = interactive.filter(|interactive| {
             hold != Hold::Bound || interactive.start <= self.queue.finish(&self.requests, bulk)
         })?;
@@ -67,13 +68,13 @@ impl Isolation {
         })
     }
 
-    /// May an interactive request go? Bulk that is in the storage does not keep it out.
+    /// Whether an interactive request may be dispatched. Outstanding bulk does not count.
     fn has_room(&self, head: Head) -> bool {
         let InFlight { ns, bulk_ns, bulk, requests, .. } = self.in_flight;
         requests == bulk || ns - bulk_ns + self.requests.get(head.id).service.0 <= self.bound.window_ns()
     }
 
-    /// May a bulk request go? One may always be in the storage, at the rate at which bulk goes.
+    /// Whether a bulk request may be dispatched. The bounds always allow one, but its pace applies.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
         let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
@@ -117,14 +118,14 @@ impl Isolation {
         }
     }
 
-    /// When bulk that may go at `due` may do so sooner, as nobody is protected any more.
+    /// When to check again whether bulk may be dispatched: at `due`, or sooner if protection ends before.
     fn look_again(&self, now: Time, care: Care, due: Time) -> Time {
         let ends = care == Care::Protecting && self.interactive_pending == 0 && self.protect_until > now;
         if ends { due.min(self.protect_until) } else { due }
     }
 
-    /// Where somebody is protected, the data of a long bulk write goes in pieces: what is behind the next one can get
-    /// in between. Such a write takes as long as it is until the next one may go, so nothing is lost.
+    /// While bulk is restricted, the data of a long bulk write is sent in pieces, so that requests of other flows get
+    /// in between. The write takes until the next one may be dispatched, so no throughput is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;
@@ -143,11 +144,11 @@ impl Isolation {
         Some(Pieces { count, every: Duration::from_nanos(whole_ns.min(SPREAD_MAX_NS) / u64::from(count)) })
     }
 
-    /// Everything that may go has gone: tells those who learn from what held the others back.
+    /// Nothing more may be dispatched: reports to learning and to the bound what holds requests back.
     pub(super) fn on_drained(&mut self, now: Time) {
         let minded = self.is_protecting(now) || self.is_vigilant(now) && self.is_for_others();
         let full = self.held == Some(Hold::Bound);
-        // The storage has as much as may be in it, or all that bulk asks for.
+        // As much as allowed is outstanding, or all that is asked for.
         let usual = self.bound.is_usual() && self.calibration.is_settled(now);
         let unlimited = !minded && usual && (full || self.queue.len() == 0);
         self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });

@@ -1,23 +1,23 @@
-//! Whether bulk takes as long in the storage as it did since its costs were last found right.
+//! Whether bulk still takes as long in the storage as it did while its costs were known to be right.
 
 use crate::units::Time;
 
-/// Compares how long bulk requests take in the storage with the device time that was in it when they got there, or with
-/// the time over which their pieces are spread, if that is longer.
+/// Compares how long bulk requests take in the storage with the device time that was outstanding when they were
+/// dispatched, or with the time over which their pieces are spread, if that is longer.
 ///
-/// At saturation the two are equal, however the storage serves. Otherwise requests take less on a volume that has saved
-/// up tokens, and more on storage that serves in parallel, so the ratio is no measure of costs. But if it leaves the
-/// range in which it was with costs that are right, the storage may have become slower or faster. Then there is reason
-/// to look.
+/// At saturation the two are equal, however the storage serves requests. Otherwise requests take less on a volume that
+/// has saved up tokens, and more on storage that serves in parallel, so the ratio is no measure of costs. But if it
+/// leaves the range that it had with correct costs, the storage may have become slower or faster, and costs should be
+/// measured again.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
     /// The smallest ratio while costs were right, and the usual one, in thousandths.
     range: Option<(u64, u64)>,
     batch: Batch,
-    /// Batches in a row outside of the range, and the ratio of the latest.
+    /// Consecutive batches outside the range, and the ratio of the latest batch.
     strange: u32,
     latest: u64,
-    /// What was let in before was so by other costs.
+    /// Requests dispatched before this are ignored: other costs applied to them.
     since: Time,
 }
 
@@ -32,12 +32,12 @@ impl Drift {
     const BATCH: u32 = 4;
     /// One batch may be chance.
     const STRANGE: u32 = 2;
-    /// At a ratio above this the storage had to do what it was given.
+    /// At a ratio above this the storage was busy.
     const BUSY: u64 = 700;
     /// Ratios between a third and three times what they were are usual.
     const USUAL: u64 = 3;
 
-    /// A bulk request is complete that was let in at `dispatched_at` and was to take `due_ns`.
+    /// A bulk request is complete that was dispatched at `dispatched_at` and expected to take `due_ns`.
     pub(super) fn on_complete(&mut self, now: Time, dispatched_at: Time, due_ns: u64) {
         if dispatched_at < self.since {
             return;
@@ -51,8 +51,8 @@ impl Drift {
         let Batch { took_ns, due_ns, .. } = core::mem::take(&mut self.batch);
         self.latest = u64::try_from(took_ns * 1000 / due_ns.max(1)).unwrap_or(u64::MAX).max(1);
         let expected = self.range.is_none_or(|(least, usual)| {
-            // No more than what was in the storage before it tells nothing: the storage had something to do.
-            // On a volume that saves up tokens, shorter is as good as anything.
+            // A short time is suspicious only if the storage was busy so far. On a volume that saves up tokens, any
+            // shorter time is normal.
             let busy = usual >= Self::BUSY && least >= Self::BUSY / 2;
             let least = if busy { usual.min(1000) / Self::USUAL } else { 0 };
             (least..=usual.max(1000).saturating_mul(Self::USUAL)).contains(&self.latest)
@@ -68,12 +68,12 @@ impl Drift {
         self.range = Some((least.min(self.latest), (usual * 7 + self.latest) / 8));
     }
 
-    /// There is reason to look whether costs are right.
+    /// Whether costs should be measured again.
     pub(super) fn is_strange(&self) -> bool {
         self.strange >= Self::STRANGE
     }
 
-    /// Costs were looked at, and were right, or have `changed`.
+    /// Costs were measured again, and were confirmed or have `changed`.
     pub(super) fn settle(&mut self, now: Time, changed: bool) {
         self.since = now;
         if changed {
@@ -106,13 +106,13 @@ mod tests {
         let mut volume = Drift::default();
         batches(&mut volume, 4, 2);
         batches(&mut volume, 2, 20);
-        assert!(!volume.is_strange(), "it has to wait for its cost");
+        assert!(!volume.is_strange(), "it has run out of tokens");
         batches(&mut volume, 2, 1);
-        assert!(!volume.is_strange(), "it has saved up more");
+        assert!(!volume.is_strange(), "it has saved up more tokens");
     }
 
     #[test]
-    fn what_was_looked_at_is_usual_unless_costs_changed() {
+    fn a_confirmed_ratio_is_usual_unless_costs_changed() {
         let mut drift = Drift::default();
         batches(&mut drift, 1, 20);
         batches(&mut drift, 2, 80);
@@ -123,6 +123,6 @@ mod tests {
         assert!(drift.is_strange());
         drift.settle(Time::ZERO, true);
         batches(&mut drift, 2, 5);
-        assert!(!drift.is_strange(), "nothing is known of these costs");
+        assert!(!drift.is_strange(), "nothing is known about the new costs");
     }
 }

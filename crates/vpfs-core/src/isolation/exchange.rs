@@ -1,4 +1,4 @@
-//! Exchanging this policy for another one, or its settings for others, while requests are in use.
+//! Replacing this policy by another one, or its settings, while requests are in use.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::settings::{PolicyKind, Settings};
 use crate::units::Time;
 
 impl Isolation {
-    /// As the settings have it.
+    /// Creates the policy with these settings.
     pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
         let mut isolation = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
         isolation.set_sharing(settings.sharing);
@@ -24,7 +24,7 @@ impl Engine for Isolation {
         let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
         if same {
             self.set_sharing(settings.sharing);
-            // What was learned is kept while it would begin where it began.
+            // What was learned is kept unless its starting point has changed.
             if settings.device_times != before.device_times {
                 self.set_device_times(&settings.device_times);
             }

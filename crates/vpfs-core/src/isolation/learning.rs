@@ -1,4 +1,4 @@
-//! When there is something to learn of costs: windows in which the storage is saturated, and longer ones of any load.
+//! Windows from which costs are learned: those in which the storage is saturated, and longer ones under any load.
 
 use core::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::units::Time;
 #[derive(Debug)]
 pub(super) struct Learning {
     saturated: Option<Window>,
-    /// The storage is saturated, but no bulk request has been complete since. A window that began now would count the
-    /// first one whole though it was served before, too.
+    /// The storage is saturated, but no bulk request has completed since. A window that started now would count the
+    /// whole cost of the first one, which was partly served before.
     begins: bool,
     any: Window,
     guesses: Window,
-    /// What was in the storage when `any` began may be complete in it without having been served in it.
+    /// The outstanding device time when `any` started: it may complete in that window although it was served before.
     carried_ns: u64,
 }
 
@@ -24,7 +24,7 @@ struct Window {
     completed: Completed,
     /// All bulk in the storage was of one flow.
     pure: bool,
-    /// Time without any bulk in the storage: who sends one request after the other leaves it for a moment.
+    /// Time without outstanding bulk: a flow that waits for each of its requests leaves short gaps.
     idle: Duration,
     idle_since: Option<Time>,
 }
@@ -34,14 +34,14 @@ impl Window {
         Self { since, completed: Completed::default(), pure: true, idle: Duration::ZERO, idle_since: None }
     }
 
-    /// It begins only now; nothing was added to it.
+    /// Moves the start of the window to `now`; no request was added to it yet.
     fn begin_later(&mut self, now: Time) {
         (self.since, self.idle) = (now, Duration::ZERO);
         self.idle_since = self.idle_since.map(|_| now);
     }
 
-    /// Time in which nobody had the storage. Where it serves one request after the other that is lost; elsewhere it may
-    /// save up what it is allowed to do, and is quicker afterwards.
+    /// Time in which the storage was unused. Where requests are served one after another, that time is lost. Other
+    /// storage may save up tokens meanwhile and be faster afterwards, so there it does not count.
     fn wasted(&self, serial: bool) -> Duration {
         if serial { self.idle.saturating_sub(self.completed.others_served()) } else { Duration::ZERO }
     }
@@ -58,26 +58,26 @@ impl Window {
     }
 }
 
-/// What there is in the storage after everything that may go has gone.
+/// The load on the storage when nothing more may be dispatched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Bulk gets all it can.
+    /// The storage is saturated, and bulk is not restricted.
     pub(super) unlimited: bool,
-    /// How many flows the bulk in it belongs to.
+    /// The number of flows with outstanding bulk requests.
     pub(super) bulk_flows: usize,
 }
 
-/// A volume may have saved up what it is allowed to do in so long, and then is quicker at first than it can be.
+/// A volume may have saved up tokens for this time, and is then faster at first than its sustained speed.
 pub(super) const SAVED_UP: Duration = Duration::from_millis(100);
 
 impl Learning {
-    /// A window of saturation lasts at least so long, and ends with a completion.
+    /// The minimum length of a window of saturation, which ends with a completion.
     const SATURATED_MIN: Duration = Duration::from_millis(10);
-    /// Costs that are seen to be too high without saturation are looked at over so long, ...
+    /// Without saturation, costs are checked for being too high over windows of at least this length, ...
     const ANY_MIN: Duration = Duration::from_secs(1);
-    /// ... and over so many times what was in the storage at the beginning.
+    /// ... and of at least this multiple of the device time outstanding at the start.
     const CARRIED: u64 = 4;
-    /// Guesses that are too high by far show sooner.
+    /// Guesses that are much too high show sooner.
     const GUESS_MIN: Duration = Duration::from_millis(20);
 
     pub(super) fn new() -> Self {
@@ -90,7 +90,7 @@ impl Learning {
         }
     }
 
-    /// Everything that may go has gone.
+    /// Nothing more may be dispatched.
     pub(super) fn on_drained(&mut self, now: Time, load: Load) {
         if !load.unlimited {
             self.saturated = None;
@@ -105,8 +105,8 @@ impl Learning {
         window.set_idle(now, load.bulk_flows == 0);
     }
 
-    /// A request is complete, and `in_flight_ns` are still in the storage: improves `times` if a window is over. What
-    /// it told, if that was one of saturation.
+    /// A request is complete, and `in_flight_ns` of device time are still outstanding. Corrects `times` if a window is
+    /// over; returns the result of a window of saturation.
     pub(super) fn on_complete(
         &mut self,
         now: Time,
@@ -123,10 +123,10 @@ impl Learning {
         } else if let Some(window) = &mut self.saturated {
             window.completed.add(done);
             let elapsed = now.since(window.since);
-            // What was let in before the window began must not make up most of what was completed in it. Of several
-            // flows one may have a request in the storage for so long that others seem to take its time.
+            // Requests dispatched before the window must not make up most of its completions. With several flows, a
+            // request of one flow may be outstanding for so long that its time would be attributed to the others.
             let carried_ns = if window.pure { in_flight_ns / 2 } else { in_flight_ns.saturating_mul(Self::CARRIED) };
-            // And it ends as it began, with a bulk request.
+            // It ends as it started, with the completion of a bulk request.
             if done.bulk && elapsed >= Self::SATURATED_MIN.max(Duration::from_nanos(carried_ns)) {
                 window.set_idle(now, false);
                 if window.idle < elapsed / 4 {
@@ -149,13 +149,13 @@ impl Learning {
         lesson
     }
 
-    /// Costs may be others now, and those added up before would be compared with them.
+    /// Starts the window of any load again: costs may have changed, and the sum so far was computed with the old ones.
     fn begin_any(&mut self, now: Time, in_flight_ns: u64) {
         self.any = Window::new(now);
         self.carried_ns = in_flight_ns;
     }
 
-    /// Many small requests whose cost was only guessed may look like more than the storage can do.
+    /// Many small requests whose cost is only guessed may seem to be more than the storage can do.
     fn check_guesses(&mut self, now: Time, done: Done, times: &mut DeviceTimes) {
         if done.bulk {
             return;
@@ -180,7 +180,7 @@ mod tests {
 
     /// The storage serves two large writes at a time, one every 280 ms, and a small one every 100 ms.
     #[test]
-    fn what_is_complete_between_large_requests_does_not_make_them_cheap() {
+    fn small_requests_completed_between_large_ones_do_not_lower_their_cost() {
         let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
         let now = Time::from_millis;
         let mut complete = |at: Time, size, bulk| {
@@ -201,9 +201,9 @@ mod tests {
         assert!((240..=290).contains(&found_ms), "{found_ms} ms");
     }
 
-    /// Both of two flows take half of the storage's time: a large write 150 ms, thirty small ones 5 ms each.
+    /// Each of two flows takes half of the storage's time: a large write 150 ms, thirty small ones 5 ms each.
     #[test]
-    fn what_is_in_the_storage_for_long_does_not_make_others_dear() {
+    fn a_long_request_does_not_raise_the_cost_of_others() {
         let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
         let ratio =
             |times: &DeviceTimes| times.cost_ns(OpKind::Write, LARGE) * 100 / times.cost_ns(OpKind::Write, SMALL);
@@ -223,7 +223,7 @@ mod tests {
 
     /// An application that waits for other servers leaves this one idle for 60 of 340 ms.
     #[test]
-    fn time_in_which_nobody_had_the_storage_is_not_paid_for_where_it_serves_one_after_the_other() {
+    fn idle_time_is_not_charged_on_serial_storage() {
         for (serial, expected_ms) in [(true, 275..=285), (false, 335..=345)] {
             let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
             let now = Time::from_millis;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_that_was_there_before_begins_the_first_window() {
+    fn the_first_window_starts_when_an_earlier_request_completes() {
         let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
         let now = Time::from_millis;
         learning.on_drained(now(0), Load { unlimited: true, bulk_flows: 1 });

@@ -1,88 +1,88 @@
-//! What one flow does: how much of the storage's time it takes, whether it always has more to do, and how long its
-//! requests take compared with how long they took at best lately.
+//! Measurements of one flow: its use of the storage's time, whether it always has requests pending, and the latency of
+//! its requests compared with their best recent latency.
 
 use core::time::Duration;
 
 use crate::units::{Time, Weight};
 
-/// The latest window of control that a flow was looked at in, and what it showed.
+/// The measurements of a flow in the current control window, and the results of earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     pub(super) weight: Weight,
-    /// In the list of flows that did something in this window.
+    /// It is in the list of flows that were active in this window.
     pub(super) active: bool,
     /// Device time of requests completed in this window.
     pub(super) used_ns: u64,
-    /// Device time of what is queued or outstanding, ...
+    /// Device time of queued and outstanding requests, ...
     pending_ns: u64,
-    /// ... summed up over the time of this window, ...
+    /// ... its integral over the time of this window, ...
     pending_sum: u128,
     pending_since: Time,
     /// ... and its mean over the last windows.
     pub(super) footprint_ns: u64,
     /// Device time of its usual request.
     pub(super) usual_ns: u64,
-    /// In the last window it always had something pending: it would have taken more.
+    /// In the last window it nearly always had requests pending, so it would have taken more.
     pub(super) hungry: bool,
     window_since: Time,
     /// Requests queued and outstanding.
     pub(super) queued: u32,
     pub(super) outstanding: u32,
-    /// Of the outstanding ones, those that were let in as bulk.
+    /// Outstanding requests that were dispatched as bulk.
     pub(super) bulk_outstanding: u32,
-    /// When it may go alone again to show what its requests cost.
+    /// When it may run alone again to reveal the cost of its requests.
     pub(super) alone_again: Time,
-    /// How often it did.
+    /// How often it ran alone.
     pub(super) solos: u32,
     /// Time in this window in which requests were queued.
     waiting: Duration,
     waiting_since: Option<Time>,
-    /// Windows in a row in which nothing spoke for bulk.
+    /// Consecutive windows in which it met no criterion for bulk.
     pub(super) modest: u32,
     arrivals: Arrivals,
     latency: Latency,
 }
 
-/// When requests come.
+/// When requests arrive.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrivals {
     /// Since when nothing has been queued or outstanding.
     idle_since: Option<Time>,
-    /// Mean time from there to the next request, once there was one.
+    /// The mean idle time before the next request, once it is known.
     idle: Option<Duration>,
     expected_until: Time,
     /// Time in this window in which nothing was pending.
     idle_in_window: Duration,
 }
 
-/// How long requests take, from when they are here until they are complete.
+/// How long requests take from enqueue to completion.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latency {
     samples: u32,
     sum: Duration,
-    /// Most requests at once; decays.
+    /// The largest number of outstanding requests; decays.
     processes: u32,
     since: Time,
-    /// What is promised, and how many of the samples were later than that, or nearly.
+    /// The promised latency, and the numbers of samples that exceeded it or came near it.
     target: Option<Duration>,
     late: u32,
     nearly_late: u32,
-    /// Bulk requests let in since then.
+    /// Bulk requests dispatched since then.
     bulk: u32,
-    /// Mean while bulk went at the rate that it gets in any case: the best there is beside it.
+    /// The mean while bulk is dispatched at the floor: the best that is possible beside it.
     best: Option<Duration>,
     told: Option<Time>,
 }
 
-/// Many requests pending.
+/// From this number on, a flow has many requests pending.
 const DEEP: u64 = 8;
-/// A flow that asks more rarely than this is not waited for, ...
+/// A flow that is usually idle for longer than this is not waited for, ...
 const IDLE_MAX: Duration = Duration::from_millis(250);
-/// ... or than once in so many usual bulk requests: one that waits for such at other servers cannot ask more often
-/// here.
+/// ... unless this number of usual bulk requests takes longer: a flow that waits for such requests at other servers
+/// cannot send requests more often here.
 const IDLE_REQUESTS: u32 = 4;
 
-/// How long a flow may be idle until it is not waited for, beside bulk requests of `bulk_ns` of device time.
+/// The longest idle time for which a flow is waited for, beside bulk requests of `bulk_ns` of device time.
 pub(super) fn idle_max(bulk_ns: u64) -> Duration {
     IDLE_MAX.max(Duration::from_nanos(bulk_ns) * IDLE_REQUESTS)
 }
@@ -113,12 +113,12 @@ impl Meter {
         }
     }
 
-    /// It has not asked for anything for long, compared with [`idle_max`].
+    /// Whether it has been idle for long, compared with [`idle_max`].
     pub(super) fn was_away(&self, now: Time, idle_max: Duration) -> bool {
         self.arrivals.idle_since.is_some_and(|since| now.since(since) > 2 * idle_max)
     }
 
-    /// A request is queued.
+    /// A request is enqueued.
     pub(super) fn on_arrival(&mut self, now: Time, cost_ns: u64) {
         self.change_pending(now, self.pending_ns + cost_ns);
         self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
@@ -136,12 +136,12 @@ impl Meter {
         (self.pending_ns, self.pending_since) = (pending_ns, now);
     }
 
-    /// What a queued request costs is known better.
+    /// The cost of a pending request is corrected.
     pub(super) fn on_correction(&mut self, now: Time, from_ns: u64, to_ns: u64) {
         self.change_pending(now, (self.pending_ns + to_ns).saturating_sub(from_ns));
     }
 
-    /// A window of `elapsed` is over: brings the footprint up to date.
+    /// A window of `elapsed` is over: updates the footprint.
     pub(super) fn end_window(&mut self, now: Time, elapsed: Duration) {
         self.change_pending(now, self.pending_ns);
         let mut idle = core::mem::take(&mut self.arrivals.idle_in_window);
@@ -155,12 +155,12 @@ impl Meter {
         self.footprint_ns = (self.footprint_ns + mean) / 2;
     }
 
-    /// It always has many requests pending, so none of them is waited for in particular.
+    /// Whether it always has many requests pending, so that it does not wait for any single one.
     pub(super) fn is_deep(&self) -> bool {
         self.hungry && self.footprint_ns >= self.usual_ns.saturating_mul(DEEP)
     }
 
-    /// A request is over.
+    /// A request is complete or cancelled.
     pub(super) fn on_over(&mut self, now: Time, cost_ns: u64) {
         self.change_pending(now, self.pending_ns.saturating_sub(cost_ns));
         if self.queued + self.outstanding == 0 {
@@ -168,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// A request left the queue: to the storage, or for good.
+    /// A request left the queue: it was dispatched or cancelled.
     pub(super) fn on_dequeued(&mut self, now: Time) {
         self.queued -= 1;
         if self.queued == 0
@@ -184,11 +184,11 @@ impl Meter {
         self.latency.processes = self.latency.processes.max(self.outstanding);
     }
 
-    /// A request is complete after `took` in all, if that tells of its latency.
+    /// A request is complete; `took` is its latency, if that counts.
     pub(super) fn on_complete(&mut self, took: Option<Duration>, cost_ns: u64) {
         self.used_ns = self.used_ns.saturating_add(cost_ns);
         if let Some(took) = took {
-            // A few very long ones, which there are without any bulk as well, must not decide.
+            // A few very long requests, which occur without any bulk as well, must not decide.
             let most = self.latency.best.map_or(Duration::from_secs(10), |best| best * 16);
             self.latency.samples += 1;
             self.latency.sum += took.min(most);
@@ -199,8 +199,8 @@ impl Meter {
         }
     }
 
-    /// It did something: until when it is expected to ask again; `now` if it cannot be told, or if it usually takes
-    /// longer than [`idle_max`].
+    /// It was active: returns until when its next request is expected, or `now` if that is not known or if it is
+    /// usually idle for longer than [`idle_max`].
     pub(super) fn expect(&mut self, now: Time, idle_max: Duration) -> Time {
         self.arrivals.expected_until = match self.arrivals.idle {
             Some(idle) if idle <= idle_max => now + (idle * 4).clamp(idle_max, 2 * idle_max),
@@ -209,25 +209,26 @@ impl Meter {
         self.arrivals.expected_until
     }
 
-    /// What [`Meter::expect`] said.
+    /// The latest result of [`Meter::expect`].
     pub(super) fn expected_until(&self) -> Time {
         self.arrivals.expected_until
     }
 
-    /// Time in the window until now in which requests were queued; begins another window.
+    /// Returns the time in this window in which requests were queued, and starts the next window.
     pub(super) fn take_waiting(&mut self, now: Time) -> Duration {
         let since = self.waiting_since.map_or(Duration::ZERO, |since| now.since(since));
         self.waiting_since = self.waiting_since.map(|_| now);
         core::mem::take(&mut self.waiting) + since
     }
 
-    /// How much longer its requests take than at best, in thousandths of what is tolerable; `None` while too few are
-    /// complete, or too little `bulk` was let in for chance not to decide.
+    /// How far the mean latency of its requests exceeds the best, in thousandths of what is tolerable. `None` while too
+    /// few requests completed, or too little `bulk` was dispatched, to rule out chance.
     ///
-    /// The best is what they take while bulk goes at the rate that it gets in any case (`at_floor`), or less. Tolerable
-    /// is what costs a process that waits for each request a sixteenth of its speed, and two fifths of the best where
-    /// the cycle is long because other servers have most of the requests. It is less, `tolerance_ppm`, where requests
-    /// are served one after the other: what bulk gets there beyond what weights give to it, others lose.
+    /// The best is the latency while bulk is dispatched at the floor (`at_floor`), or a lower one. An excess is
+    /// tolerable if it costs a process that waits for each request at most a sixteenth of its speed. Where the cycle is
+    /// long because most requests go to other servers, at most two fifths of the best are tolerable. `tolerance_ppm`
+    /// reduces this where requests are served one after another: there, others lose whatever bulk gets beyond its share
+    /// by weight.
     pub(super) fn excess(&mut self, now: Time, bulk: u32, at_floor: bool, tolerance_ppm: u64) -> Option<u64> {
         let latency = &mut self.latency;
         latency.bulk = latency.bulk.saturating_add(bulk);
@@ -246,7 +247,7 @@ impl Meter {
             (false, false) => best,
         });
         let late = latency.against_target();
-        // What a process needs for one request and until the next one.
+        // The time that a process takes for one request and until it sends the next one.
         let cycle = elapsed * latency.processes.max(1) / latency.samples;
         let tolerable = (cycle / 16).min((best * 2 / 5).max(cycle / 100));
         let tolerable_ns = tolerable.as_nanos() * u128::from(tolerance_ppm) / 1_000_000;
@@ -256,8 +257,8 @@ impl Meter {
         Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
     }
 
-    /// What is promised to it, if it is late with more than one in ten of at least eight requests in this window, and
-    /// was not said to be for ten seconds.
+    /// Returns the promised latency if more than one in ten of at least eight requests in this window exceeded it, and
+    /// this was not reported in the last ten seconds.
     pub(super) fn missed(&mut self, now: Time) -> Option<Duration> {
         let target = self.latency.target?;
         let late = self.latency.samples >= Latency::ENOUGH && self.latency.late * 10 > self.latency.samples;
@@ -268,30 +269,31 @@ impl Meter {
         Some(target)
     }
 
-    /// Sets what is promised to it.
+    /// Sets the promised latency.
     pub(super) fn set_target(&mut self, target: Option<Duration>) {
         self.latency.target = target;
     }
 
-    /// Bulk has come: what was best without it is no measure any more.
+    /// Forgets the best latency, because conditions have changed.
     pub(super) fn forget_best(&mut self) {
         self.latency.best = None;
     }
 
-    /// Forgets what was measured of latency, when there was nobody it could be compared for.
+    /// Discards the latency samples, because they cannot be compared with the best latency.
     pub(super) fn restart_latency(&mut self, now: Time) {
         self.latency.restart(now);
     }
 }
 
 impl Latency {
-    /// Forgets the samples, not what is promised or was best.
+    /// Discards the samples, but neither the target nor the best.
     fn restart(&mut self, now: Time) {
         (self.samples, self.sum, self.since, self.bulk) = (0, Duration::ZERO, now, 0);
         (self.late, self.nearly_late) = (0, 0);
     }
 
-    /// As an excess over what is tolerable: more than one in ten was late, or not even nearly so many.
+    /// The excess if a target is set: above 1000 if more than one in ten samples exceeded the target, 850 if more than
+    /// one in ten came near it, otherwise 0.
     fn against_target(&self) -> Option<u64> {
         self.target?;
         Some(match (self.late * 10 > self.samples, self.nearly_late * 10 > self.samples) {
@@ -302,11 +304,11 @@ impl Latency {
     }
 
     const TELL_EVERY: Duration = Duration::from_secs(10);
-    /// Fewer samples tell nothing.
+    /// Fewer samples or bulk requests reveal nothing.
     const ENOUGH: u32 = 8;
-    /// After so long, whatever there is must do.
+    /// After this time, any number of bulk requests is enough.
     const PATIENCE: Duration = Duration::from_millis(1500);
-    /// Differences below it are not worth anything.
+    /// Smaller differences are noise.
     const NOISE: Duration = Duration::from_micros(50);
 }
 
@@ -318,7 +320,7 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    /// A request that comes `at`, goes at once and takes `took`.
+    /// A request that arrives `at`, is dispatched at once and takes `took`.
     fn serve(meter: &mut Meter, at: Time, took: Duration) {
         meter.on_arrival(at, 1000);
         meter.on_dispatch(at);
@@ -327,7 +329,7 @@ mod tests {
         meter.on_complete(Some(took), 1000);
     }
 
-    /// The excess after twenty requests a few milliseconds apart, with as much bulk between them.
+    /// The excess after twenty requests 10 ms apart, with twenty bulk requests between them.
     fn excess(meter: &mut Meter, begin: u64, took_us: u64, at_floor: bool) -> Option<u64> {
         (0..20).for_each(|n| serve(meter, ms(begin + 10 * n), Duration::from_micros(took_us)));
         meter.excess(ms(begin + 200), 20, at_floor, 1_000_000)
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
         assert_eq!(excess(&mut meter, 200, 2500, false), Some(800), "half a millisecond of a sixteenth of ten");
         assert_eq!(excess(&mut meter, 400, 4000, false), Some(3200));
-        assert_eq!(meter.excess(ms(700), 20, false, 1_000_000), None, "nothing was complete");
+        assert_eq!(meter.excess(ms(700), 20, false, 1_000_000), None, "nothing was completed");
         assert_eq!(excess(&mut meter, 800, 1000, false), Some(0));
     }
 
@@ -354,12 +356,12 @@ mod tests {
         assert_eq!(meter.missed(ms(400)), None);
         (0..20).for_each(|n| serve(&mut meter, ms(400 + 10 * n), Duration::from_millis(6)));
         assert_eq!(meter.missed(ms(600)), Some(Duration::from_millis(5)));
-        assert_eq!(meter.missed(ms(601)), None, "it was said already");
+        assert_eq!(meter.missed(ms(601)), None, "it was reported already");
         assert_eq!(meter.excess(ms(601), 20, false, 1_000_000), Some(5000));
     }
 
     #[test]
-    fn who_asks_often_is_expected_and_who_does_not_is_not() {
+    fn a_flow_is_expected_back_only_if_it_often_sends_requests() {
         let mut meter = Meter::new();
         serve(&mut meter, ms(0), Duration::from_millis(1));
         assert_eq!(meter.expect(ms(1), IDLE_MAX), ms(1), "nothing is known");
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_is_who_always_has_many_pending() {
+    fn a_flow_is_deep_if_it_always_has_many_requests_pending() {
         let mut meter = Meter::new();
         (0..16).for_each(|_| meter.on_arrival(ms(0), 1000));
         (1..=6).for_each(|window| meter.end_window(ms(100 * window), Duration::from_millis(100)));

@@ -1,20 +1,22 @@
-//! Isolation: an application that asks for less than its share hardly notices the others, and those who ask for more
-//! share what is left by weight. Beyond the papers, whose policies decide who is *next* but not what is *in* the
-//! storage.
+//! Isolation: an application that asks for less than its share is hardly affected by the others, and those that ask for
+//! more share the rest by weight. This goes beyond the papers, whose policies decide which request is *next* but do not
+//! control the requests that are already *in* the storage.
 //!
-//! - **Shares of device time** (`device_time`): SFQ tags grow by the part of the storage's time that a request takes,
-//!   which is learned from completions.
-//! - **A bound in time on what is in the storage** (`bound`), as small as throughput allows, and smaller for bulk
-//!   while somebody is to be protected. One bulk request may always be there.
-//! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* when it takes all
-//!   it can get. While an interactive flow is there or expected to ask again soon, bulk is let in at a limited rate.
-//!   Latency of the interactive flows decides how far it is limited, but never below the share that weights give to
-//!   bulk. So the time in which the storage waits for an interactive flow is bounded by that flow's share. For two
-//!   seconds after that nine tenths of the time are bulk's; nobody is held back for flows that are gone for longer.
-//! - **Pieces** (`dispatching`): meanwhile the data of long bulk writes goes a part at a time.
+//! - **Shares of device time** (`device_time`): SFQ tags grow by the device time of each request, the part of the
+//!   storage's time that it takes, which is learned from completions.
+//! - **A bound on outstanding device time** (`bound`), as small as throughput allows, and smaller for bulk while an
+//!   interactive flow is protected. One bulk request may always be outstanding.
+//! - **Pacing** (`pace`): a flow is *interactive* while it asks for less than its share, and *bulk* while it takes all
+//!   it can get. While an interactive flow is active or expected back soon, bulk is dispatched at a limited rate. The
+//!   latency of interactive flows determines that rate, but it is never below bulk's share by weight. So the time for
+//!   which the storage waits for an interactive flow is bounded by that flow's share. For two seconds after an
+//!   interactive flow was active, bulk is limited to nine tenths of the time; flows that have been away for longer do
+//!   not restrict it.
+//! - **Pieces** (`dispatching`): while bulk is restricted, the data of long bulk writes is sent in pieces.
 //!
-//! Where all requests share one head, interactive flows thus get what weights owe to them, and where storage serves in
-//! parallel or has limits of several kinds (volumes with bytes and I/Os a second), nearly what they would get alone.
+//! Where all requests share one head, interactive flows thus get what they are entitled to by weight. Where storage
+//! serves requests in parallel or has several kinds of limits (volumes with limits on bytes and on I/Os per second),
+//! they get nearly what they would get alone.
 
 mod bound;
 mod calibration;
@@ -66,13 +68,13 @@ struct Entry {
     request: Request,
     enqueued_at: Time,
     arrival: u64,
-    /// Service its flow asked for before it.
+    /// The service that its flow requested before it.
     position: u128,
-    /// What it is counted as while it is queued or in the storage: a nanosecond of device time is one unit of service.
+    /// Its device time, which counts while it is queued or outstanding; one nanosecond is one unit of service.
     service: Bytes,
-    /// What its flow is charged: that, or its bytes.
+    /// What its flow is charged: `service`, or its bytes.
     charged: Bytes,
-    /// The version of costs that this was last looked at with.
+    /// The version of the costs with which it was enqueued.
     version: u32,
     state: State,
     links: Links,
@@ -84,29 +86,30 @@ enum State {
     Outstanding(Outstanding),
 }
 
-/// Whom bulk has to mind.
+/// How far bulk is restricted for the sake of interactive flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
     None,
-    /// Somebody who asks for less than its share was there lately, and may come back: bulk leaves it a little room.
+    /// An interactive flow was active recently and may come back: bulk leaves it some room.
     Watchful,
-    /// Somebody who asks for less than its share is there, or will be soon.
+    /// An interactive flow is active or expected soon: bulk is paced.
     Protecting,
 }
 
-/// A request in the storage.
+/// An outstanding request.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    /// What it was let in as.
+    /// The kind of its flow when it was dispatched.
     kind: Kind,
-    /// There was nothing else in the storage when it was let in.
+    /// Nothing else was outstanding when it was dispatched.
     alone: bool,
-    /// Bulk went as slowly as it may be made to then.
+    /// Bulk was paced at the floor when it was dispatched.
     at_floor: bool,
     dispatched_at: Time,
-    /// How long a storage that has nothing else to do takes for it and what was there before, or its pieces take.
+    /// The device time of it and of all requests that were outstanding before it, or the time over which its pieces are
+    /// spread, if that is longer.
     due_ns: u64,
-    /// How its data goes.
+    /// How its data is divided, if it is sent in pieces.
     pieces: Option<Pieces>,
 }
 
@@ -128,21 +131,21 @@ impl Node for Entry {
     }
 }
 
-/// What is in the storage, in device time.
+/// The outstanding requests: device times and counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlight {
     ns: u64,
     bulk_ns: u64,
     bulk: usize,
-    /// Flows that bulk in it belongs to.
+    /// The number of flows with outstanding bulk requests.
     bulk_flows: usize,
     requests: usize,
 }
 
 /// The scheduler for one storage server; see the [module](self).
 ///
-/// Operations are O(log n) in the number of flows; a window of control, some times a second, is O(n) in the flows that
-/// did something in it.
+/// Operations are O(log n) in the number of flows; the end of a control window, at most ten times a second, is O(n) in
+/// the flows that were active in it.
 #[derive(Debug)]
 pub struct Isolation {
     requests: Table<Entry>,
@@ -160,39 +163,39 @@ pub struct Isolation {
     pace: Pace,
     /// By application.
     meters: Vec<Meter>,
-    /// Those that did something in this window of control.
+    /// The applications that were active in this control window.
     active: Vec<AppId>,
     window_since: Time,
-    /// Somebody who asks for less than its share is there, or expected until then.
+    /// Until then an interactive flow is expected to send requests.
     protect_until: Time,
-    /// Somebody who asks for less than its share was there lately, and may come back.
+    /// Until then an interactive flow that was active recently may come back.
     vigilant_until: Time,
-    /// Who that is. It may be bulk by now, and need not mind itself.
+    /// That flow. If it has become bulk, it is not restricted for its own sake.
     vigilant_for: Option<AppId>,
     /// Interactive requests queued or outstanding.
     interactive_pending: usize,
-    /// Why the last drain ended.
+    /// What held a request back at the last poll.
     held: Option<Hold>,
-    /// The latest usual bulk request let in.
+    /// The latest bulk data request of usual cost that was dispatched.
     last_bulk: Option<(OpKind, Bytes)>,
     /// In this window of control, bulk was held back by its bound.
     bulk_bound_held: bool,
-    /// Windows in a row in which nothing but that bound held bulk back.
+    /// Consecutive control windows in which that bound held bulk back although its pace allowed more.
     overdue: u32,
-    /// Latency of requests that came before is not theirs: too much bulk was in the storage.
+    /// Latency is measured for requests enqueued from then on. Before, more bulk than usual was outstanding.
     measure_from: Time,
     calibration: Calibration,
     drift: Drift,
     congestion: Congestion,
-    /// What requests take that are served one after the other was subtracted when costs were looked at last.
+    /// At the end of the latest calibration, the storage was known to serve requests one after another.
     looked_serially: bool,
     quickest: Quickest,
 }
 
 impl Isolation {
-    /// An interactive flow may come back so long after it did something, and then must not find the storage full.
+    /// For this long after it was active, an interactive flow may come back and must not find the storage full.
     const VIGILANCE: Duration = Duration::from_secs(2);
-    /// Service of 10 ns stands for a byte where thresholds are configured in bytes.
+    /// Where thresholds are configured in bytes, 10 ns of service stand for a byte.
     const NS_PER_BYTE: u64 = 10;
 
     /// A scheduler that keeps at most `event_capacity` events between polls.
@@ -231,7 +234,7 @@ impl Isolation {
         }
     }
 
-    /// What a flow is charged for a request of so many bytes that takes `service` of the storage's time.
+    /// What a flow is charged for a request of size `bytes` and device time `service`.
     fn charge(&self, service: Bytes, bytes: Bytes) -> Bytes {
         match self.cost_unit {
             CostUnit::DeviceTime => service,
@@ -239,7 +242,8 @@ impl Isolation {
         }
     }
 
-    /// Changes how shares hold over servers, at first each for itself; see [`crate::dsfq`]. Tags stay. O(applications).
+    /// Changes the scope of the shares, initially each server by itself; see [`crate::dsfq`]. Tags do not change.
+    /// O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
         let bytes = sharing.broadcast_threshold;
         let threshold = self.charge(Bytes(bytes.0.saturating_mul(Self::NS_PER_BYTE)), bytes);
@@ -249,7 +253,7 @@ impl Isolation {
         }
     }
 
-    /// Costs as measured, instead of what is known of these classes; they are learned further from there. O(rows).
+    /// Replaces what is known about these classes by measured costs, from which learning continues. O(rows).
     pub fn set_device_times(&mut self, measured: &[DeviceTime]) {
         measured.iter().for_each(|row| self.times.set(*row));
         (self.drift, self.congestion) = (Drift::default(), Congestion::default());
@@ -282,7 +286,7 @@ impl Isolation {
         self.note_arrival(now, app, service);
     }
 
-    /// The delay of a start tag by service elsewhere, in the unit of what is charged [vPFS §III-B].
+    /// The delay of a start tag because of service elsewhere, in the unit of charges [vPFS §III-B].
     fn delay(&mut self, request: &Request, charged: Bytes) -> Bytes {
         if self.ledger.is_local() {
             return Bytes::ZERO;
@@ -299,7 +303,7 @@ impl Isolation {
     fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
         let idle_max = meter::idle_max(self.pace.usual_ns());
         if self.meter_mut(app).was_away(now, idle_max) {
-            // What it did before says nothing about what it does now.
+            // Its earlier behaviour is no indication of what it does now.
             self.set_kind(app, Kind::Interactive);
         }
         let meter = self.meter_mut(app);
@@ -314,19 +318,19 @@ impl Isolation {
         }
     }
 
-    /// An interactive flow did something: it is expected to do so again.
+    /// An interactive flow was active, and is expected to be active again.
     fn expect(&mut self, now: Time, app: AppId) {
         (self.vigilant_until, self.vigilant_for) = (now + Self::VIGILANCE, Some(app));
         let idle_max = meter::idle_max(self.pace.usual_ns());
         self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now, idle_max));
     }
 
-    /// Somebody is to be protected from bulk.
+    /// Whether interactive flows are protected from bulk now. A calibration without limits suspends that.
     fn is_protecting(&self, now: Time) -> bool {
         (!self.calibration.is_running() || self.calibration.solo().is_some()) && self.is_expecting(now)
     }
 
-    /// What bulk of `app` has to mind.
+    /// How far bulk of `app` is restricted.
     fn care(&self, now: Time, app: AppId) -> Care {
         if self.is_protecting(now) {
             Care::Protecting
@@ -337,17 +341,18 @@ impl Isolation {
         }
     }
 
-    /// Somebody who asked for less than its share was there lately.
+    /// Whether an interactive flow was active recently, and no calibration is running.
     fn is_vigilant(&self, now: Time) -> bool {
         now < self.vigilant_until && !self.calibration.is_running()
     }
 
-    /// Vigilance is not only for the one flow that is there: a flow that begins with metadata asks for little at first.
+    /// Whether any active flow is restricted by vigilance for another one. A flow that starts with metadata asks for
+    /// little at first; later it must not be restricted for its own sake.
     fn is_for_others(&self) -> bool {
         self.active.iter().any(|app| self.vigilant_for != Some(*app))
     }
 
-    /// Somebody who asks for less than its share is there, or will be soon.
+    /// Whether an interactive flow has requests pending or is expected to send some.
     fn is_expecting(&self, now: Time) -> bool {
         self.interactive_pending > 0 || now < self.protect_until
     }
@@ -359,7 +364,7 @@ impl Isolation {
         &mut self.meters[app.index()]
     }
 
-    /// Takes a flow for something else; what it has pending counts so as well.
+    /// Changes the kind of a flow and of its pending requests.
     fn set_kind(&mut self, app: AppId, kind: Kind) {
         if self.queue.kind(app) == kind {
             return;
@@ -373,7 +378,7 @@ impl Isolation {
         }
     }
 
-    /// Counts a request that left the queue as outstanding; when it was enqueued.
+    /// Counts a request that left the queue as outstanding; returns when it was enqueued.
     fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
         let alone = self.in_flight.requests == 0;
         let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
@@ -401,7 +406,7 @@ impl Isolation {
         enqueued_at
     }
 
-    /// Releases `chosen`, while `head` has the smallest tag.
+    /// Dispatches `chosen`, while `head` has the smallest tag.
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         self.queue.remove(&mut self.requests, &mut self.clock, id);
@@ -415,8 +420,8 @@ impl Isolation {
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
     }
 
-    /// Much may have been learned of costs since a queued request was charged, above all of a class that nobody had
-    /// seen then.
+    /// Charges a request again when it is dispatched: much may have been learned about costs since it was enqueued,
+    /// above all about a class that was unknown then.
     fn charge_anew(&mut self, now: Time, id: RequestId) {
         let entry = self.requests.get_mut(id);
         if entry.version == self.times.version() {
@@ -457,7 +462,7 @@ impl Isolation {
         self.forget_pending(now, app, cost_ns);
     }
 
-    /// A request is over, complete or taken back.
+    /// A request is complete or cancelled.
     fn forget_pending(&mut self, now: Time, app: AppId, cost_ns: u64) {
         self.meters[app.index()].on_over(now, cost_ns);
         if self.queue.kind(app) == Kind::Interactive {
@@ -465,7 +470,7 @@ impl Isolation {
         }
     }
 
-    /// What a request that is complete, and `was` in the storage at a cost of `cost_ns`, tells of costs.
+    /// Learns about costs from a completed request, which `was` outstanding at a cost of `cost_ns`.
     fn learn_from(&mut self, now: Time, was: &Outstanding, cost_ns: u64, done: Done) {
         if !done.bulk && was.alone && self.in_flight.requests == 0 {
             self.times.note_alone(done.op, done.size, now.since(was.dispatched_at));
@@ -495,11 +500,12 @@ impl Isolation {
         }
     }
 
-    /// Whether a bulk request waited inside the storage; of one in pieces, whether the last of them did.
+    /// Slows bulk down if a bulk request waited inside the storage. Of a request sent in pieces, only the last piece
+    /// counts.
     fn notice_congestion(&mut self, now: Time, was: &Outstanding, cost_ns: u64) {
         let took_ns = now.nanos_since(was.dispatched_at);
         let last_piece = was.pieces.and_then(|pieces| {
-            // Who drives us may have let it go whole.
+            // The driver may have sent it whole.
             let took_ns = took_ns.checked_sub(pieces.paused_ns())?;
             Some((took_ns, cost_ns / u64::from(pieces.count.max(1))))
         });
@@ -509,14 +515,15 @@ impl Isolation {
         }
     }
 
-    /// A request of `app` costs `delta` more (or less) service than was charged.
+    /// A request of `app` costs `delta` of service more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
         let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
         self.bound_corrections(app);
         self.shift(app, due);
     }
 
-    /// Keeps what waits to be corrected in proportion to what is queued. O(1) amortised over the corrections.
+    /// Keeps the number of deferred corrections in proportion to the queued requests. O(1) amortised over the
+    /// corrections.
     fn bound_corrections(&mut self, app: AppId) {
         if self.corrections.are_many(app, self.meters[app.index()].queued as usize) {
             let queued = self.queue.arrivals(&mut self.requests, app);
@@ -524,12 +531,12 @@ impl Isolation {
         }
     }
 
-    /// When the oldest queued request of `app` arrived; later than all if there is none.
+    /// The arrival number of the oldest queued request of `app`, or `u64::MAX` if none is queued.
     fn oldest_arrival(&self, app: AppId) -> u64 {
         self.queue.oldest(app).map_or(u64::MAX, |head| head.arrival)
     }
 
-    /// The queue of `app` has moved on: applies the corrections that waited for that.
+    /// A request of `app` left the queue: applies the corrections that are due now.
     fn settle(&mut self, app: AppId) {
         if !self.corrections.is_empty() {
             let due = self.corrections.take_due(app, self.oldest_arrival(app));
@@ -545,7 +552,7 @@ impl Isolation {
 
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
-        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
+        assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
         let mut all = self.queue.capacities();
         all.extend(self.ledger.capacities());
         all.extend([
@@ -566,15 +573,15 @@ impl Isolation {
 }
 
 impl Scheduler for Isolation {
-    /// S = max(v, F of the flow's request before it + delay/φ), F = S + device time (or bytes)/φ.
+    /// S = max(v, F of the flow's previous request + delay/φ), F = S + device time (or bytes)/φ.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         self.admit(now, arrived, request);
         let Request { id, app, cost, .. } = *request;
         self.events.push(now, Event::Enqueued { id, app, cost });
     }
 
-    /// Dispatches the queued request with the smallest start tag, as far as the bounds and the rate of bulk allow;
-    /// while bulk waits, interactive requests pass it.
+    /// Dispatches the queued request with the smallest start tag, as far as the bounds and the pace of bulk allow.
+    /// Interactive requests pass bulk that is held back.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let dispatch = self.next_dispatch(now);
         if dispatch.is_none() {
@@ -597,7 +604,7 @@ impl Scheduler for Isolation {
             self.expect(now, app);
             self.quickest.add(now, now.nanos_since(enqueued_at));
         }
-        // By what is known now: what was charged may be known to be wrong already.
+        // Uses the costs known now, as the charged cost may already be known to be wrong.
         let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial());
         self.learn_from(now, &was, cost_ns, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
@@ -626,7 +633,7 @@ impl Scheduler for Isolation {
         self.end_if_idle(now);
     }
 
-    /// What is in the storage keeps the cost with which it was let in.
+    /// An outstanding request counts with the device time it was dispatched with; only its charge changes.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.request.cost, real);
@@ -651,7 +658,7 @@ impl Scheduler for Isolation {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
-    /// Delays what the flow sends next [vPFS §III-B1]; see [`crate::dsfq`].
+    /// Delays the flow's next request [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.ledger.is_local() {
             return;
@@ -677,11 +684,11 @@ impl Scheduler for Isolation {
         self.events.poll()
     }
 
-    /// When bulk that waits may go.
+    /// When bulk that is held back may be dispatched.
     fn poll_timeout(&self) -> Option<Time> {
         match self.held? {
             Hold::Pace(due) => Some(due),
-            // Something is in the storage then, and will be complete.
+            // A request is outstanding then, and its completion comes first.
             Hold::Bound | Hold::BulkBound => None,
         }
     }

@@ -1,15 +1,15 @@
-//! The rate at which bulk is let into the storage while somebody who asks for less than its share is active, found by
-//! feedback from that one's latency.
+//! The pace: the rate at which bulk is dispatched while an interactive flow is active, found by feedback from that
+//! flow's latency.
 
 use core::time::Duration;
 
 use super::congestion::Waited;
 use crate::units::Time;
 
-/// One, in parts of a million.
+/// One, in parts per million.
 const ONE_PPM: u64 = 1_000_000;
 
-/// So many parts of a million of it.
+/// `ppm` parts per million of `nanos`.
 fn part(nanos: u64, ppm: u64) -> u64 {
     match nanos.checked_mul(ppm) {
         Some(product) => product / ONE_PPM,
@@ -19,86 +19,86 @@ fn part(nanos: u64, ppm: u64) -> u64 {
 
 /// A token bucket in device time, and the control of its rate.
 ///
-/// The rate is never below what the weights give to bulk, the *floor*; between that and all there is, latency decides.
-/// It is high as long as nobody is hurt, and is lowered in steps that grow with how much somebody is. Near the rate at
-/// which it was last too high it is raised slowly. Every twenty seconds it is low for a moment to see whether latency
-/// is better then.
+/// The rate is never below bulk's share by weight, the *floor*; above the floor, latency decides. It is raised while no
+/// interactive flow suffers, and lowered in steps that grow with the excess of latency. Near the rate that was last too
+/// high, it is raised slowly. Every twenty seconds it drops to the floor for a moment, to see whether latency is better
+/// there.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate_ppm: u64,
     floor_ppm: u64,
-    /// Device time that may be let in; below zero: in debt.
+    /// Device time that may be dispatched; negative while in debt.
     credit_ns: i64,
     filled_at: Time,
-    /// A usual bulk request.
+    /// Device time of a usual bulk request.
     usual_ns: u64,
-    /// Windows left in which latency at the floor is looked at.
+    /// The remaining windows in which latency at the floor may be measured.
     look: u32,
-    /// Where it was too high lately.
+    /// The rate that was last too high, and when.
     ceiling: Option<(u64, Time)>,
     next_look: Time,
     last_active: Option<Time>,
     /// In this window bulk was held back by the rate.
     held: bool,
-    /// Bulk requests let in in this window.
+    /// Bulk requests dispatched in this window.
     issued: u32,
-    /// How much somebody was hurt in the latest windows.
+    /// The mean excess of latency over the latest windows.
     trend: u64,
-    /// When the storage has done with what came before the rate was lowered.
+    /// When the storage has finished what was dispatched before the rate was lowered.
     settles_at: Time,
-    /// Bulk waits inside the storage: until then it goes no faster than it has to.
+    /// Bulk waited inside the storage, and is dispatched at the floor until then.
     yields_until: Time,
-    /// If it waited there, that would show.
+    /// If bulk waited inside the storage, that would be visible.
     told: bool,
-    /// After the latest window of control.
+    /// The rate was at the floor after the latest control window.
     was_at_floor: bool,
     congested_at: Option<Time>,
-    /// Nobody is protected, but somebody may come back.
+    /// No interactive flow is protected, but one may come back.
     watchful: bool,
-    /// When latency was last known, and bulk requests let in since.
+    /// When latency was last known, and the bulk requests dispatched since.
     controlled_at: Time,
     issued_since: u32,
 }
 
 impl Pace {
-    /// The rate goes up slowly for so long after it was too high.
+    /// For this time after the rate was too high, it is raised slowly.
     const CAREFUL: Duration = Duration::from_secs(15);
-    /// What is queued in the storage because the rate was too high is gone after so long.
+    /// After this time, the work queued in the storage because of too high a rate is done.
     const SETTLE: Duration = Duration::from_millis(1200);
-    /// Shortly after bulk waited inside the storage the rate is nearly what that can do.
+    /// For this time after bulk waited inside the storage, the rate is close to the storage's capacity.
     const CONGESTED: Duration = Duration::from_secs(5);
     const YIELD_MAX: Duration = Duration::from_millis(500);
-    /// For each bulk request that nobody was hurt by, it goes up by no more thousandths than this.
+    /// The rate is raised by at most this number of thousandths for each bulk request that harmed no interactive flow.
     const RAISE_MILLI_EACH: u128 = 30;
-    /// An excess that is no chance.
+    /// An excess that is not chance.
     const HURT_BY_FAR: u64 = 5000;
-    /// Above this excess the rate goes down, ...
+    /// Above this excess the rate is lowered, ...
     const HURT: u64 = 1000;
-    /// ... and below this it goes up; where congestion would show at once, wherever it does not go down.
+    /// ... and below this one it is raised. Where congestion is visible, it is raised at any excess below `HURT`.
     const CALM: u64 = 600;
     const LONG_WINDOW: Duration = Duration::from_secs(1);
-    /// It goes down by so much of itself at once: no less, ...
+    /// The smallest part by which the rate is lowered at once, ...
     const LOWER_LEAST_PERCENT: u64 = 3;
-    /// ... no more, ...
+    /// ... the largest part, ...
     const LOWER_PERCENT: u64 = 20;
-    /// ... and no more where congestion shows.
+    /// ... and the largest part where congestion is visible.
     const LOWER_TOLD_PERCENT: u64 = 5;
-    /// And by so much whenever that shows.
+    /// The part by which each request lowers it that waits inside the storage when many do.
     const LOWER_CONGESTED_MILLI: u64 = 7;
-    /// Leaves room for somebody who asks so rarely that it is not waited for.
+    /// Leaves room for an interactive flow that sends requests too rarely to be waited for.
     const WATCHFUL_PPM: u64 = 900_000;
     const NEARLY_FULL_PPM: u64 = 800_000;
-    /// The same where congestion shows at once.
+    /// The same where congestion is visible.
     const NEARLY_FULL_TOLD_PPM: u64 = 950_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
-    /// A look takes so many windows at most.
+    /// The maximum number of windows for which latency at the floor is measured.
     const LOOK_MAX: u32 = 20;
     const LOOK_EVERY: Duration = Duration::from_secs(20);
-    /// Nobody was protected for so long.
+    /// If no flow was protected for longer than this, bulk was not limited meanwhile.
     const PAUSE: Duration = Duration::from_millis(100);
-    /// What was found is still good after so long without anybody to protect.
+    /// The rate remains valid for this time without a flow to protect.
     const MEMORY: Duration = Duration::from_secs(10);
-    /// A rate that was too high is thought to be so for so long.
+    /// For this time, a rate that was too high is considered too high.
     const CEILING: Duration = Duration::from_secs(40);
 
     pub(super) const fn new() -> Self {
@@ -126,7 +126,7 @@ impl Pace {
         }
     }
 
-    /// Device time for each unit of time, in parts of a million.
+    /// Device time per unit of time, in parts per million.
     pub(super) fn rate_ppm(&self) -> u64 {
         if self.watchful {
             self.rate_ppm.max(Self::WATCHFUL_PPM)
@@ -137,12 +137,12 @@ impl Pace {
         }
     }
 
-    /// What weights give to bulk.
+    /// Bulk's share by weight, in parts per million.
     pub(super) fn floor_ppm(&self) -> u64 {
         self.floor_ppm
     }
 
-    /// Bulk goes as slowly as it may be made to.
+    /// Whether bulk is dispatched at the floor.
     pub(super) fn is_at_floor(&self) -> bool {
         self.rate_ppm() == self.floor_ppm
     }
@@ -152,18 +152,18 @@ impl Pace {
         self.usual_ns
     }
 
-    /// A bulk request of such a cost is no small one among the others.
+    /// Whether a bulk request of this cost costs at least half as much as a usual one.
     pub(super) fn is_usual(&self, cost_ns: u64) -> bool {
         cost_ns.saturating_mul(2) >= self.usual_ns
     }
 
-    /// Bulk could have more than it took: one request, the most that it can save up.
+    /// Whether bulk took less than its pace allows, and has saved up as much credit as it can.
     pub(super) fn is_overdue(&mut self, now: Time) -> bool {
         self.fill(now);
         self.credit_ns > 0 && self.credit_ns.unsigned_abs() >= self.usual_ns / 2
     }
 
-    /// May bulk be let in? If not, when.
+    /// Whether bulk may be dispatched now; if not, when it may be.
     pub(super) fn try_issue(&mut self, now: Time) -> Result<(), Time> {
         self.fill(now);
         if self.credit_ns >= 0 {
@@ -180,7 +180,7 @@ impl Pace {
         Err(now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)) + Duration::from_nanos(1))
     }
 
-    /// Bulk was let in, and has to keep to the rate if it is `limited`.
+    /// A bulk request was dispatched; it uses up credit if bulk is `limited`.
     pub(super) fn on_issue(&mut self, now: Time, cost_ns: u64, limited: bool) {
         self.fill(now);
         self.issued = self.issued.saturating_add(1);
@@ -191,8 +191,8 @@ impl Pace {
         self.usual_ns = if self.usual_ns == 0 { cost_ns } else { (self.usual_ns * 7 + cost_ns) / 8 };
     }
 
-    /// Bulk waited inside the storage: it goes no faster than it has to until that is made up for, and a little slower
-    /// from then on if that is no chance.
+    /// Bulk waited inside the storage: it is dispatched at the floor until that is compensated. If it waits often, the
+    /// rate is lowered a little as well.
     pub(super) fn on_congestion(&mut self, now: Time, waited: Waited) {
         self.fill(now);
         let yields_for = Duration::from_nanos(waited.ns.saturating_mul(2)).min(Self::YIELD_MAX);
@@ -204,7 +204,7 @@ impl Pace {
         }
     }
 
-    /// How many were let in since the last call.
+    /// The number of bulk requests dispatched since the last call.
     pub(super) fn take_issued(&mut self) -> u32 {
         core::mem::take(&mut self.issued)
     }
@@ -214,13 +214,13 @@ impl Pace {
         let slow_ns = part(slow_until.nanos_since(self.filled_at), self.floor_ppm);
         let filled = slow_ns.saturating_add(part(now.nanos_since(slow_until), self.rate_ppm()));
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
-        // Bulk that comes late may catch up by half a request, or its share would be lost.
+        // Bulk that arrives late may catch up by half a request; otherwise it would lose part of its share.
         let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);
         self.credit_ns = self.credit_ns.saturating_add(filled).min(most);
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// Whether nobody is protected, but somebody may come back.
+    /// Sets whether no interactive flow is protected, but one may come back.
     pub(super) fn set_watchful(&mut self, now: Time, watchful: bool) {
         if self.watchful != watchful {
             self.fill(now);
@@ -228,13 +228,13 @@ impl Pace {
         }
     }
 
-    /// Somebody is to be protected now; whether nobody has been for long.
+    /// An interactive flow must be protected now. Returns whether none has been protected for long.
     pub(super) fn on_protecting(&mut self, now: Time) -> bool {
         let pause = self.last_active.map_or(Duration::MAX, |last| now.since(last));
         let absent = pause > Self::MEMORY;
         self.last_active = Some(now);
         if pause > Self::PAUSE {
-            // Bulk went without limit meanwhile.
+            // Bulk was not limited meanwhile.
             self.fill(now);
             self.credit_ns = self.credit_ns.min(0);
         }
@@ -245,29 +245,29 @@ impl Pace {
         absent
     }
 
-    /// A usual bulk request costs so much.
+    /// Sets the device time of a usual bulk request.
     pub(super) fn set_usual(&mut self, cost_ns: u64) {
         self.usual_ns = cost_ns;
     }
 
-    /// Costs are others now: sees how low latency can be with them.
+    /// Starts to measure how low latency can be at the floor, and forgets the rate that was too high.
     pub(super) fn look(&mut self, now: Time) {
         self.fill(now);
-        // Bulk went without limit before, and more of it than usual is in the storage.
+        // Bulk was not limited before, so more of it than usual is outstanding.
         self.credit_ns = self.credit_ns.min(-i64::try_from(self.usual_ns).unwrap_or(i64::MAX / 4));
         self.look = Self::LOOK_MAX;
         self.ceiling = None;
         self.next_look = now + Self::LOOK_EVERY;
     }
 
-    /// The part of the storage's time that bulk gets in any case.
+    /// Sets the part of the storage's time that bulk gets in any case.
     pub(super) fn set_floor(&mut self, now: Time, floor_ppm: u64) {
         self.fill(now);
         self.floor_ppm = floor_ppm.clamp(1000, ONE_PPM);
     }
 
-    /// A window of control is over in which latency was so many thousandths of what is tolerable above the best.
-    /// Whether the rate went down to the floor, for a look or for good: what is measured from now on is the best.
+    /// A control window is over. `excess` is how far latency was above the best, in thousandths of what is tolerable.
+    /// Returns whether the rate has just dropped to the floor, where the best latency is measured.
     pub(super) fn control(&mut self, now: Time, excess: Option<u64>, told: bool) -> bool {
         self.told = told;
         let before = self.was_at_floor;
@@ -296,13 +296,13 @@ impl Pace {
         }
     }
 
-    /// One window in which somebody is hurt may be chance, as storage has its own moods: the trend decides, if it is
-    /// not by far.
+    /// One window with a high excess may be chance, because storage varies by itself. So the trend decides, unless the
+    /// excess is very large.
     fn follow(&mut self, now: Time, excess: u64) {
         if now < self.settles_at {
             return;
         }
-        // A long window is less of a chance.
+        // The result of a long window is less likely to be chance.
         let windows = if now.since(self.controlled_at) < Self::LONG_WINDOW { 8 } else { 4 };
         self.trend = (self.trend * (windows - 1) + excess.min(Self::HURT_BY_FAR)) / windows;
         if self.trend > Self::HURT || excess >= Self::HURT_BY_FAR {
@@ -312,23 +312,23 @@ impl Pace {
         }
     }
 
-    /// It goes down in steps that grow with how much somebody is hurt.
+    /// Lowers the rate in steps that grow with the excess.
     fn lower(&mut self, now: Time, excess: u64) {
         let rate = self.rate_ppm.max(self.floor_ppm);
         self.ceiling = Some((rate, now));
-        // Where congestion shows, bulk has made way already.
+        // Where congestion is visible, bulk has already been slowed down.
         let most = if self.told { Self::LOWER_TOLD_PERCENT } else { Self::LOWER_PERCENT };
         let percent = ((excess - 1000) / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
         self.rate_ppm = (rate - rate * percent / 100).max(self.floor_ppm);
-        // What comes of that rate tells nothing about this one.
+        // Latency at the old rate is no indication for the new one.
         self.trend = Self::CALM;
         self.settles_at = now + Self::SETTLE;
     }
 
-    /// Fast where nothing speaks against it, slowly near to where it was too high lately.
+    /// Raises the rate: fast in general, slowly near the rate that was last too high.
     fn raise(&mut self, now: Time, excess: u64) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
-        // At one the storage is full, as far as costs are right.
+        // At a rate of one the storage is full, if costs are right.
         let near_ppm = ceiling
             .map_or(if self.told { Self::NEARLY_FULL_TOLD_PPM } else { Self::NEARLY_FULL_PPM }, |(ceiling, _)| {
                 ceiling / 100 * 92
@@ -346,7 +346,7 @@ impl Pace {
             (false, None, _) => 250,
         };
         let elapsed = now.since(self.controlled_at).min(Duration::from_secs(2)).as_millis();
-        // Where a window saw few bulk requests, that nobody was hurt may be chance.
+        // If few bulk requests were dispatched, a low excess may be chance.
         let seen = u128::from(self.issued_since) * Self::RAISE_MILLI_EACH;
         let base = if near { self.rate_ppm } else { self.rate_ppm.max(ONE_PPM / 2) };
         let step = u128::from(base) * (milli_per_second * elapsed / 1000).min(seen) / 1000;
@@ -365,7 +365,7 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    /// A pace with a floor of a half that somebody is protected with.
+    /// A pace with a floor of one half, and a flow to protect.
     fn pace() -> Pace {
         let mut pace = Pace::new();
         pace.set_floor(ms(0), 500_000);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_goes_at_the_rate() {
+    fn bulk_is_dispatched_at_the_rate() {
         let mut pace = pace();
         let mut now = ms(0);
         for _ in 0..100 {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_that_waited_in_the_storage_goes_as_slowly_as_it_may_be_made_to_until_that_is_made_up_for() {
+    fn bulk_that_waited_in_the_storage_is_dispatched_at_the_floor_until_that_is_compensated() {
         let mut pace = Pace::new();
         pace.set_floor(ms(0), 500_000);
         (pace.rate_ppm, pace.filled_at) = (ONE_PPM, ms(0));
@@ -408,13 +408,13 @@ mod tests {
         pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true });
         assert_eq!(pace.rate_ppm(), ONE_PPM / 1000 * 993);
         (0..1000).for_each(|_| pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true }));
-        assert!(pace.is_at_floor(), "and never slower");
+        assert!(pace.is_at_floor(), "it is never below the floor");
     }
 
     #[test]
-    fn the_rate_follows_latency_between_the_floor_and_all_there_is() {
+    fn the_rate_follows_latency_but_stays_above_the_floor() {
         let mut pace = pace();
-        assert!(pace.is_at_floor(), "at first it looks how low latency can be");
+        assert!(pace.is_at_floor(), "it first measures how low latency can be");
         let mut now = ms(0);
         let mut control = |pace: &mut Pace, excess, held| {
             now = now + Duration::from_millis(500);
@@ -432,11 +432,11 @@ mod tests {
         let raised = pace.rate_ppm();
         assert!(raised > 750_000, "{raised}");
         control(&mut pace, 0, false);
-        assert_eq!(pace.rate_ppm(), raised, "it did not hold bulk back, so more of it tells nothing");
+        assert_eq!(pace.rate_ppm(), raised, "it did not hold bulk back, so there is no reason to raise it");
         control(&mut pace, 1500, true);
         assert!(pace.rate_ppm() >= raised, "the first time may be chance");
         control(&mut pace, 6000, true);
-        assert!(pace.rate_ppm() < raised / 10 * 9, "this is not");
+        assert!(pace.rate_ppm() < raised / 10 * 9, "this is not chance");
         for _ in 0..30 {
             control(&mut pace, 30_000, true);
         }

@@ -10,7 +10,7 @@ use crate::table::Table;
 use crate::tags::{Clock, FlowTags, Head};
 use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
 
-/// What a flow is taken for.
+/// The classification of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Kind {
     /// It asks for less than its share.
@@ -55,7 +55,7 @@ impl Queue {
         .copied()
     }
 
-    /// By how much service `app` lags behind virtual time; `None` if it has requests queued.
+    /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
     pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
         let flow = self.flow_mut(app);
         flow.head.is_none().then(|| flow.tags.lag(clock.now()))
@@ -73,7 +73,7 @@ impl Queue {
         ids.into_iter().map(|id| requests.get(id).arrival).collect()
     }
 
-    /// Charges a request to its flow, S = max(v, F of the one before it + delay/φ); its position.
+    /// Charges a request to its flow, S = max(v, F of the flow's previous request + delay/φ). Returns its position.
     pub(super) fn charge(&mut self, app: AppId, service: Bytes, delay: Bytes, clock: &Clock) -> u128 {
         let flow = self.flow_mut(app);
         flow.tags.delay(delay);
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Takes a queued request out of its flow.
+    /// Removes a queued request from its flow.
     pub(super) fn remove(&mut self, requests: &mut Table<Entry>, clock: &mut Clock, id: RequestId) {
         let app = requests.get(id).request.app;
         self.len -= 1;
@@ -115,7 +115,7 @@ impl Queue {
         self.flows[head.app.index()].tags.tag(entry.position + u128::from(entry.charged.0))
     }
 
-    /// Moves the tags of all that `app` has queued, and of what it sends next, by `delta` of service.
+    /// Moves the tags of all queued requests of `app`, and of those that it sends next, by `delta` of service.
     pub(super) fn shift(&mut self, requests: &Table<Entry>, clock: &mut Clock, app: AppId, delta: i128) {
         if delta == 0 {
             return;
@@ -134,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Moves the tags of `app` back so far that what it does next is after virtual time by no more than `most` of its
+    /// Moves the tags of `app` back if its oldest queued request is ahead of virtual time by more than `most` of its
     /// service.
     pub(super) fn limit_lead(&mut self, requests: &Table<Entry>, clock: &Clock, app: AppId, most: Bytes) {
         let tags = &mut self.flow_mut(app).tags;
@@ -148,7 +148,7 @@ impl Queue {
         }
     }
 
-    /// Sets a weight, and computes the tags of the flow's queue anew from its head.
+    /// Sets a weight, and recomputes the tags of the flow's queue from its head.
     pub(super) fn set_weight(&mut self, requests: &Table<Entry>, app: AppId, weight: Weight) {
         let flow = self.flow_mut(app);
         match flow.head {
@@ -163,7 +163,7 @@ impl Queue {
         self.flows.get(app.index()).map_or(Kind::default(), |flow| flow.kind)
     }
 
-    /// Takes `app` for something else from now on.
+    /// Changes the classification of `app`.
     pub(super) fn set_kind(&mut self, app: AppId, kind: Kind) {
         let flow = self.flow_mut(app);
         if core::mem::replace(&mut flow.kind, kind) != kind
@@ -187,7 +187,7 @@ impl Queue {
         &mut self.flows[app.index()]
     }
 
-    /// Computes the head of a flow anew.
+    /// Recomputes the head of a flow.
     fn refresh(&mut self, requests: &Table<Entry>, app: AppId) {
         let flow = &mut self.flows[app.index()];
         flow.head = flow.list.first().map(|id| {

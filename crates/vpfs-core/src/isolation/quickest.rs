@@ -1,5 +1,4 @@
-//! How long an interactive request takes at least: what a part of a long one that goes before it may take is compared
-//! with.
+//! The least time that an interactive request takes; the length of a piece of a long write is derived from it.
 
 use core::time::Duration;
 
@@ -16,7 +15,7 @@ pub(super) struct Quickest {
 impl Quickest {
     const EVERY: Duration = Duration::from_secs(10);
 
-    /// An interactive request took so long in all.
+    /// An interactive request took `took_ns` from enqueue to completion.
     pub(super) fn add(&mut self, now: Time, took_ns: u64) {
         if now.since(self.since) >= Self::EVERY {
             (self.before_ns, self.latest_ns, self.since) = (self.latest_ns, None, now);

@@ -1,4 +1,4 @@
-//! Whether both get their shares soon and steadily, on a disk that serves one request after another.
+//! Whether both applications get their shares soon and steadily, on a disk that serves one request after another.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -16,22 +16,23 @@ const SMALL: AppId = AppId(0);
 const LARGE: AppId = AppId(1);
 const THINK: Duration = Duration::from_millis(2);
 
-/// A small application that waits for each 4 KiB and thinks, beside twelve writers, before a disk of 5 ms and 60 MB/s.
+/// A disk of 5 ms and 60 MB/s, with a small application that waits for each write of 4 KiB and then thinks, beside
+/// twelve large writers.
 struct Disk {
     scheduler: Isolation,
-    /// Processes of the small one, and how long they think.
+    /// The processes of the small application, and their think time.
     smalls: u32,
     think: Duration,
     now: Time,
     in_it: VecDeque<RequestId>,
     done_at: Option<Time>,
-    /// Percent of the time that a request usually takes.
+    /// The time that a request takes, in percent of the usual time.
     slowness: u32,
-    /// When requests come that are not there yet.
+    /// When future requests arrive.
     coming: BTreeMap<Time, RequestId>,
     served: [u32; 2],
     large: Bytes,
-    /// How the data of the latest large request went.
+    /// How the data of the latest large request was divided.
     pieces: Option<Pieces>,
     small_is_away: bool,
 }
@@ -46,7 +47,7 @@ impl Disk {
         Self::of(scheduler, large, 1, THINK)
     }
 
-    /// The small one takes all it can get, too.
+    /// The small application takes all it can get, too.
     fn backlogged(scheduler: Isolation, large: Bytes) -> Self {
         Self::of(scheduler, large, 64, Duration::ZERO)
     }
@@ -79,7 +80,7 @@ impl Disk {
                 self.pieces = dispatch.pieces;
                 let spread_ns = dispatch.pieces.map_or(0, Pieces::whole_ns);
                 let due_ns = self.scheduler.requests.get(dispatch.id).state.outstanding().due_ns;
-                assert!(due_ns >= spread_ns, "that its pieces wait does not make the storage slow");
+                assert!(due_ns >= spread_ns, "waiting between pieces does not count as slow storage");
             }
         }
         while self.scheduler.poll_event().is_some() {}
@@ -94,7 +95,7 @@ impl Disk {
         Duration::from_nanos(5_000_000 + self.request(id).cost.0 * 1000 / 60) * self.slowness / 100
     }
 
-    /// Requests of both that are complete in the next so many seconds.
+    /// Runs for `seconds`; returns the number of completed requests of both applications.
     fn run(&mut self, seconds: u64) -> [u32; 2] {
         let (before, until) = (self.served, self.now + Duration::from_secs(seconds));
         loop {
@@ -118,7 +119,7 @@ impl Disk {
         }
     }
 
-    /// The small application has done its work, or does so within a moment.
+    /// The small application sends no more requests.
     fn small_stays_away(&mut self) {
         self.coming.clear();
         self.small_is_away = true;
@@ -143,8 +144,8 @@ fn assert_near(name: &str, found: [u32; 2], usual: [u32; 2]) {
     }
 }
 
-/// In ten seconds each got so many percent of what equal weights owe to it: half of the time, in which the small one is
-/// waited for while it thinks.
+/// In ten seconds each got at least `percent` of its share at equal weights: half of the time, which for the small
+/// application includes its think time.
 fn assert_shares(name: &str, found: [u32; 2], disk: &Disk, percent: u32) {
     let time = [disk.time_of(RequestId(0)) + THINK, disk.time_of(RequestId(1))];
     for (found, time) in found.into_iter().zip(time) {
@@ -160,7 +161,7 @@ fn usual() -> [u32; 2] {
     disk.run(20).map(|served| served / 2)
 }
 
-/// Of two that take all they can get, one with requests of 4 KiB and one with 1 MiB.
+/// Both applications take all they can get, one with requests of 4 KiB and one with 1 MiB.
 #[test]
 fn backlogged_applications_share_what_is_charged() {
     for (unit, expected_percent) in [(CostUnit::DeviceTime, 430), (CostUnit::Bytes, 25_600)] {
@@ -185,7 +186,7 @@ fn large_requests_leave_the_small_one_its_share() {
 }
 
 #[test]
-fn wrong_costs_are_right_after_five_seconds() {
+fn wrong_costs_are_corrected_within_five_seconds() {
     for (numerator, denominator) in [(10, 1), (1, 10)] {
         let mut scheduler = Isolation::new(64);
         *scheduler.times = DeviceTimes::scaled(numerator, denominator);
@@ -196,7 +197,7 @@ fn wrong_costs_are_right_after_five_seconds() {
     }
 }
 
-/// Large writes that nothing is known of have to be let in without limit first; these do not.
+/// Large writes of unknown cost must be dispatched without limit first; those of known cost need not.
 #[test]
 fn measured_costs_need_no_search() {
     let found = [false, true].map(|measured| {
@@ -214,7 +215,7 @@ fn measured_costs_need_no_search() {
 }
 
 #[test]
-fn a_disk_that_changes_its_speed_is_followed_within_five_seconds() {
+fn a_disk_that_changes_speed_is_tracked_within_five_seconds() {
     for slowness in [25, 400] {
         let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
         disk.run(30);
@@ -226,7 +227,7 @@ fn a_disk_that_changes_its_speed_is_followed_within_five_seconds() {
 }
 
 #[test]
-fn what_both_get_does_not_swing() {
+fn the_shares_of_both_are_steady() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
     disk.run(30);
     let usual = usual();
@@ -236,23 +237,23 @@ fn what_both_get_does_not_swing() {
 }
 
 #[test]
-fn long_writes_go_in_pieces_while_somebody_is_protected() {
+fn long_writes_are_sent_in_pieces_while_an_interactive_flow_is_protected() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(16));
     disk.run(10);
-    let Pieces { count, every } = disk.pieces.expect("a write of 285 ms goes in pieces");
+    let Pieces { count, every } = disk.pieces.expect("a write of 285 ms is sent in pieces");
     assert!((12..=16).contains(&count), "{count} pieces of about 20 ms");
     let rest = disk.time_of(RequestId(1)) / count;
     assert!(every >= rest && every * count <= Duration::from_secs(1), "{every:?} for each, {rest:?} of them is work");
     disk.small_stays_away();
     disk.run(10);
-    assert_eq!(disk.pieces, None, "there is nobody to let in between");
+    assert_eq!(disk.pieces, None, "no other flow needs to get in between");
     let mut short = Disk::new(Isolation::new(64), Bytes::mib(1));
     short.run(10);
     assert_eq!(short.pieces, None, "a write of 22 ms is as short as a piece");
 }
 
 #[test]
-fn a_request_is_charged_by_what_is_known_when_it_goes() {
+fn a_request_is_charged_by_the_costs_known_when_it_is_dispatched() {
     let mut scheduler = Isolation::new(0);
     let size = |id: u32| if id < 2 { Bytes::mib(16) } else { Bytes::kib(4) };
     for id in 0..202 {
@@ -267,13 +268,13 @@ fn a_request_is_charged_by_what_is_known_when_it_goes() {
             id.0
         })
         .collect();
-    let second = order.iter().position(|id| *id == 1).expect("after ten of a millisecond, and not after 160");
+    let second = order.iter().position(|id| *id == 1).expect("it follows ten small requests of 1 ms, not 160");
     assert!((9..=12).contains(&second), "{order:?}");
 }
 
-/// What was charged by guesses that are ten times off is paid back when the first ones are known.
+/// Charges by guesses that are ten times too high are refunded when the first costs are known.
 #[test]
-fn who_was_charged_too_much_at_first_is_not_starved_later() {
+fn a_flow_that_was_charged_too_much_at_first_is_not_starved_later() {
     let mut scheduler = Isolation::new(64);
     *scheduler.times = DeviceTimes::guessed(10);
     scheduler.set_app(Time::ZERO, SMALL, &AppPolicy::weighted(Weight::new(8).unwrap()));
@@ -282,12 +283,12 @@ fn who_was_charged_too_much_at_first_is_not_starved_later() {
     let served = disk.run(60);
     let large = disk.time_of(RequestId(64)) * served[LARGE.index()];
     let part = large.as_millis() * 100 / 60_000;
-    assert!((10..=12).contains(&part), "the one of weight 1 beside 8 got {part} % of the time: {served:?}");
+    assert!((10..=12).contains(&part), "weight 1 beside weight 8 got {part} % of the time: {served:?}");
 }
 
-/// As in [`crate::Sfq`]: what waits to be refunded is bounded by what is queued.
+/// As in [`crate::Sfq`]: the number of deferred refunds is bounded by the number of queued requests.
 #[test]
-fn refunds_that_wait_do_not_pile_up() {
+fn deferred_refunds_do_not_pile_up() {
     let mut scheduler = Isolation::new(0);
     let request = |id| Request::new(RequestId(id), LARGE, OpKind::Write, Bytes::mib(16));
     let mut waiting = 0;
@@ -304,7 +305,7 @@ fn refunds_that_wait_do_not_pile_up() {
     assert_eq!(scheduler.queued(), 1);
 }
 
-/// Comparisons, looks, and moments without limit included.
+/// This includes comparisons of bounds, looks at the floor and calibrations.
 #[test]
 fn a_steady_state_allocates_nothing() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));
