@@ -44,9 +44,13 @@ fn isolation_shares_the_time_of_all_servers() {
         let together = rates(text);
         (together[0] / half_alone * 4.0) / (together[1] / all_alone * 8.0)
     };
-    let (shared, local) = (ratio(text), ratio(&text.replace("\"layout\" }\n\n[[app]]", "\"local\" }\n\n[[app]]")));
-    assert!((0.75..1.33).contains(&shared), "{shared}");
+    let local = ratio(&text.replace("\"layout\" }\n\n[[app]]", "\"local\" }\n\n[[app]]"));
     assert!(local < 0.6, "{local}");
+    // Where seeks fall decides which of the two looks interactive at first: one seed proves nothing.
+    let seeded = |seed: u64| ratio(&text.replacen("seed = 1\n", &format!("seed = {seed}\n"), 1));
+    let shared: Vec<f64> = (1..=8).map(seeded).collect();
+    let mean = shared.iter().sum::<f64>() / shared.len() as f64;
+    assert!((0.75..1.33).contains(&mean), "{shared:?}");
 }
 
 /// Bytes a second of each application under isolation, from the tenth second on.

@@ -201,7 +201,10 @@ impl Isolation {
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
         let deep = meter.is_deep();
-        let bulk = dominant || filling || greedy || deep;
+        // Other servers gave it more than its share already: protected here, it would get even more.
+        let most = Bytes(4 * meter.usual_ns);
+        let ahead = !self.ledger.is_local() && self.queue.is_ahead(app, &self.clock, most);
+        let bulk = dominant || filling || greedy || deep || ahead;
         meter.modest = if bulk { 0 } else { meter.modest + 1 };
         match kind {
             Kind::Interactive if bulk => Kind::Bulk,

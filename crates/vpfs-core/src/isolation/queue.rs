@@ -61,6 +61,13 @@ impl Queue {
         flow.head.is_none().then(|| flow.tags.lag(clock.now()))
     }
 
+    /// Whether the next request of `app` comes after virtual time by more than `most` of its service.
+    pub(super) fn is_ahead(&self, app: AppId, clock: &Clock, most: Bytes) -> bool {
+        let Some(flow) = self.flows.get(app.index()) else { return false };
+        let next = flow.head.map_or(flow.tags.finish(), |head| head.start);
+        next > clock.now() + flow.tags.span(most)
+    }
+
     /// The oldest queued request of `app`.
     pub(super) fn oldest(&self, app: AppId) -> Option<Head> {
         self.flows.get(app.index())?.head
