@@ -56,10 +56,10 @@ struct Bench<S> {
 }
 
 impl<S: Scheduler> Bench<S> {
-    /// `flows` with four requests each.
-    fn new(mut scheduler: S, flows: u32, sizes: Sizes) -> Self {
+    /// `flows` with four requests each, with `policy` but for weights from 1 to 8.
+    fn new(mut scheduler: S, flows: u32, sizes: Sizes, policy: AppPolicy) -> Self {
         for flow in 0..flows {
-            scheduler.set_app(Time::ZERO, AppId(flow), &AppPolicy::weighted(weight(flow)));
+            scheduler.set_app(Time::ZERO, AppId(flow), &AppPolicy { weight: weight(flow), ..policy });
         }
         let mut bench = Self { scheduler, sizes: sizes.table(), enqueued: 0, now: Time::ZERO };
         for id in 0..PREFILL * flows {
@@ -142,25 +142,20 @@ fn sfq(table: SlotCostTable) -> Sfq {
     Sfq::new(unlimited(), table, 0)
 }
 
-/// A class for each flow, with a rate that is never reached: every request passes both levels.
-fn two_level(flows: u32) -> TwoLevel {
+fn two_level() -> TwoLevel {
     let settings = TwoLevelSettings { outstanding_max: u32::MAX, ..TwoLevelSettings::default() };
-    let mut two_level = TwoLevel::new(settings, unlimited(), 0);
-    let target = Target { rate: Bytes::mib(1 << 30), deadline: Duration::from_secs(1) };
-    for flow in 0..flows {
-        two_level.set_app(Time::ZERO, AppId(flow), &AppPolicy { target: Some(target), ..AppPolicy::default() });
-    }
-    two_level
+    TwoLevel::new(settings, unlimited(), 0)
 }
 
-/// SFQ(D) behind a cap for each flow, none of which is ever reached: the cost of accounting.
-fn capped(flows: u32) -> Capped<Sfq> {
-    let mut capped = Capped::new(sfq(SlotCostTable::uniform()), 0);
-    for flow in 0..flows {
-        let policy = AppPolicy { cap: Cap::new(1 << 50, Bytes::mib(1 << 20)), ..AppPolicy::default() };
-        capped.set_app(Time::ZERO, AppId(flow), &policy);
-    }
-    capped
+/// A class with a rate that is never reached: every request passes both levels.
+fn class() -> AppPolicy {
+    let target = Target { rate: Bytes::mib(1 << 30), deadline: Duration::from_secs(1) };
+    AppPolicy { target: Some(target), ..AppPolicy::default() }
+}
+
+/// A cap that is never reached: the cost of accounting.
+fn cap() -> AppPolicy {
+    AppPolicy { cap: Cap::new(1 << 50, Bytes::mib(1 << 20)), ..AppPolicy::default() }
 }
 
 /// Dispatch, complete and enqueue, by number of flows, sizes and scheduler.
@@ -169,13 +164,14 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
     for (flows, target) in flow_counts(effort) {
         for sizes in [Sizes::Equal, Sizes::Mixed] {
             let case = Case { flows, sizes, target };
-            measurements.push(case.measure(effort, "sfq-d", || sfq(SlotCostTable::uniform())));
-            measurements.push(case.measure(effort, "sfq-d-plus", || sfq(SlotCostTable::default())));
-            measurements.push(case.measure(effort, "sfq-d with caps", || capped(flows)));
-            measurements.push(case.without_shares(effort, "two-level", || two_level(flows)));
-            measurements
-                .push(case.without_shares(effort, "ioco", || Ioco::new(IocoSettings::default(), unlimited(), 0)));
-            measurements.push(case.without_shares(effort, "isolation", || Isolation::new(0)));
+            let one = SlotCostTable::uniform;
+            let (none, ioco) = (AppPolicy::default(), IocoSettings::default());
+            measurements.push(case.measure(effort, "sfq-d", none, || sfq(one())));
+            measurements.push(case.measure(effort, "sfq-d-plus", none, || sfq(SlotCostTable::default())));
+            measurements.push(case.measure(effort, "sfq-d with caps", cap(), || Capped::new(sfq(one()), 0)));
+            measurements.push(case.without_shares(effort, "two-level", class(), two_level));
+            measurements.push(case.without_shares(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)));
+            measurements.push(case.without_shares(effort, "isolation", none, || Isolation::new(0)));
         }
     }
     measurements
@@ -184,7 +180,9 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
 /// The time of the first request of a new flow, by the number of existing flows.
 pub(crate) fn newcomers(effort: Effort) -> Vec<Measurement> {
     let measure = |flows| {
-        let sample = |_| Bench::new(sfq(SlotCostTable::default()), flows, Sizes::Mixed).newcomers(flows, 101);
+        let sample = |_| {
+            Bench::new(sfq(SlotCostTable::default()), flows, Sizes::Mixed, AppPolicy::default()).newcomers(flows, 101)
+        };
         Measurement {
             benchmark: "first request of a new flow",
             subject: "sfq-d-plus",
@@ -215,17 +213,24 @@ impl Case {
         &self,
         effort: Effort,
         subject: &'static str,
+        policy: AppPolicy,
         scheduler: impl Fn() -> S,
     ) -> Measurement {
-        Measurement { shares_max_min: None, ..self.measure(effort, subject, scheduler) }
+        Measurement { shares_max_min: None, ..self.measure(effort, subject, policy, scheduler) }
     }
 
-    fn measure<S: Scheduler>(&self, effort: Effort, subject: &'static str, scheduler: impl Fn() -> S) -> Measurement {
+    fn measure<S: Scheduler>(
+        &self,
+        effort: Effort,
+        subject: &'static str,
+        policy: AppPolicy,
+        scheduler: impl Fn() -> S,
+    ) -> Measurement {
         let Self { flows, sizes, target } = *self;
         let pairs = if effort.quick { 1000 } else { 1_000_000 };
         let mut shares = 1.0;
         let sample = |_| {
-            let mut bench = Bench::new(scheduler(), flows, sizes);
+            let mut bench = Bench::new(scheduler(), flows, sizes, policy);
             bench.time(flows.max(pairs / 100));
             let nanos = bench.time(pairs);
             shares = bench.shares(flows, pairs);
