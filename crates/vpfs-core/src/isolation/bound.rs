@@ -55,7 +55,8 @@ impl Speed {
 }
 
 impl Bound {
-    const START_NS: u64 = 100_000_000;
+    /// W until it is found.
+    pub(super) const START_NS: u64 = 100_000_000;
     const MIN_NS: u64 = 500_000;
     /// The largest W that is tried, so no request waits for more than this and one other request.
     const MAX_NS: u64 = 250_000_000;

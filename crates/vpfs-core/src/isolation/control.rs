@@ -73,7 +73,10 @@ impl Isolation {
         let bulk_weights: u64 = bulk().map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
         // If there are several, each runs alone for a moment instead, see below.
         let one_is_bulk = bulk().count() == 1;
-        self.pace.set_floor(now, (bulk_weights * 1_000_000).checked_div(weights).unwrap_or(1_000_000));
+        // Without bulk, its share is not zero but unknown: the next bulk request comes before the next window ends.
+        if bulk_weights > 0 {
+            self.pace.set_floor(now, bulk_weights * 1_000_000 / weights);
+        }
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
             if self.pace.control(now, excess, self.congestion.is_telling()) {
@@ -127,7 +130,8 @@ impl Isolation {
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
         let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
         let smallest = deep.map(|meter| meter.footprint_ns / 2).min();
-        self.bound.set_limit(smallest.filter(|_| bulk().count() > 1).unwrap_or(u64::MAX));
+        self.contended = bulk().count() > 1;
+        self.bound.set_limit(smallest.filter(|_| self.contended).unwrap_or(u64::MAX));
     }
 
     /// Lets a bulk flow run alone for a moment if there are others and its costs are not known.
@@ -143,7 +147,8 @@ impl Isolation {
             return self.calibration.end_solo(now);
         }
         let is_queued = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
-        if self.active.iter().filter(is_queued).count() < 2 {
+        let goes_alone = |app: &&AppId| self.calibration.solo() == Some(**app);
+        if self.active.iter().filter(|app| is_queued(app) || goes_alone(app)).count() < 2 {
             return self.calibration.end_solo(now);
         }
         let unknown = |app: &AppId| {

@@ -6,11 +6,12 @@
 //! sizes are extrapolated from those of seen ones.
 //!
 //! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time
-//! that passed, Σ n_k·cost_k = t. If all in the storage was of one class, the window tells its cost. If not, it tells
-//! how far all of them are off together: flows in a steady state are complete in a steady proportion, from which
-//! nothing else can be told. Over any other window the sum cannot exceed the time either. So costs that are too high
-//! are noticed without saturation; that is also how the costs of a mix that the storage serves better than its parts
-//! are found.
+//! that passed, Σ n_k·cost_k = t. If one flow had the storage for itself, at the depth it wants, and sent requests
+//! of one class, the window reveals the cost of that class. Otherwise it reveals how far all costs are off together
+//! (`scale`): flows in a steady state are complete in a steady proportion, from which nothing else follows, and with
+//! less depth than alone parallel storage is less efficient, which is nobody's cost in particular.
+//! Over any other window the sum cannot exceed the time either. So costs that are too high are noticed without
+//! saturation; that is also how the costs of a mix that the storage serves better than its parts are found.
 
 use core::time::Duration;
 
@@ -94,8 +95,8 @@ struct Factor {
 
 impl Factor {
     const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0 };
-    /// So many windows, and the cost is known.
-    const ENOUGH: u32 = 4;
+    /// After this number of windows the cost is known.
+    const ENOUGH: u32 = 3;
 }
 
 /// The part of an error that a window corrects after `windows` earlier ones, in units of 2⁻²⁰; at least an eighth.
@@ -314,7 +315,10 @@ impl DeviceTimes {
         let Some(class) = parts.iter().position(|part| *part > 0) else { return };
         let windows = self.factors[class].windows;
         self.correct(class, expected, actual, step(windows));
-        self.factors[class].windows = (windows + 1).min(8);
+        // A cost that was off by more than one window may correct is not known yet.
+        if (expected / 4..=expected.saturating_mul(4)).contains(&actual) {
+            self.factors[class].windows = (windows + 1).min(8);
+        }
         self.scale = (self.scale * 3 + ONE) / 4;
         self.raise_guesses(class);
     }
@@ -348,7 +352,7 @@ impl DeviceTimes {
         let occurs = |class: &usize| parts[*class] > 0;
         let known = self.known();
         let known_ns = sum(parts, |class| known[class]);
-        if known_ns == expected && (0..CLASSES).filter(occurs).count() > 1 {
+        if known_ns == expected {
             self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
         } else if known_ns < expected.min(actual) {
             let unknown = |class: &usize| occurs(class) && !known[*class];

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::bound::Bound;
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::queue::Kind;
@@ -17,6 +18,8 @@ pub(super) enum Hold {
     Bound,
     /// The bound on outstanding bulk beside interactive requests is reached.
     BulkBound,
+    /// Another flow goes alone for a moment, to show what its requests cost.
+    Solo,
     /// Bulk goes at a limited rate, until then.
     Pace(Time),
 }
@@ -49,23 +52,29 @@ impl Isolation {
             }
             return Some(self.dispatch(now, head, head));
         };
-        let chosen = self.turn(now, bulk);
-        let Err(hold) = self.may_go(now, chosen) else { return Some(self.dispatch(now, chosen, bulk)) };
+        let hold = match self.turn(now, bulk).map(|chosen| (chosen, self.may_go(now, chosen))) {
+            Some((chosen, Ok(()))) => return Some(self.dispatch(now, chosen, bulk)),
+            Some((_, Err(hold))) => hold,
+            None => Hold::Solo,
+        };
         self.held = Some(hold);
-        // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow.
-        let passing = interactive.filter(|interactive| {
-            hold != Hold::Bound || interactive.start <= self.queue.finish(&self.requests, bulk)
-        })?;
+        // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow. It is
+        // not full while it waits for the next piece of a write.
+        let full = hold == Hold::Bound && self.in_flight.in_pieces == 0;
+        let passing =
+            interactive.filter(|interactive| !full || interactive.start <= self.queue.finish(&self.requests, bulk))?;
         self.has_room(passing).then(|| self.dispatch(now, passing, bulk))
     }
 
-    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment.
-    fn turn(&mut self, now: Time, first: Head) -> Head {
-        let Some(app) = self.calibration.solo() else { return first };
-        self.queue.oldest(app).unwrap_or_else(|| {
+    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment. `None`
+    /// while all requests of that flow are in the storage.
+    fn turn(&mut self, now: Time, first: Head) -> Option<Head> {
+        let Some(app) = self.calibration.solo() else { return Some(first) };
+        if self.queue.oldest(app).is_none() && self.meters[app.index()].outstanding == 0 {
             self.calibration.end_solo(now);
-            first
-        })
+            return Some(first);
+        }
+        self.queue.oldest(app)
     }
 
     /// Whether an interactive request may be dispatched. Outstanding bulk does not count.
@@ -79,10 +88,7 @@ impl Isolation {
         let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.requests.get(head.id).service.0;
-            let window_ns = match self.calibration.is_running() {
-                true => self.bound.window_ns().min(Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns())),
-                false => self.bound.window_ns(),
-            };
+            let window_ns = self.window_ns();
             let bulk_bound_ns = match care {
                 Care::Protecting => self.bound.bulk_ns(),
                 Care::Watchful => VIGILANT_NS,
@@ -106,6 +112,17 @@ impl Isolation {
             self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }
         self.pace.try_issue(now).map_err(|due| Hold::Pace(self.look_again(now, care, due)))
+    }
+
+    /// How much may be in the storage beside a bulk request, in device time.
+    fn window_ns(&self) -> u64 {
+        let moment_ns = Calibration::IN_FLIGHT_NS.max(2 * self.pace.usual_ns());
+        match (self.calibration.is_running(), self.calibration.solo()) {
+            (false, _) => self.bound.window_ns(),
+            (true, None) => self.bound.window_ns().min(moment_ns),
+            // There is nothing to order, and less than it would have alone does not show what it costs.
+            (true, Some(_)) => moment_ns.max(Bound::START_NS),
+        }
     }
 
     /// Whether bulk like this goes at a limited rate.
@@ -147,12 +164,18 @@ impl Isolation {
     /// Nothing more may be dispatched: reports to learning and to the bound what holds requests back.
     pub(super) fn on_drained(&mut self, now: Time) {
         let minded = self.is_protecting(now) || self.is_vigilant(now) && self.is_for_others();
+        let solo = self.calibration.solo().is_some();
         let full = self.held == Some(Hold::Bound);
-        // As much as allowed is outstanding, or all that is asked for.
-        let usual = self.bound.is_usual() && self.calibration.is_settled(now);
-        let unlimited = !minded && usual && (full || self.queue.len() == 0);
-        self.learning.on_drained(now, Load { unlimited, bulk_flows: self.in_flight.bulk_flows });
-        self.bound.on_drained(now, !minded && full && self.in_flight.bulk > 0);
+        // As much as allowed is outstanding, or all that bulk asks for.
+        let saturated = full || self.held == Some(Hold::Solo) || self.queue.len() == 0;
+        let usual = (solo || self.bound.is_usual()) && self.calibration.is_settled(now);
+        let load = Load {
+            unlimited: !minded && usual && saturated,
+            bulk_flows: self.in_flight.bulk_flows,
+            contended: self.contended && full && !solo,
+        };
+        self.learning.on_drained(now, load);
+        self.bound.on_drained(now, !minded && !solo && full && self.in_flight.bulk > 0);
         self.bulk_bound_held |= self.held == Some(Hold::BulkBound);
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct Load {
     pub(super) unlimited: bool,
     /// The number of flows with outstanding bulk requests.
     pub(super) bulk_flows: usize,
+    /// Other bulk flows wait, so no flow has as much in the storage as it would have alone.
+    pub(super) contended: bool,
 }
 
 /// A volume may have saved up tokens for this time, and is then faster at first than its sustained speed.
@@ -101,7 +103,7 @@ impl Learning {
             *begins = true;
             Window::new(now)
         });
-        window.pure &= load.bulk_flows < 2;
+        window.pure &= load.bulk_flows < 2 && !load.contended;
         window.set_idle(now, load.bulk_flows == 0);
     }
 
@@ -187,7 +189,7 @@ mod tests {
             let done = times.done(OpKind::Write, size, bulk, false);
             let in_flight_ns = times.cost_ns(OpKind::Write, LARGE);
             learning.on_complete(at, done, in_flight_ns, &mut times);
-            learning.on_drained(at, Load { unlimited: true, bulk_flows: 1 });
+            learning.on_drained(at, Load { unlimited: true, bulk_flows: 1, contended: false });
         };
         for ms in 1..6000 {
             if ms % 100 == 50 {
@@ -215,7 +217,7 @@ mod tests {
             let done = times.done(OpKind::Write, size, true, false);
             let in_flight_ns = times.cost_ns(OpKind::Write, if size == LARGE { SMALL } else { LARGE });
             learning.on_complete(now, done, in_flight_ns, &mut times);
-            learning.on_drained(now, Load { unlimited: true, bulk_flows: 2 });
+            learning.on_drained(now, Load { unlimited: true, bulk_flows: 2, contended: false });
         }
         let after = ratio(&times);
         assert!(after * 10 >= before * 9 && after * 9 <= before * 10, "{before} before, {after} after");
@@ -228,10 +230,10 @@ mod tests {
             let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
             let now = Time::from_millis;
             for begin in (0..100).map(|n| n * 340) {
-                learning.on_drained(now(begin), Load { unlimited: true, bulk_flows: 1 });
+                learning.on_drained(now(begin), Load { unlimited: true, bulk_flows: 1, contended: false });
                 let done = times.done(OpKind::Write, LARGE, true, serial);
                 learning.on_complete(now(begin + 280), done, 0, &mut times);
-                learning.on_drained(now(begin + 280), Load { unlimited: true, bulk_flows: 0 });
+                learning.on_drained(now(begin + 280), Load { unlimited: true, bulk_flows: 0, contended: false });
             }
             let found_ms = times.cost_ns(OpKind::Write, LARGE) / 1_000_000;
             assert!(expected_ms.contains(&found_ms), "serial: {serial}, {found_ms} ms");
@@ -242,13 +244,13 @@ mod tests {
     fn the_first_window_starts_when_an_earlier_request_completes() {
         let (mut learning, mut times) = (Learning::new(), DeviceTimes::new());
         let now = Time::from_millis;
-        learning.on_drained(now(0), Load { unlimited: true, bulk_flows: 1 });
+        learning.on_drained(now(0), Load { unlimited: true, bulk_flows: 1, contended: false });
         let before_ns = times.cost_ns(OpKind::Write, LARGE);
         for (ms, teaches) in [(20, false), (300, true), (580, true)] {
             let done = times.done(OpKind::Write, LARGE, true, false);
             let lesson = learning.on_complete(now(ms), done, 0, &mut times);
             assert_eq!(lesson.is_some(), teaches, "at {ms} ms");
-            learning.on_drained(now(ms), Load { unlimited: true, bulk_flows: 1 });
+            learning.on_drained(now(ms), Load { unlimited: true, bulk_flows: 1, contended: false });
         }
         assert!(times.cost_ns(OpKind::Write, LARGE) > before_ns * 3, "280 ms, and not 20");
     }

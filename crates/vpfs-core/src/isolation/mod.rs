@@ -139,6 +139,8 @@ struct InFlight {
     bulk: usize,
     /// The number of flows with outstanding bulk requests.
     bulk_flows: usize,
+    /// Bulk writes that are sent in pieces.
+    in_pieces: usize,
     requests: usize,
 }
 
@@ -178,6 +180,8 @@ pub struct Isolation {
     held: Option<Hold>,
     /// The latest bulk data request of usual cost that was dispatched.
     last_bulk: Option<(OpKind, Bytes)>,
+    /// More than one flow was bulk in the last window of control.
+    contended: bool,
     /// In this window of control, bulk was held back by its bound.
     bulk_bound_held: bool,
     /// Consecutive control windows in which that bound held bulk back although its pace allowed more.
@@ -223,6 +227,7 @@ impl Isolation {
             interactive_pending: 0,
             held: None,
             last_bulk: None,
+            contended: false,
             bulk_bound_held: false,
             overdue: 0,
             measure_from: Time::ZERO,
@@ -394,6 +399,7 @@ impl Isolation {
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;
             self.in_flight.bulk += 1;
+            self.in_flight.in_pieces += usize::from(pieces.is_some());
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
@@ -448,12 +454,13 @@ impl Isolation {
     }
 
     /// Frees what an outstanding request occupied.
-    fn release(&mut self, now: Time, app: AppId, kind: Kind, cost_ns: u64) {
+    fn release(&mut self, now: Time, app: AppId, was: &Outstanding, cost_ns: u64) {
         self.in_flight.ns -= cost_ns;
         self.in_flight.requests -= 1;
-        if kind == Kind::Bulk {
+        if was.kind == Kind::Bulk {
             self.in_flight.bulk_ns -= cost_ns;
             self.in_flight.bulk -= 1;
+            self.in_flight.in_pieces -= usize::from(was.pieces.is_some());
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow -= 1;
             self.in_flight.bulk_flows -= usize::from(*of_flow == 0);
@@ -595,7 +602,7 @@ impl Scheduler for Isolation {
             *self.requests.get(id);
         let was = state.outstanding();
         self.requests.remove(id);
-        self.release(now, app, was.kind, cost_ns);
+        self.release(now, app, &was, cost_ns);
         self.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app, cost });
         let took = (enqueued_at >= self.measure_from).then(|| now.since(enqueued_at));
@@ -623,7 +630,7 @@ impl Scheduler for Isolation {
                 self.meters[app.index()].on_dequeued(now);
                 self.forget_pending(now, app, service.0);
             }
-            State::Outstanding(was) => self.release(now, app, was.kind, service.0),
+            State::Outstanding(was) => self.release(now, app, &was, service.0),
         }
         self.requests.remove(id);
         let change = Change { id, app, class: op.into(), from: charged, to: Bytes::ZERO };
@@ -689,7 +696,7 @@ impl Scheduler for Isolation {
         match self.held? {
             Hold::Pace(due) => Some(due),
             // A request is outstanding then, and its completion comes first.
-            Hold::Bound | Hold::BulkBound => None,
+            Hold::Bound | Hold::BulkBound | Hold::Solo => None,
         }
     }
 }
