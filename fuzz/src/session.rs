@@ -13,7 +13,7 @@ use vpfs_session::{Action, Completed, OpId, Outbound, Session, SessionLimits, Su
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
-/// or dispatched and completed, exactly once.
+/// or dispatched and completed, exactly once; in between it is released at most once.
 #[derive(Debug, Default)]
 pub struct DriverRecord {
     ops: BTreeMap<OpId, Known>,
@@ -25,6 +25,7 @@ struct Known {
     kind: OpKind,
     cost: Bytes,
     is_dispatched: bool,
+    is_released: bool,
 }
 
 impl DriverRecord {
@@ -36,12 +37,18 @@ impl DriverRecord {
             Action::CorrectCost(op, real) => {
                 let known = self.ops.get_mut(op).expect("a correction of a scheduled operation");
                 assert!(known.is_dispatched && known.kind != OpKind::Metadata && *real >= MIN_DATA_COST);
+                assert!(!known.is_released, "the charge of {op:?} stays");
                 known.cost = *real;
             }
             Action::Complete(finished) => self.complete(finished),
             Action::Cancel(op) => {
                 let known = self.ops.remove(op).expect("a cancellation of a scheduled operation");
                 assert!(!known.is_dispatched, "{op:?} was dispatched");
+            }
+            Action::Release(op) => {
+                let known = self.ops.get_mut(op).expect("a release of a scheduled operation");
+                assert!(known.is_dispatched && !known.is_released, "{op:?} has no slots");
+                known.is_released = true;
             }
             Action::Close(_) => {
                 self.is_closed = true;
@@ -60,7 +67,7 @@ impl DriverRecord {
         if let Some(FilePosition { start, .. }) = position {
             assert!(i64::try_from(start).is_ok());
         }
-        let before = self.ops.insert(op, Known { kind, cost, is_dispatched: false });
+        let before = self.ops.insert(op, Known { kind, cost, is_dispatched: false, is_released: false });
         assert!(before.is_none(), "{op:?} is in use");
     }
 

@@ -97,10 +97,21 @@ impl Node {
 
     /// A dispatched request of `app` ended.
     pub fn complete(&mut self, now: Time, id: RequestId, app: AppId, served: &Served) {
+        self.release(now, id, app);
+        self.count(now, app, served);
+    }
+
+    /// A dispatched request of `app` waits for its client: its slots are free, its charge stays, and its id is no
+    /// longer in use. When it ends, [`Node::count`] it.
+    pub fn release(&mut self, now: Time, id: RequestId, app: AppId) {
         self.scheduler.complete(now, id);
         self.flows.remove(now, app);
-        self.totals.add(app, now, served);
         self.check(now);
+    }
+
+    /// A released request of `app` ended.
+    pub fn count(&mut self, now: Time, app: AppId, served: &Served) {
+        self.totals.add(app, now, served);
     }
 
     /// A queued or dispatched request of `app` is cancelled; its cost is refunded.

@@ -426,6 +426,11 @@ impl Connection {
                     self.gate().cancel(id);
                 }
             }
+            Action::Release(op) => {
+                if let Some(id) = self.request_of(op) {
+                    self.gate().release(id);
+                }
+            }
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::Close(reason) => return Err(Failure::Refused(reason)),

@@ -29,6 +29,8 @@ struct State {
     node: Node,
     /// By request id.
     waiters: Slab<Waiter>,
+    /// The number of those that are released.
+    released: usize,
     timer: Option<Time>,
 }
 
@@ -37,6 +39,8 @@ struct Waiter {
     mailbox: Arc<Mailbox>,
     op: OpId,
     app: AppId,
+    /// Its slots were freed before its end; the node no longer knows it.
+    is_released: bool,
 }
 
 /// The outputs of one input, processed after the lock is released.
@@ -51,7 +55,7 @@ impl Gate {
     pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, &post, now));
-        let state = State { node, waiters: Slab::new(), timer: None };
+        let state = State { node, waiters: Slab::new(), released: 0, timer: None };
         let gate = Self { clock, server, post, state: Mutex::new(state), timer_changed: Notify::new() };
         for (app, entry) in apps.iter() {
             gate.set_app(app, entry);
@@ -64,7 +68,7 @@ impl Gate {
         let Submission { kind, cost: Bytes(bytes), position, elsewhere, .. } = *submission;
         let arrival = Arrival { app, op: kind, bytes, position, elsewhere, issued_at: None };
         self.with(|state, now| {
-            let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app });
+            let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app, is_released: false });
             state.node.enqueue(now, id, &arrival);
             id
         })
@@ -81,17 +85,28 @@ impl Gate {
         let answered = matches!(outcome, Outcome::Answered { .. });
         let op = kind.unwrap_or(OpKind::Metadata);
         let served = Served { op, bytes: moved, arrived, dispatched, answered };
+        self.with(|state, now| match state.remove(id) {
+            Waiter { app, is_released: true, .. } => state.node.count(now, app, &served),
+            Waiter { app, .. } => state.node.complete(now, id, app, &served),
+        });
+    }
+
+    /// A dispatched operation waits for its client: frees its slots. It is still completed or cancelled later.
+    pub(crate) fn release(&self, id: RequestId) {
         self.with(|state, now| {
-            let Waiter { app, .. } = state.waiters.remove(id.index());
-            state.node.complete(now, id, app, &served);
+            let waiter = &mut state.waiters[id.index()];
+            assert!(!waiter.is_released, "an operation is released only once");
+            waiter.is_released = true;
+            state.released += 1;
+            state.node.release(now, id, waiter.app);
         });
     }
 
     /// Cancels a queued or dispatched operation, refunding its cost and freeing its slots.
     pub(crate) fn cancel(&self, id: RequestId) {
-        self.with(|state, now| {
-            let Waiter { app, .. } = state.waiters.remove(id.index());
-            state.node.cancel(now, id, app);
+        self.with(|state, now| match state.remove(id) {
+            Waiter { is_released: true, .. } => {}
+            Waiter { app, .. } => state.node.cancel(now, id, app),
         });
     }
 
@@ -187,12 +202,18 @@ impl State {
         }
         outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
         let known = self.node.queued() + self.node.outstanding();
-        debug_assert_eq!(self.waiters.len(), known, "each request has a waiting session");
+        debug_assert_eq!(self.waiters.len() - self.released, known, "each request has a waiting session");
         // Events are drained in any case, so that the node keeps none.
         let wanted = tracing::enabled!(tracing::Level::DEBUG);
         let events = std::iter::from_fn(|| self.node.poll_event());
         outputs.events.extend(events.filter(|(_, event)| wanted || is_important(event)));
         outputs
+    }
+
+    fn remove(&mut self, id: RequestId) -> Waiter {
+        let waiter = self.waiters.remove(id.index());
+        self.released -= usize::from(waiter.is_released);
+        waiter
     }
 
     fn insert(&mut self, waiter: Waiter) -> RequestId {

@@ -23,6 +23,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
                 outbound_bytes: size(limits.buffer),
                 reply_timeout: limits.reply_timeout,
                 flow_timeout: limits.flow_timeout,
+                stall_timeout: limits.stall_timeout,
                 client_timeout: limits.client_timeout,
             },
             memory: size(limits.memory),

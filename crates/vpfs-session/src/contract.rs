@@ -208,6 +208,9 @@ pub enum Action {
     Complete(Completed),
     /// A queued request will never be sent: refund it.
     Cancel(OpId),
+    /// A dispatched operation waits for its client, which has stopped to send or to read: free its slots, so that
+    /// others do not wait as well. Its charge stays, and it is still completed later.
+    Release(OpId),
     /// The server revealed the size of a file on it.
     SizeLearned {
         /// The file.

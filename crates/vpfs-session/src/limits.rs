@@ -20,12 +20,17 @@ pub struct SessionLimits {
     /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
     /// of a flow sends nothing at all.
     pub flow_timeout: Duration,
+    /// The same for a transfer or reply that waits for the client: its slots are free by then, so others do not suffer.
+    pub stall_timeout: Duration,
     /// How long clients wait for an answer, as announced to them in whole seconds; `None` keeps the servers' value.
     /// Must be equal in all proxies, like the addresses.
     pub client_timeout: Option<Duration>,
 }
 
 impl SessionLimits {
+    /// After this time without progress by the client, the slots of what waits for it are freed.
+    pub(crate) const STALL: Duration = Duration::from_secs(1);
+
     /// The number of operations at which a client is disconnected. Only an endless series of requests reaches it,
     /// either in front of the data of a dispatched write or between unsolicited messages.
     ///
@@ -49,6 +54,7 @@ impl Default for SessionLimits {
             outbound_bytes: 1 << 20,
             reply_timeout: Duration::from_secs(330),
             flow_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(300),
             client_timeout: None,
         }
     }

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes};
 pub struct Outbound {
     chunks: VecDeque<Bytes>,
     len: usize,
+    sent: u64,
 }
 
 /// Bytes of memory that a chunk takes up besides its content.
@@ -29,6 +30,11 @@ impl Outbound {
     pub(crate) fn clear(&mut self) {
         self.chunks.clear();
         self.len = 0;
+    }
+
+    /// The number of bytes sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// The number of bytes waiting.
@@ -63,6 +69,7 @@ impl Outbound {
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "sent more bytes than were queued");
         self.len -= count;
+        self.sent += count as u64;
         while let Some(front) = self.chunks.front_mut() {
             if count < front.len() {
                 front.advance(count);

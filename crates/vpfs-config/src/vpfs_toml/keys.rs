@@ -433,6 +433,14 @@ pub(crate) const LIMITS: Section = Section {
             .default("60s")
             .range("1s", "1d"),
         Tunable::new(
+            "stall_timeout",
+            Kind::Duration,
+            "The same timeout for an operation that waits for its client, which neither sends the data of its write nor \
+             takes its replies. Its slots are freed after one second in any case, so that others do not wait.",
+        )
+        .default("5min")
+        .range("1s", "1d"),
+        Tunable::new(
             "client_timeout",
             Kind::Duration,
             "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \

@@ -27,6 +27,8 @@ pub struct Limits {
     pub reply_timeout: Duration,
     /// Limit for a transfer that makes no progress.
     pub flow_timeout: Duration,
+    /// Limit for an operation that waits for its client.
+    pub stall_timeout: Duration,
     /// How long clients are told to wait for an answer; `None` keeps the servers' value.
     pub client_timeout: Option<Duration>,
     /// Limit for connecting to a server.
@@ -98,6 +100,7 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         host_memory: Bytes(host_memory(&reader, memory)),
         reply_timeout: span("reply_timeout"),
         flow_timeout: span("flow_timeout"),
+        stall_timeout: span("stall_timeout"),
         client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),

@@ -268,9 +268,9 @@ fn long_writes_are_sent_in_pieces_while_an_interactive_flow_is_protected() {
     assert_eq!(short.pieces, None, "a write of 22 ms is as short as a piece");
 }
 
-/// Symptom: in front of real throttled disks, both applications sometimes stood still for four seconds. Cause: bulk that
-/// was absent for a control window had no share, so its next write was spread over eight seconds if latency at the floor
-/// was being measured then; and a calibration took the storage to be full meanwhile.
+/// Symptom: in front of real throttled disks, both applications sometimes stood still for four seconds. Cause: bulk
+/// that was absent for a control window had no share, so its next write was spread over eight seconds if latency at the
+/// floor was being measured then; and a calibration took the storage to be full meanwhile.
 #[test]
 fn a_bulk_flow_that_pauses_keeps_its_share() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(4));

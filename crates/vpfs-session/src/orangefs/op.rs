@@ -58,6 +58,8 @@ pub(crate) struct Op {
     /// Bytes of memory that it takes up now.
     pub(crate) held: usize,
     pub(crate) moved: u64,
+    /// Its slots were freed, because it waits for its client.
+    pub(crate) is_released: bool,
     /// How its data is sent in pieces; `None` if it is sent as a whole.
     pub(crate) pieces: Option<Pieces>,
     pub(crate) arrived: Time,

@@ -18,6 +18,7 @@ impl OrangeFsSession {
     /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
     pub(super) fn client_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Client)? else { return Ok(false) };
+        self.stall.client_moved(now);
         let size = payload_len(&header);
         if header.mode == Mode::Unexpected {
             if buf.len() < Header::LEN + size {
@@ -55,6 +56,7 @@ impl OrangeFsSession {
         if count == 0 && remaining > 0 {
             return false;
         }
+        self.stall.client_moved(now);
         self.to_server.push(buf.split_to(count).freeze());
         if let Meaning::Data(id) = meaning {
             self.moved(now, id, count);
@@ -102,6 +104,7 @@ impl OrangeFsSession {
             reply,
             state: State::Queued(message),
             moved: 0,
+            is_released: false,
             pieces: None,
             arrived: now,
             dispatched: now,

@@ -15,6 +15,9 @@ use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits
 mod client;
 mod ops;
 mod server;
+mod stall;
+
+use stall::Stall;
 
 /// Bytes of the longest payload of a request.
 const LONGEST_REQUEST: usize = 16 << 10;
@@ -69,6 +72,7 @@ pub struct OrangeFsSession {
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
     next_watch: Option<Time>,
+    stall: Stall,
     /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
     client_done: bool,
@@ -96,6 +100,7 @@ impl OrangeFsSession {
             actions: VecDeque::new(),
             user: None,
             next_watch: None,
+            stall: Stall::default(),
             paused_until: None,
             client_done: false,
             draining: false,
@@ -158,6 +163,8 @@ impl Session for OrangeFsSession {
         *state = State::Dispatched(request);
         self.dispatched.push_back(op);
         self.send_dispatched(now);
+        self.release_stalled(now);
+        self.arm_watch(now);
     }
 
     fn handle_client_eof(&mut self, unread: usize) {
@@ -203,6 +210,7 @@ impl Session for OrangeFsSession {
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
+        self.release_stalled(now);
         for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
             self.complete(id, Outcome::TimedOut);
         }

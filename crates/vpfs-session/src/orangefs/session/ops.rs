@@ -4,7 +4,7 @@ use vpfs_core::Time;
 
 use super::{Inbound, Meaning, OrangeFsSession};
 use crate::orangefs::op::{Op, Reply, State};
-use crate::{Action, CloseReason, OpId, Outcome, Session};
+use crate::{Action, CloseReason, OpId, Outcome, Session, SessionLimits};
 
 impl OrangeFsSession {
     pub(super) fn insert(&mut self, op: Op) -> OpId {
@@ -91,7 +91,8 @@ impl OrangeFsSession {
     pub(super) fn complete(&mut self, id: OpId, outcome: Outcome) {
         let op = self.remove(id);
         assert!(!op.is_held(), "only a dispatched operation is complete");
-        self.actions.extend(op.final_cost(outcome).map(|cost| Action::CorrectCost(id, cost)));
+        let cost = op.final_cost(outcome).filter(|_| !op.is_released);
+        self.actions.extend(cost.map(|cost| Action::CorrectCost(id, cost)));
         self.actions.push_back(Action::Complete(op.completed(id, outcome)));
     }
 
@@ -112,6 +113,7 @@ impl OrangeFsSession {
     pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
         let patience = match (&op.state, &op.reply) {
             (State::Queued(_) | State::Dispatched(_), _) => return None,
+            _ if self.waits_for_client(op) => self.limits.stall_timeout,
             (State::Sent, _) => self.limits.reply_timeout,
             // All data was sent: the server is busy storing it.
             (State::Writing, Reply::Write { expected }) if op.moved >= *expected => self.limits.reply_timeout,
@@ -120,11 +122,12 @@ impl OrangeFsSession {
         Some(op.progressed + patience)
     }
 
-    /// Ensures that operations in progress are checked regularly: often enough for the shorter of the two timeouts,
-    /// without a timer for each operation.
+    /// Ensures that operations in progress are checked regularly: often enough for stalled clients and for the shorter
+    /// of the timeouts, without a timer for each operation.
     pub(super) fn arm_watch(&mut self, now: Time) {
-        if self.next_watch.is_none() && self.in_progress > 0 {
-            self.next_watch = Some(now + self.limits.flow_timeout.min(self.limits.reply_timeout) / 4);
+        if self.next_watch.is_none() && self.in_progress + self.dispatched.len() > 0 {
+            let shortest = self.limits.flow_timeout.min(self.limits.reply_timeout);
+            self.next_watch = Some(now + (shortest / 4).min(SessionLimits::STALL / 2));
         }
     }
 

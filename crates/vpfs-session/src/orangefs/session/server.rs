@@ -100,8 +100,9 @@ impl OrangeFsSession {
             (Reply::Write { .. }, ReplyNumbers::IoAck { .. }) => {
                 let op = self.op_mut(id);
                 op.state = State::Writing;
-                let awaited = op.awaits_client_data();
-                self.awaiting_data += usize::from(awaited);
+                if op.awaits_client_data() {
+                    self.await_data(now, id);
+                }
                 Ok(Meaning::Ack)
             }
             _ => Err(another_operation()),
@@ -188,7 +189,7 @@ impl OrangeFsSession {
         let cost = data_cost(bytes);
         let op = self.op_mut(id);
         op.cost = cost;
-        if op.kind.is_some() {
+        if op.kind.is_some() && !op.is_released {
             self.actions.push_back(Action::CorrectCost(id, cost));
         }
     }

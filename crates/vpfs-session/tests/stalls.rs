@@ -1,0 +1,124 @@
+//! Clients that hang: what waits for them gives its slots back, in every state, and continues when they do.
+
+mod common;
+
+use std::time::Duration;
+
+use common::messages::*;
+use common::{Wire, assert_done};
+use vpfs_core::{OpKind, Pieces};
+use vpfs_session::orangefs::AddressMap;
+use vpfs_session::{Action, OpId, Session, SessionLimits};
+
+/// Slots are given back after one second, which is checked twice a second.
+const STALL: Duration = Duration::from_millis(1600);
+const SHORT: Duration = Duration::from_millis(900);
+
+fn assert_released(wire: &mut Wire, ops: &[OpId]) {
+    assert_eq!(wire.wait(SHORT), [], "a pause is no stall");
+    let expected: Vec<_> = ops.iter().copied().map(Action::Release).collect();
+    assert_eq!(wire.wait(STALL - SHORT), expected);
+    assert_eq!(wire.wait(Duration::from_secs(60)), [], "once, and it is not over");
+}
+
+#[test]
+fn a_write_whose_data_does_not_come() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&write(1, 100_000));
+    wire.wait(Duration::from_secs(20));
+    wire.server_passes(&ack(1, 0));
+    assert_released(&mut wire, &[op]);
+    wire.client_passes(&data(1, 100_000));
+    assert_done(&wire.server_passes(&written(1, 100_000)), op, 100_000);
+    wire.assert_idle();
+}
+
+#[test]
+fn a_write_whose_data_stops_and_the_requests_behind_it() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&write(1, 100_000));
+    wire.server_passes(&ack(1, 0));
+    let (behind, _) = wire.held(&readdir(2));
+    let all = data(1, 100_000);
+    wire.client_passes(&all[..40_000]);
+    wire.dispatch(behind);
+    assert_released(&mut wire, &[op, behind]);
+    wire.client(&all[40_000..]);
+    assert_done(&wire.server_passes(&written(1, 100_000)), op, 100_000);
+    assert_done(&wire.server_passes(&readdir_reply(2, 3)), behind, 0);
+    wire.take_to_server();
+    wire.assert_idle();
+}
+
+#[test]
+fn replies_that_are_not_taken() {
+    let limits = SessionLimits { outbound_bytes: 100_000, ..SessionLimits::default() };
+    let mut wire = Wire::with(limits, AddressMap::default());
+    let reading = wire.sent(&read(1, 300_000));
+    let looking = wire.sent(&readdir(2));
+    wire.server(&ack(1, 300_000));
+    let all = data(1, 300_000);
+    wire.server(&all[..150_000]);
+    assert!(!wire.session.wants_server());
+    assert_released(&mut wire, &[reading, looking]);
+    wire.take_to_client();
+    assert_done(&wire.server_passes(&all[150_000..]), reading, 300_000);
+    assert_done(&wire.server_passes(&readdir_reply(2, 3)), looking, 0);
+    wire.assert_idle();
+}
+
+/// Otherwise each of many queued operations of such a client would have a slot for a second.
+#[test]
+fn what_is_dispatched_while_the_client_hangs_takes_no_slot() {
+    let mut wire = Wire::new();
+    let first = wire.sent(&write(1, 100_000));
+    let second = wire.sent(&write(2, 100_000));
+    wire.server_passes(&ack(1, 0));
+    assert_released(&mut wire, &[first]);
+    assert_eq!(wire.server_passes(&ack(2, 0)), [Action::Release(second)]);
+    let (third, _) = wire.held(&readdir(3));
+    wire.dispatch(third);
+    wire.take_to_server();
+    assert_eq!(wire.wait(STALL), [], "only the server can end it, and the client was there just now");
+    assert_done(&wire.server_passes(&readdir_reply(3, 1)), third, 0);
+}
+
+#[test]
+fn a_slow_client_keeps_its_slots() {
+    let mut wire = Wire::new();
+    let writes = [1, 2].map(|tag| wire.sent(&write(tag, 100_000)));
+    _ = [1, 2].map(|tag| wire.server_passes(&ack(tag, 0)));
+    for (tag, op) in [1, 2].into_iter().zip(writes) {
+        for chunk in data(tag, 100_000).chunks(10_000) {
+            assert_eq!(wire.client_passes(chunk), []);
+            assert_eq!(wire.wait(SHORT), []);
+        }
+        assert_done(&wire.server_passes(&written(tag, 100_000)), op, 100_000);
+    }
+}
+
+#[test]
+fn a_client_that_must_wait_is_not_blamed() {
+    let mut wire = Wire::new();
+    // The server does not take the data.
+    wire.sent(&write(1, 100_000));
+    wire.server_passes(&ack(1, 0));
+    wire.client(&data(1, 50_000));
+    assert_eq!(wire.wait(Duration::from_secs(20)), []);
+    // The next piece is not due.
+    let mut wire = Wire::new();
+    let (op, submission) = wire.held(&write(1, 100_000));
+    assert_eq!(submission.kind, OpKind::Write);
+    wire.dispatch_in(op, Some(Pieces { count: 2, every: Duration::from_secs(20) }));
+    wire.take_to_server();
+    wire.server_passes(&ack(1, 0));
+    wire.client_passes(&data(1, 60_000));
+    wire.client(&data(1, 40_000));
+    assert_eq!(wire.wait(Duration::from_secs(19)), []);
+    // A server that stores slowly.
+    let mut wire = Wire::new();
+    wire.sent(&write(1, 1000));
+    wire.server_passes(&ack(1, 0));
+    wire.client_passes(&data(1, 1000));
+    assert_eq!(wire.wait(Duration::from_secs(300)), []);
+}
