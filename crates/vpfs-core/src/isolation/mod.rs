@@ -26,6 +26,7 @@ mod device_time;
 mod dispatching;
 mod drift;
 mod exchange;
+mod in_flight;
 mod learning;
 mod meter;
 mod pace;
@@ -44,6 +45,7 @@ use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::Hold;
 use drift::Drift;
+use in_flight::InFlight;
 use learning::Learning;
 use meter::Meter;
 use pace::Pace;
@@ -129,19 +131,6 @@ impl Node for Entry {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
-}
-
-/// The outstanding requests: device times and counts.
-#[derive(Clone, Copy, Debug, Default)]
-struct InFlight {
-    ns: u64,
-    bulk_ns: u64,
-    bulk: usize,
-    /// The number of flows with outstanding bulk requests.
-    bulk_flows: usize,
-    /// Bulk writes that are sent in pieces.
-    in_pieces: usize,
-    requests: usize,
 }
 
 /// The scheduler for one storage server; see the [module](self).
@@ -383,35 +372,6 @@ impl Isolation {
         }
     }
 
-    /// Counts a request that left the queue as outstanding; returns when it was enqueued.
-    fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
-        let alone = self.in_flight.requests == 0;
-        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
-            *self.requests.get(id);
-        let care = self.care(now, app);
-        let at_floor = care == Care::Protecting && self.pace.is_at_floor();
-        self.in_flight.ns += cost_ns;
-        self.in_flight.requests += 1;
-        let kind = self.queue.kind(app);
-        let due_ns = self.in_flight.ns.max(pieces.map_or(0, Pieces::whole_ns));
-        self.requests.get_mut(id).state =
-            State::Outstanding(Outstanding { kind, alone, at_floor, dispatched_at: now, due_ns, pieces });
-        if kind == Kind::Bulk {
-            self.in_flight.bulk_ns += cost_ns;
-            self.in_flight.bulk += 1;
-            self.in_flight.in_pieces += usize::from(pieces.is_some());
-            let of_flow = &mut self.meters[app.index()].bulk_outstanding;
-            *of_flow += 1;
-            self.in_flight.bulk_flows += usize::from(*of_flow == 1);
-            self.pace.on_issue(now, cost_ns, self.is_limited(care, op, cost));
-            if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
-                self.last_bulk = Some((op, cost));
-            }
-        }
-        self.meters[app.index()].on_dispatch(now);
-        enqueued_at
-    }
-
     /// Dispatches `chosen`, while `head` has the smallest tag.
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
@@ -451,22 +411,6 @@ impl Isolation {
         self.requests.get_mut(id).charged = to;
         let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
         self.correct(app, arrival, delta);
-    }
-
-    /// Frees what an outstanding request occupied.
-    fn release(&mut self, now: Time, app: AppId, was: &Outstanding, cost_ns: u64) {
-        self.in_flight.ns -= cost_ns;
-        self.in_flight.requests -= 1;
-        if was.kind == Kind::Bulk {
-            self.in_flight.bulk_ns -= cost_ns;
-            self.in_flight.bulk -= 1;
-            self.in_flight.in_pieces -= usize::from(was.pieces.is_some());
-            let of_flow = &mut self.meters[app.index()].bulk_outstanding;
-            *of_flow -= 1;
-            self.in_flight.bulk_flows -= usize::from(*of_flow == 0);
-        }
-        self.meters[app.index()].outstanding -= 1;
-        self.forget_pending(now, app, cost_ns);
     }
 
     /// A request is complete or cancelled.
