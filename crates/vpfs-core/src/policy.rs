@@ -128,6 +128,10 @@ impl Scheduler for Policy {
         self.queues.complete(now, id);
     }
 
+    fn release(&mut self, now: Time, id: RequestId) {
+        self.queues.release(now, id);
+    }
+
     fn cancel(&mut self, now: Time, id: RequestId) {
         self.queues.cancel(now, id);
     }

@@ -30,6 +30,12 @@ pub trait Scheduler: Send {
     /// An outstanding request is complete on the wire; frees its slots and its id.
     fn complete(&mut self, now: Time, id: RequestId);
 
+    /// An outstanding request waits for its client, not for the storage: frees its slots and its id as if it were
+    /// complete, but its time says nothing about the storage.
+    fn release(&mut self, now: Time, id: RequestId) {
+        self.complete(now, id);
+    }
+
     /// Cancels a request, queued or outstanding; refunds its whole cost and frees its slots and its id.
     fn cancel(&mut self, now: Time, id: RequestId);
 

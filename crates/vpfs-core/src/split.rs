@@ -129,6 +129,10 @@ impl Scheduler for Split {
         self.leave(id).complete(now, id);
     }
 
+    fn release(&mut self, now: Time, id: RequestId) {
+        self.leave(id).release(now, id);
+    }
+
     fn cancel(&mut self, now: Time, id: RequestId) {
         self.leave(id).cancel(now, id);
     }

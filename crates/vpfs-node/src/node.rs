@@ -97,14 +97,16 @@ impl Node {
 
     /// A dispatched request of `app` ended.
     pub fn complete(&mut self, now: Time, id: RequestId, app: AppId, served: &Served) {
-        self.release(now, id, app);
-        self.count(now, app, served);
+        self.scheduler.complete(now, id);
+        self.flows.remove(now, app);
+        self.totals.add(app, now, served);
+        self.check(now);
     }
 
     /// A dispatched request of `app` waits for its client: its slots are free, its charge stays, and its id is no
     /// longer in use. When it ends, [`Node::count`] it.
     pub fn release(&mut self, now: Time, id: RequestId, app: AppId) {
-        self.scheduler.complete(now, id);
+        self.scheduler.release(now, id);
         self.flows.remove(now, app);
         self.check(now);
     }

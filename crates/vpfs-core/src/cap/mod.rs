@@ -185,6 +185,14 @@ impl<S: Scheduler> Capped<S> {
         self.requests.get(id.index()).copied().unwrap_or(CapEntry::UNUSED)
     }
 
+    /// A dispatched request ends.
+    fn forget(&mut self, id: RequestId) {
+        if let Some(entry) = self.requests.get_mut(id.index()) {
+            assert!(entry.state != State::Held, "only a dispatched request can be complete");
+            *entry = CapEntry::UNUSED;
+        }
+    }
+
     /// A charged request of `app` costs `real` instead of `charged`.
     fn recharge(&mut self, now: Time, app: AppId, charged: Bytes, real: Bytes) {
         if let Some(bucket) = &mut self.accounts[app.index()].bucket {
@@ -213,11 +221,13 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        if let Some(entry) = self.requests.get_mut(id.index()) {
-            assert!(entry.state != State::Held, "only a dispatched request can be complete");
-            *entry = CapEntry::UNUSED;
-        }
+        self.forget(id);
         self.inner.complete(now, id);
+    }
+
+    fn release(&mut self, now: Time, id: RequestId) {
+        self.forget(id);
+        self.inner.release(now, id);
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {

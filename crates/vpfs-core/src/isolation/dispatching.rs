@@ -59,8 +59,8 @@ impl Isolation {
         };
         self.held = Some(hold);
         // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow. It is
-        // not full while it waits for the next piece of a write.
-        let full = hold == Hold::Bound && self.in_flight.in_pieces == 0;
+        // not full while it waits for the next piece of a write, nor known to be so while that is measured.
+        let full = hold == Hold::Bound && self.in_flight.in_pieces == 0 && !self.calibration.is_running();
         let passing =
             interactive.filter(|interactive| !full || interactive.start <= self.queue.finish(&self.requests, bulk))?;
         self.has_room(passing).then(|| self.dispatch(now, passing, bulk))

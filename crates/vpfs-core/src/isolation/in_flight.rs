@@ -49,7 +49,7 @@ impl Isolation {
     }
 
     /// Frees what an outstanding request occupied.
-    pub(super) fn release(&mut self, now: Time, app: AppId, was: &Outstanding, cost_ns: u64) {
+    pub(super) fn free(&mut self, now: Time, app: AppId, was: &Outstanding, cost_ns: u64) {
         self.in_flight.ns -= cost_ns;
         self.in_flight.requests -= 1;
         if was.kind == Kind::Bulk {

@@ -151,6 +151,11 @@ impl Learning {
         lesson
     }
 
+    /// Something other than the storage held requests up: what was seen so far says nothing about costs.
+    pub(super) fn restart(&mut self) {
+        self.saturated = None;
+    }
+
     /// Starts the window of any load again: costs may have changed, and the sum so far was computed with the old ones.
     fn begin_any(&mut self, now: Time, in_flight_ns: u64) {
         self.any = Window::new(now);

@@ -546,7 +546,7 @@ impl Scheduler for Isolation {
             *self.requests.get(id);
         let was = state.outstanding();
         self.requests.remove(id);
-        self.release(now, app, &was, cost_ns);
+        self.free(now, app, &was, cost_ns);
         self.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app, cost });
         let took = (enqueued_at >= self.measure_from).then(|| now.since(enqueued_at));
@@ -565,6 +565,16 @@ impl Scheduler for Isolation {
         self.end_if_idle(now);
     }
 
+    fn release(&mut self, now: Time, id: RequestId) {
+        let Entry { request: Request { app, cost, .. }, service, state, .. } = *self.requests.get(id);
+        self.requests.remove(id);
+        self.free(now, app, &state.outstanding(), service.0);
+        self.ledger.complete(id);
+        self.events.push(now, Event::Completed { id, app, cost });
+        self.learning.restart();
+        self.end_if_idle(now);
+    }
+
     fn cancel(&mut self, now: Time, id: RequestId) {
         let Entry { request: Request { app, op, cost, .. }, arrival, service, charged, state, .. } =
             *self.requests.get(id);
@@ -574,7 +584,7 @@ impl Scheduler for Isolation {
                 self.meters[app.index()].on_dequeued(now);
                 self.forget_pending(now, app, service.0);
             }
-            State::Outstanding(was) => self.release(now, app, &was, service.0),
+            State::Outstanding(was) => self.free(now, app, &was, service.0),
         }
         self.requests.remove(id);
         let change = Change { id, app, class: op.into(), from: charged, to: Bytes::ZERO };

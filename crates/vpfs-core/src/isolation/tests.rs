@@ -315,6 +315,30 @@ fn a_write_in_pieces_does_not_hold_interactive_requests_back() {
     }
 }
 
+/// Symptom: while clients of bulk were stopped, a small application waited for three seconds. Cause: the end of a
+/// request whose client hung for a second was taken for that of a slow storage, so costs were measured again.
+#[test]
+fn clients_that_hang_are_not_slow_storage() {
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(4));
+    disk.run(10);
+    let cost_ns = |disk: &Disk| disk.scheduler.times.cost_ns(OpKind::Write, Bytes::mib(4));
+    let before_ns = cost_ns(&disk);
+    for _ in 0..12 {
+        let Some(at) = disk.in_it.iter().position(|id| disk.request(*id).app == LARGE) else {
+            disk.run_for(Duration::from_millis(10));
+            continue;
+        };
+        let id = disk.in_it.remove(at).unwrap();
+        disk.done_at = None;
+        let [small, _] = disk.run_for(Duration::from_millis(1500));
+        assert!(small >= 50, "{small} in 1.5 s");
+        disk.scheduler.release(disk.now, id);
+        disk.scheduler.enqueue(disk.now, disk.request(id));
+    }
+    let after_ns = cost_ns(&disk);
+    assert!(after_ns * 10 >= before_ns * 8 && after_ns * 8 <= before_ns * 10, "{before_ns} before, {after_ns} after");
+}
+
 #[test]
 fn a_request_is_charged_by_the_costs_known_when_it_is_dispatched() {
     let mut scheduler = Isolation::new(0);
