@@ -106,9 +106,9 @@ impl Split {
 
     fn poll_metadata_event(&mut self) -> Option<(Time, Event)> {
         // The data scheduler reports changes of settings as well; report them once.
-        let told = |event: &Event| matches!(event, Event::WeightChanged { .. } | Event::DepthChanged { .. });
+        let reported = |event: &Event| matches!(event, Event::WeightChanged { .. } | Event::DepthChanged { .. });
         let metadata = self.metadata.as_mut()?.as_mut();
-        core::iter::from_fn(|| metadata.poll_event()).find(|(_, event)| !told(event))
+        core::iter::from_fn(|| metadata.poll_event()).find(|(_, event)| !reported(event))
     }
 }
 

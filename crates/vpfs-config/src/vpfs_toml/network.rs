@@ -250,20 +250,20 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
         (true, false) => same_port(reader, servers),
         (false, true) => named_addresses(reader, servers),
     };
-    for told in &given {
+    for announced in &given {
         let (key, remedy) = match reader.has("port") {
             true => ("port".into(), "choose another port, or write addresses if servers share a host"),
-            false => (format!("addresses.{}", told.server), "choose another port"),
+            false => (format!("addresses.{}", announced.server), "choose another port"),
         };
-        let owner = format!("used by listener {number} for server {:?}", told.server);
-        if let Err(message) = taken.claim(&told.address, owner, told.line) {
-            reader.cx.refuse(told.line, reader.path(&key), format!("{message}; {remedy}"));
+        let owner = format!("used by listener {number} for server {:?}", announced.server);
+        if let Err(message) = taken.claim(&announced.address, owner, announced.line) {
+            reader.cx.refuse(announced.line, reader.path(&key), format!("{message}; {remedy}"));
         }
         if !reader.has("port") {
-            reader.cx.set(reader.path(&key), told.address.as_str(), false);
+            reader.cx.set(reader.path(&key), announced.address.as_str(), false);
         }
     }
-    given.into_iter().map(|told| told.address).collect()
+    given.into_iter().map(|announced| announced.address).collect()
 }
 
 /// The address that clients are told for one server.
@@ -279,11 +279,11 @@ fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
     let line = reader.line_of("port");
     // A server with an invalid address has no host; that has been reported.
     let servers = servers.iter().filter(|server| !server.address.host.is_empty());
-    let told = |server: &'a Server| {
+    let announced = |server: &'a Server| {
         let address = server.address.at_port(port);
         Told { server: &server.name, address, line }
     };
-    servers.map(told).collect()
+    servers.map(announced).collect()
 }
 
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.

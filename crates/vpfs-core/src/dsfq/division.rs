@@ -7,7 +7,7 @@ use crate::units::Bytes;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
     pending: u64,
-    told: u64,
+    stated: u64,
 }
 
 /// The result of the division; the four parts, in this order, make up the whole.
@@ -27,16 +27,16 @@ impl Owed {
     /// `pending`, at most [`PENDING_MAX`], and the cost of the other parts that the request reveals.
     ///
     /// No access has parts of nearly 2⁶⁴ bytes, so that cost is limited to leave room for `pending`.
-    pub(super) fn new(pending: Bytes, told: Bytes) -> Self {
+    pub(super) fn new(pending: Bytes, stated: Bytes) -> Self {
         assert!(pending <= PENDING_MAX, "`pending` is bounded");
-        Self { pending: pending.0, told: told.0.min(u64::MAX - PENDING_MAX.0) }
+        Self { pending: pending.0, stated: stated.0.min(u64::MAX - PENDING_MAX.0) }
     }
 
     /// Divides the service elsewhere while the flow lags behind virtual time by `lag` and the guard allows a delay of
     /// `room`. O(1).
     pub(super) fn divide(self, lag: Bytes, room: Bytes) -> Division {
         // Each part is at most the remainder, so nothing is taken twice.
-        let left = self.pending + self.told;
+        let left = self.pending + self.stated;
         let absorbed = left.min(lag.0);
         let left = left - absorbed;
         let charged = left.min(room.0);
@@ -45,16 +45,16 @@ impl Owed {
         Division { absorbed, charged, deferred, waived: left - deferred }
     }
 
-    /// The part of `told` that was charged or deferred, and can be refunded.
+    /// The part of `stated` that was charged or deferred, and can be refunded.
     ///
-    /// `pending` came first, so it is absorbed first; `told` came last, so it is waived first. The absorbed and waived
-    /// parts of `told` never exceed it:
-    /// - if all of `pending` is absorbed, the waived part belongs to the rest of `told`;
-    /// - otherwise no part of `told` is absorbed, and at most told + pending − [`PENDING_MAX`] is waived.
+    /// `pending` came first, so it is absorbed first; `stated` came last, so it is waived first. The absorbed and
+    /// waived parts of `stated` never exceed it:
+    /// - if all of `pending` is absorbed, the waived part belongs to the rest of `stated`;
+    /// - otherwise no part of `stated` is absorbed, and at most stated + pending − [`PENDING_MAX`] is waived.
     pub(super) fn refundable(self, division: Division) -> Bytes {
-        let told_absorbed = division.absorbed - division.absorbed.min(self.pending);
-        let rest = self.told.checked_sub(told_absorbed).and_then(|rest| rest.checked_sub(division.waived));
-        Bytes(rest.expect("the absorbed and waived parts of `told` never exceed it"))
+        let stated_absorbed = division.absorbed - division.absorbed.min(self.pending);
+        let rest = self.stated.checked_sub(stated_absorbed).and_then(|rest| rest.checked_sub(division.waived));
+        Bytes(rest.expect("the absorbed and waived parts of `stated` never exceed it"))
     }
 }
 
@@ -73,8 +73,8 @@ mod tests {
 
     const MAX: u64 = PENDING_MAX.0;
 
-    fn parts(pending: u64, told: u64, lag: u64, room: u64) -> ([u64; 4], u64) {
-        let owed = Owed::new(Bytes(pending), Bytes(told));
+    fn parts(pending: u64, stated: u64, lag: u64, room: u64) -> ([u64; 4], u64) {
+        let owed = Owed::new(Bytes(pending), Bytes(stated));
         let division = owed.divide(Bytes(lag), Bytes(room));
         let Division { absorbed, charged, deferred, waived } = division;
         ([absorbed, charged, deferred, waived], owed.refundable(division).0)
@@ -84,9 +84,9 @@ mod tests {
     fn each_part_has_its_limit() {
         assert_eq!(parts(0, 0, 7, 9), ([0, 0, 0, 0], 0));
         assert_eq!(parts(5, 0, 7, 9), ([5, 0, 0, 0], 0));
-        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of the bytes in `told` are absorbed");
+        assert_eq!(parts(5, 10, 7, 9), ([7, 8, 0, 0], 8), "two of the bytes in `stated` are absorbed");
         assert_eq!(parts(5, 20, 7, 9), ([7, 9, 9, 0], 18));
-        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "`told` is waived first");
+        assert_eq!(parts(MAX, 20, 0, 9), ([0, 9, MAX, 11], 9), "`stated` is waived first");
         assert_eq!(parts(0, MAX + 20, 7, 9), ([7, 9, MAX, 4], MAX + 9));
     }
 
@@ -100,15 +100,15 @@ mod tests {
         #[test]
         fn parts_make_up_the_whole(
             pending in size(MAX),
-            told in size(u64::MAX),
+            stated in size(u64::MAX),
             lag in size(u64::MAX),
             room in size(u64::MAX),
         ) {
-            let (parts, refundable) = parts(pending, told, lag, room);
-            let told = told.min(u64::MAX - MAX);
+            let (parts, refundable) = parts(pending, stated, lag, room);
+            let stated = stated.min(u64::MAX - MAX);
             let sum: u128 = parts.into_iter().map(u128::from).sum();
-            prop_assert_eq!(sum, u128::from(pending) + u128::from(told));
-            prop_assert!(refundable <= told);
+            prop_assert_eq!(sum, u128::from(pending) + u128::from(stated));
+            prop_assert!(refundable <= stated);
             let [_, charged, deferred, _] = parts.map(u128::from);
             prop_assert!(u128::from(refundable) <= charged + deferred, "more than was kept");
         }

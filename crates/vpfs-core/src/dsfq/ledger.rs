@@ -134,25 +134,25 @@ impl Ledger {
     /// time.
     pub(crate) fn arrive(&mut self, request: &Request, lag: Option<Bytes>) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
-        let told = match self.sharing.mode {
+        let stated = match self.sharing.mode {
             SharingMode::Local => return Bytes::ZERO,
             SharingMode::Threshold => None,
             SharingMode::Layout => request.elsewhere,
         };
-        if told.is_none() {
+        if stated.is_none() {
             self.accumulation(op.into()).add(app, i128::from(cost.0), 1);
         }
-        let (delay, elsewhere) = self.settle(app, told.unwrap_or_default(), lag.unwrap_or_default(), cost);
-        *self.charge_mut(id) = Charge { counted: told.is_none(), cost, elsewhere };
+        let (delay, elsewhere) = self.settle(app, stated.unwrap_or_default(), lag.unwrap_or_default(), cost);
+        *self.charge_mut(id) = Charge { counted: stated.is_none(), cost, elsewhere };
         delay
     }
 
     /// Divides what is pending and what a request of `cost` reveals of its other parts, and books the result. Returns
     /// the delay of the request and the refundable part of the cost of its other parts.
-    fn settle(&mut self, app: AppId, told: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
+    fn settle(&mut self, app: AppId, stated: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
         let room = self.guard.room(cost);
         let account = self.account_mut(app);
-        let owed = Owed::new(account.pending, told);
+        let owed = Owed::new(account.pending, stated);
         let division = owed.divide(lag, room);
         if lag > Bytes::ZERO {
             // Its tags advance to virtual time in any case, so earlier charges make no difference now.

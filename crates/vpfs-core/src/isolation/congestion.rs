@@ -77,7 +77,7 @@ impl Congestion {
     }
 
     /// Whether congestion would be visible if bulk were dispatched too fast.
-    pub(super) fn is_telling(&self) -> bool {
+    pub(super) fn is_visible(&self) -> bool {
         self.base.is_some_and(|base| base <= Self::BASE_MAX)
     }
 

@@ -66,7 +66,7 @@ impl Isolation {
             let kind = self.judge(now, app, &crowd);
             self.set_kind(app, kind);
         }
-        self.tell_missed(now);
+        self.report_missed(now);
         let excess = self.excess(now);
         self.limit_window();
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
@@ -79,7 +79,7 @@ impl Isolation {
         }
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
-            if self.pace.control(now, excess, self.congestion.is_telling()) {
+            if self.pace.control(now, excess, self.congestion.is_visible()) {
                 self.settle_latency(now);
             }
         }
@@ -99,7 +99,7 @@ impl Isolation {
         // Costs learned before the storage was known to be serial include time of other flows.
         let otherwise = self.congestion.is_serial() && !self.looked_serially;
         let needed = unknown || late || otherwise || self.drift.is_strange();
-        self.calibration.consider(now, needed, !self.congestion.is_telling(), bulk);
+        self.calibration.consider(now, needed, !self.congestion.is_visible(), bulk);
     }
 
     /// The assumed cost of a usual bulk request.
@@ -109,7 +109,7 @@ impl Isolation {
 
     /// Reports why a promised latency cannot be kept. A temporary miss is not reported while the pace can still be
     /// lowered.
-    fn tell_missed(&mut self, now: Time) {
+    fn report_missed(&mut self, now: Time) {
         let at_floor = self.pace.is_at_floor();
         for index in 0..self.active.len() {
             let app = self.active[index];

@@ -71,7 +71,7 @@ struct Latency {
     bulk: u32,
     /// The mean while bulk is dispatched at the floor: the best that is possible beside it.
     best: Option<Duration>,
-    told: Option<Time>,
+    reported_at: Option<Time>,
 }
 
 /// From this number on, a flow has many requests pending.
@@ -262,10 +262,10 @@ impl Meter {
     pub(super) fn missed(&mut self, now: Time) -> Option<Duration> {
         let target = self.latency.target?;
         let late = self.latency.samples >= Latency::ENOUGH && self.latency.late * 10 > self.latency.samples;
-        if !late || self.latency.told.is_some_and(|told| now.since(told) < Latency::TELL_EVERY) {
+        if !late || self.latency.reported_at.is_some_and(|reported_at| now.since(reported_at) < Latency::REPORT_EVERY) {
             return None;
         }
-        self.latency.told = Some(now);
+        self.latency.reported_at = Some(now);
         Some(target)
     }
 
@@ -303,7 +303,7 @@ impl Latency {
         })
     }
 
-    const TELL_EVERY: Duration = Duration::from_secs(10);
+    const REPORT_EVERY: Duration = Duration::from_secs(10);
     /// Fewer samples or bulk requests reveal nothing.
     const ENOUGH: u32 = 8;
     /// After this time, any number of bulk requests is enough.

@@ -376,7 +376,7 @@ impl Isolation {
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         self.queue.remove(&mut self.requests, &mut self.clock, id);
-        self.charge_anew(now, id);
+        self.update_charge(now, id);
         let pieces = self.pieces(now, id);
         let enqueued_at = self.occupy(now, id, pieces);
         self.clock.advance(head.start.max(self.clock.now()));
@@ -388,7 +388,7 @@ impl Isolation {
 
     /// Charges a request again when it is dispatched: much may have been learned about costs since it was enqueued,
     /// above all about a class that was unknown then.
-    fn charge_anew(&mut self, now: Time, id: RequestId) {
+    fn update_charge(&mut self, now: Time, id: RequestId) {
         let entry = self.requests.get_mut(id);
         if entry.version == self.times.version() {
             return;

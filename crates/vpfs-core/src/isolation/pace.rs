@@ -49,7 +49,7 @@ pub(super) struct Pace {
     /// Bulk waited inside the storage, and is dispatched at the floor until then.
     yields_until: Time,
     /// If bulk waited inside the storage, that would be visible.
-    told: bool,
+    visible: bool,
     /// The rate was at the floor after the latest control window.
     was_at_floor: bool,
     congested_at: Option<Time>,
@@ -82,14 +82,14 @@ impl Pace {
     /// ... the largest part, ...
     const LOWER_PERCENT: u64 = 20;
     /// ... and the largest part where congestion is visible.
-    const LOWER_TOLD_PERCENT: u64 = 5;
+    const LOWER_VISIBLE_PERCENT: u64 = 5;
     /// The part by which each request lowers it that waits inside the storage when many do.
     const LOWER_CONGESTED_MILLI: u64 = 7;
     /// Leaves room for an interactive flow that sends requests too rarely to be waited for.
     const WATCHFUL_PPM: u64 = 900_000;
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion is visible.
-    const NEARLY_FULL_TOLD_PPM: u64 = 950_000;
+    const NEARLY_FULL_VISIBLE_PPM: u64 = 950_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
     /// The maximum number of windows for which latency at the floor is measured.
     const LOOK_MAX: u32 = 20;
@@ -117,7 +117,7 @@ impl Pace {
             trend: 0,
             settles_at: Time::ZERO,
             yields_until: Time::ZERO,
-            told: false,
+            visible: false,
             was_at_floor: true,
             congested_at: None,
             watchful: false,
@@ -268,8 +268,8 @@ impl Pace {
 
     /// A control window is over. `excess` is how far latency was above the best, in thousandths of what is tolerable.
     /// Returns whether the rate has just dropped to the floor, where the best latency is measured.
-    pub(super) fn control(&mut self, now: Time, excess: Option<u64>, told: bool) -> bool {
-        self.told = told;
+    pub(super) fn control(&mut self, now: Time, excess: Option<u64>, visible: bool) -> bool {
+        self.visible = visible;
         let before = self.was_at_floor;
         self.adjust(now, excess);
         self.was_at_floor = self.is_at_floor();
@@ -307,7 +307,7 @@ impl Pace {
         self.trend = (self.trend * (windows - 1) + excess.min(Self::HURT_BY_FAR)) / windows;
         if self.trend > Self::HURT || excess >= Self::HURT_BY_FAR {
             self.lower(now, excess.max(self.trend));
-        } else if self.held && self.trend < if self.told { Self::HURT } else { Self::CALM } {
+        } else if self.held && self.trend < if self.visible { Self::HURT } else { Self::CALM } {
             self.raise(now, self.trend);
         }
     }
@@ -317,7 +317,7 @@ impl Pace {
         let rate = self.rate_ppm.max(self.floor_ppm);
         self.ceiling = Some((rate, now));
         // Where congestion is visible, bulk has already been slowed down.
-        let most = if self.told { Self::LOWER_TOLD_PERCENT } else { Self::LOWER_PERCENT };
+        let most = if self.visible { Self::LOWER_VISIBLE_PERCENT } else { Self::LOWER_PERCENT };
         let percent = ((excess - 1000) / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
         self.rate_ppm = (rate - rate * percent / 100).max(self.floor_ppm);
         // Latency at the old rate is no indication for the new one.
@@ -329,16 +329,16 @@ impl Pace {
     fn raise(&mut self, now: Time, excess: u64) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
         // At a rate of one the storage is full, if costs are right.
-        let near_ppm = ceiling
-            .map_or(if self.told { Self::NEARLY_FULL_TOLD_PPM } else { Self::NEARLY_FULL_PPM }, |(ceiling, _)| {
-                ceiling / 100 * 92
-            });
+        let near_ppm = ceiling.map_or(
+            if self.visible { Self::NEARLY_FULL_VISIBLE_PPM } else { Self::NEARLY_FULL_PPM },
+            |(ceiling, _)| ceiling / 100 * 92,
+        );
         let near = self.rate_ppm >= near_ppm;
         let passed = ceiling.is_some_and(|(ceiling, _)| self.rate_ppm > ceiling / 100 * 102);
         let congested = self.congested_at.is_some_and(|at| now.since(at) < Self::CONGESTED);
         let milli_per_second = match (near, ceiling, excess) {
             _ if congested => 10,
-            (true, Some(_), _) if self.told && !passed => 30,
+            (true, Some(_), _) if self.visible && !passed => 30,
             (true, Some((_, at)), _) if !passed && now.since(at) < Self::CAREFUL => 6,
             (true, Some(_), _) if !passed => 15,
             (true, _, _) => 40,
