@@ -66,7 +66,7 @@ impl Pace {
     /// After this time, the work queued in the storage because of too high a rate is done.
     const SETTLE: Duration = Duration::from_millis(1200);
     /// For this time after bulk waited inside the storage, the rate is close to the storage's capacity.
-    const CONGESTED: Duration = Duration::from_secs(5);
+    const CONGESTED: Duration = Duration::from_millis(1500);
     const YIELD_MAX: Duration = Duration::from_millis(500);
     /// The rate is raised by at most this number of thousandths for each bulk request that harmed no interactive flow.
     const RAISE_MILLI_EACH: u128 = 30;
@@ -257,7 +257,16 @@ impl Pace {
         self.credit_ns = self.credit_ns.min(-i64::try_from(self.usual_ns).unwrap_or(i64::MAX / 4));
         self.look = Self::LOOK_MAX;
         self.ceiling = None;
-        self.next_look = now + Self::LOOK_EVERY;
+        self.next_look = Self::look_after(now);
+    }
+
+    /// When to measure latency at the floor again. All servers whose clocks agree do so at the same moments: a call that
+    /// is striped over several of them is as slow as the slowest, so bulk would otherwise be at the floor for as long
+    /// as all of them measure together.
+    fn look_after(now: Time) -> Time {
+        let every = u64::try_from(Self::LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
+        let soonest = now + Self::LOOK_EVERY / 2;
+        Time::from_nanos(soonest.as_nanos().checked_next_multiple_of(every).unwrap_or(u64::MAX))
     }
 
     /// Sets the part of the storage's time that bulk gets in any case.
@@ -289,7 +298,7 @@ impl Pace {
             self.issued_since = 0;
         }
         if self.look == 0 && now >= self.next_look {
-            self.next_look = now + Self::LOOK_EVERY;
+            self.next_look = Self::look_after(now);
             if self.rate_ppm > self.floor_ppm + self.floor_ppm / 8 {
                 self.look = Self::LOOK_MAX;
             }
@@ -315,7 +324,10 @@ impl Pace {
     /// Lowers the rate in steps that grow with the excess.
     fn lower(&mut self, now: Time, excess: u64) {
         let rate = self.rate_ppm.max(self.floor_ppm);
-        self.ceiling = Some((rate, now));
+        // Latency at the floor does not show that any higher rate is too high.
+        if rate > self.floor_ppm {
+            self.ceiling = Some((rate, now));
+        }
         // Where congestion is visible, bulk has already been slowed down.
         let most = if self.visible { Self::LOWER_VISIBLE_PERCENT } else { Self::LOWER_PERCENT };
         let percent = ((excess - 1000) / 200).clamp(Self::LOWER_LEAST_PERCENT, most);
@@ -325,7 +337,9 @@ impl Pace {
         self.settles_at = now + Self::SETTLE;
     }
 
-    /// Raises the rate: fast in general, slowly near the rate that was last too high.
+    /// Raises the rate: fast in general, slowly near the rate that was last too high. Where congestion is visible, too
+    /// high a rate is noticed at once and lowered often, so it must recover within seconds: a call that is striped over
+    /// several servers waits for the slowest of them.
     fn raise(&mut self, now: Time, excess: u64) {
         let ceiling = self.ceiling.filter(|&(_, at)| now.since(at) < Self::CEILING);
         // At a rate of one the storage is full, if costs are right.
@@ -338,7 +352,8 @@ impl Pace {
         let congested = self.congested_at.is_some_and(|at| now.since(at) < Self::CONGESTED);
         let milli_per_second = match (near, ceiling, excess) {
             _ if congested => 10,
-            (true, Some(_), _) if self.visible && !passed => 30,
+            (true, Some(_), _) if self.visible && !passed => 60,
+            (true, _, _) if self.visible => 100,
             (true, Some((_, at)), _) if !passed && now.since(at) < Self::CAREFUL => 6,
             (true, Some(_), _) if !passed => 15,
             (true, _, _) => 40,
