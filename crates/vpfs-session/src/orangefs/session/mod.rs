@@ -118,6 +118,7 @@ impl Session for OrangeFsSession {
     /// or request, at most 16 KiB + 24 bytes, or data that must wait for its turn; in that case call it again after
     /// [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
+        self.excuse_client(now);
         while !self.closed && self.paused_until.is_none() {
             let step = match self.from_client {
                 Inbound::Header => self.client_message(now, buf),
@@ -206,10 +207,14 @@ impl Session for OrangeFsSession {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.paused_until = None;
+            self.client_may_send(now);
+        }
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
+        self.excuse_client(now);
         self.release_stalled(now);
         for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
             self.complete(id, Outcome::TimedOut);
