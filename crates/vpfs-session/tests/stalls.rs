@@ -155,6 +155,23 @@ fn a_client_that_is_slow_for_all_its_writes() {
     assert_eq!(actions, writes.map(Action::Release));
 }
 
+/// Requests that are dispatched wait for the end of the message that the client is sending.
+#[test]
+fn requests_behind_data_that_trickles() {
+    for unsolicited in [false, true] {
+        let mut wire = Wire::new();
+        let writing = wire.sent(&write(1, 100_000));
+        wire.server_passes(&ack(1, 0));
+        let (behind, _) = wire.held(&readdir(2));
+        let bytes = data(if unsolicited { 9 } else { 1 }, 100_000);
+        wire.client_passes(&bytes[..1000]);
+        wire.dispatch(behind);
+        let (after, actions) = trickle(&mut wire, &bytes[1000..], 1);
+        assert_eq!(actions, [writing, behind].map(Action::Release));
+        assert!(after <= Duration::from_secs(2), "{after:?}");
+    }
+}
+
 /// A client that takes a byte of its replies now and then.
 #[test]
 fn replies_that_are_taken_in_trickles() {
