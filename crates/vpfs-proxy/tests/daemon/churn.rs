@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vpfs_testbed::{Client, CreateOptions, File};
 use vpfs_wire::bmi::Tag;
@@ -49,10 +50,10 @@ fn reset(client: Peer) {
 }
 
 /// Reads continuously, a piece at a time.
-fn read_on(client: &Client, file: &File, done: &Arc<watch::Sender<u64>>) {
+fn read_on(tasks: &mut JoinSet<()>, client: &Client, file: &File, done: &Arc<watch::Sender<u64>>) {
     for reader in 0..CONCURRENCY {
         let (client, file, done) = (client.clone(), file.clone(), Arc::clone(done));
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             loop {
                 let read = client.read_at(&file, reader * PIECE as u64, PIECE).await.unwrap();
                 assert_eq!(read.len(), PIECE);
@@ -72,10 +73,10 @@ async fn datafile(site: &Site, file: &File) -> Handle {
 }
 
 /// Hangs up at the acknowledgement of each read.
-async fn cut_reads_off(site: &Site, datafile: Handle, leaving: Leaving) {
+fn cut_reads_off(tasks: &mut JoinSet<()>, site: &Site, datafile: Handle, leaving: Leaving) {
     let (address, fs) = (site.network.address(0, 0), site.cluster.fs_config().fs_id);
     for _ in 0..CONCURRENCY {
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             loop {
                 let mut client = Peer::connect_from(ATTACKER, address).await;
                 client.send(raw::read_of(1, fs, datafile, MUCH)).await;
@@ -93,9 +94,10 @@ async fn honest_rate(leaving: Option<Leaving>) -> f64 {
     let file = client.create("/f", &CreateOptions::basic()).await.unwrap();
     client.write_at(&file, 0, pattern(1, MUCH)).await.unwrap();
     let (done, datafile) = (Arc::new(watch::Sender::new(0)), datafile(&site, &file).await);
-    read_on(&client, &file, &done);
+    let mut tasks = JoinSet::new();
+    read_on(&mut tasks, &client, &file, &done);
     if let Some(leaving) = leaving {
-        cut_reads_off(&site, datafile, leaving).await;
+        cut_reads_off(&mut tasks, &site, datafile, leaving);
     }
     let mut done = done.subscribe();
     done.wait_for(|count| *count >= 2 * CONCURRENCY).await.unwrap();
