@@ -71,8 +71,11 @@ impl Acceptor {
         }
         tokio::spawn(async move {
             tracing::debug!(server = %listener.server, %peer, "connected");
-            let ended = connection::serve(shared, Arc::clone(&listener), client, peer).await;
+            let (ended, abandoned) = connection::serve(shared, Arc::clone(&listener), client, peer).await;
             tell(&listener, peer, &ended);
+            if let Some(abandoned) = abandoned {
+                abandoned.finish().await;
+            }
             drop(permit);
         });
     }

@@ -5,26 +5,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use vpfs_core::{RequestId, Time};
-use vpfs_session::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
+use vpfs_core::Time;
+use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side};
 
+use crate::abandoned::Abandoned;
 use crate::gate::Gate;
+use crate::half::{Half, READ_SIZE};
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
+use crate::requests::Requests;
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
-/// Bytes read at once from a socket; one bulk message of the default flow buffer size.
-pub(crate) const READ_SIZE: usize = 256 << 10;
-/// A read buffer with less room than this is replaced or reclaimed.
-const MIN_READ: usize = 32 << 10;
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
@@ -67,35 +65,38 @@ pub(crate) enum Failure {
     Refused(CloseReason),
 }
 
-/// Serves one accepted connection until either side ends.
+/// Serves one accepted connection until either side ends. Returns how it ended, and what the server still does for it.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: Arc<Listener>,
     client: TcpStream,
     peer: SocketAddr,
-) -> Result<End, Failure> {
+) -> (Result<End, Failure>, Option<Abandoned>) {
     let mut stage = shared.stage();
     let connected = tokio::select! {
         connected = connect(&shared, &listener) => connected,
-        () = left_serving(&mut stage) => return Ok(End::Drained),
+        () = left_serving(&mut stage) => return (Ok(End::Drained), None),
     };
     let server = match connected {
         Ok(server) => server,
         Err(error) => {
             reset_on_close(&client);
-            return Err(Failure::Upstream(error));
+            return (Err(Failure::Upstream(error)), None);
         }
     };
     listener.reached();
     let mut connection = Connection::new(shared, listener, client, server, peer);
     let ended = connection.run().await;
-    connection.release();
     match ended {
         Ok(End::Closed) => {}
         Ok(End::Drained) => connection.linger().await,
         Ok(End::Stopped) | Err(_) => reset_on_close(&connection.client.stream),
     }
-    ended
+    if matches!(ended, Err(Failure::Io { side: Side::Server, .. })) {
+        connection.server.eof = true;
+    }
+    let abandoned = connection.abandon();
+    (ended, abandoned)
 }
 
 async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
@@ -109,67 +110,6 @@ async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> 
     Ok(stream)
 }
 
-/// A socket and the bytes read from it that are not a complete message yet.
-struct Half {
-    stream: TcpStream,
-    buf: BytesMut,
-    eof: bool,
-    write_closed: bool,
-}
-
-impl Half {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
-    }
-
-    /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
-    /// of file.
-    fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
-        if self.buf.capacity() - self.buf.len() < MIN_READ {
-            // The bytes left in the buffer are subtracted, so that its allocation can be reused.
-            self.buf.reserve(READ_SIZE.saturating_sub(self.buf.len()).max(MIN_READ));
-        }
-        match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
-            Ok(count) => {
-                self.eof = count == 0;
-                Ok(Some(count))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Writes as much as the socket accepts, without waiting.
-    fn try_write(&self, out: &mut Outbound) -> io::Result<()> {
-        while !out.is_empty() {
-            let mut slices = [io::IoSlice::new(&[]); 16];
-            let filled = out.slices(&mut slices);
-            match self.stream.try_write_vectored(&slices[..filled]) {
-                Ok(count) => out.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn interest(&self, read: bool, write: bool) -> Option<Interest> {
-        let read = (read && !self.eof).then_some(Interest::READABLE);
-        match (read, write.then_some(Interest::WRITABLE)) {
-            (Some(read), Some(write)) => Some(read.add(write)),
-            (read, write) => read.or(write),
-        }
-    }
-
-    /// Waits until one of `interest` is possible; for ever if there is none. Cancel safe.
-    async fn ready(&self, interest: Option<Interest>) -> io::Result<()> {
-        match interest {
-            Some(interest) => self.stream.ready(interest).await.map(drop),
-            None => std::future::pending().await,
-        }
-    }
-}
-
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
@@ -178,8 +118,7 @@ struct Connection {
     server: Half,
     session: Box<dyn Session>,
     mailbox: Arc<Mailbox>,
-    /// The gate's ids of the session's operations.
-    requests: Vec<Option<RequestId>>,
+    requests: Requests,
     dispatched: Vec<Dispatched>,
     identity: ClientIdentity,
     memory: Share,
@@ -209,7 +148,7 @@ impl Connection {
             server: Half::new(server),
             session: listener.interposer.session(limits.session),
             mailbox: Arc::new(Mailbox::default()),
-            requests: Vec::new(),
+            requests: Requests::new(Arc::clone(&listener.gate)),
             dispatched: Vec::new(),
             identity,
             memory,
@@ -367,7 +306,7 @@ impl Connection {
                 let Dispatched { op, pieces } = self.dispatched[index];
                 // A dispatch may cross a cancellation; then the request is gone. Its number has not been reused,
                 // because requests are cancelled only when no others follow.
-                if self.request_of(op).is_some() {
+                if self.requests.contains(op) {
                     self.session.dispatch(now, op, pieces);
                 }
             }
@@ -403,34 +342,15 @@ impl Connection {
             Action::Enqueue(op, submission) => {
                 let app = self.identity.app(&self.shared, submission.user.as_ref());
                 let id = self.gate().enqueue(&self.mailbox, op, app, &submission);
-                let index = op.index();
-                if self.requests.len() <= index {
-                    self.requests.resize(index + 1, None);
-                }
-                let before = self.requests[index].replace(id);
-                assert!(before.is_none(), "an operation is enqueued only once");
+                self.requests.insert(op, id);
             }
-            Action::CorrectCost(op, real) => {
-                if let Some(id) = self.request_of(op) {
-                    self.gate().correct_cost(id, real);
-                }
-            }
+            Action::CorrectCost(op, real) => self.requests.correct_cost(op, real),
             Action::Complete(completed) => {
-                if let Some(id) = self.take_request(completed.op) {
-                    self.gate().complete(id, &completed);
-                }
+                self.requests.complete(&completed);
                 return still_alive(&completed);
             }
-            Action::Cancel(op) => {
-                if let Some(id) = self.take_request(op) {
-                    self.gate().cancel(id);
-                }
-            }
-            Action::Release(op) => {
-                if let Some(id) = self.request_of(op) {
-                    self.gate().release(id);
-                }
-            }
+            Action::Cancel(op) => self.requests.cancel(op),
+            Action::Release(op) => self.requests.release(op),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::Close(reason) => return Err(Failure::Refused(reason)),
@@ -452,28 +372,17 @@ impl Connection {
         }
     }
 
-    /// Returns everything to the gate, however the connection ended.
-    fn release(&mut self) {
-        self.session.end();
-        while let Some(action) = self.session.poll_action() {
-            // The connection ends in any case, so a further reason does not matter.
-            let _ = self.act(action);
-        }
-        debug_assert!(self.requests.iter().all(Option::is_none), "an ended session has no requests");
+    /// Closes the client's side, and returns everything to the gate but what the server still does.
+    fn abandon(self) -> Option<Abandoned> {
+        let Self { shared, server, session, requests, memory, .. } = self;
+        let mut abandoned = Abandoned::new(server, session, requests, memory, shared);
+        abandoned.is_going_on().then_some(abandoned)
     }
 }
 
 impl Connection {
     fn gate(&self) -> &Gate {
         &self.listener.gate
-    }
-
-    fn request_of(&self, op: OpId) -> Option<RequestId> {
-        self.requests.get(op.index()).copied().flatten()
-    }
-
-    fn take_request(&mut self, op: OpId) -> Option<RequestId> {
-        self.requests.get_mut(op.index()).and_then(Option::take)
     }
 
     /// Once the client is done and everything it sent was passed on, half-closes the connection to the server.
@@ -483,18 +392,6 @@ impl Connection {
             self.server.stream.shutdown().await.map_err(io_error(Side::Server))?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Connection {
-    /// A task may also end by a panic or when its runtime shuts down; the slots of its requests must be freed then as
-    /// well.
-    fn drop(&mut self) {
-        let left = self.requests.iter().copied().flatten();
-        // If the scheduler itself panicked, a second panic here would abort the whole process.
-        if !self.gate().is_broken() {
-            left.for_each(|id| self.gate().cancel(id));
-        }
     }
 }
 
@@ -571,7 +468,8 @@ mod tests {
         async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
-            let task = tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.listener), accepted, peer));
+            let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), accepted, peer);
+            let task = tokio::spawn(async { served.await.0 });
             (client, self.server.accept().await.unwrap().0, task)
         }
     }

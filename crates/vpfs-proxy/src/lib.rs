@@ -4,6 +4,7 @@
 //! A [`Daemon`] owns one *gate* for each server that it serves (a short mutex around a [`vpfs_node::Node`]) and one
 //! task for each client connection, which drives a [`vpfs_session::Session`]. No lock is held across I/O.
 
+mod abandoned;
 mod accept;
 mod budget;
 mod clock;
@@ -11,6 +12,7 @@ mod connection;
 mod connection_permits;
 mod daemon;
 mod gate;
+mod half;
 mod hosts;
 mod identity;
 mod limits;
@@ -18,6 +20,7 @@ mod listener;
 mod mailbox;
 mod memory;
 mod post;
+mod requests;
 mod shared;
 mod sockets;
 

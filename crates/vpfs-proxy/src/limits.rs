@@ -38,7 +38,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
 mod tests {
     use vpfs_config::Config;
 
-    use crate::connection::READ_SIZE;
+    use crate::half::READ_SIZE;
     use crate::memory::FREE;
 
     use super::*;

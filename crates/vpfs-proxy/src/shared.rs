@@ -103,6 +103,10 @@ impl Shared {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn has_left_serving(&self) -> bool {
+        *self.stage.borrow() > Stage::Serving
+    }
+
     pub(crate) fn stage(&self) -> watch::Receiver<Stage> {
         self.stage.subscribe()
     }

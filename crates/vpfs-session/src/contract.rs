@@ -32,6 +32,14 @@ pub trait Session: fmt::Debug + Send {
     /// The server sends nothing more: every operation ends. Bytes queued for the client are still sent.
     fn handle_server_eof(&mut self, unread: usize);
 
+    /// The client is gone, or broke the protocol: queued requests are cancelled and its bytes are ignored. What was
+    /// sent goes on in the server, whose answers still complete operations, but nobody receives them.
+    fn abandon(&mut self);
+
+    /// Whether the server is about to end an operation that occupies slots, without the client and without much more
+    /// work than it has begun. O(n) in operations.
+    fn awaits_server(&self) -> bool;
+
     /// Returns every operation to the scheduler; the session is over.
     fn end(&mut self);
 
@@ -131,7 +139,7 @@ pub enum Outcome {
     /// It made no progress within the time limit, so its slots are freed. Later bytes would still pass, but a driver
     /// should close both connections, so that the client repeats the request at once.
     TimedOut,
-    /// One of the two connections ended first.
+    /// One of the two connections ended first. Its charge includes what the server may have done unseen.
     Disconnected,
 }
 
@@ -220,6 +228,7 @@ pub enum Action {
     },
     /// The server's configuration names a server without a proxy: clients will bypass vpfs there.
     UnmappedServer(String),
-    /// A peer ended the session; close both connections.
+    /// A peer ended the session; close both connections. If it was the client, the session is as after
+    /// [`Session::abandon`], otherwise it is over.
     Close(CloseReason),
 }

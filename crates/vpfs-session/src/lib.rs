@@ -18,8 +18,9 @@
 //!    back-pressure on the connection that causes the load.
 //! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
 //!
-//! After [`Action::Close`] the session is over: every operation was returned to the scheduler and further inputs are
-//! ignored.
+//! After [`Action::Close`] for a fault of the server the session is over: every operation was returned to the scheduler
+//! and further inputs are ignored. After a fault of the client, or [`Session::abandon`], only the server's bytes count:
+//! feed them until [`Session::awaits_server`] is false or there was time enough, then [`Session::end`] it.
 #![forbid(unsafe_code)]
 
 mod contract;

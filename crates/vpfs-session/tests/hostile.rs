@@ -149,6 +149,9 @@ proptest! {
                 prop_assert!(is_closed);
             }
         }
+        prop_assert!(is_client || wire.session.is_closed());
+        wire.session.end();
+        wire.actions();
         prop_assert!(wire.record.is_empty() && wire.session.is_closed());
     }
 }

@@ -83,17 +83,118 @@ fn what_is_dispatched_while_the_client_hangs_takes_no_slot() {
     assert_done(&wire.server_passes(&readdir_reply(3, 1)), third, 0);
 }
 
+/// Bytes that a client must move in a second for each operation that waits for it.
+const LEAST: usize = 64 << 10;
+
 #[test]
 fn a_slow_client_keeps_its_slots() {
     let mut wire = Wire::new();
-    let writes = [1, 2].map(|tag| wire.sent(&write(tag, 100_000)));
+    let writes = [1, 2].map(|tag| wire.sent(&write(tag, 1_000_000)));
     _ = [1, 2].map(|tag| wire.server_passes(&ack(tag, 0)));
     for (tag, op) in [1, 2].into_iter().zip(writes) {
-        for chunk in data(tag, 100_000).chunks(10_000) {
+        for chunk in data(tag, 1_000_000).chunks(4 * LEAST) {
             assert_eq!(wire.client_passes(chunk), []);
-            assert_eq!(wire.wait(SHORT), []);
+            assert_eq!(wire.wait(SHORT / 2), []);
         }
-        assert_done(&wire.server_passes(&written(tag, 100_000)), op, 100_000);
+        assert_done(&wire.server_passes(&written(tag, 1_000_000)), op, 1_000_000);
+    }
+}
+
+/// However small they are: one that ends is progress.
+#[test]
+fn a_client_that_completes_small_writes_keeps_its_slots() {
+    let mut wire = Wire::new();
+    for tag in 1..20 {
+        wire.sent(&write(tag, 100));
+        wire.server_passes(&ack(tag, 0));
+    }
+    for tag in 1..20 {
+        assert_eq!(wire.client_passes(&data(tag, 100)), []);
+        assert_eq!(wire.wait(Duration::from_millis(40)), []);
+    }
+}
+
+/// Sends `bytes` in parts of `count`, one in half a second, until something is released.
+fn trickle(wire: &mut Wire, bytes: &[u8], count: usize) -> (Duration, Vec<Action>) {
+    let begin = wire.now;
+    for part in bytes.chunks(count) {
+        let mut actions = wire.client_passes(part);
+        actions.extend(wire.wait(Duration::from_millis(500)));
+        if !actions.is_empty() {
+            return (wire.now.since(begin), actions);
+        }
+    }
+    panic!("it keeps its slots as long as it likes");
+}
+
+/// Symptom: a client that sent one byte a second kept its slots. Cause: every byte was progress.
+#[test]
+fn a_write_whose_data_trickles() {
+    // Requests in between are no progress either.
+    let with_requests: Vec<_> = (2..4000).flat_map(|tag| [data(1, 1), getconfig(tag)].concat()).collect();
+    let (one, some) = (data(1, 1_000_000), with_requests.len() / 4);
+    for (bytes, count) in [(&one, 1), (&one, LEAST / 3), (&with_requests, some - some % (with_requests.len() / 3998))] {
+        let mut wire = Wire::new();
+        let op = wire.sent(&write(1, 1_000_000));
+        wire.server_passes(&ack(1, 0));
+        let (begin, rest) = bytes.split_at(if count == 1 { 100 } else { 0 });
+        wire.client_passes(begin);
+        let (after, actions) = trickle(&mut wire, rest, count);
+        assert_eq!(actions, [Action::Release(op)]);
+        assert!(after <= Duration::from_secs(2), "{after:?}");
+    }
+}
+
+/// One that sends the data of one write as slowly as for one keeps no slots for the others.
+#[test]
+fn a_client_that_is_slow_for_all_its_writes() {
+    let mut wire = Wire::new();
+    let writes = [1, 2, 3, 4].map(|tag| wire.sent(&write(tag, 10_000_000)));
+    _ = [1, 2, 3, 4].map(|tag| wire.server_passes(&ack(tag, 0)));
+    let (_, actions) = trickle(&mut wire, &data(1, 10_000_000), LEAST);
+    assert_eq!(actions, writes.map(Action::Release));
+}
+
+/// Requests that are dispatched wait for the end of the message that the client is sending.
+#[test]
+fn requests_behind_data_that_trickles() {
+    for unsolicited in [false, true] {
+        let mut wire = Wire::new();
+        let writing = wire.sent(&write(1, 100_000));
+        wire.server_passes(&ack(1, 0));
+        let (behind, _) = wire.held(&readdir(2));
+        let bytes = data(if unsolicited { 9 } else { 1 }, 100_000);
+        wire.client_passes(&bytes[..1000]);
+        wire.dispatch(behind);
+        let (after, actions) = trickle(&mut wire, &bytes[1000..], 1);
+        assert_eq!(actions, [writing, behind].map(Action::Release));
+        assert!(after <= Duration::from_secs(2), "{after:?}");
+    }
+}
+
+/// A client that takes a byte of its replies now and then.
+#[test]
+fn replies_that_are_taken_in_trickles() {
+    let limits = SessionLimits { outbound_bytes: 100_000, ..SessionLimits::default() };
+    let mut wire = Wire::with(limits, AddressMap::default());
+    let reading = wire.sent(&read(1, 1_000_000));
+    wire.server(&ack(1, 1_000_000));
+    let all = data(1, 1_000_000);
+    wire.server(&all[..400_000]);
+    let mut released = Vec::new();
+    for _ in 0..4 {
+        wire.session.to_client().advance(1);
+        released.extend(wire.wait(Duration::from_millis(500)));
+    }
+    assert_eq!(released, [Action::Release(reading)]);
+    // One that takes enough keeps its slots.
+    let mut wire = Wire::with(limits, AddressMap::default());
+    wire.sent(&read(1, 1_000_000));
+    wire.server(&ack(1, 1_000_000));
+    wire.server(&all[..900_000]);
+    for _ in 0..10 {
+        wire.session.to_client().advance(LEAST);
+        assert_eq!(wire.wait(SHORT), []);
     }
 }
 

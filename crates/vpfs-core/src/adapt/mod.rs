@@ -159,6 +159,12 @@ impl Controller {
         self.busy = false;
     }
 
+    /// An outstanding request waits for its client, which says nothing about the storage: the time up to the next
+    /// completion is not measured, and does not count as one in which the storage was not busy either.
+    pub(crate) fn on_released(&mut self) {
+        self.last = None;
+    }
+
     /// Afterwards the scheduler applies [`Controller::depth`] and [`Controller::poll_slot_costs`].
     pub(crate) fn on_complete(&mut self, now: Time, done: Done) {
         let last = self.last.replace(now);
@@ -178,6 +184,12 @@ impl Controller {
                 self.end_unlimited(now);
             }
         }
+    }
+
+    /// Completions in the current measurement: those measured, and those at a time when the storage was not busy.
+    #[cfg(test)]
+    pub(crate) fn measured(&self) -> (u64, u32) {
+        (self.current.samples, self.unlimited)
     }
 
     fn measure(&mut self, nanos: u64, done: Done) {

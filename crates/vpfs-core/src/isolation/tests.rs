@@ -339,6 +339,34 @@ fn clients_that_hang_are_not_slow_storage() {
     assert!(after_ns * 10 >= before_ns * 8 && after_ns * 8 <= before_ns * 10, "{before_ns} before, {after_ns} after");
 }
 
+/// What a write of 4 MiB is known to cost after ten of them took a second each and ended as `end` says.
+fn cost_after(end: fn(&mut Isolation, Time, RequestId)) -> [u64; 2] {
+    let mut disk = Disk::new(Isolation::new(64), Bytes::mib(4));
+    disk.run(10);
+    let cost_ns = |disk: &Disk| disk.scheduler.times.cost_ns(OpKind::Write, Bytes::mib(4));
+    let before_ns = cost_ns(&disk);
+    disk.small_stays_away();
+    for _ in 0..10 {
+        disk.dispatch();
+        // All that the storage was doing ends late, and nothing else happens meanwhile.
+        disk.now = disk.now + Duration::from_secs(1);
+        for id in core::mem::take(&mut disk.in_it) {
+            end(&mut disk.scheduler, disk.now, id);
+            disk.scheduler.enqueue(disk.now, disk.request(id));
+        }
+    }
+    [before_ns, cost_ns(&disk)]
+}
+
+/// A released request waited for its client: how long says nothing about the storage.
+#[test]
+fn nothing_is_learned_from_released_requests() {
+    let [before_ns, after_ns] = cost_after(Isolation::release);
+    assert_eq!(before_ns, after_ns);
+    let [before_ns, after_ns] = cost_after(Isolation::complete);
+    assert!(after_ns * 2 > before_ns * 3, "the same times of completed requests count: {before_ns}, then {after_ns}");
+}
+
 #[test]
 fn a_request_is_charged_by_the_costs_known_when_it_is_dispatched() {
     let mut scheduler = Isolation::new(0);

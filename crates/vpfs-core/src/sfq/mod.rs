@@ -239,8 +239,17 @@ impl Sfq {
         }
     }
 
+    /// Ends an outstanding request, whose charge stays.
+    fn finish(&mut self, now: Time, id: RequestId) -> SfqEntry {
+        let entry = self.requests.remove(id);
+        self.free(&entry);
+        self.ledger.complete(id);
+        self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
+        entry
+    }
+
     /// Frees what an outstanding request occupied.
-    fn release(&mut self, entry: &SfqEntry) {
+    fn free(&mut self, entry: &SfqEntry) {
         assert!(entry.state == State::Outstanding, "only a dispatched request can be complete");
         self.slots.release(entry.granted);
         self.outstanding -= 1;
@@ -321,11 +330,14 @@ impl Scheduler for Sfq {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        let entry = self.requests.remove(id);
-        self.release(&entry);
-        self.ledger.complete(id);
-        self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
+        let entry = self.finish(now, id);
         self.tell_complete(now, &entry);
+        self.end_if_idle(now);
+    }
+
+    fn release(&mut self, now: Time, id: RequestId) {
+        self.finish(now, id);
+        self.tell_released();
         self.end_if_idle(now);
     }
 
@@ -334,7 +346,7 @@ impl Scheduler for Sfq {
         if entry.state == State::Queued {
             self.queue.remove(&mut self.requests, &mut self.clock, id);
         } else {
-            self.release(&entry);
+            self.free(&entry);
             self.tell_cancelled();
         }
         self.requests.remove(id);

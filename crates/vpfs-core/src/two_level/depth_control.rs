@@ -128,6 +128,8 @@ pub(super) struct DepthControl {
     window: Window,
     /// Since when requests are outstanding, if so; not before the window.
     busy_since: Option<Time>,
+    /// When a request was last dispatched or completed.
+    active_at: Time,
     /// By application; `None` for those without a deadline.
     classes: Vec<Option<Class>>,
 }
@@ -136,7 +138,15 @@ impl DepthControl {
     pub(super) fn new(default_limit: u32, limit_max: u32) -> Self {
         let limit_max = limit_max.max(1);
         let limit = default_limit.min(limit_max);
-        Self { default_limit, limit_max, limit, window: Window::default(), busy_since: None, classes: Vec::new() }
+        Self {
+            default_limit,
+            limit_max,
+            limit,
+            window: Window::default(),
+            busy_since: None,
+            active_at: Time::ZERO,
+            classes: Vec::new(),
+        }
     }
 
     /// Lo.
@@ -190,8 +200,19 @@ impl DepthControl {
         }
     }
 
+    /// A request that waits for its client is no longer outstanding. If it was the last one, the storage had nothing to
+    /// do since the latest dispatch or completion.
+    pub(super) fn on_released(&mut self, outstanding: usize) {
+        if outstanding == 0
+            && let Some(since) = self.busy_since.take()
+        {
+            self.window.busy += nanos(self.active_at.since(since));
+        }
+    }
+
     /// The number of outstanding requests changed.
     pub(super) fn on_outstanding(&mut self, now: Time, outstanding: usize) {
+        self.active_at = now;
         self.window.outstanding_max = self.window.outstanding_max.max(outstanding);
         match self.busy_since {
             None if outstanding > 0 => self.busy_since = Some(now),

@@ -21,7 +21,7 @@ const CONCURRENCY: u64 = 16;
 const DEPTH: u32 = 4;
 
 /// One server whose device takes 64 KiB in 6.6 ms, one after the other.
-fn slow() -> ClusterConfig {
+pub(crate) fn slow() -> ClusterConfig {
     let device = SsdProfile { channels: 1, read_bytes_per_second: 10_000_000, ..SsdProfile::PCIE_X4 };
     ClusterConfig {
         devices: vec![DeviceProfile::Ssd(device)],

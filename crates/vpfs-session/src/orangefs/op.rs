@@ -67,6 +67,12 @@ pub(crate) struct Op {
     pub(crate) progressed: Time,
 }
 
+/// Bytes of a read that a server may have read from its storage although they have not arrived here.
+///
+/// OrangeFS reads into all buffers of a flow before the first one is sent, and again into each that was sent
+/// (flowproto-multiqueue.c): 8 of 256 KiB. Two sockets of Linux hold up to 8 MB between them, which was measured.
+const READ_AHEAD: u64 = 10 << 20;
+
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
 const OP_BYTES: usize = 512;
 const _: () = assert!(size_of::<Op>() <= OP_BYTES / 2, "half of it is for the other tables");
@@ -106,13 +112,30 @@ impl Op {
     }
 
     /// The final cost of an operation that ends now, if it differs: an operation is charged for what it moved, not for
-    /// what it asked for.
+    /// what it asked for; a read that was cut off also for what the server may have read ahead.
+    ///
+    /// Who cut it off does not matter: a client can make a server close the connection, for example with data that no
+    /// write expects.
     pub(crate) fn final_cost(&self, outcome: Outcome) -> Option<vpfs_core::Bytes> {
         let moves_data = matches!(self.kind, Some(OpKind::Read | OpKind::Write));
         // The data of such a read follows the acknowledgement, which is treated as its end, so it was not counted.
         let is_untold = matches!(self.reply, Reply::UntoldRead) && outcome == Outcome::Answered { status: 0 };
-        let real = data_cost(self.moved);
+        let is_cut_off = !matches!(outcome, Outcome::Answered { .. });
+        let real = match self.kind {
+            Some(OpKind::Read) if is_cut_off && self.is_sent() => self.cost.min(data_cost(self.moved + READ_AHEAD)),
+            _ => data_cost(self.moved),
+        };
         (moves_data && !is_untold && real != self.cost).then_some(real)
+    }
+
+    /// Whether the server ends it soon, without its client.
+    pub(crate) fn ends_without_client(&self) -> bool {
+        match self.state {
+            State::Queued(_) | State::Dispatched(_) => false,
+            State::Sent => true,
+            State::Writing => !self.awaits_client_data(),
+            State::Reading { remaining } => remaining <= READ_AHEAD,
+        }
     }
 
     pub(crate) fn completed(&self, op: OpId, outcome: Outcome) -> Completed {

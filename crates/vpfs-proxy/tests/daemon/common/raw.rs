@@ -6,8 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
+use vpfs_wire::pvfs2::attr::mask;
+use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::{Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
+use vpfs_wire::pvfs2::{Capability, Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
 
 const FS: i32 = 1;
 
@@ -45,10 +47,30 @@ pub(crate) fn write(tag: u64, handle: u64, len: usize) -> Vec<u8> {
     io(tag, handle, len, IoType::Write)
 }
 
+/// A read of the first bytes of a file on one server that checks what the client may do.
+pub(crate) fn read_of(tag: u64, fs: i32, handle: Handle, len: usize) -> Vec<u8> {
+    let capability = Capability { fs, op_mask: op_mask::READ, handles: vec![handle], ..Capability::default() };
+    let body = RequestBody::Io(io_body(fs, handle, len, IoType::Read));
+    request_message(Tag(tag), &Request { capability, ..Request::bare(body) }.encode()).unwrap()
+}
+
+/// Asks where a file's data is.
+pub(crate) fn get_attr(tag: u64, fs: i32, handle: u64) -> Vec<u8> {
+    let mask = mask::COMMON | mask::DIST | mask::DATAFILES;
+    request(
+        tag,
+        RequestBody::GetAttr(request::GetAttr { handle: Handle(handle), fs, mask, credential: Credential::default() }),
+    )
+}
+
 fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
-    let body = request::Io {
-        handle: Handle(handle),
-        fs: FS,
+    request(tag, RequestBody::Io(io_body(FS, Handle(handle), len, io_type)))
+}
+
+fn io_body(fs: i32, handle: Handle, len: usize, io_type: IoType) -> request::Io {
+    request::Io {
+        handle,
+        fs,
         io_type,
         flow_type: 3,
         server_nr: 0,
@@ -58,8 +80,7 @@ fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
         preq: Preq::contiguous(),
         file_req_offset: 0,
         aggregate_size: i64::try_from(len).unwrap(),
-    };
-    request(tag, RequestBody::Io(body))
+    }
 }
 
 /// A write whose data is in the request.

@@ -18,7 +18,6 @@ impl OrangeFsSession {
     /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
     pub(super) fn client_message(&mut self, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(header) = decode_header(buf, Side::Client)? else { return Ok(false) };
-        self.stall.client_moved(now);
         let size = payload_len(&header);
         if header.mode == Mode::Unexpected {
             if buf.len() < Header::LEN + size {
@@ -43,6 +42,9 @@ impl OrangeFsSession {
                 // Unsolicited; the server decides what to do, as it would without a proxy.
                 _ => Meaning::Stray,
             };
+            if !self.must_read_client() {
+                self.client_may_send(now);
+            }
             self.to_server.push(buf.split_to(Header::LEN).freeze());
             self.from_client = Inbound::Body { remaining: size, meaning };
         }
@@ -56,11 +58,12 @@ impl OrangeFsSession {
         if count == 0 && remaining > 0 {
             return false;
         }
-        self.stall.client_moved(now);
         self.to_server.push(buf.split_to(count).freeze());
+        let awaiting = self.awaiting_data;
         if let Meaning::Data(id) = meaning {
             self.moved(now, id, count);
         }
+        self.client_sent(now, count, self.awaiting_data < awaiting);
         self.from_client = match remaining - count {
             0 => Inbound::Header,
             remaining => Inbound::Body { remaining, meaning },

@@ -76,6 +76,7 @@ pub struct OrangeFsSession {
     /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
     client_done: bool,
+    abandoned: bool,
     draining: bool,
     closed: bool,
 }
@@ -103,6 +104,7 @@ impl OrangeFsSession {
             stall: Stall::default(),
             paused_until: None,
             client_done: false,
+            abandoned: false,
             draining: false,
             closed: false,
         }
@@ -118,7 +120,8 @@ impl Session for OrangeFsSession {
     /// or request, at most 16 KiB + 24 bytes, or data that must wait for its turn; in that case call it again after
     /// [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
-        while !self.closed && self.paused_until.is_none() {
+        self.excuse_client(now);
+        while !self.closed && !self.abandoned && self.paused_until.is_none() {
             let step = match self.from_client {
                 Inbound::Header => self.client_message(now, buf),
                 Inbound::Body { .. } => Ok(self.client_body(now, buf)),
@@ -126,11 +129,11 @@ impl Session for OrangeFsSession {
             match step {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(reason) => self.close(reason),
+                Err(reason) => self.refuse_client(reason),
             }
         }
         debug_assert!(
-            self.closed || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
+            self.closed || self.abandoned || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
             "no more than the start of a request stays in the buffer"
         );
     }
@@ -146,7 +149,7 @@ impl Session for OrangeFsSession {
             match step {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(reason) => self.close(reason),
+                Err(reason) => self.refuse_server(reason),
             }
         }
     }
@@ -172,12 +175,10 @@ impl Session for OrangeFsSession {
             return;
         }
         if unread > 0 || matches!(self.from_client, Inbound::Body { .. }) {
-            return self.close(CloseReason::Truncated(Side::Client));
+            return self.refuse_client(CloseReason::Truncated(Side::Client));
         }
         self.client_done = true;
-        for id in self.ids_where(Op::is_held) {
-            self.cancel(id);
-        }
+        self.cancel_queued();
     }
 
     fn handle_server_eof(&mut self, unread: usize) {
@@ -185,15 +186,29 @@ impl Session for OrangeFsSession {
             return;
         }
         if unread > 0 || matches!(self.from_server, Inbound::Body { .. }) {
-            return self.close(CloseReason::Truncated(Side::Server));
+            return self.refuse_server(CloseReason::Truncated(Side::Server));
         }
         self.end();
     }
 
-    fn end(&mut self) {
-        for id in self.ids_where(Op::is_held) {
-            self.cancel(id);
+    fn abandon(&mut self) {
+        if self.closed || self.abandoned {
+            return;
         }
+        (self.client_done, self.abandoned) = (true, true);
+        self.paused_until = None;
+        self.cancel_queued();
+        for id in std::mem::take(&mut self.dispatched) {
+            self.complete(id, Outcome::Disconnected);
+        }
+    }
+
+    fn awaits_server(&self) -> bool {
+        self.ops.iter().flatten().any(|op| op.kind.is_some() && !op.is_released && op.ends_without_client())
+    }
+
+    fn end(&mut self) {
+        self.cancel_queued();
         // Nothing else ends operations that are dispatched but not sent.
         self.dispatched.clear();
         for id in self.ids_where(|_| true) {
@@ -206,10 +221,14 @@ impl Session for OrangeFsSession {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.paused_until = None;
+            self.client_may_send(now);
+        }
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
+        self.excuse_client(now);
         self.release_stalled(now);
         for id in self.ids_where(|op| self.deadline(op).is_some_and(|at| at <= now)) {
             self.complete(id, Outcome::TimedOut);

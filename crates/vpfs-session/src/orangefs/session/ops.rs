@@ -131,10 +131,25 @@ impl OrangeFsSession {
         }
     }
 
-    /// Ends the session because of what a peer did.
-    pub(super) fn close(&mut self, reason: CloseReason) {
-        self.end();
+    pub(super) fn cancel_queued(&mut self) {
+        for id in self.ids_where(Op::is_held) {
+            self.cancel(id);
+        }
+    }
+
+    /// The client broke the protocol.
+    pub(super) fn refuse_client(&mut self, reason: CloseReason) {
+        self.abandon();
         self.to_client.clear();
         self.actions.push_back(Action::Close(reason));
+    }
+
+    /// The server broke the protocol.
+    pub(super) fn refuse_server(&mut self, reason: CloseReason) {
+        self.end();
+        self.to_client.clear();
+        if !self.abandoned {
+            self.actions.push_back(Action::Close(reason));
+        }
     }
 }

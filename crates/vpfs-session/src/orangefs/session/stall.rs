@@ -1,5 +1,5 @@
-//! Clients that stop to send or to read in the middle of an operation: what waits for them frees its slots, so that a
-//! client that hangs stops nobody else.
+//! Clients that stop or trickle in the middle of an operation: what waits for them frees its slots, so that a client
+//! that hangs stops nobody else.
 
 use vpfs_core::Time;
 
@@ -7,53 +7,100 @@ use super::{Inbound, OrangeFsSession};
 use crate::orangefs::op::{Op, State};
 use crate::{Action, OpId, Session, SessionLimits};
 
-/// The progress of the client.
+/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::STALL`], or all of
+/// the operation's data.
+///
+/// No network of a storage system is that slow, and a disk moves more with the random accesses of a slot. But a client
+/// that sends a byte now and then, or one write's data while many others wait, does not keep their slots.
+const LEAST: u64 = 64 << 10;
+
+/// The progress of the client in one direction, while something is due.
 #[derive(Debug, Default)]
-pub(super) struct Stall {
-    /// When it last sent something, or when something was first expected from it.
-    moved: Time,
-    /// The bytes that it had received at the latest check, and when it last received some.
-    received: u64,
-    received_at: Time,
+struct Progress {
+    /// When it last had moved enough.
+    since: Time,
+    /// Bytes still to move for the next time.
+    needed: u64,
 }
 
-impl Stall {
-    /// The client sent something.
-    pub(super) fn client_moved(&mut self, now: Time) {
-        self.moved = now;
+impl Progress {
+    /// It may begin now, with `ops` operations that wait for it.
+    fn restart(&mut self, now: Time, ops: usize) {
+        *self = Self { since: now, needed: LEAST * ops.max(1) as u64 };
+    }
+
+    fn moved(&mut self, now: Time, bytes: u64, ops: usize) {
+        self.needed = self.needed.saturating_sub(bytes);
+        if self.needed == 0 {
+            self.restart(now, ops);
+        }
+    }
+
+    fn has_stalled(&self, now: Time) -> bool {
+        now.since(self.since) >= SessionLimits::STALL
     }
 }
 
+/// The progress of the client.
+#[derive(Debug, Default)]
+pub(super) struct Stall {
+    sending: Progress,
+    receiving: Progress,
+    /// The bytes that it had received at the latest check.
+    received: u64,
+}
+
 impl OrangeFsSession {
+    /// The client may send from now on: before, nothing was expected, or something else was in its way.
+    pub(super) fn client_may_send(&mut self, now: Time) {
+        self.stall.sending.restart(now, self.awaiting_data);
+    }
+
+    /// If earlier bytes of the client still wait for the server, it is not the client that is slow. Call before any are
+    /// added.
+    pub(super) fn excuse_client(&mut self, now: Time) {
+        if !self.to_server.is_empty() {
+            self.client_may_send(now);
+        }
+    }
+
+    /// The client sent `bytes` bytes of a message, which are all that was due for an operation if `is_all`. Requests do
+    /// not count: they complete nothing.
+    pub(super) fn client_sent(&mut self, now: Time, bytes: usize, is_all: bool) {
+        let bytes = if is_all { LEAST.max(bytes as u64) } else { bytes as u64 };
+        self.stall.sending.moved(now, bytes, self.awaiting_data);
+    }
+
     /// A write was acknowledged, so its data is next.
     pub(super) fn await_data(&mut self, now: Time, id: OpId) {
-        if self.awaiting_data == 0 {
-            // It could not send anything before.
-            self.stall.moved = now;
+        if !self.must_read_client() {
+            self.client_may_send(now);
         }
         self.awaiting_data += 1;
-        if self.is_silent(now) {
+        if self.is_slow(now) {
             self.release(id);
         }
     }
 
     /// Frees the slots of all operations that wait for a client that has stalled. O(1) if it has not.
     pub(super) fn release_stalled(&mut self, now: Time) {
-        if self.to_client.sent() != self.stall.received || self.wants_server() {
-            (self.stall.received, self.stall.received_at) = (self.to_client.sent(), now);
+        let received = self.to_client.sent();
+        let count = received - std::mem::replace(&mut self.stall.received, received);
+        match self.wants_server() {
+            true => self.stall.receiving.restart(now, self.in_progress),
+            false => self.stall.receiving.moved(now, count, self.in_progress),
         }
-        let is_deaf = now.since(self.stall.received_at) >= SessionLimits::STALL;
-        if is_deaf || self.is_silent(now) {
+        if self.stall.receiving.has_stalled(now) || self.is_slow(now) {
             for id in self.ids_where(|op| self.waits_for_client(op)) {
                 self.release(id);
             }
         }
     }
 
-    /// Whether the client has sent nothing for a while, although it is in the middle of a message or the data of a
-    /// write is expected, and nothing else is in its way.
-    fn is_silent(&self, now: Time) -> bool {
-        now.since(self.stall.moved) >= SessionLimits::STALL && self.must_read_client() && self.is_listening()
+    /// Whether the client has sent next to nothing for a while, although it is in the middle of a message or the data
+    /// of a write is expected, and nothing else is in its way.
+    fn is_slow(&self, now: Time) -> bool {
+        self.stall.sending.has_stalled(now) && self.must_read_client() && self.is_listening()
     }
 
     /// Whether whatever the client sends is passed on at once.
