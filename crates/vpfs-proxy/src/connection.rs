@@ -5,26 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::{RequestId, Time};
-use vpfs_session::{Action, CloseReason, Completed, OpId, Outbound, Outcome, Session, Side};
+use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, Side};
 
 use crate::gate::Gate;
+use crate::half::Half;
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
-use crate::mailbox::{Dispatched, Mailbox};
+use crate::mailbox::{Dispatched, Mailbox, trim};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
+use crate::read_buffers::READ_SIZE;
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
 
-/// Bytes read at once from a socket; one bulk message of the default flow buffer size.
-pub(crate) const READ_SIZE: usize = 256 << 10;
-/// A read buffer with less room than this is replaced or reclaimed.
-const MIN_READ: usize = 32 << 10;
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
@@ -109,67 +106,6 @@ async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> 
     Ok(stream)
 }
 
-/// A socket and the bytes read from it that are not a complete message yet.
-struct Half {
-    stream: TcpStream,
-    buf: BytesMut,
-    eof: bool,
-    write_closed: bool,
-}
-
-impl Half {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
-    }
-
-    /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
-    /// of file.
-    fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
-        if self.buf.capacity() - self.buf.len() < MIN_READ {
-            // The bytes left in the buffer are subtracted, so that its allocation can be reused.
-            self.buf.reserve(READ_SIZE.saturating_sub(self.buf.len()).max(MIN_READ));
-        }
-        match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
-            Ok(count) => {
-                self.eof = count == 0;
-                Ok(Some(count))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Writes as much as the socket accepts, without waiting.
-    fn try_write(&self, out: &mut Outbound) -> io::Result<()> {
-        while !out.is_empty() {
-            let mut slices = [io::IoSlice::new(&[]); 16];
-            let filled = out.slices(&mut slices);
-            match self.stream.try_write_vectored(&slices[..filled]) {
-                Ok(count) => out.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn interest(&self, read: bool, write: bool) -> Option<Interest> {
-        let read = (read && !self.eof).then_some(Interest::READABLE);
-        match (read, write.then_some(Interest::WRITABLE)) {
-            (Some(read), Some(write)) => Some(read.add(write)),
-            (read, write) => read.or(write),
-        }
-    }
-
-    /// Waits until one of `interest` is possible; for ever if there is none. Cancel safe.
-    async fn ready(&self, interest: Option<Interest>) -> io::Result<()> {
-        match interest {
-            Some(interest) => self.stream.ready(interest).await.map(drop),
-            None => std::future::pending().await,
-        }
-    }
-}
-
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
@@ -241,6 +177,7 @@ impl Connection {
 
     /// Waits for an event, then reads from both sides.
     async fn step(&mut self) -> Result<(), Failure> {
+        self.rest();
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
         let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
@@ -255,6 +192,17 @@ impl Connection {
             () = sleep_until(deadline) => self.handle_timeout()?,
         }
         self.read()
+    }
+
+    /// Gives back what only a busy connection needs.
+    fn rest(&mut self) {
+        self.client.rest();
+        self.server.rest();
+        if self.session.held_requests() == 0 {
+            debug_assert!(self.requests.iter().all(Option::is_none), "a session that holds nothing has no requests");
+            self.requests.clear();
+            trim(&mut self.requests);
+        }
     }
 
     /// How the connection ends, if it ends now.
@@ -372,6 +320,7 @@ impl Connection {
                 }
             }
             self.dispatched.clear();
+            trim(&mut self.dispatched);
         }
         self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
@@ -524,8 +473,8 @@ mod tests {
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
     use vpfs_session::orangefs::{AddressMap, OrangeFs};
-    use vpfs_wire::bmi::{Tag, request_message};
-    use vpfs_wire::pvfs2::{Handle, Request, RequestBody, request};
+    use vpfs_wire::bmi::{Tag, reply_message, request_message};
+    use vpfs_wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
 
     use super::*;
     use crate::clock::Clock;
@@ -600,5 +549,37 @@ mod tests {
         second_server.read_exact(&mut arrived).await.unwrap();
         assert_eq!(arrived, expected);
         assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
+    }
+
+    /// Otherwise thousands of idle connections hold half a MiB each.
+    #[tokio::test]
+    async fn an_idle_connection_has_no_buffers() {
+        let place = Place::new().await;
+        let mut client = TcpStream::connect(place.clients.local_addr().unwrap()).await.unwrap();
+        let (accepted, peer) = place.clients.accept().await.unwrap();
+        let upstream = TcpStream::connect(place.server.local_addr().unwrap()).await.unwrap();
+        let mut server = place.server.accept().await.unwrap().0;
+        let (shared, listener) = (Arc::clone(&place.shared), Arc::clone(&place.listener));
+        let mut connection = Connection::new(shared, listener, accepted, upstream, peer);
+        let payload = Request::bare(RequestBody::MgmtNoop).encode();
+        let requests: Vec<u8> = (1..=200).flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect();
+        let traffic = async {
+            client.write_all(&requests).await.unwrap();
+            server.read_exact(&mut vec![0; requests.len()]).await.unwrap();
+            let reply = Reply::done(Op::MgmtNoop).encode();
+            let replies: Vec<u8> = (1..=200).flat_map(|tag| reply_message(Tag(tag), &reply).unwrap()).collect();
+            server.write_all(&replies).await.unwrap();
+            client.read_exact(&mut vec![0; replies.len()]).await.unwrap();
+            // The connection runs once more, to wait.
+            tokio::task::yield_now().await;
+        };
+        tokio::select! {
+            biased;
+            ended = connection.run() => panic!("{ended:?}"),
+            () = traffic => {}
+        }
+        assert_eq!([connection.client.buf.capacity(), connection.server.buf.capacity()], [0, 0]);
+        let tables = [connection.requests.capacity(), connection.dispatched.capacity()];
+        assert!(tables.iter().all(|capacity| *capacity <= 16), "{tables:?}");
     }
 }

@@ -11,6 +11,7 @@ mod connection;
 mod connection_permits;
 mod daemon;
 mod gate;
+mod half;
 mod hosts;
 mod identity;
 mod limits;
@@ -18,6 +19,7 @@ mod listener;
 mod mailbox;
 mod memory;
 mod post;
+mod read_buffers;
 mod shared;
 mod sockets;
 

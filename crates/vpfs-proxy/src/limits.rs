@@ -38,8 +38,8 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
 mod tests {
     use vpfs_config::Config;
 
-    use crate::connection::READ_SIZE;
     use crate::memory::FREE;
+    use crate::read_buffers::READ_SIZE;
 
     use super::*;
 

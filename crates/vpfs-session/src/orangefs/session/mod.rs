@@ -223,7 +223,11 @@ impl Session for OrangeFsSession {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            self.forget_actions();
+        }
+        action
     }
 
     fn to_server(&mut self) -> &mut Outbound {
