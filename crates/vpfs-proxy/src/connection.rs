@@ -183,15 +183,21 @@ impl Connection {
         let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
         let is_scarce = self.memory.is_scarce();
         let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
+        let mut is_due = false;
         tokio::select! {
             ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
             ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
             () = self.mailbox.filled() => {}
             () = self.memory.eased(), if is_scarce => {}
             _ = self.stage.changed() => {}
-            () = sleep_until(deadline) => self.handle_timeout()?,
+            () = sleep_until(deadline) => is_due = true,
         }
-        self.read()
+        if !from_client {
+            self.session.client_waited(self.shared.clock.now());
+        }
+        // What arrived in time counts, even if it is read only now.
+        self.read()?;
+        if is_due { self.handle_timeout() } else { Ok(()) }
     }
 
     /// Gives back what only a busy connection needs.

@@ -24,6 +24,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
                 reply_timeout: limits.reply_timeout,
                 flow_timeout: limits.flow_timeout,
                 stall_timeout: limits.stall_timeout,
+                request_timeout: limits.request_timeout,
                 client_timeout: limits.client_timeout,
             },
             memory: size(limits.memory),

@@ -441,6 +441,15 @@ pub(crate) const LIMITS: Section = Section {
         .default("5min")
         .range("1s", "1d"),
         Tunable::new(
+            "request_timeout",
+            Kind::Duration,
+            "The time that a client has to complete a request of which it has sent a part, before its connection is \
+             closed, as real servers do it. Connections without such a part may be idle for ever, and the data of writes \
+             is not covered.",
+        )
+        .default("10s")
+        .range("1s", "1d"),
+        Tunable::new(
             "client_timeout",
             Kind::Duration,
             "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \

@@ -29,6 +29,8 @@ pub struct Limits {
     pub flow_timeout: Duration,
     /// Limit for an operation that waits for its client.
     pub stall_timeout: Duration,
+    /// Limit for the rest of a request of which a part has arrived.
+    pub request_timeout: Duration,
     /// How long clients are told to wait for an answer; `None` keeps the servers' value.
     pub client_timeout: Option<Duration>,
     /// Limit for connecting to a server.
@@ -101,6 +103,7 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         reply_timeout: span("reply_timeout"),
         flow_timeout: span("flow_timeout"),
         stall_timeout: span("stall_timeout"),
+        request_timeout: span("request_timeout"),
         client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),

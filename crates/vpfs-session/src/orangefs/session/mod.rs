@@ -13,6 +13,7 @@ use super::op::{Op, State};
 use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
 
 mod client;
+mod incomplete;
 mod ops;
 mod server;
 mod stall;
@@ -75,6 +76,8 @@ pub struct OrangeFsSession {
     stall: Stall,
     /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
+    /// Since when the client is in the middle of a header or a request.
+    incomplete_since: Option<Time>,
     client_done: bool,
     draining: bool,
     closed: bool,
@@ -102,6 +105,7 @@ impl OrangeFsSession {
             next_watch: None,
             stall: Stall::default(),
             paused_until: None,
+            incomplete_since: None,
             client_done: false,
             draining: false,
             closed: false,
@@ -124,11 +128,12 @@ impl Session for OrangeFsSession {
                 Inbound::Body { .. } => Ok(self.client_body(now, buf)),
             };
             match step {
-                Ok(true) => {}
+                Ok(true) => self.incomplete_since = None,
                 Ok(false) => break,
                 Err(reason) => self.close(reason),
             }
         }
+        self.note_incomplete(now, buf.len());
         debug_assert!(
             self.closed || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
             "no more than the start of a request stays in the buffer"
@@ -149,6 +154,10 @@ impl Session for OrangeFsSession {
                 Err(reason) => self.close(reason),
             }
         }
+    }
+
+    fn client_waited(&mut self, now: Time) {
+        self.incomplete_since = self.incomplete_since.map(|_| now);
     }
 
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
@@ -202,11 +211,15 @@ impl Session for OrangeFsSession {
         self.to_server.clear();
         self.next_watch = None;
         self.paused_until = None;
+        self.incomplete_since = None;
         self.closed = true;
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.paused_until = self.paused_until.filter(|until| now < *until);
+        if self.request_deadline().is_some_and(|at| at <= now) {
+            return self.close(CloseReason::Incomplete);
+        }
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
@@ -219,7 +232,7 @@ impl Session for OrangeFsSession {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.next_watch.into_iter().chain(self.paused_until).min()
+        self.next_watch.into_iter().chain(self.paused_until).chain(self.request_deadline()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {
