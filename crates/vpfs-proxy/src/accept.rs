@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use vpfs_session::Side;
 
 use crate::connection::{self, End, Failure};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
+use crate::hosts::Host;
 use crate::listener::Listener;
+use crate::log_limit::Kind;
 use crate::shared::{Shared, left_serving};
 use crate::sockets::prepare;
 
@@ -23,7 +26,7 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// Accepts until the daemon drains.
-    pub(crate) async fn run(self, socket: TcpListener) {
+    pub(crate) async fn run(self: Arc<Self>, socket: TcpListener) {
         let mut stage = self.shared.stage();
         tokio::select! {
             () = left_serving(&mut stage) => {}
@@ -31,13 +34,13 @@ impl Acceptor {
         }
     }
 
-    async fn accept_all(&self, socket: &TcpListener) {
-        let (mut was_full, mut was_failing) = (false, false);
+    async fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
+        let mut was_failing = false;
         loop {
             match socket.accept().await {
                 Ok((client, peer)) => {
                     was_failing = false;
-                    let permit = self.permit(peer, &mut was_full).await;
+                    let permit = self.permit(peer).await;
                     self.admit(client, peer, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
@@ -52,41 +55,51 @@ impl Acceptor {
         }
     }
 
-    async fn permit(&self, peer: SocketAddr, was_full: &mut bool) -> ConnectionPermit {
+    async fn permit(&self, peer: SocketAddr) -> ConnectionPermit {
         if let Some(permit) = self.permits.try_take() {
-            *was_full = false;
             return permit;
         }
-        if !std::mem::replace(was_full, true) {
+        if self.listener.log.due(Kind::ConnectionsUsedUp, self.shared.clock.now()).is_some() {
             tracing::warn!(server = %self.listener.server, %peer, "limits.connections is reached; clients wait");
         }
         self.permits.take().await
     }
 
-    fn admit(&self, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let (listener, shared) = (Arc::clone(&self.listener), Arc::clone(&self.shared));
+    fn admit(self: &Arc<Self>, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         if let Err(error) = prepare(&client) {
-            tracing::debug!(server = %listener.server, %peer, %error, "client disconnected at once");
+            tracing::debug!(server = %self.listener.server, %peer, %error, "client disconnected at once");
             return;
         }
+        let host = self.shared.hosts.get(peer.ip());
+        let acceptor = Arc::clone(self);
         tokio::spawn(async move {
+            let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
             tracing::debug!(server = %listener.server, %peer, "connected");
-            let ended = connection::serve(shared, Arc::clone(&listener), client, peer).await;
-            tell(&listener, peer, &ended);
+            let ended = connection::serve(shared, listener, client, peer).await;
+            acceptor.tell(&host, peer, &ended);
             drop(permit);
         });
     }
-}
 
-fn tell(listener: &Listener, peer: SocketAddr, ended: &Result<End, Failure>) {
-    let server = &listener.server;
-    match ended {
-        Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
-        Err(reason @ (Failure::Refused(_) | Failure::TimedOut(_) | Failure::OutOfMemory)) => {
-            tracing::warn!(%server, %peer, %reason, "connection closed");
+    fn tell(&self, host: &Host, peer: SocketAddr, ended: &Result<End, Failure>) {
+        let server = &self.listener.server;
+        match ended {
+            Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
+            Err(Failure::Upstream(error)) => self.listener.failed(error),
+            Err(reason) => {
+                let log = reason.blame().map(|(side, kind)| match side {
+                    Side::Client => (&host.log, kind),
+                    Side::Server => (&self.listener.log, kind),
+                });
+                match log.and_then(|(log, kind)| log.due(kind, self.shared.clock.now())) {
+                    Some(suppressed) => {
+                        let suppressed = (suppressed > 0).then_some(suppressed);
+                        tracing::warn!(%server, %peer, %reason, suppressed, "connection closed");
+                    }
+                    None => tracing::debug!(%server, %peer, %reason, "connection closed"),
+                }
+            }
         }
-        Err(Failure::Upstream(error)) => listener.failed(error),
-        Err(reason @ Failure::Io { .. }) => tracing::debug!(%server, %peer, %reason, "connection closed"),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::half::Half;
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
+use crate::log_limit::Kind;
 use crate::mailbox::{Dispatched, Mailbox, trim};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::read_buffers::READ_SIZE;
@@ -62,6 +63,22 @@ pub(crate) enum Failure {
     /// A peer misbehaved.
     #[error("{0}")]
     Refused(CloseReason),
+}
+
+impl Failure {
+    /// What to log about it, and which side is to blame, as far as that is known; `None` for what happens without a
+    /// fault of either.
+    pub(crate) fn blame(&self) -> Option<(Side, Kind)> {
+        Some(match self {
+            Self::Upstream(_) | Self::Io { .. } => return None,
+            Self::TimedOut(_) | Self::Refused(CloseReason::Incomplete) => (Side::Client, Kind::TimedOut),
+            Self::OutOfMemory => (Side::Client, Kind::OutOfMemory),
+            Self::Refused(CloseReason::Malformed { side, .. }) => (*side, Kind::Malformed),
+            Self::Refused(CloseReason::Violation { side, .. }) => (*side, Kind::Violation),
+            Self::Refused(CloseReason::Truncated(side)) => (*side, Kind::Truncated),
+            Self::Refused(CloseReason::Config(_)) => (Side::Server, Kind::Configuration),
+        })
+    }
 }
 
 /// Serves one accepted connection until either side ends.
@@ -484,6 +501,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::log_limit::LogLimit;
     use crate::shared::Rules;
 
     /// One slot in front of a server that only receives requests.
@@ -516,6 +534,7 @@ mod tests {
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),
                 down: false.into(),
+                log: LogLimit::default(),
             };
             let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
             let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));

@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::gate::{Gate, deliver};
 use crate::listener::Listener;
+use crate::log_limit::LogLimit;
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 
@@ -90,7 +91,7 @@ impl Daemon {
         for (listener, socket) in bound {
             let acceptor =
                 Acceptor { listener: Arc::new(listener), shared: Arc::clone(&shared), permits: Arc::clone(&permits) };
-            listeners.spawn(acceptor.run(socket));
+            listeners.spawn(Arc::new(acceptor).run(socket));
         }
         Ok(Self { shared, config, permits, listeners, _timers: timers })
     }
@@ -247,6 +248,7 @@ async fn bind(
                 },
                 gate: Arc::clone(gate),
                 down: false.into(),
+                log: LogLimit::default(),
             };
             listeners.push((listener, bound));
         }

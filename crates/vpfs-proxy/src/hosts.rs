@@ -1,4 +1,4 @@
-//! What the connections of one client host share: the user that they stated last, and memory.
+//! What the connections of one client host share: the user that they stated last, memory, and lines in the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vpfs_session::User;
 
 use crate::budget::Budget;
+use crate::log_limit::LogLimit;
 
 /// The known client hosts.
 #[derive(Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Arc<Host>>>);
 pub(crate) struct Host {
     /// The memory that its connections hold together.
     pub(crate) memory: Budget,
+    /// The lines in the log about its failures.
+    pub(crate) log: LogLimit,
     /// The user that a connection from this host stated last. Connections that have not stated a user are attributed to
     /// it.
     user: Mutex<Option<Arc<User>>>,
@@ -31,6 +34,8 @@ impl Hosts {
 
     /// The entry of the host at `ip`.
     pub(crate) fn get(&self, ip: IpAddr) -> Arc<Host> {
+        // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
+        let ip = ip.to_canonical();
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= Self::MAX && !hosts.contains_key(&ip) {
             hosts.retain(|_, host| Arc::strong_count(host) > 1);

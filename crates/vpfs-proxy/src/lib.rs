@@ -16,6 +16,7 @@ mod hosts;
 mod identity;
 mod limits;
 mod listener;
+mod log_limit;
 mod mailbox;
 mod memory;
 mod post;

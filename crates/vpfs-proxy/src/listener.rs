@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vpfs_session::Interposer;
 
 use crate::gate::Gate;
+use crate::log_limit::LogLimit;
 
 /// Where clients connect.
 pub(crate) struct Listener {
@@ -20,6 +21,8 @@ pub(crate) struct Listener {
     pub(crate) gate: Arc<Gate>,
     /// Whether the server was unreachable at the last attempt, so that failure and recovery are each logged once.
     pub(crate) down: AtomicBool,
+    /// The lines in the log about failures of the server, and of accepting.
+    pub(crate) log: LogLimit,
 }
 
 impl Listener {

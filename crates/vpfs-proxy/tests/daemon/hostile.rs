@@ -46,8 +46,9 @@ async fn hostile_clients_are_cut_off_and_others_continue() {
             assert!(client.read_at(&file, piece * 200_000, 200_000).await.unwrap() == data);
         }
     });
-    for (bytes, reason) in garbage() {
-        let mut hostile = Peer::connect(site.network.address(0, 0)).await;
+    for (host, (bytes, reason)) in (1..).zip(garbage()) {
+        // Lines are limited for each host.
+        let mut hostile = Peer::connect_from([127, 0, 1, host], site.network.address(0, 0)).await;
         let peer = hostile.stream.local_addr().unwrap();
         // Also after a valid message.
         hostile.send([raw::noop(7), bytes].concat()).await;
@@ -59,7 +60,34 @@ async fn hostile_clients_are_cut_off_and_others_continue() {
     assert_eq!(log.with("").len(), garbage().len(), "no other client was cut off");
 }
 
-#[tokio::test]
+/// Symptom: a host that was cut off and connected again a thousand times a second wrote a thousand lines a second.
+/// Virtual time.
+#[tokio::test(start_paused = true)]
+async fn the_log_has_one_line_a_minute_for_each_host_and_kind() {
+    let log = Log::of(Level::WARN);
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("").await;
+    let cut_off = async |host, bytes: &[u8]| {
+        let mut client = Peer::connect_from([127, 0, 1, host], network.address(0, 0)).await;
+        client.send(bytes).await;
+        assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
+    };
+    for _ in 0..30 {
+        cut_off(1, b"GET / HTTP/1.1\r\n\r\n\r\n\r\n").await;
+        cut_off(1, &[raw::metadata(1), raw::metadata(1)].concat()).await;
+        cut_off(2, b"GET / HTTP/1.1\r\n\r\n\r\n\r\n").await;
+    }
+    assert_eq!(log.with("connection closed").len(), 3, "{:?}", log.with(""));
+    assert!(log.with("suppressed").is_empty());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    cut_off(1, b"GET / HTTP/1.1\r\n\r\n\r\n\r\n").await;
+    let lines = log.with("suppressed=29");
+    assert!(lines.len() == 1 && lines[0].contains("peer=127.0.1.1:") && lines[0].contains("wrong magic"), "{lines:?}");
+}
+
+/// Virtual time, because lines are limited for each server.
+#[tokio::test(start_paused = true)]
 async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
     let log = Log::of(Level::WARN);
     let fake = FakeServer::start().await;
@@ -82,6 +110,7 @@ async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
         server.end().await;
         let lines = log.with(&format!("peer={peer}"));
         assert!(lines.len() == 1 && lines[0].contains(reason) && lines[0].contains("server=s0"), "{reason}: {lines:?}");
+        tokio::time::sleep(Duration::from_secs(60)).await;
     }
 }
 
