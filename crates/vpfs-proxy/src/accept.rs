@@ -10,11 +10,11 @@ use vpfs_session::Side;
 
 use crate::connection::{self, End, Failure};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
-use crate::hosts::Host;
+use crate::hosts::{Host, HostConnection};
 use crate::listener::Listener;
 use crate::log_limit::Kind;
 use crate::shared::{Shared, left_serving};
-use crate::sockets::prepare;
+use crate::sockets::{prepare, reset_on_close};
 
 /// Accepts clients and creates a task for each.
 pub(crate) struct Acceptor {
@@ -70,15 +70,33 @@ impl Acceptor {
             tracing::debug!(server = %self.listener.server, %peer, %error, "client disconnected at once");
             return;
         }
-        let host = self.shared.hosts.get(peer.ip());
+        let limit = self.shared.rules().limits.host_connections;
+        let counted = match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
+            Ok(counted) => counted,
+            Err(host) => return self.refuse(&client, peer, &host),
+        };
         let acceptor = Arc::clone(self);
         tokio::spawn(async move {
             let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
             tracing::debug!(server = %listener.server, %peer, "connected");
             let ended = connection::serve(shared, listener, client, peer).await;
-            acceptor.tell(&host, peer, &ended);
+            acceptor.tell(counted.host(), peer, &ended);
+            // Before the permit: whoever gets that may be another connection of this host.
+            drop(counted);
             drop(permit);
         });
+    }
+
+    /// Closes a connection of a host that has too many. It is not left waiting, because it would take the place of
+    /// other hosts' connections in the queue of the listening socket.
+    fn refuse(&self, client: &TcpStream, peer: SocketAddr, host: &Host) {
+        reset_on_close(client);
+        let server = &self.listener.server;
+        if let Some(suppressed) = host.log.due(Kind::TooManyConnections, self.shared.clock.now()) {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            let reason = "limits.connections_per_host is reached";
+            tracing::warn!(%server, %peer, reason, suppressed, "connection closed");
+        }
     }
 
     fn tell(&self, host: &Host, peer: SocketAddr, ended: &Result<End, Failure>) {

@@ -9,6 +9,8 @@ pub(crate) struct DaemonLimits {
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
+    /// Connections of one client host.
+    pub(crate) host_connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) drain_timeout: Duration,
 }
@@ -29,6 +31,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
             },
             memory: size(limits.memory),
             host_memory: size(limits.host_memory),
+            host_connections: limits.connections_per_host,
             connect_timeout: limits.connect_timeout,
             drain_timeout: limits.drain_timeout,
         }

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     OutOfMemory,
     /// The limit of connections of the daemon.
     ConnectionsUsedUp,
+    /// The limit of connections of a host.
+    TooManyConnections,
 }
 
 /// The lines about one peer. Holds an entry for each kind of failure that occurred.

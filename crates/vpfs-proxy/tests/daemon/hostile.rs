@@ -306,6 +306,37 @@ async fn at_the_limit_of_connections_clients_wait() {
     assert_eq!(log.with("limits.connections").len(), 1);
 }
 
+/// Symptom: 5,000 idle connections of one host left no place for a client of another. Cause: only the number of all
+/// connections was limited.
+#[tokio::test]
+async fn one_host_does_not_use_up_all_connections() {
+    let log = Log::of(Level::WARN);
+    let mut site = Site::start(1, "[limits]\nconnections = 5\nconnections_per_host = 3\n").await;
+    let address = site.network.address(0, 0);
+    let works = async |client: &mut Peer| {
+        client.send(raw::noop(1)).await;
+        assert_eq!(client.tag().await, Tag(1));
+    };
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        idle.push(Peer::connect_from([127, 0, 1, 1], address).await);
+        works(idle.last_mut().unwrap()).await;
+    }
+    for _ in 0..20 {
+        let mut further = Peer::connect_from([127, 0, 1, 1], address).await;
+        assert_eq!(further.end().await, Some(ErrorKind::ConnectionReset));
+    }
+    let mut other = Peer::connect_from([127, 0, 1, 2], address).await;
+    works(&mut other).await;
+    let lines = log.with("limits.connections_per_host is reached");
+    assert!(lines.len() == 1 && lines[0].contains("peer=127.0.1.1:"), "{lines:?}");
+    site.reload("[limits]\nconnections = 5\nconnections_per_host = 4\n").await;
+    works(&mut Peer::connect_from([127, 0, 1, 1], address).await).await;
+    for peer in &mut idle {
+        works(peer).await;
+    }
+}
+
 /// Symptom: a client that had disconnected kept its permit. Cause: the proxy also waited for the server to close.
 #[tokio::test]
 async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
