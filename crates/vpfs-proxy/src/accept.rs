@@ -10,11 +10,15 @@ use vpfs_session::Side;
 
 use crate::connection::{self, End, Failure};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
+use crate::descriptors::Exhausted;
 use crate::hosts::{Host, HostConnection};
 use crate::listener::Listener;
 use crate::log_limit::Kind;
 use crate::shared::{Shared, left_serving};
 use crate::sockets::{prepare, reset_on_close};
+
+/// After a failure to accept, the time to the next attempt.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Accepts clients and creates a task for each.
 pub(crate) struct Acceptor {
@@ -35,21 +39,21 @@ impl Acceptor {
     }
 
     async fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
-        let mut was_failing = false;
         loop {
             match socket.accept().await {
                 Ok((client, peer)) => {
-                    was_failing = false;
                     let permit = self.permit(peer).await;
                     self.admit(client, peer, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
-                    // Probably out of descriptors: connections that end will free some.
-                    if !std::mem::replace(&mut was_failing, true) {
-                        tracing::error!(server = %self.listener.server, %error, "cannot accept connections; retrying");
+                    let now = self.shared.clock.now();
+                    match Exhausted::of(&error) {
+                        Some(exhausted) => self.listener.lacks_sockets(now, &exhausted),
+                        None => self.listener.lacks_sockets(now, &error),
                     }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    // Connections that end will free descriptors; clients wait meanwhile.
+                    tokio::time::sleep(RETRY).await;
                 }
             }
         }
@@ -104,6 +108,9 @@ impl Acceptor {
         match ended {
             Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
             Err(Failure::Upstream(error)) => self.listener.failed(error),
+            Err(Failure::NoDescriptors(exhausted)) => {
+                self.listener.lacks_sockets(self.shared.clock.now(), exhausted);
+            }
             Err(reason) => {
                 let log = reason.blame().map(|(side, kind)| match side {
                     Side::Client => (&host.log, kind),

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use vpfs_core::{RequestId, Time};
 use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, Side};
 
+use crate::descriptors::Exhausted;
 use crate::gate::Gate;
 use crate::half::Half;
 use crate::identity::ClientIdentity;
@@ -46,6 +47,9 @@ pub(crate) enum Failure {
     /// The server cannot be reached.
     #[error("cannot connect to the server: {0}")]
     Upstream(io::Error),
+    /// No socket for the server's connection can be opened.
+    #[error("{0}")]
+    NoDescriptors(Exhausted),
     /// A socket failed.
     #[error("{side} connection failed: {error}")]
     Io {
@@ -70,7 +74,7 @@ impl Failure {
     /// fault of either.
     pub(crate) fn blame(&self) -> Option<(Side, Kind)> {
         Some(match self {
-            Self::Upstream(_) | Self::Io { .. } => return None,
+            Self::Upstream(_) | Self::Io { .. } | Self::NoDescriptors(_) => return None,
             Self::TimedOut(_) | Self::Refused(CloseReason::Incomplete) => (Side::Client, Kind::TimedOut),
             Self::OutOfMemory => (Side::Client, Kind::OutOfMemory),
             Self::Refused(CloseReason::Malformed { side, .. }) => (*side, Kind::Malformed),
@@ -97,7 +101,7 @@ pub(crate) async fn serve(
         Ok(server) => server,
         Err(error) => {
             reset_on_close(&client);
-            return Err(Failure::Upstream(error));
+            return Err(Exhausted::of(&error).map_or(Failure::Upstream(error), Failure::NoDescriptors));
         }
     };
     listener.reached();

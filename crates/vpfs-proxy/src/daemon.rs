@@ -17,6 +17,7 @@ use vpfs_session::orangefs::{AddressMap, OrangeFs};
 use crate::accept::Acceptor;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
+use crate::descriptors;
 use crate::gate::{Gate, deliver};
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
@@ -78,6 +79,7 @@ impl Daemon {
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
+        descriptors::provide(config.limits.connections);
         let bound = bind(&config, servers, &gates).await?;
         let shared = Arc::new(Shared::new(clock.clone(), gates, Rules::new(&config, identify), apps));
         let mut timers = JoinSet::new();
@@ -115,6 +117,7 @@ impl Daemon {
         let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
         let rules = Rules::new(&newer, identify);
         self.config = newer;
+        descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);

@@ -10,6 +10,7 @@ mod clock;
 mod connection;
 mod connection_permits;
 mod daemon;
+mod descriptors;
 mod gate;
 mod half;
 mod hosts;

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     OutOfMemory,
     /// The limit of connections of the daemon.
     ConnectionsUsedUp,
+    /// Connections cannot be accepted, or no socket opened for them.
+    NoSocket,
     /// The limit of connections of a host.
     TooManyConnections,
 }
