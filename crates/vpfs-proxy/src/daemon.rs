@@ -23,6 +23,7 @@ use crate::listener::Listener;
 use crate::log_limit::LogLimit;
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
+use crate::sockets::listen;
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +236,7 @@ async fn bind(
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
             let (host, port) = configured.bind_address(id);
-            let bound = TcpListener::bind((host.as_str(), port)).await.map_err(|error| StartError::Listen {
+            let bound = listen(&host, port).await.map_err(|error| StartError::Listen {
                 server: server.name.clone(),
                 host: host.clone(),
                 port,

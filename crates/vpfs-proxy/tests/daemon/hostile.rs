@@ -337,6 +337,23 @@ async fn one_host_does_not_use_up_all_connections() {
     }
 }
 
+/// Symptom: a thousand connects in a row took a second more than the same to HAProxy. Cause: the queue of the listening
+/// socket held 128 of them, and the kernel repeats what it drops after one second, then two, then four.
+#[tokio::test]
+async fn the_connects_of_a_jobs_start_fit_the_queue() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("").await;
+    let kernel_limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = kernel_limit.trim().parse::<usize>().unwrap().min(1000);
+    // Blocking calls: the proxy runs on this thread, too, and accepts nothing before the end. Without a place in the
+    // queue, a connect fails after two minutes.
+    let clients: Vec<_> = (0..burst).map(|_| std::net::TcpStream::connect(network.address(0, 0)).unwrap()).collect();
+    let mut server = fake.accept().await;
+    std::io::Write::write_all(&mut &clients[0], &raw::noop(1)).unwrap();
+    assert_eq!(server.tag().await, Tag(1));
+}
+
 /// Symptom: a client that had disconnected kept its permit. Cause: the proxy also waited for the server to close.
 #[tokio::test]
 async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
