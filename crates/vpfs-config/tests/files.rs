@@ -57,6 +57,19 @@ fn a_port_is_put_behind_every_servers_host() {
     assert_eq!(config.scheduler.policy.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
 }
 
+#[test]
+fn one_host_gets_a_quarter_of_many_connections_and_all_of_few() {
+    let minimal = std::fs::read_to_string(repository().join("examples/minimal.toml")).unwrap();
+    let per_host = |limits: &str| {
+        let config = Config::parse("test", &format!("{minimal}\n[limits]\n{limits}")).unwrap();
+        config.limits.connections_per_host
+    };
+    assert_eq!(per_host(""), 1024);
+    let derived = [1, 2, 64, 100, 256, 400, 1_000_000].map(|count| per_host(&format!("connections = {count}")));
+    assert_eq!(derived, [1, 2, 64, 64, 64, 100, 250_000]);
+    assert_eq!(per_host("connections_per_host = 4096"), 4096);
+}
+
 /// The manual always matches the code. `UPDATE=1 cargo test -p vpfs-config` rewrites it.
 #[test]
 fn the_manual_matches_the_code() {

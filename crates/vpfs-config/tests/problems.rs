@@ -60,6 +60,10 @@ fn numbers_have_units_and_ranges() {
         "[limits]\nmemory = \"1GiB\"\nhost_memory = \"2GiB\"",
         "f:11: limits.host_memory: 2GiB is more than limits.memory, 1GiB",
     );
+    assert_problem(
+        "[limits]\nconnections = 5\nconnections_per_host = 6",
+        "f:11: limits.connections_per_host: 6 is more than limits.connections, 5",
+    );
 }
 
 #[test]

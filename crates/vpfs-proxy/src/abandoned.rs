@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use vpfs_session::{Action, Session};
 
-use crate::half::{Half, READ_SIZE};
+use crate::half::Half;
 use crate::memory::Share;
+use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, left_serving};
 

@@ -6,12 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use vpfs_session::Side;
 
 use crate::connection::{self, End, Failure};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
+use crate::descriptors::Exhausted;
+use crate::hosts::{Host, HostConnection};
 use crate::listener::Listener;
+use crate::log_limit::Kind;
 use crate::shared::{Shared, left_serving};
-use crate::sockets::prepare;
+use crate::sockets::{prepare, reset_on_close};
+
+/// After a failure to accept, the time to the next attempt.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Accepts clients and creates a task for each.
 pub(crate) struct Acceptor {
@@ -23,7 +30,7 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// Accepts until the daemon drains.
-    pub(crate) async fn run(self, socket: TcpListener) {
+    pub(crate) async fn run(self: Arc<Self>, socket: TcpListener) {
         let mut stage = self.shared.stage();
         tokio::select! {
             () = left_serving(&mut stage) => {}
@@ -31,65 +38,96 @@ impl Acceptor {
         }
     }
 
-    async fn accept_all(&self, socket: &TcpListener) {
-        let (mut was_full, mut was_failing) = (false, false);
+    async fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
         loop {
             match socket.accept().await {
                 Ok((client, peer)) => {
-                    was_failing = false;
-                    let permit = self.permit(peer, &mut was_full).await;
+                    let permit = self.permit(peer).await;
                     self.admit(client, peer, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
-                    // Probably out of descriptors: connections that end will free some.
-                    if !std::mem::replace(&mut was_failing, true) {
-                        tracing::error!(server = %self.listener.server, %error, "cannot accept connections; retrying");
+                    let now = self.shared.clock.now();
+                    match Exhausted::of(&error) {
+                        Some(exhausted) => self.listener.lacks_sockets(now, &exhausted),
+                        None => self.listener.lacks_sockets(now, &error),
                     }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    // Connections that end will free descriptors; clients wait meanwhile.
+                    tokio::time::sleep(RETRY).await;
                 }
             }
         }
     }
 
-    async fn permit(&self, peer: SocketAddr, was_full: &mut bool) -> ConnectionPermit {
+    async fn permit(&self, peer: SocketAddr) -> ConnectionPermit {
         if let Some(permit) = self.permits.try_take() {
-            *was_full = false;
             return permit;
         }
-        if !std::mem::replace(was_full, true) {
+        if self.listener.log.due(Kind::ConnectionsUsedUp, self.shared.clock.now()).is_some() {
             tracing::warn!(server = %self.listener.server, %peer, "limits.connections is reached; clients wait");
         }
         self.permits.take().await
     }
 
-    fn admit(&self, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let (listener, shared) = (Arc::clone(&self.listener), Arc::clone(&self.shared));
+    fn admit(self: &Arc<Self>, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
         if let Err(error) = prepare(&client) {
-            tracing::debug!(server = %listener.server, %peer, %error, "client disconnected at once");
+            tracing::debug!(server = %self.listener.server, %peer, %error, "client disconnected at once");
             return;
         }
+        let limit = self.shared.rules().limits.host_connections;
+        let counted = match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
+            Ok(counted) => counted,
+            Err(host) => return self.refuse(&client, peer, &host),
+        };
+        let acceptor = Arc::clone(self);
         tokio::spawn(async move {
+            let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
             tracing::debug!(server = %listener.server, %peer, "connected");
-            let (ended, abandoned) = connection::serve(shared, Arc::clone(&listener), client, peer).await;
-            tell(&listener, peer, &ended);
+            let (ended, abandoned) = connection::serve(shared, listener, client, peer).await;
+            acceptor.tell(counted.host(), peer, &ended);
             if let Some(abandoned) = abandoned {
                 abandoned.finish().await;
             }
+            // Before the permit: whoever gets that may be another connection of this host.
+            drop(counted);
             drop(permit);
         });
     }
-}
 
-fn tell(listener: &Listener, peer: SocketAddr, ended: &Result<End, Failure>) {
-    let server = &listener.server;
-    match ended {
-        Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
-        Err(reason @ (Failure::Refused(_) | Failure::TimedOut(_) | Failure::OutOfMemory)) => {
-            tracing::warn!(%server, %peer, %reason, "connection closed");
+    /// Closes a connection of a host that has too many. It is not left waiting, because it would take the place of
+    /// other hosts' connections in the queue of the listening socket.
+    fn refuse(&self, client: &TcpStream, peer: SocketAddr, host: &Host) {
+        reset_on_close(client);
+        let server = &self.listener.server;
+        if let Some(suppressed) = host.log.due(Kind::TooManyConnections, self.shared.clock.now()) {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            let reason = "limits.connections_per_host is reached";
+            tracing::warn!(%server, %peer, reason, suppressed, "connection closed");
         }
-        Err(Failure::Upstream(error)) => listener.failed(error),
-        Err(reason @ Failure::Io { .. }) => tracing::debug!(%server, %peer, %reason, "connection closed"),
+    }
+
+    fn tell(&self, host: &Host, peer: SocketAddr, ended: &Result<End, Failure>) {
+        let server = &self.listener.server;
+        match ended {
+            Ok(end) => tracing::debug!(%server, %peer, ?end, "connection closed"),
+            Err(Failure::Upstream(error)) => self.listener.failed(error),
+            Err(Failure::NoDescriptors(exhausted)) => {
+                self.listener.lacks_sockets(self.shared.clock.now(), exhausted);
+            }
+            Err(reason) => {
+                let log = reason.blame().map(|(side, kind)| match side {
+                    Side::Client => (&host.log, kind),
+                    Side::Server => (&self.listener.log, kind),
+                });
+                match log.and_then(|(log, kind)| log.due(kind, self.shared.clock.now())) {
+                    Some(suppressed) => {
+                        let suppressed = (suppressed > 0).then_some(suppressed);
+                        tracing::warn!(%server, %peer, %reason, suppressed, "connection closed");
+                    }
+                    None => tracing::debug!(%server, %peer, %reason, "connection closed"),
+                }
+            }
+        }
     }
 }
 

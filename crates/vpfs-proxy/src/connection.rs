@@ -12,13 +12,16 @@ use vpfs_core::Time;
 use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side};
 
 use crate::abandoned::Abandoned;
+use crate::descriptors::Exhausted;
 use crate::gate::Gate;
-use crate::half::{Half, READ_SIZE};
+use crate::half::Half;
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
-use crate::mailbox::{Dispatched, Mailbox};
+use crate::log_limit::Kind;
+use crate::mailbox::{Dispatched, Mailbox, trim};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
+use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, left_serving};
 use crate::sockets::{prepare, reset_on_close};
@@ -46,6 +49,9 @@ pub(crate) enum Failure {
     /// The server cannot be reached.
     #[error("cannot connect to the server: {0}")]
     Upstream(io::Error),
+    /// No socket for the server's connection can be opened.
+    #[error("{0}")]
+    NoDescriptors(Exhausted),
     /// A socket failed.
     #[error("{side} connection failed: {error}")]
     Io {
@@ -65,6 +71,22 @@ pub(crate) enum Failure {
     Refused(CloseReason),
 }
 
+impl Failure {
+    /// What to log about it, and which side is to blame, as far as that is known; `None` for what happens without a
+    /// fault of either.
+    pub(crate) fn blame(&self) -> Option<(Side, Kind)> {
+        Some(match self {
+            Self::Upstream(_) | Self::Io { .. } | Self::NoDescriptors(_) => return None,
+            Self::TimedOut(_) | Self::Refused(CloseReason::Incomplete) => (Side::Client, Kind::TimedOut),
+            Self::OutOfMemory => (Side::Client, Kind::OutOfMemory),
+            Self::Refused(CloseReason::Malformed { side, .. }) => (*side, Kind::Malformed),
+            Self::Refused(CloseReason::Violation { side, .. }) => (*side, Kind::Violation),
+            Self::Refused(CloseReason::Truncated(side)) => (*side, Kind::Truncated),
+            Self::Refused(CloseReason::Config(_)) => (Side::Server, Kind::Configuration),
+        })
+    }
+}
+
 /// Serves one accepted connection until either side ends. Returns how it ended, and what the server still does for it.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
@@ -81,7 +103,7 @@ pub(crate) async fn serve(
         Ok(server) => server,
         Err(error) => {
             reset_on_close(&client);
-            return (Err(Failure::Upstream(error)), None);
+            return (Err(Exhausted::of(&error).map_or(Failure::Upstream(error), Failure::NoDescriptors)), None);
         }
     };
     listener.reached();
@@ -180,20 +202,36 @@ impl Connection {
 
     /// Waits for an event, then reads from both sides.
     async fn step(&mut self) -> Result<(), Failure> {
+        self.rest();
         let (from_client, from_server) = (self.client_room() > 0, self.server_room() > 0);
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
         let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
         let is_scarce = self.memory.is_scarce();
         let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
+        let mut is_due = false;
         tokio::select! {
             ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
             ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
             () = self.mailbox.filled() => {}
             () = self.memory.eased(), if is_scarce => {}
             _ = self.stage.changed() => {}
-            () = sleep_until(deadline) => self.handle_timeout()?,
+            () = sleep_until(deadline) => is_due = true,
         }
-        self.read()
+        if !from_client {
+            self.session.client_waited(self.shared.clock.now());
+        }
+        // What arrived in time counts, even if it is read only now.
+        self.read()?;
+        if is_due { self.handle_timeout() } else { Ok(()) }
+    }
+
+    /// Gives back what only a busy connection needs.
+    fn rest(&mut self) {
+        self.client.rest();
+        self.server.rest();
+        if self.session.held_requests() == 0 {
+            self.requests.rest();
+        }
     }
 
     /// How the connection ends, if it ends now.
@@ -311,6 +349,7 @@ impl Connection {
                 }
             }
             self.dispatched.clear();
+            trim(&mut self.dispatched);
         }
         self.client.try_write(self.session.to_client()).map_err(io_error(Side::Client))?;
         self.server.try_write(self.session.to_server()).map_err(io_error(Side::Server))
@@ -421,11 +460,12 @@ mod tests {
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
     use vpfs_session::orangefs::{AddressMap, OrangeFs};
-    use vpfs_wire::bmi::{Tag, request_message};
-    use vpfs_wire::pvfs2::{Handle, Request, RequestBody, request};
+    use vpfs_wire::bmi::{Tag, reply_message, request_message};
+    use vpfs_wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
 
     use super::*;
     use crate::clock::Clock;
+    use crate::log_limit::LogLimit;
     use crate::shared::Rules;
 
     /// One slot in front of a server that only receives requests.
@@ -458,6 +498,7 @@ mod tests {
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),
                 down: false.into(),
+                log: LogLimit::default(),
             };
             let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
             let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
@@ -498,5 +539,37 @@ mod tests {
         second_server.read_exact(&mut arrived).await.unwrap();
         assert_eq!(arrived, expected);
         assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
+    }
+
+    /// Otherwise thousands of idle connections hold half a MiB each.
+    #[tokio::test]
+    async fn an_idle_connection_has_no_buffers() {
+        let place = Place::new().await;
+        let mut client = TcpStream::connect(place.clients.local_addr().unwrap()).await.unwrap();
+        let (accepted, peer) = place.clients.accept().await.unwrap();
+        let upstream = TcpStream::connect(place.server.local_addr().unwrap()).await.unwrap();
+        let mut server = place.server.accept().await.unwrap().0;
+        let (shared, listener) = (Arc::clone(&place.shared), Arc::clone(&place.listener));
+        let mut connection = Connection::new(shared, listener, accepted, upstream, peer);
+        let payload = Request::bare(RequestBody::MgmtNoop).encode();
+        let requests: Vec<u8> = (1..=200).flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect();
+        let traffic = async {
+            client.write_all(&requests).await.unwrap();
+            server.read_exact(&mut vec![0; requests.len()]).await.unwrap();
+            let reply = Reply::done(Op::MgmtNoop).encode();
+            let replies: Vec<u8> = (1..=200).flat_map(|tag| reply_message(Tag(tag), &reply).unwrap()).collect();
+            server.write_all(&replies).await.unwrap();
+            client.read_exact(&mut vec![0; replies.len()]).await.unwrap();
+            // The connection runs once more, to wait.
+            tokio::task::yield_now().await;
+        };
+        tokio::select! {
+            biased;
+            ended = connection.run() => panic!("{ended:?}"),
+            () = traffic => {}
+        }
+        assert_eq!([connection.client.buf.capacity(), connection.server.buf.capacity()], [0, 0]);
+        let tables = [connection.requests.capacity(), connection.dispatched.capacity()];
+        assert!(tables.iter().all(|capacity| *capacity <= 16), "{tables:?}");
     }
 }

@@ -17,10 +17,13 @@ use vpfs_session::orangefs::{AddressMap, OrangeFs};
 use crate::accept::Acceptor;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
+use crate::descriptors;
 use crate::gate::{Gate, deliver};
 use crate::listener::Listener;
+use crate::log_limit::LogLimit;
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
+use crate::sockets::listen;
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,7 @@ impl Daemon {
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
+        descriptors::provide(config.limits.connections);
         let bound = bind(&config, servers, &gates).await?;
         let shared = Arc::new(Shared::new(clock.clone(), gates, Rules::new(&config, identify), apps));
         let mut timers = JoinSet::new();
@@ -90,7 +94,7 @@ impl Daemon {
         for (listener, socket) in bound {
             let acceptor =
                 Acceptor { listener: Arc::new(listener), shared: Arc::clone(&shared), permits: Arc::clone(&permits) };
-            listeners.spawn(acceptor.run(socket));
+            listeners.spawn(Arc::new(acceptor).run(socket));
         }
         Ok(Self { shared, config, permits, listeners, _timers: timers })
     }
@@ -114,6 +118,7 @@ impl Daemon {
         let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
         let rules = Rules::new(&newer, identify);
         self.config = newer;
+        descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
         self.shared.replace(rules, |apps, gates| {
             let changed = apps.reload(&self.config);
@@ -231,7 +236,7 @@ async fn bind(
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
             let (host, port) = configured.bind_address(id);
-            let bound = TcpListener::bind((host.as_str(), port)).await.map_err(|error| StartError::Listen {
+            let bound = listen(&host, port).await.map_err(|error| StartError::Listen {
                 server: server.name.clone(),
                 host: host.clone(),
                 port,
@@ -247,6 +252,7 @@ async fn bind(
                 },
                 gate: Arc::clone(gate),
                 down: false.into(),
+                log: LogLimit::default(),
             };
             listeners.push((listener, bound));
         }

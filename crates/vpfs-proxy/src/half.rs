@@ -7,18 +7,17 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vpfs_session::Outbound;
 
-/// Bytes read at once from a socket; one bulk message of the default flow buffer size.
-pub(crate) const READ_SIZE: usize = 256 << 10;
+use crate::read_buffers::{self, READ_SIZE};
+
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
 
 /// A socket and the bytes read from it that are not a complete message yet.
 pub(crate) struct Half {
     pub(crate) stream: TcpStream,
+    /// Has no memory of its own while nothing is in it, see [`Half::rest`].
     pub(crate) buf: BytesMut,
-    /// It sends nothing more.
     pub(crate) eof: bool,
-    /// Nothing more is sent to it.
     pub(crate) write_closed: bool,
 }
 
@@ -30,10 +29,7 @@ impl Half {
     /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
     /// of file.
     pub(crate) fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {
-        if self.buf.capacity() - self.buf.len() < MIN_READ {
-            // The bytes left in the buffer are subtracted, so that its allocation can be reused.
-            self.buf.reserve(READ_SIZE.saturating_sub(self.buf.len()).max(MIN_READ));
-        }
+        self.make_room();
         match self.stream.try_read_buf(&mut (&mut self.buf).limit(most)) {
             Ok(count) => {
                 self.eof = count == 0;
@@ -41,6 +37,24 @@ impl Half {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    fn make_room(&mut self) {
+        let len = self.buf.len();
+        if self.buf.capacity() - len >= MIN_READ || self.buf.try_reclaim(READ_SIZE.saturating_sub(len).max(MIN_READ)) {
+            return;
+        }
+        let rest = std::mem::replace(&mut self.buf, read_buffers::take());
+        self.buf.extend_from_slice(&rest);
+        self.buf.reserve(MIN_READ);
+    }
+
+    /// Gives back the memory of an empty buffer. Call it before each wait: an idle connection, of which there may be
+    /// thousands, then holds no buffer, and a busy one gets the same memory again.
+    pub(crate) fn rest(&mut self) {
+        if self.buf.is_empty() {
+            read_buffers::give_back(&mut self.buf);
         }
     }
 
@@ -72,5 +86,78 @@ impl Half {
             Some(interest) => self.stream.ready(interest).await.map(drop),
             None => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (Half, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Half::new(listener.accept().await.unwrap().0), peer)
+    }
+
+    async fn read(half: &mut Half, count: usize) {
+        while half.buf.len() < count {
+            half.ready(Some(Interest::READABLE)).await.unwrap();
+            half.try_read(READ_SIZE).unwrap();
+        }
+    }
+
+    /// Symptom: a connection that had moved data kept 270 to 526 KB for ever. Cause: it kept its read buffers.
+    #[tokio::test]
+    async fn an_idle_socket_has_no_buffer_and_a_busy_one_the_same_again() {
+        let (mut half, mut peer) = pair().await;
+        let mut memory = Vec::new();
+        for _ in 0..10 {
+            peer.write_all(&[7; 100_000]).await.unwrap();
+            read(&mut half, 100_000).await;
+            memory.push(half.buf.as_ptr());
+            let message = half.buf.split_to(100_000);
+            half.rest();
+            drop(message);
+            half.rest();
+            assert_eq!(half.buf.capacity(), 0);
+        }
+        assert!(memory.iter().all(|at| *at == memory[0]), "the buffer is allocated once");
+    }
+
+    #[tokio::test]
+    async fn a_buffer_stays_while_bytes_of_it_wait() {
+        let (mut half, mut peer) = pair().await;
+        peer.write_all(&[7; 1000]).await.unwrap();
+        read(&mut half, 1000).await;
+        let waits = half.buf.split_to(999);
+        half.rest();
+        assert_eq!((half.buf.len(), half.buf[0]), (1, 7), "the start of a message stays");
+        half.buf.clear();
+        half.rest();
+        assert!(half.buf.capacity() >= MIN_READ, "otherwise each small message would keep a buffer of its own");
+        drop(waits);
+        half.rest();
+        assert_eq!(half.buf.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_left_moves_to_the_next_buffer() {
+        let (mut half, mut peer) = pair().await;
+        let (mut expected, mut waits, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..40_u8 {
+            let bytes = vec![round; 50_000];
+            peer.write_all(&bytes).await.unwrap();
+            expected.extend(bytes);
+            let (len, taken) = (expected.len() - found.len(), 49_000);
+            read(&mut half, len).await;
+            assert_eq!(half.buf.len(), len);
+            found.extend_from_slice(&half.buf[..taken]);
+            waits.push(half.buf.split_to(taken));
+        }
+        found.extend_from_slice(&half.buf);
+        assert!(found == expected);
     }
 }

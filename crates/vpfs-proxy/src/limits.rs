@@ -9,6 +9,8 @@ pub(crate) struct DaemonLimits {
     /// Bytes that all connections of the process, and of one client host, hold together.
     pub(crate) memory: usize,
     pub(crate) host_memory: usize,
+    /// Connections of one client host.
+    pub(crate) host_connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) drain_timeout: Duration,
 }
@@ -24,10 +26,12 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
                 reply_timeout: limits.reply_timeout,
                 flow_timeout: limits.flow_timeout,
                 stall_timeout: limits.stall_timeout,
+                request_timeout: limits.request_timeout,
                 client_timeout: limits.client_timeout,
             },
             memory: size(limits.memory),
             host_memory: size(limits.host_memory),
+            host_connections: limits.connections_per_host,
             connect_timeout: limits.connect_timeout,
             drain_timeout: limits.drain_timeout,
         }
@@ -38,8 +42,8 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
 mod tests {
     use vpfs_config::Config;
 
-    use crate::half::READ_SIZE;
     use crate::memory::FREE;
+    use crate::read_buffers::READ_SIZE;
 
     use super::*;
 

@@ -1,11 +1,14 @@
 //! One listening address in front of one server.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use vpfs_core::Time;
 use vpfs_session::Interposer;
 
 use crate::gate::Gate;
+use crate::log_limit::{Kind, LogLimit};
 
 /// Where clients connect.
 pub(crate) struct Listener {
@@ -20,6 +23,8 @@ pub(crate) struct Listener {
     pub(crate) gate: Arc<Gate>,
     /// Whether the server was unreachable at the last attempt, so that failure and recovery are each logged once.
     pub(crate) down: AtomicBool,
+    /// The lines in the log about failures of the server, and of accepting.
+    pub(crate) log: LogLimit,
 }
 
 impl Listener {
@@ -28,6 +33,14 @@ impl Listener {
         if !self.down.swap(true, Ordering::Relaxed) {
             let (host, port) = &self.upstream;
             tracing::warn!(server = %self.server, address = %format!("{host}:{port}"), %error, "server cannot be reached");
+        }
+    }
+
+    /// No socket can be opened or accepted, at `now`.
+    pub(crate) fn lacks_sockets(&self, now: Time, error: &dyn Display) {
+        if let Some(suppressed) = self.log.due(Kind::NoSocket, now) {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::error!(server = %self.server, %error, suppressed, "cannot accept connections");
         }
     }
 

@@ -34,7 +34,9 @@ impl Mailbox {
 
     /// Moves all into `into`, in order.
     pub(crate) fn take(&self, into: &mut Vec<Dispatched>) {
-        into.append(&mut self.lock());
+        let mut dispatched = self.lock();
+        into.append(&mut dispatched);
+        trim(&mut dispatched);
     }
 
     /// Waits for a dispatch; cancel safe.
@@ -50,6 +52,16 @@ impl Mailbox {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Dispatched>> {
         self.dispatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An empty vector with room for more entries than this is freed.
+const KEPT: usize = 16;
+
+/// Frees the memory of a vector that is empty but once had many entries: thousands of connections may be idle.
+pub(crate) fn trim<T>(vec: &mut Vec<T>) {
+    if vec.is_empty() && vec.capacity() > KEPT {
+        *vec = Vec::new();
     }
 }
 

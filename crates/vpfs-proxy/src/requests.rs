@@ -6,6 +6,7 @@ use vpfs_core::{Bytes, RequestId};
 use vpfs_session::{Completed, OpId};
 
 use crate::gate::Gate;
+use crate::mailbox::trim;
 
 /// The gate's ids of the session's operations. Dropping it cancels what is left: a task may also end by a panic or when
 /// its runtime shuts down, and the slots of its requests must be freed then as well.
@@ -35,6 +36,18 @@ impl Requests {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ids.iter().all(Option::is_none)
+    }
+
+    /// Gives back the memory of the table, which must have no request in it.
+    pub(crate) fn rest(&mut self) {
+        debug_assert!(self.is_empty(), "only a session without requests rests");
+        self.ids.clear();
+        trim(&mut self.ids);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.ids.capacity()
     }
 
     pub(crate) fn correct_cost(&self, op: OpId, real: Bytes) {

@@ -1,10 +1,35 @@
-//! Socket options.
+//! Listening sockets and socket options.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+
+/// Connections that wait to be accepted: those of a large job's start. With fewer, some clients stall for a second or
+/// more. The kernel allows at most `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
+
+/// Listens at the first address of `host` that can be bound.
+pub(crate) async fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in lookup_host((host, port)).await? {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // So that a restarted proxy does not wait for the end of old connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// The options that OrangeFS sets on both ends, and keep-alives, so that a vanished host does not hold a connection for
 /// ever.

@@ -16,6 +16,10 @@ pub trait Session: fmt::Debug + Send {
     /// after [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut);
 
+    /// The driver has not read from the client until now, whatever the reason: the time limit for the rest of an
+    /// incomplete request starts again, because that may have arrived long ago.
+    fn client_waited(&mut self, now: Time);
+
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
@@ -43,7 +47,8 @@ pub trait Session: fmt::Debug + Send {
     /// Returns every operation to the scheduler; the session is over.
     fn end(&mut self);
 
-    /// Frees the slots of operations that made no progress for longer than the limits allow.
+    /// Frees the slots of operations that made no progress for longer than the limits allow. Ends the session if the
+    /// rest of a request is overdue.
     fn handle_timeout(&mut self, now: Time);
 
     /// When [`Session::handle_timeout`] is due.
@@ -200,6 +205,9 @@ pub enum CloseReason {
         /// The offending message.
         what: &'static str,
     },
+    /// A part of a request arrived, and not the rest of it within [`SessionLimits::request_timeout`].
+    #[error("timed out: the client did not complete its request")]
+    Incomplete,
     /// The connection ended in the middle of a message.
     #[error("the {0} closed the connection in the middle of a message")]
     Truncated(Side),

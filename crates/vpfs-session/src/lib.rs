@@ -15,7 +15,8 @@
 //! 2. Drain [`Session::poll_action`] until `None`, then send what [`Session::to_server`] and
 //!    [`Session::to_client`] hold.
 //! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] returns true: this is the
-//!    back-pressure on the connection that causes the load.
+//!    back-pressure on the connection that causes the load. Call [`Session::client_waited`] after the client was not
+//!    read for a while.
 //! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
 //!
 //! After [`Action::Close`] for a fault of the server the session is over: every operation was returned to the scheduler

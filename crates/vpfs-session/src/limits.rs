@@ -22,6 +22,9 @@ pub struct SessionLimits {
     pub flow_timeout: Duration,
     /// The same for a transfer or reply that waits for the client: its slots are free by then, so others do not suffer.
     pub stall_timeout: Duration,
+    /// A client that has sent a part of a header or a request must complete it within this time. Not for the data of
+    /// writes.
+    pub request_timeout: Duration,
     /// How long clients wait for an answer, as announced to them in whole seconds; `None` keeps the servers' value.
     /// Must be equal in all proxies, like the addresses.
     pub client_timeout: Option<Duration>,
@@ -55,6 +58,7 @@ impl Default for SessionLimits {
             reply_timeout: Duration::from_secs(330),
             flow_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),
+            request_timeout: Duration::from_secs(10),
             client_timeout: None,
         }
     }

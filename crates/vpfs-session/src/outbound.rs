@@ -16,8 +16,8 @@ pub struct Outbound {
 /// Bytes of memory that a chunk takes up besides its content.
 const CHUNK_BYTES: usize = 64;
 
-/// An empty queue frees its table if the table has room for more chunks than this.
-const KEPT_CHUNKS: usize = 1024;
+/// An empty queue frees its table if that has room for more chunks than this: thousands of connections may be idle.
+const KEPT_CHUNKS: usize = 32;
 
 impl Outbound {
     pub(crate) fn push(&mut self, chunk: Bytes) {
@@ -28,7 +28,7 @@ impl Outbound {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.chunks.clear();
+        self.chunks = VecDeque::new();
         self.len = 0;
     }
 

@@ -44,6 +44,22 @@ async fn clients_survive_a_restart() {
     assert_eq!(client.size(&file).await.unwrap(), 3_000_000);
 }
 
+/// The servers run on this thread, too, and accept nothing while it connects. Without a place in the queue of the
+/// listening socket, a connect fails after two minutes.
+#[tokio::test]
+async fn a_burst_of_connects_fits_the_queue() {
+    let cluster = cluster(1).await;
+    for restart in [false, true] {
+        if restart {
+            cluster.stop_server(0).await;
+            cluster.restart_server(0).await.unwrap();
+        }
+        let burst = (0..500).map(|_| std::net::TcpStream::connect(cluster.addresses()[0]));
+        assert!(burst.collect::<std::io::Result<Vec<_>>>().is_ok());
+    }
+    assert!(client(&cluster).await.readdir("/").await.unwrap().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_in_the_middle_of_transfers_lose_nothing() {
     let mut config = ClusterConfig::new(2);

@@ -374,11 +374,12 @@ pub(crate) const APP: Section = Section {
 pub(crate) const LIMITS: Section = Section {
     name: "limits",
     header: "[limits]",
-    doc: "Limits on the resources of a proxy. At a limit the peer must wait; nothing is dropped. The \
-          one exception is requests in front of the data of a dispatched write. They have to be read, as nothing but \
-          that data ends the write, so a connection may hold eight times `operations` of them, and at least 4096 more, \
-          and twice `request_bytes`, and at least 1 MiB more. Beyond that, or if more of them come when `memory` or \
-          `host_memory` is used up, it is closed. `docs/guide/orangefs.md` says how much that is in all.",
+    doc: "Limits on the resources of a proxy. At a limit the peer must wait; nothing is dropped. There are two \
+          exceptions. Connections beyond `connections_per_host` are closed at once. And requests in front of the data \
+          of a dispatched write have to be read, as nothing but that data ends the write, so a connection may hold \
+          eight times `operations` of them, and at least 4096 more, and twice `request_bytes`, and at least 1 MiB \
+          more. Beyond that, or if more of them come when `memory` or `host_memory` is used up, it is closed. \
+          `docs/guide/orangefs.md` says how much that is in all.",
     keys: &[
         Tunable::new(
             "connections",
@@ -386,6 +387,15 @@ pub(crate) const LIMITS: Section = Section {
             "The maximum number of client connections of one proxy process; further ones wait.",
         )
         .default("4096")
+        .range("1", "1000000"),
+        Tunable::new(
+            "connections_per_host",
+            Kind::Count,
+            "The maximum number of connections from one address, at most `connections`; further ones are closed at \
+             once. A job has one connection for each of its processes and each server behind this proxy, and clients \
+             behind one gateway (NAT) are one host.",
+        )
+        .absent_means("a quarter of `connections`, but not less than 64, or than `connections` if that is smaller")
         .range("1", "1000000"),
         Tunable::new(
             "operations",
@@ -439,6 +449,15 @@ pub(crate) const LIMITS: Section = Section {
              takes its replies. Its slots are freed after one second in any case, so that others do not wait.",
         )
         .default("5min")
+        .range("1s", "1d"),
+        Tunable::new(
+            "request_timeout",
+            Kind::Duration,
+            "The time that a client has to complete a request of which it has sent a part, before its connection is \
+             closed, as real servers do it. Connections without such a part may be idle for ever, and the data of \
+             writes is not covered.",
+        )
+        .default("10s")
         .range("1s", "1d"),
         Tunable::new(
             "client_timeout",

@@ -13,6 +13,8 @@ use crate::schema::units::Size;
 pub struct Limits {
     /// Client connections of one process.
     pub connections: usize,
+    /// Client connections of one client host.
+    pub connections_per_host: usize,
     /// Operations of one connection that are held or in progress.
     pub operations: usize,
     /// Bytes of the requests of one connection that are held or in progress.
@@ -29,6 +31,8 @@ pub struct Limits {
     pub flow_timeout: Duration,
     /// Limit for an operation that waits for its client.
     pub stall_timeout: Duration,
+    /// Limit for the rest of a request of which a part has arrived.
+    pub request_timeout: Duration,
     /// How long clients are told to wait for an answer; `None` keeps the servers' value.
     pub client_timeout: Option<Duration>,
     /// Limit for connecting to a server.
@@ -91,8 +95,10 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
     let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
     let span = |key| Duration::from_nanos(reader.number_or_default(key));
     let memory = reader.number_or_default("memory");
+    let connections = count("connections");
     Limits {
-        connections: count("connections"),
+        connections,
+        connections_per_host: connections_per_host(&reader, connections),
         operations: count("operations"),
         request_bytes: Bytes(reader.number_or_default("request_bytes")),
         buffer: Bytes(reader.number_or_default("buffer")),
@@ -101,9 +107,24 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         reply_timeout: span("reply_timeout"),
         flow_timeout: span("flow_timeout"),
         stall_timeout: span("stall_timeout"),
+        request_timeout: span("request_timeout"),
         client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),
+    }
+}
+
+/// By default a quarter, so that four hosts are needed to use up all connections. But one host may use up a small
+/// number of connections alone: few hosts are expected there.
+fn connections_per_host(reader: &Reader<'_>, connections: usize) -> usize {
+    const SMALL: usize = 64;
+    match reader.number("connections_per_host").map(|count| usize::try_from(count).unwrap_or(usize::MAX)) {
+        Some(count) if count > connections => {
+            reader.refuse("connections_per_host", format!("{count} is more than limits.connections, {connections}"));
+            connections
+        }
+        Some(count) => count,
+        None => (connections / 4).max(SMALL).min(connections),
     }
 }
 

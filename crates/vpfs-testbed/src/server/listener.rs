@@ -1,10 +1,26 @@
 //! Accepts connections for one server.
 
-use tokio::net::TcpListener;
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::connection::serve;
 use super::ops::Server;
+
+/// Connections that wait to be accepted, enough for the start of a large job. The kernel allows at most
+/// `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
+
+/// A socket that listens at `address`.
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // So that a restarted server does not wait for the end of old connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// A listening server. Dropping it closes its port and its connections.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 use self::cluster::{Cluster, Storage, now};
 pub use self::config::{ClusterConfig, ServerLimits, StorageKind};
-use self::listener::Listening;
+use self::listener::{Listening, listen};
 use self::namespace::{Journal, Namespace};
 use self::ops::Server;
 use crate::device::DeviceHandle;
@@ -42,7 +42,7 @@ impl EmbeddedCluster {
     pub async fn start(config: ClusterConfig) -> io::Result<Self> {
         let mut listeners = Vec::new();
         for address in config.listen_addresses()? {
-            listeners.push(TcpListener::bind(address).await?);
+            listeners.push(listen(address)?);
         }
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let fs = config.fs_config(&addresses)?;
@@ -96,7 +96,7 @@ impl EmbeddedCluster {
         if self.lock()[server].is_some() {
             return Ok(());
         }
-        let listener = TcpListener::bind(self.addresses[server]).await?;
+        let listener = listen(self.addresses[server])?;
         let started = Listening::start(listener, Server { index: server, cluster: Arc::clone(&self.cluster) });
         self.lock()[server] = Some(started);
         Ok(())

@@ -13,6 +13,7 @@ use super::op::{Op, State};
 use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
 
 mod client;
+mod incomplete;
 mod ops;
 mod server;
 mod stall;
@@ -75,6 +76,8 @@ pub struct OrangeFsSession {
     stall: Stall,
     /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
+    /// Since when the client is in the middle of a header or a request.
+    incomplete_since: Option<Time>,
     client_done: bool,
     abandoned: bool,
     draining: bool,
@@ -103,6 +106,7 @@ impl OrangeFsSession {
             next_watch: None,
             stall: Stall::default(),
             paused_until: None,
+            incomplete_since: None,
             client_done: false,
             abandoned: false,
             draining: false,
@@ -127,11 +131,12 @@ impl Session for OrangeFsSession {
                 Inbound::Body { .. } => Ok(self.client_body(now, buf)),
             };
             match step {
-                Ok(true) => {}
+                Ok(true) => self.incomplete_since = None,
                 Ok(false) => break,
                 Err(reason) => self.refuse_client(reason),
             }
         }
+        self.note_incomplete(now, buf.len());
         debug_assert!(
             self.closed || self.abandoned || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
             "no more than the start of a request stays in the buffer"
@@ -152,6 +157,10 @@ impl Session for OrangeFsSession {
                 Err(reason) => self.refuse_server(reason),
             }
         }
+    }
+
+    fn client_waited(&mut self, now: Time) {
+        self.incomplete_since = self.incomplete_since.map(|_| now);
     }
 
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
@@ -196,7 +205,7 @@ impl Session for OrangeFsSession {
             return;
         }
         (self.client_done, self.abandoned) = (true, true);
-        self.paused_until = None;
+        (self.paused_until, self.incomplete_since) = (None, None);
         self.cancel_queued();
         for id in std::mem::take(&mut self.dispatched) {
             self.complete(id, Outcome::Disconnected);
@@ -217,6 +226,7 @@ impl Session for OrangeFsSession {
         self.to_server.clear();
         self.next_watch = None;
         self.paused_until = None;
+        self.incomplete_since = None;
         self.closed = true;
     }
 
@@ -224,6 +234,9 @@ impl Session for OrangeFsSession {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
             self.client_may_send(now);
+        }
+        if self.request_deadline().is_some_and(|at| at <= now) {
+            self.refuse_client(CloseReason::Incomplete);
         }
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
@@ -238,11 +251,15 @@ impl Session for OrangeFsSession {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.next_watch.into_iter().chain(self.paused_until).min()
+        self.next_watch.into_iter().chain(self.paused_until).chain(self.request_deadline()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            self.forget_actions();
+        }
+        action
     }
 
     fn to_server(&mut self) -> &mut Outbound {

@@ -1,10 +1,15 @@
 //! The table of operations: numbers by tag, endings, and timeouts.
 
+use std::collections::VecDeque;
+
 use vpfs_core::Time;
 
 use super::{Inbound, Meaning, OrangeFsSession};
 use crate::orangefs::op::{Op, Reply, State};
 use crate::{Action, CloseReason, OpId, Outcome, Session, SessionLimits};
+
+/// A session without operations keeps tables with room for this number of them.
+const KEPT_OPS: usize = 16;
 
 impl OrangeFsSession {
     pub(super) fn insert(&mut self, op: Op) -> OpId {
@@ -69,14 +74,20 @@ impl OrangeFsSession {
         op
     }
 
-    /// Frees the tables of a session that has no operations but once had more than its limit. Only requests in front of
-    /// awaited data can exceed that limit.
+    /// Frees the tables of a session that has no operations but once had many: thousands of sessions may be idle.
     fn forget_tables(&mut self) {
         let counted = self.held + self.in_progress + self.awaiting_data;
         assert!(!self.by_tag.is_empty() || counted == 0, "nothing is counted without operations");
-        if self.by_tag.is_empty() && self.ops.len() > self.limits.ops {
-            (self.ops, self.free) = (Vec::new(), Vec::new());
-            self.by_tag.shrink_to_fit();
+        if self.by_tag.is_empty() && self.ops.capacity() > KEPT_OPS {
+            (self.ops, self.free, self.by_tag) = Default::default();
+            self.dispatched = VecDeque::new();
+        }
+    }
+
+    /// Frees the queue of actions, which is empty, if it once held many.
+    pub(super) fn forget_actions(&mut self) {
+        if self.actions.capacity() > KEPT_OPS {
+            self.actions = VecDeque::new();
         }
     }
 
@@ -151,5 +162,50 @@ impl OrangeFsSession {
         if !self.abandoned {
             self.actions.push_back(Action::Close(reason));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::BytesMut;
+    use vpfs_wire::bmi::{Tag, reply_message, request_message};
+    use vpfs_wire::pvfs2::{Handle, Op as OpCode, Reply, Request, RequestBody, request};
+
+    use super::*;
+    use crate::orangefs::AddressMap;
+
+    const BURST: u64 = 200;
+
+    /// Symptom: a connection that once had many operations in progress kept their tables. Cause: these were freed only
+    /// beyond the limit of operations.
+    #[test]
+    fn a_session_without_operations_keeps_no_large_table() {
+        let flush = RequestBody::Flush(request::Flush { handle: Handle(7), fs: 1, flags: 0 });
+        let (request, reply) = (Request::bare(flush).encode(), Reply::done(OpCode::Flush).encode());
+        let mut session = OrangeFsSession::new(SessionLimits::default(), Arc::new(AddressMap::default()));
+        let mut enqueued = Vec::new();
+        for tag in 1..=BURST {
+            let mut message = BytesMut::from(&request_message(Tag(tag), &request).unwrap()[..]);
+            session.handle_client(Time::ZERO, &mut message);
+        }
+        while let Some(Action::Enqueue(op, _)) = session.poll_action() {
+            enqueued.push(op);
+        }
+        assert_eq!(enqueued.len() as u64, BURST);
+        enqueued.into_iter().for_each(|op| session.dispatch(Time::ZERO, op, None));
+        for tag in 1..=BURST {
+            let mut message = BytesMut::from(&reply_message(Tag(tag), &reply).unwrap()[..]);
+            session.handle_server(Time::ZERO, &mut message);
+        }
+        while session.poll_action().is_some() {}
+        for out in [&mut session.to_server, &mut session.to_client] {
+            out.advance(out.len());
+        }
+        assert!(session.is_idle());
+        let tables = [session.ops.capacity(), session.free.capacity(), session.by_tag.capacity()];
+        let queues = [session.actions.capacity(), session.dispatched.capacity()];
+        assert!(tables.iter().chain(&queues).all(|capacity| *capacity <= KEPT_OPS), "{tables:?} {queues:?}");
     }
 }
