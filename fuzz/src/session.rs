@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
 use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, OpId, Outbound, Session, SessionLimits, Submission};
+use vpfs_session::{Action, Completed, OpId, Outbound, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
@@ -54,7 +54,7 @@ impl DriverRecord {
                 self.is_closed = true;
                 assert!(self.ops.is_empty(), "{self:?}");
             }
-            Action::SizeLearned { .. } | Action::UnmappedServer(_) => {}
+            Action::SizeLearned { .. } | Action::UnmappedServer(_) | Action::ClaimsServer => {}
         }
     }
 
@@ -215,12 +215,14 @@ struct Run {
 impl Run {
     fn of(script: &[u8], limits: u8, piece: usize) -> Self {
         let ops = 1 + usize::from(limits % 16);
+        let requester = if ops.is_multiple_of(2) { Requester::Server } else { Requester::Client };
         let outbound_bytes = 1024 << (limits / 16);
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
         let mut run = Self {
             session: OrangeFsSession::new(
                 SessionLimits { ops, outbound_bytes, ..SessionLimits::default() },
+                requester,
                 Arc::new(addresses),
             ),
             now: Time::ZERO,

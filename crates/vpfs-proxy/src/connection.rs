@@ -200,14 +200,16 @@ impl Connection {
         server: TcpStream,
         peer: SocketAddr,
     ) -> Self {
-        let limits = shared.rules().limits;
+        let rules = shared.rules();
+        let limits = rules.limits;
+        let requester = rules.requester(peer.ip());
         let identity = ClientIdentity::new(&shared, peer.ip(), listener.index);
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: listener.interposer.session(limits.session),
+            session: listener.interposer.session(limits.session, requester),
             mailbox: Arc::new(Mailbox::default()),
             requests: Vec::new(),
             dispatched: Vec::new(),
@@ -433,6 +435,7 @@ impl Connection {
             }
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
+            Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
             Action::Close(reason) => return Err(Failure::Refused(reason)),
         }
         Ok(())
@@ -562,7 +565,7 @@ mod tests {
                 gate: Arc::clone(&gate),
                 down: false.into(),
             };
-            let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
+            let rules = Rules::resolved(&config);
             let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
             Self { server, clients, shared, listener: Arc::new(listener) }
         }

@@ -80,8 +80,17 @@ pub trait Session: fmt::Debug + Send {
 
 /// Creates the sessions of a listener.
 pub trait Interposer: fmt::Debug + Send + Sync {
-    /// A session with nothing in progress.
-    fn session(&self, limits: SessionLimits) -> Box<dyn Session>;
+    /// A session of this requester, with nothing in progress.
+    fn session(&self, limits: SessionLimits, requester: Requester) -> Box<dyn Session>;
+}
+
+/// Who sends requests over a connection, as far as its address shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// Maybe a server of the same file system: its requests between servers are sent at once, unscheduled.
+    Server,
+    /// No server, whatever its requests claim.
+    Client,
 }
 
 /// A user as stated in requests.
@@ -220,6 +229,8 @@ pub enum Action {
     },
     /// The server's configuration names a server without a proxy: clients will bypass vpfs there.
     UnmappedServer(String),
+    /// A requester that is no server sent a request as only servers do; it is scheduled. Reported once.
+    ClaimsServer,
     /// A peer ended the session; close both connections.
     Close(CloseReason),
 }

@@ -17,3 +17,4 @@ mod reload;
 mod shares;
 mod sharing;
 mod transparent;
+mod trust;

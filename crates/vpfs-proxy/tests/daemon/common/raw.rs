@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::{Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
+use vpfs_wire::pvfs2::{Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, request};
 
 const FS: i32 = 1;
 
@@ -27,6 +27,13 @@ pub(crate) fn get_config(tag: u64) -> Vec<u8> {
 /// A metadata request without a credential.
 pub(crate) fn metadata(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 }))
+}
+
+/// [`metadata`] as servers send it while they serve another request.
+pub(crate) fn metadata_with_server_hint(tag: u64) -> Vec<u8> {
+    let body = RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 });
+    let request = Request { hints: vec![Hint::ServerId(3)], ..Request::bare(body) };
+    request_message(Tag(tag), &request.encode()).unwrap()
 }
 
 /// A metadata request of a user.

@@ -10,7 +10,7 @@ use vpfs_wire::bmi::{Header, Tag};
 
 use super::AddressMap;
 use super::op::{Op, State};
-use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
+use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Side, User};
 
 mod client;
 mod ops;
@@ -54,6 +54,7 @@ impl Meaning {
 #[derive(Debug)]
 pub struct OrangeFsSession {
     limits: SessionLimits,
+    requester: Requester,
     addresses: Arc<AddressMap>,
     from_client: Inbound,
     from_server: Inbound,
@@ -71,6 +72,8 @@ pub struct OrangeFsSession {
     held: usize,
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
+    /// A claim to be a server was reported.
+    claimed: bool,
     next_watch: Option<Time>,
     stall: Stall,
     /// The time until which the next data of the client must wait.
@@ -81,10 +84,11 @@ pub struct OrangeFsSession {
 }
 
 impl OrangeFsSession {
-    /// A session with nothing in progress.
-    pub fn new(limits: SessionLimits, addresses: Arc<AddressMap>) -> Self {
+    /// A session of this requester, with nothing in progress.
+    pub fn new(limits: SessionLimits, requester: Requester, addresses: Arc<AddressMap>) -> Self {
         Self {
             limits,
+            requester,
             addresses,
             from_client: Inbound::Header,
             from_server: Inbound::Header,
@@ -99,6 +103,7 @@ impl OrangeFsSession {
             held: 0,
             actions: VecDeque::new(),
             user: None,
+            claimed: false,
             next_watch: None,
             stall: Stall::default(),
             paused_until: None,
