@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
+use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
 use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
 use vpfs_session::{Action, Completed, OpId, Outbound, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
@@ -40,6 +40,11 @@ impl DriverRecord {
                 assert!(!known.is_released, "the charge of {op:?} stays");
                 known.cost = *real;
             }
+            Action::CorrectObjects(op, _) => {
+                let known = self.ops.get(op).expect("a correction of a scheduled operation");
+                assert!(known.is_dispatched && known.kind == OpKind::Metadata);
+                assert!(!known.is_released, "the charge of {op:?} stays");
+            }
             Action::Complete(finished) => self.complete(finished),
             Action::Cancel(op) => {
                 let known = self.ops.remove(op).expect("a cancellation of a scheduled operation");
@@ -59,10 +64,10 @@ impl DriverRecord {
     }
 
     fn submit(&mut self, op: OpId, submission: &Submission) {
-        let Submission { kind, cost, position, elsewhere, .. } = *submission;
+        let Submission { kind, cost, objects, position, elsewhere, .. } = *submission;
         match kind {
             OpKind::Metadata => assert_eq!((cost, position, elsewhere), (Bytes::ZERO, None, None)),
-            OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
+            OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST && objects == Objects::ONE),
         }
         if let Some(FilePosition { start, .. }) = position {
             assert!(i64::try_from(start).is_ok());

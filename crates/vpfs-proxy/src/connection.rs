@@ -417,6 +417,11 @@ impl Connection {
                     self.gate().correct_cost(id, real);
                 }
             }
+            Action::CorrectObjects(op, real) => {
+                if let Some(id) = self.request_of(op) {
+                    self.gate().correct_objects(id, real);
+                }
+            }
             Action::Complete(completed) => {
                 if let Some(id) = self.take_request(completed.op) {
                     self.gate().complete(id, &completed);

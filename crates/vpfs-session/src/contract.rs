@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, FileKey, FilePosition, OpKind, Pieces, Time};
+use vpfs_core::{Bytes, FileKey, FilePosition, Objects, OpKind, Pieces, Time};
 
 use crate::{Outbound, SessionLimits};
 
@@ -108,8 +108,10 @@ pub struct Submission {
     /// Read, write or metadata.
     pub kind: OpKind,
     /// This server's bytes; for a read an upper bound until the server reveals the file's size. Zero for metadata,
-    /// whose cost is a setting of the scheduler [vPFS+ §IV].
+    /// whose cost for each object is a setting of the scheduler [vPFS+ §IV].
     pub cost: Bytes,
+    /// For metadata: how many objects it works on; an upper bound for a listing, until the server has answered.
+    pub objects: Objects,
     /// For data: the file and where the access starts in it, to improve the estimate if the file's size is known.
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
@@ -213,6 +215,8 @@ pub enum Action {
     Enqueue(OpId, Submission),
     /// The real cost of a dispatched operation is known, or a better estimate of it.
     CorrectCost(OpId, Bytes),
+    /// The real number of objects of a dispatched metadata operation is known.
+    CorrectObjects(OpId, Objects),
     /// A dispatched operation ended: free its slots.
     Complete(Completed),
     /// A queued request will never be sent: refund it.

@@ -144,7 +144,7 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("10MiB")
         .range("4KiB", "1TiB")
         .paper("vPFS §III-B1"),
-        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations.")
+        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations; one on several objects counts for each.")
             .default("1000")
             .range("1", "1000000000")
             .paper("vPFS+ §IV"),
@@ -201,7 +201,11 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("fair")
         .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
-        Tunable::new("metadata_cost", Kind::Size, "The cost of a metadata operation.")
+        Tunable::new(
+            "metadata_cost",
+            Kind::Size,
+            "The cost of a metadata operation, for each of its objects: files, entries or names.",
+        )
             .default("10KiB")
             .range("1B", "1GiB")
             .paper("vPFS+ §IV"),

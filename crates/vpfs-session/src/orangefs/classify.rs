@@ -1,6 +1,6 @@
 //! Classifies requests for the scheduler: data, metadata, or never delayed.
 
-use vpfs_core::{Bytes, FileKey, FilePosition, OpKind};
+use vpfs_core::{Bytes, FileKey, FilePosition, Objects, OpKind};
 use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
@@ -11,8 +11,9 @@ use crate::Submission;
 /// Whether a request is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Sent at once: configuration, management, and requests of servers to each other. A client's operation may be
-    /// waiting for the latter inside a server, so queueing them behind client work could deadlock.
+    /// Sent at once: configuration, administration of the server itself, and requests of servers to each other. A
+    /// client's operation may be waiting for the latter inside a server, so queueing them behind client work could
+    /// deadlock.
     Exempt,
     /// Waits to be scheduled.
     Scheduled(Submission),
@@ -45,17 +46,22 @@ pub(crate) fn plan(request: &RequestView<'_>, is_from_server: bool) -> Result<(C
         }
         (OpClass::Data, _) => plan_small_io(request)?,
         (_, Op::GetConfig) => return Ok((Class::Exempt, Reply::Config)),
+        (_, Op::ReadDir | Op::MgmtIterateHandles) => (metadata(request)?, Reply::Listing),
+        (_, Op::MgmtRemoveObject | Op::MgmtRemoveDirent | Op::MgmtGetDirdataHandle) => {
+            (metadata(request)?, Reply::Plain)
+        }
         (OpClass::Management, _) => return Ok((Class::Exempt, Reply::Plain)),
         // The last two are never requests: the server refuses them.
         (OpClass::Metadata | OpClass::ServerToServer | OpClass::ReplyOnly | OpClass::Internal, _) => {
-            (metadata(), Reply::Plain)
+            (metadata(request)?, Reply::Plain)
         }
     };
     Ok((if is_from_server { Class::Exempt } else { Class::Scheduled(submission) }, reply))
 }
 
-fn metadata() -> Submission {
-    Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None, user: None }
+fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
+    let objects = Objects::new(request.objects()?.into());
+    Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
 }
 
 fn plan_io(io: &IoView<'_>) -> Result<(Submission, Reply), DecodeError> {
@@ -94,7 +100,7 @@ fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes
         IoType::Write => OpKind::Write,
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
-    Submission { kind, cost: data_cost(bytes), position, elsewhere, user: None }
+    Submission { kind, cost: data_cost(bytes), objects: Objects::ONE, position, elsewhere, user: None }
 }
 
 /// `None` if computing the answer would take more steps than allowed for one request.

@@ -316,7 +316,7 @@ impl World {
                     let cost = self.known.remove(&completed.op).unwrap_or_default();
                     self.completed.push((*completed, cost));
                 }
-                Action::SizeLearned { .. } => {}
+                Action::SizeLearned { .. } | Action::CorrectObjects(..) => {}
                 other => panic!("{other:?}"),
             }
         }
