@@ -220,7 +220,10 @@ struct Run {
 impl Run {
     fn of(script: &[u8], limits: u8, piece: usize) -> Self {
         let ops = 1 + usize::from(limits % 16);
-        let requester = if ops.is_multiple_of(2) { Requester::Server } else { Requester::Client };
+        let requester = match ops % 3 {
+            0 => Requester::Server,
+            rest => Requester::Client { may_manage: rest == 1 },
+        };
         let outbound_bytes = 1024 << (limits / 16);
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));

@@ -56,13 +56,15 @@ pub(crate) struct Rules {
     listeners: Vec<Option<AppIndex>>,
     /// Where requests between servers come from.
     servers: HostSet,
+    /// Whether clients may administer servers.
+    may_manage: bool,
     pub(crate) limits: DaemonLimits,
 }
 
 impl Rules {
     pub(crate) fn new(config: &Config, identify: Identify, servers: HostSet) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.app).collect();
-        Self { identify, listeners, servers, limits: (&config.limits).into() }
+        Self { identify, listeners, servers, may_manage: config.trust.may_manage, limits: (&config.limits).into() }
     }
 
     /// The rules of a configuration without host names.
@@ -74,7 +76,8 @@ impl Rules {
 
     /// Who connects from this address.
     pub(crate) fn requester(&self, ip: IpAddr) -> Requester {
-        if self.servers.contains(ip) { Requester::Server } else { Requester::Client }
+        let may_manage = self.may_manage;
+        if self.servers.contains(ip) { Requester::Server } else { Requester::Client { may_manage } }
     }
 }
 

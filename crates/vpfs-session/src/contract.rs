@@ -90,7 +90,10 @@ pub enum Requester {
     /// Maybe a server of the same file system: its requests between servers are sent at once, unscheduled.
     Server,
     /// No server, whatever its requests claim.
-    Client,
+    Client {
+        /// Requests that administer servers pass; otherwise they are refused as a server would.
+        may_manage: bool,
+    },
 }
 
 /// A user as stated in requests.

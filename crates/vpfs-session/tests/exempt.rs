@@ -3,7 +3,7 @@
 mod common;
 
 use common::messages::*;
-use common::{Wire, completed};
+use common::{CLIENT, Wire, completed};
 use vpfs_core::{FileKey, OpKind};
 use vpfs_session::orangefs::AddressMap;
 use vpfs_session::{Action, Outcome, Requester, Session, SessionLimits, User};
@@ -31,7 +31,7 @@ fn judge(requester: Requester, request: &[u8]) -> (bool, bool) {
 /// Held, whoever sends it, and nothing unusual.
 #[track_caller]
 fn assert_held(request: &[u8]) {
-    assert_eq!([Requester::Client, Requester::Server].map(|who| judge(who, request)), [(true, false); 2]);
+    assert_eq!([CLIENT, Requester::Server].map(|who| judge(who, request)), [(true, false); 2]);
 }
 
 /// Symptom: any client could put itself before all others, at no charge. Cause: its requests were believed to come
@@ -39,7 +39,7 @@ fn assert_held(request: &[u8]) {
 #[track_caller]
 fn assert_held_unless_from_a_server(request: &[u8]) {
     assert_eq!(judge(Requester::Server, request), (false, false));
-    assert_eq!(judge(Requester::Client, request), (true, true));
+    assert_eq!(judge(CLIENT, request), (true, true));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn captured_requests() {
         // Of management, what concerns the file system's objects is held.
         let is_management = ["op13_", "op16_", "op17_", "op20_", "op43_"].iter().any(|op| name.starts_with(op));
         let is_of_server = ["server_to_server", "mirror"].iter().any(|mark| name.contains(mark));
-        for who in [Requester::Client, Requester::Server] {
+        for who in [CLIENT, Requester::Server] {
             let is_held = !(is_management || is_of_server && who == Requester::Server);
             assert_eq!(judge(who, &request).0, is_held, "{name} of {who:?}");
         }

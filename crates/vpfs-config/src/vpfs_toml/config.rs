@@ -39,7 +39,7 @@ pub struct Config {
     pub default_app: AppIndex,
     /// Applications created for clients that no rule matches.
     pub auto: Auto,
-    /// Whose requests are believed to come from a server.
+    /// Whose requests are believed to come from a server, and who may administer servers.
     pub trust: Trust,
     /// The limits of a proxy.
     pub limits: Limits,

@@ -377,16 +377,30 @@ pub(crate) const TRUST: Section = Section {
     doc: "Whom a proxy believes. Requests between servers are never held nor charged, because a client's operation waits \
           for them inside a server; so only hosts that are known to be servers may send them. A change applies to new \
           connections.",
-    keys: &[Tunable::new(
-        "servers",
-        HOSTS,
-        "The addresses that servers connect from: requests that look as if a server sent them are believed there, \
+    keys: &[
+        Tunable::new(
+            "servers",
+            HOSTS,
+            "The addresses that servers connect from: requests that look as if a server sent them are believed there, \
              and scheduled and charged like a client's anywhere else. List every address of a server that has several, \
              and no host where users run programs. `[]`: nobody is believed, which is right if servers do not connect \
              to each other through proxies.",
-    )
-    .absent_means("the addresses of all `[[server]]` tables, except loopback ones")],
+        )
+        .absent_means("the addresses of all `[[server]]` tables, except loopback ones"),
+        Tunable::new(
+            "management",
+            Kind::Choice(&["allow", "refuse"]),
+            "Whether clients may administer servers (all `MGMT_` operations but the question whether a server is there). \
+             Servers without key security permit that to everybody, and some of these requests can crash them. With \
+             `refuse` clients are told that permission is denied; administrators then connect to the servers \
+             themselves.",
+        )
+        .default("allow"),
+    ],
 };
+
+/// The position of `refuse` in the list of `management`.
+pub(crate) const REFUSE: usize = 1;
 
 pub(crate) const LIMITS: Section = Section {
     name: "limits",

@@ -1,19 +1,21 @@
-//! `[trust]`: whose requests are believed to come from a server.
+//! `[trust]`: whose requests are believed to come from a server, and who may administer servers.
 
 use std::io;
 use std::net::IpAddr;
 
 use super::host_list::{HostList, HostSet, Lookup};
-use super::keys::TRUST;
+use super::keys::{REFUSE, TRUST};
 use super::network::Server;
 use crate::schema::problem::Problems;
 use crate::schema::reader::Reader;
 
 /// Whom a proxy believes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     /// The hosts whose requests between servers are believed; `None`: those of `[[server]]` that are not loopback.
     pub servers: Option<HostList>,
+    /// Whether clients may administer servers.
+    pub may_manage: bool,
 }
 
 /// The hosts whose requests between servers are believed, by address. Created by [`crate::Config::resolve_servers`].
@@ -27,7 +29,10 @@ pub struct TrustedServers {
 
 pub(crate) fn read(root: &Reader<'_>, hosts_left: &mut usize) -> Trust {
     let reader = Reader::open(root.cx, &TRUST, "trust", root.value("trust"));
-    Trust { servers: reader.has("servers").then(|| HostList::read(&reader, "servers", hosts_left)) }
+    Trust {
+        servers: reader.has("servers").then(|| HostList::read(&reader, "servers", hosts_left)),
+        may_manage: reader.choice("management") != Some(REFUSE),
+    }
 }
 
 /// Finds the addresses of the list, or else of the servers, calling `resolver` once for each host name.

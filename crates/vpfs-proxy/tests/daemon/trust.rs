@@ -1,7 +1,8 @@
-//! Requests that claim to be from a server: believed at a server's address only.
+//! Requests that claim to be from a server: believed at a server's address only; and who may administer servers.
 
 use tracing::Level;
 use vpfs_wire::bmi::Tag;
+use vpfs_wire::pvfs2::{Errno, Op, Reply, Status};
 
 use crate::common::Network;
 use crate::common::log::Log;
@@ -60,4 +61,20 @@ async fn a_reload_changes_who_is_believed() {
     assert!(!passes(&network, &fake, SERVER).await);
     daemon.reload(network.config(&format!("{ONE_SLOT}[trust]\nservers = \"127.0.0.0/29\"\n"))).await.unwrap();
     assert!(passes(&network, &fake, SERVER).await);
+}
+
+#[tokio::test]
+async fn administration_by_clients_can_be_refused() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[trust]\nservers = \"127.0.0.7\"\nmanagement = \"refuse\"\n").await;
+    let (mut client, mut client_server) = pair(&network, &fake, CLIENT).await;
+    client.send([raw::iterate_handles(1), raw::get_config(2)].concat()).await;
+    let (header, payload) = client.receive().await.unwrap();
+    let denied = Reply::error(Op::MgmtIterateHandles, Status::error(Errno::EACCES));
+    assert_eq!((header.tag, Reply::decode(&payload)), (Tag(1), Ok(denied)));
+    assert_eq!(client_server.tag().await, Tag(2));
+    let (mut admin, mut admin_server) = pair(&network, &fake, SERVER).await;
+    admin.send(raw::iterate_handles(1)).await;
+    assert_eq!(admin_server.tag().await, Tag(1));
 }

@@ -29,6 +29,12 @@ pub(crate) fn claims_server(request: &RequestView<'_>) -> Result<bool, DecodeErr
     Ok(request.is_from_server()? || mirrors(request)?)
 }
 
+/// Whether a request administers a server. All clients ask for the configuration, and may ask whether a server is
+/// there.
+pub(crate) fn administers(op: Op) -> bool {
+    op.class() == OpClass::Management && !matches!(op, Op::GetConfig | Op::MgmtNoop)
+}
+
 /// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
 fn mirrors(request: &RequestView<'_>) -> Result<bool, DecodeError> {
     let capability = request.capability();

@@ -20,6 +20,9 @@ use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::DriverRecord;
 
+/// A requester without restrictions.
+pub(crate) const CLIENT: Requester = Requester::Client { may_manage: true };
+
 /// A session between two sockets. Every action is checked against the earlier ones.
 pub(crate) struct Wire {
     pub(crate) session: OrangeFsSession,
@@ -35,7 +38,7 @@ impl Wire {
     }
 
     pub(crate) fn with(limits: SessionLimits, addresses: AddressMap) -> Self {
-        Self::of(limits, addresses, Requester::Client)
+        Self::of(limits, addresses, CLIENT)
     }
 
     /// The requester is at a server's address.

@@ -24,6 +24,12 @@ pub(crate) fn get_config(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::GetConfig)
 }
 
+/// A request of administrators.
+pub(crate) fn iterate_handles(tag: u64) -> Vec<u8> {
+    let body = request::MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
+    request(tag, RequestBody::MgmtIterateHandles(body))
+}
+
 /// A metadata request without a credential.
 pub(crate) fn metadata(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 }))

@@ -10,7 +10,7 @@ use vpfs_wire::pvfs2::view::CredentialIds;
 use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
-use crate::orangefs::classify::{Class, claims_server, plan};
+use crate::orangefs::classify::{Class, administers, claims_server, plan};
 use crate::orangefs::op::{Op, Reply, State, held_at_arrival};
 use crate::{Action, CloseReason, Requester, Session, Side, Submission, User};
 
@@ -79,6 +79,9 @@ impl OrangeFsSession {
         let malformed = |error: DecodeError| CloseReason::Malformed { side: Side::Client, error: error.to_string() };
         let payload = &message[Header::LEN..];
         let view = RequestView::parse(payload).map_err(malformed)?;
+        if self.requester == (Requester::Client { may_manage: false }) && administers(view.op()) {
+            return self.refuse(header.tag, view.op());
+        }
         let claims = claims_server(&view).map_err(malformed)?;
         let is_from_server = claims && self.believes_claim();
         let (class, reply) = plan(&view, is_from_server).map_err(malformed)?;

@@ -14,6 +14,7 @@ use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, Se
 
 mod client;
 mod ops;
+mod refusals;
 mod server;
 mod stall;
 
@@ -60,6 +61,8 @@ pub struct OrangeFsSession {
     from_server: Inbound,
     to_client: Outbound,
     to_server: Outbound,
+    /// Answers to refused requests that wait for the end of the server's message.
+    refusals: BytesMut,
     ops: Vec<Option<Op>>,
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
@@ -94,6 +97,7 @@ impl OrangeFsSession {
             from_server: Inbound::Header,
             to_client: Outbound::default(),
             to_server: Outbound::default(),
+            refusals: BytesMut::new(),
             ops: Vec::new(),
             free: Vec::new(),
             by_tag: HashMap::new(),
@@ -255,7 +259,7 @@ impl Session for OrangeFsSession {
     }
 
     fn held_requests(&self) -> usize {
-        self.held
+        self.held + self.refusals.len()
     }
 
     fn wants_server(&self) -> bool {

@@ -155,6 +155,7 @@ impl OrangeFsSession {
 
     fn server_message_end(&mut self, meaning: Meaning) {
         self.from_server = Inbound::Header;
+        self.send_refusals();
         match meaning {
             Meaning::Stray | Meaning::Ack => {}
             Meaning::Data(id) => {
