@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, OpKind, Pieces, Time};
+use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
 use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, OpId, Outbound, Session, SessionLimits, Submission};
+use vpfs_session::{Action, Completed, OpId, Outbound, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
@@ -41,6 +41,11 @@ impl DriverRecord {
                 assert!(!known.is_released, "the charge of {op:?} stays");
                 known.cost = *real;
             }
+            Action::CorrectObjects(op, _) => {
+                let known = self.ops.get(op).expect("a correction of a scheduled operation");
+                assert!(known.is_dispatched && known.kind == OpKind::Metadata);
+                assert!(!known.is_released, "the charge of {op:?} stays");
+            }
             Action::Complete(finished) => self.complete(finished),
             Action::Cancel(op) => {
                 let known = self.ops.remove(op).expect("a cancellation of a scheduled operation");
@@ -55,15 +60,15 @@ impl DriverRecord {
                 self.is_closed = true;
                 assert!(self.ops.values().all(|known| known.is_dispatched), "{self:?}");
             }
-            Action::SizeLearned { .. } | Action::UnmappedServer(_) => {}
+            Action::SizeLearned { .. } | Action::UnmappedServer(_) | Action::ClaimsServer => {}
         }
     }
 
     fn submit(&mut self, op: OpId, submission: &Submission) {
-        let Submission { kind, cost, position, elsewhere, .. } = *submission;
+        let Submission { kind, cost, objects, position, elsewhere, .. } = *submission;
         match kind {
             OpKind::Metadata => assert_eq!((cost, position, elsewhere), (Bytes::ZERO, None, None)),
-            OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST),
+            OpKind::Read | OpKind::Write => assert!(cost >= MIN_DATA_COST && objects == Objects::ONE),
         }
         if let Some(FilePosition { start, .. }) = position {
             assert!(i64::try_from(start).is_ok());
@@ -216,12 +221,17 @@ struct Run {
 impl Run {
     fn of(script: &[u8], limits: u8, piece: usize) -> Self {
         let ops = 1 + usize::from(limits % 16);
+        let requester = match ops % 3 {
+            0 => Requester::Server,
+            rest => Requester::Client { may_manage: rest == 1 },
+        };
         let outbound_bytes = 1024 << (limits / 16);
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
         let mut run = Self {
             session: OrangeFsSession::new(
                 SessionLimits { ops, outbound_bytes, ..SessionLimits::default() },
+                requester,
                 Arc::new(addresses),
             ),
             now: Time::ZERO,

@@ -29,6 +29,7 @@ pub fn request(data: &[u8]) {
             assert_eq!(ids.map(|ids| ids.uid), request.body.credential().map(|credential| credential.uid));
             assert_eq!(view.hints().count(), request.hints.len());
             view.is_from_server().expect("nothing is left undecoded");
+            view.objects().expect("its body was decoded");
             view.io().expect("its body was decoded");
             view.small_io().expect("its body was decoded");
         }
@@ -36,6 +37,7 @@ pub fn request(data: &[u8]) {
             check_payload_error(data, error);
             if let Ok(view) = view {
                 let _ = (view.credential_ids(), view.io(), view.small_io(), view.is_from_server());
+                let _ = view.objects();
                 assert!(view.body_offset() <= data.len());
             }
         }

@@ -119,7 +119,7 @@ impl Scheduler for Fifo {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let request = &mut self.requests.get_mut(id).request;
         let app = request.app;
-        let estimated = core::mem::replace(&mut request.cost, real);
+        let estimated = request.correct(real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 

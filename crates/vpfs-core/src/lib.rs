@@ -99,4 +99,4 @@ pub use settings::{
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use two_level::TwoLevel;
-pub use units::{AppId, Bytes, Depth, FileKey, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};
+pub use units::{AppId, Bytes, Depth, FileKey, Objects, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::units::{AppId, Bytes, FileKey, RequestId, SlotCost, Time};
+use crate::units::{AppId, Bytes, FileKey, Objects, RequestId, SlotCost, Time};
 
 /// What a request does, as far as its cost depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,9 +37,12 @@ pub struct Request {
     pub app: AppId,
     /// Read, write or metadata.
     pub op: OpKind,
-    /// The service that it requests (c in the papers): this server's bytes for data, a constant for metadata. May be an
-    /// estimate, see [`crate::Scheduler::correct_cost`].
+    /// The service that it requests (c in the papers): this server's bytes for data, for metadata a constant for each
+    /// of its objects. May be an estimate, see [`crate::Scheduler::correct_cost`].
     pub cost: Bytes,
+    /// For metadata: how many objects it works on. A server works on them one after the other, so they take one slot,
+    /// for a longer time.
+    pub objects: Objects,
     /// When the client issued it, if the protocol carries that [IOCO §3]; otherwise the time of arrival counts.
     pub issued_at: Option<Time>,
     /// The cost of the same access's parts at other servers, if each of them can derive it as well from how the file is
@@ -48,14 +51,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that reveals neither when it was issued nor its cost elsewhere.
+    /// A request, for metadata on one object, that reveals neither when it was issued nor its cost elsewhere.
     pub const fn new(id: RequestId, app: AppId, op: OpKind, cost: Bytes) -> Self {
-        Self { id, app, op, cost, issued_at: None, elsewhere: None }
+        Self { id, app, op, cost, objects: Objects::ONE, issued_at: None, elsewhere: None }
+    }
+
+    /// Its real cost is known, and for metadata that changes the number of objects in proportion. Returns the estimate.
+    pub(crate) fn correct(&mut self, real: Bytes) -> Bytes {
+        if self.op == OpKind::Metadata {
+            self.objects = self.objects.at_cost(self.cost, real);
+        }
+        core::mem::replace(&mut self.cost, real)
     }
 }
 
-/// The classes in which servers report service separately: bytes of data, or metadata operations at their constant cost
-/// [vPFS+ §IV].
+/// The classes in which servers report service separately: bytes of data, or metadata operations at a constant cost for
+/// each object [vPFS+ §IV].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceClass {
     /// Reads and writes.

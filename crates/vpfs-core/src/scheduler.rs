@@ -40,7 +40,8 @@ pub trait Scheduler: Send {
     fn cancel(&mut self, now: Time, id: RequestId);
 
     /// Replaces the estimated cost of a queued or outstanding request by the real one. Moves the tags of the flow's
-    /// later requests by the difference, never below virtual time. The slots of the request do not change.
+    /// later requests by the difference, never below virtual time. The slots of the request do not change; the number
+    /// of its objects changes in proportion.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes);
 
     /// Sets all parameters of an application: its weight also for requests that are already queued. Of the others, a

@@ -90,6 +90,44 @@ impl Sub for Bytes {
     }
 }
 
+/// The number of objects that a metadata request works on: files, directories, entries or names. At least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Objects(NonZeroU32);
+
+impl Objects {
+    /// One, as in the papers.
+    pub const ONE: Self = Self(NonZeroU32::MIN);
+    /// The largest number that counts: the largest batch that OrangeFS servers accept. Who asks for more is refused by
+    /// the server, which costs it no more than that.
+    pub const MAX: u32 = 8192;
+
+    /// `count`, limited to 1 to [`Objects::MAX`].
+    pub const fn new(count: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "just limited to fit")]
+        let limited = if count > Self::MAX as u64 { Self::MAX } else { count as u32 };
+        match NonZeroU32::new(limited) {
+            Some(count) => Self(count),
+            None => Self::ONE,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// What all cost if one costs `one`.
+    pub const fn cost(self, one: Bytes) -> Bytes {
+        Bytes(one.0.saturating_mul(self.get() as u64))
+    }
+
+    /// The number for which a cost of `from` was estimated, if the cost is `to`.
+    pub(crate) fn at_cost(self, from: Bytes, to: Bytes) -> Self {
+        let scaled = u128::from(self.get()) * u128::from(to.0) / u128::from(from.0.max(1));
+        Self::new(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+}
+
 /// The relative share of an application, φ in the papers. Only ratios matter; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(NonZeroU32);

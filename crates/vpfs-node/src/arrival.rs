@@ -1,6 +1,6 @@
 //! What a driver passes to a node when a request arrives and when it ends.
 
-use vpfs_core::{AppId, Bytes, FilePosition, OpKind, Time};
+use vpfs_core::{AppId, Bytes, FilePosition, Objects, OpKind, Time};
 
 /// A request that is to be scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Arrival {
     /// Data bytes that it moves at this server; for a read an upper bound until the server reveals the file's size. Not
     /// used for metadata, whose cost is configured [vPFS+ §IV].
     pub bytes: u64,
+    /// For metadata: how many objects it works on.
+    pub objects: Objects,
     /// For data: its start in the file, if known.
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
@@ -21,9 +23,9 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// A request of which only the size is known.
+    /// A request of which only the size is known, for metadata on one object.
     pub fn new(app: AppId, op: OpKind, bytes: u64) -> Self {
-        Self { app, op, bytes, position: None, elsewhere: None, issued_at: None }
+        Self { app, op, bytes, objects: Objects::ONE, position: None, elsewhere: None, issued_at: None }
     }
 }
 

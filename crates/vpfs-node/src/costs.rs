@@ -1,6 +1,6 @@
 //! What requests cost, decided in one place for the daemon and the simulator.
 
-use vpfs_core::{Bytes, FileKey, MIN_DATA_COST, OpKind};
+use vpfs_core::{Bytes, FileKey, MIN_DATA_COST, Objects, OpKind};
 
 use crate::arrival::Arrival;
 use crate::file_sizes::FileSizes;
@@ -15,7 +15,8 @@ pub(crate) struct Cost {
 /// Parameters and knowledge from which costs follow.
 #[derive(Debug)]
 pub(crate) struct Costs {
-    /// Cost of a metadata request: its real size is not known before it is served, and is similar for all [vPFS+ §IV].
+    /// Cost of a metadata request for each object: its real size is not known before it is served, and is similar for
+    /// all [vPFS+ §IV].
     pub(crate) metadata: Bytes,
     sizes: FileSizes,
 }
@@ -29,10 +30,15 @@ impl Costs {
         self.sizes.learn(file, size);
     }
 
+    /// The cost of metadata of so many objects.
+    pub(crate) fn metadata_cost(&self, objects: Objects) -> Bytes {
+        objects.cost(self.metadata)
+    }
+
     /// The cost of a request as far as it is known on arrival.
     pub(crate) fn of(&mut self, arrival: &Arrival) -> Cost {
         if arrival.op == OpKind::Metadata {
-            return Cost { here: self.metadata, elsewhere: None };
+            return Cost { here: self.metadata_cost(arrival.objects), elsewhere: None };
         }
         let asked = Bytes(arrival.bytes).max(MIN_DATA_COST);
         let here = Bytes(self.sizes.bound(arrival)).max(MIN_DATA_COST);
@@ -66,6 +72,20 @@ mod tests {
         assert_eq!(costs.of(&read(mib)), Cost { here: Bytes::mib(1), elsewhere: Some(Bytes::mib(3)) });
         costs.learn_size(FileKey(7), mib / 4);
         assert_eq!(costs.of(&read(mib)), Cost { here: Bytes::kib(256), elsewhere: Some(Bytes::kib(768)) });
+    }
+
+    /// Symptom: attributes of 2,000 files were charged as those of one. Cause: every metadata request had the same
+    /// cost.
+    #[test]
+    fn metadata_costs_what_its_objects_cost() {
+        for one in [1, 10_240, 1 << 30] {
+            let mut costs = Costs::new(Bytes(one));
+            let mut cost = |objects| costs.of(&Arrival { objects, ..Arrival::new(AppId(0), OpKind::Metadata, 0) }).here;
+            for count in 1..=u64::from(Objects::MAX) {
+                assert_eq!(cost(Objects::new(count)), Bytes(cost(Objects::ONE).0 * count));
+            }
+            assert_eq!([cost(Objects::new(0)), cost(Objects::new(u64::MAX))], [Bytes(one), Bytes(one * 8192)]);
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //!
 //! # The drive contract
 //!
-//! 1. Give one input: [`Node::enqueue`], [`Node::correct_cost`], [`Node::complete`], [`Node::cancel`],
-//!    [`Node::set_app`], [`Node::flow_left`], [`Node::learn_size`], [`Node::handle_message`], [`Node::reconfigure`] or
-//!    [`Node::handle_timeout`]; after [`Node::new`], none.
+//! 1. Give one input: [`Node::enqueue`], [`Node::correct_cost`], [`Node::correct_objects`], [`Node::complete`],
+//!    [`Node::cancel`], [`Node::set_app`], [`Node::flow_left`], [`Node::learn_size`], [`Node::handle_message`],
+//!    [`Node::reconfigure`] or [`Node::handle_timeout`]; after [`Node::new`], none.
 //! 2. Call [`Node::poll_transmit`] until `None`, then [`Node::poll_dispatch`] until `None`, then
 //!    [`Node::poll_transmit`] until `None` again: a dispatch may produce a report to other servers.
 //! 3. Call [`Node::poll_event`] until `None`.

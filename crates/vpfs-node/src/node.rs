@@ -1,14 +1,14 @@
 //! One storage server as its driver sees it.
 
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Policy, Request, RequestId, Scheduler, ServerId,
+    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Request, RequestId, Scheduler, ServerId,
     Settings, Time,
 };
 
 use crate::ServerScheduler;
 use crate::arrival::{Arrival, Served};
 use crate::coordination::{Message, MessageError};
-use crate::costs::Costs;
+use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::Flows;
 use crate::peers::{PeerService, PeerSettings, Peers};
@@ -22,7 +22,7 @@ const EVENTS: usize = 1024;
 pub struct NodeSettings {
     /// The scheduler's policy.
     pub policy: Settings,
-    /// Cost of a metadata request.
+    /// Cost of a metadata request for each object.
     pub metadata_cost: Bytes,
     /// The other servers; used only if the policy shares over servers.
     pub peers: Option<PeerSettings>,
@@ -79,9 +79,9 @@ impl Node {
 
     /// Queues a request.
     pub fn enqueue(&mut self, now: Time, id: RequestId, arrival: &Arrival) {
-        let Arrival { app, op, issued_at, .. } = *arrival;
-        let cost = self.costs.of(arrival);
-        let request = Request { issued_at, elsewhere: cost.elsewhere, ..Request::new(id, app, op, cost.here) };
+        let Arrival { app, op, objects, issued_at, .. } = *arrival;
+        let Cost { here, elsewhere } = self.costs.of(arrival);
+        let request = Request { objects, issued_at, elsewhere, ..Request::new(id, app, op, here) };
         self.scheduler.enqueue(now, request);
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
@@ -93,6 +93,11 @@ impl Node {
     /// Corrects a queued or dispatched data request, whose size was an estimate: it moves `bytes`.
     pub fn correct_cost(&mut self, now: Time, id: RequestId, bytes: u64) {
         self.scheduler.correct_cost(now, id, Bytes(bytes).max(MIN_DATA_COST));
+    }
+
+    /// Corrects a queued or dispatched metadata request, whose number of objects was an estimate.
+    pub fn correct_objects(&mut self, now: Time, id: RequestId, objects: Objects) {
+        self.scheduler.correct_cost(now, id, self.costs.metadata_cost(objects));
     }
 
     /// A dispatched request of `app` ended.

@@ -115,11 +115,16 @@ impl Abandoned {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::CorrectCost(op, real) => self.requests.correct_cost(op, real),
+                Action::CorrectObjects(op, real) => self.requests.correct_objects(op, real),
                 Action::Complete(completed) => self.requests.complete(&completed),
                 Action::Cancel(op) => self.requests.cancel(op),
                 Action::Release(op) => self.requests.release(op),
                 // The client is gone, so nothing is enqueued, and reasons to close do not matter.
-                Action::Enqueue(..) | Action::SizeLearned { .. } | Action::UnmappedServer(_) | Action::Close(_) => {}
+                Action::Enqueue(..)
+                | Action::SizeLearned { .. }
+                | Action::UnmappedServer(_)
+                | Action::ClaimsServer
+                | Action::Close(_) => {}
             }
         }
     }

@@ -161,14 +161,16 @@ impl Connection {
         server: TcpStream,
         peer: SocketAddr,
     ) -> Self {
-        let limits = shared.rules().limits;
+        let rules = shared.rules();
+        let limits = rules.limits;
+        let requester = rules.requester(peer.ip());
         let identity = ClientIdentity::new(&shared, peer.ip(), listener.index);
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
             client: Half::new(client),
             server: Half::new(server),
-            session: listener.interposer.session(limits.session),
+            session: listener.interposer.session(limits.session, requester),
             mailbox: Arc::new(Mailbox::default()),
             requests: Requests::new(Arc::clone(&listener.gate)),
             dispatched: Vec::new(),
@@ -384,6 +386,7 @@ impl Connection {
                 self.requests.insert(op, id);
             }
             Action::CorrectCost(op, real) => self.requests.correct_cost(op, real),
+            Action::CorrectObjects(op, real) => self.requests.correct_objects(op, real),
             Action::Complete(completed) => {
                 self.requests.complete(&completed);
                 return still_alive(&completed);
@@ -392,6 +395,7 @@ impl Connection {
             Action::Release(op) => self.requests.release(op),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
+            Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
             Action::Close(reason) => return Err(Failure::Refused(reason)),
         }
         Ok(())
@@ -500,7 +504,7 @@ mod tests {
                 down: false.into(),
                 log: LogLimit::default(),
             };
-            let rules = Rules::new(&config, config.resolve(|_| Ok(Vec::new())).unwrap());
+            let rules = Rules::resolved(&config);
             let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
             Self { server, clients, shared, listener: Arc::new(listener) }
         }

@@ -72,7 +72,7 @@ impl Daemon {
     /// # Errors
     /// If a host name of the rules cannot be resolved or an address cannot be bound.
     pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
-        let (config, identify) = resolve(config).await.map_err(StartError::Config)?;
+        let (config, rules) = resolve(config).await.map_err(StartError::Config)?;
         let apps = AppTable::new(&config);
         let clock = Clock::start();
         let (post, letters) = Post::between(servers);
@@ -82,7 +82,7 @@ impl Daemon {
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         descriptors::provide(config.limits.connections);
         let bound = bind(&config, servers, &gates).await?;
-        let shared = Arc::new(Shared::new(clock.clone(), gates, Rules::new(&config, identify), apps));
+        let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
         let mut timers = JoinSet::new();
         timers.spawn(clock.follow_wall());
         for (gate, letters) in shared.gates.iter().zip(letters) {
@@ -115,8 +115,7 @@ impl Daemon {
             let changes: Vec<String> = diff.restart.iter().map(ToString::to_string).collect();
             return Err(ReloadError::NeedsRestart(changes.join(", ")));
         }
-        let (newer, identify) = resolve(newer).await.map_err(ReloadError::Config)?;
-        let rules = Rules::new(&newer, identify);
+        let (newer, rules) = resolve(newer).await.map_err(ReloadError::Config)?;
         self.config = newer;
         descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
@@ -211,13 +210,22 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     }
 }
 
-/// Resolves the host names of the rules; the system's resolver blocks, so this must not run on a worker thread.
-async fn resolve(config: Config) -> Result<(Config, vpfs_config::Identify), Problems> {
+/// Resolves the host names of the rules and of servers; the system's resolver blocks, so this must not run on a worker
+/// thread.
+async fn resolve(config: Config) -> Result<(Config, Rules), Problems> {
     let resolving = tokio::task::spawn_blocking(move || {
-        let identify = config.resolve(addresses_of)?;
-        Ok((config, identify))
+        let (identify, servers) = (config.resolve(addresses_of)?, config.resolve_servers(addresses_of)?);
+        let rules = Rules::new(&config, identify, servers.hosts);
+        Ok((config, rules, servers.unresolved))
     });
-    resolving.await.expect("resolving does not panic")
+    let (config, rules, unresolved) = resolving.await.expect("resolving does not panic")?;
+    for reason in unresolved {
+        tracing::warn!(
+            reason,
+            "requests of this server to others are scheduled like a client's until a reload finds it"
+        );
+    }
+    Ok((config, rules))
 }
 
 fn addresses_of(host: &str) -> io::Result<Vec<IpAddr>> {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, OpKind, RequestId, ServerId, Time};
+use vpfs_core::{
+    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, ServerId, Time,
+};
 use vpfs_node::coordination::Message;
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
@@ -65,8 +67,8 @@ impl Gate {
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
     pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestId {
-        let Submission { kind, cost: Bytes(bytes), position, elsewhere, .. } = *submission;
-        let arrival = Arrival { app, op: kind, bytes, position, elsewhere, issued_at: None };
+        let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, .. } = *submission;
+        let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None };
         self.with(|state, now| {
             let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app, is_released: false });
             state.node.enqueue(now, id, &arrival);
@@ -77,6 +79,11 @@ impl Gate {
     /// Corrects the cost of a queued or dispatched operation.
     pub(crate) fn correct_cost(&self, id: RequestId, real: Bytes) {
         self.with(|state, now| state.node.correct_cost(now, id, real.0));
+    }
+
+    /// Corrects the number of objects of a dispatched metadata operation.
+    pub(crate) fn correct_objects(&self, id: RequestId, real: Objects) {
+        self.with(|state, now| state.node.correct_objects(now, id, real));
     }
 
     /// A dispatched operation ended.

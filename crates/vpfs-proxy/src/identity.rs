@@ -88,16 +88,12 @@ mod tests {
         Config::parse("test", &format!("{NETWORK}{text}")).unwrap()
     }
 
-    fn rules(config: &Config) -> Rules {
-        Rules::new(config, config.resolve(|_| Ok(Vec::new())).unwrap())
-    }
-
     fn shared(text: &str) -> Shared {
         let config = config(&format!("{LISTENER}{text}"));
         let (apps, clock) = (AppTable::new(&config), Clock::start());
         let gate =
             Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
-        Shared::new(clock, vec![gate], rules(&config), apps)
+        Shared::new(clock, vec![gate], Rules::resolved(&config), apps)
     }
 
     fn name(shared: &Shared, client: &mut ClientIdentity) -> String {
@@ -146,7 +142,7 @@ mod tests {
         let mut client = client(&shared, "10.0.0.1");
         assert_eq!(name(&shared, &mut client), "a");
         let newer = config(&format!("{LISTENER}[[app]]\nname = \"b\"\nclients = \"10.0.0.0/8\"\n"));
-        shared.replace(rules(&newer), |apps, _| drop(apps.reload(&newer)));
+        shared.replace(Rules::resolved(&newer), |apps, _| drop(apps.reload(&newer)));
         assert_eq!(name(&shared, &mut client), "b");
     }
 
@@ -158,11 +154,11 @@ mod tests {
         let listener = "[[listener]]\nport = 5334\napp = \"a\"\n";
         let older = config(&format!("{listener}[[app]]\nname = \"a\"\n"));
         let (apps, clock) = (AppTable::new(&older), Clock::start());
-        let shared = Shared::new(clock, Vec::new(), rules(&older), apps);
+        let shared = Shared::new(clock, Vec::new(), Rules::resolved(&older), apps);
         let mut client = client(&shared, "10.0.0.1");
         assert_eq!(name(&shared, &mut client), "a");
         let newer = config(&format!("{listener}[[app]]\nname = \"b\"\nuids = 0\n[[app]]\nname = \"a\"\n"));
-        shared.replace(rules(&newer), |apps, _| drop(apps.reload(&newer)));
+        shared.replace(Rules::resolved(&newer), |apps, _| drop(apps.reload(&newer)));
         assert_eq!(name(&shared, &mut client), "a");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vpfs_core::{Bytes, RequestId};
+use vpfs_core::{Bytes, Objects, RequestId};
 use vpfs_session::{Completed, OpId};
 
 use crate::gate::Gate;
@@ -53,6 +53,12 @@ impl Requests {
     pub(crate) fn correct_cost(&self, op: OpId, real: Bytes) {
         if let Some(id) = self.get(op) {
             self.gate.correct_cost(id, real);
+        }
+    }
+
+    pub(crate) fn correct_objects(&self, op: OpId, real: Objects) {
+        if let Some(id) = self.get(op) {
+            self.gate.correct_objects(id, real);
         }
     }
 

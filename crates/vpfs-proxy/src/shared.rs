@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::watch;
-use vpfs_config::{AppIndex, AppTable, Config, Identify};
+use vpfs_config::{AppIndex, AppTable, Config, HostSet, Identify};
 use vpfs_core::AppId;
-use vpfs_session::User;
+use vpfs_session::{Requester, User};
 
 use crate::clock::Clock;
 use crate::gate::Gate;
@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     /// Counts replacements of `rules`, so that connections notice without a lock.
     generation: AtomicU64,
     apps: Mutex<AppTable>,
-    warned: Mutex<Vec<String>>,
+    unmapped: Warned,
+    unknown_servers: Warned,
 }
 
 /// The part of the state that a reload replaces.
@@ -53,20 +54,52 @@ pub(crate) struct Rules {
     identify: Identify,
     /// The application of each listener, by index; its clients belong to it.
     listeners: Vec<Option<AppIndex>>,
+    /// Where requests between servers come from.
+    servers: HostSet,
+    /// Whether clients may administer servers.
+    may_manage: bool,
     pub(crate) limits: DaemonLimits,
 }
 
 impl Rules {
-    pub(crate) fn new(config: &Config, identify: Identify) -> Self {
+    pub(crate) fn new(config: &Config, identify: Identify, servers: HostSet) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.app).collect();
-        Self { identify, listeners, limits: (&config.limits).into() }
+        Self { identify, listeners, servers, may_manage: config.trust.may_manage, limits: (&config.limits).into() }
+    }
+
+    /// The rules of a configuration without host names.
+    #[cfg(test)]
+    pub(crate) fn resolved(config: &Config) -> Self {
+        let servers = config.resolve_servers(|_| Ok(Vec::new())).unwrap();
+        Self::new(config, config.resolve(|_| Ok(Vec::new())).unwrap(), servers.hosts)
+    }
+
+    /// Who connects from this address.
+    pub(crate) fn requester(&self, ip: IpAddr) -> Requester {
+        let may_manage = self.may_manage;
+        if self.servers.contains(ip) { Requester::Server } else { Requester::Client { may_manage } }
+    }
+}
+
+/// What the log has warned of, so that it does so once; it stops at a thousand.
+#[derive(Default)]
+struct Warned(Mutex<Vec<String>>);
+
+impl Warned {
+    const MAX: usize = 1000;
+
+    /// Whether the log has not warned of `what` yet.
+    fn is_news(&self, what: &str) -> bool {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = warned.len() < Self::MAX && !warned.iter().any(|known| known == what);
+        if is_news {
+            warned.push(what.to_owned());
+        }
+        is_news
     }
 }
 
 impl Shared {
-    /// The maximum number of addresses to warn about.
-    const MAX_WARNED: usize = 1000;
-
     pub(crate) fn new(clock: Clock, gates: Vec<Arc<Gate>>, rules: Rules, apps: AppTable) -> Self {
         Self {
             clock,
@@ -77,7 +110,8 @@ impl Shared {
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
             apps: Mutex::new(apps),
-            warned: Mutex::default(),
+            unmapped: Warned::default(),
+            unknown_servers: Warned::default(),
         }
     }
 
@@ -117,17 +151,23 @@ impl Shared {
 
     /// Warns once for each address that clients will bypass vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = warned.len() < Self::MAX_WARNED && !warned.iter().any(|known| known == address);
-        if is_news {
-            warned.push(address.to_owned());
-        }
-        drop(warned);
-        if is_news {
+        if self.unmapped.is_news(address) {
             tracing::error!(
                 %address,
                 "the file system has a server that the configuration does not name: clients reach it around vpfs, \
                  or refuse to mount; add a [[server]] with exactly this address"
+            );
+        }
+    }
+
+    /// Warns once for each address that requests from there are not believed to be a server's.
+    pub(crate) fn warn_unknown_server(&self, ip: IpAddr) {
+        if self.unknown_servers.is_news(&ip.to_string()) {
+            tracing::warn!(
+                address = %ip,
+                "sends requests as only servers do, but is not known as a server: they are scheduled and charged like \
+                 a client's, and operations that wait for them inside a server wait as well; if it is a server, add \
+                 all its addresses to trust.servers, otherwise find out who pretends to be one"
             );
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use vpfs_core::{Bytes, FileKey, FilePosition, OpKind, Pieces, Time};
+use vpfs_core::{Bytes, FileKey, FilePosition, Objects, OpKind, Pieces, Time};
 
 use crate::{Outbound, SessionLimits};
 
@@ -93,8 +93,20 @@ pub trait Session: fmt::Debug + Send {
 
 /// Creates the sessions of a listener.
 pub trait Interposer: fmt::Debug + Send + Sync {
-    /// A session with nothing in progress.
-    fn session(&self, limits: SessionLimits) -> Box<dyn Session>;
+    /// A session of this requester, with nothing in progress.
+    fn session(&self, limits: SessionLimits, requester: Requester) -> Box<dyn Session>;
+}
+
+/// Who sends requests over a connection, as far as its address shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// Maybe a server of the same file system: its requests between servers are sent at once, unscheduled.
+    Server,
+    /// No server, whatever its requests claim.
+    Client {
+        /// Requests that administer servers pass; otherwise they are refused as a server would.
+        may_manage: bool,
+    },
 }
 
 /// A user as stated in requests.
@@ -112,8 +124,10 @@ pub struct Submission {
     /// Read, write or metadata.
     pub kind: OpKind,
     /// This server's bytes; for a read an upper bound until the server reveals the file's size. Zero for metadata,
-    /// whose cost is a setting of the scheduler [vPFS+ §IV].
+    /// whose cost for each object is a setting of the scheduler [vPFS+ §IV].
     pub cost: Bytes,
+    /// For metadata: how many objects it works on; an upper bound for a listing, until the server has answered.
+    pub objects: Objects,
     /// For data: the file and where the access starts in it, to improve the estimate if the file's size is known.
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
@@ -220,6 +234,8 @@ pub enum Action {
     Enqueue(OpId, Submission),
     /// The real cost of a dispatched operation is known, or a better estimate of it.
     CorrectCost(OpId, Bytes),
+    /// The real number of objects of a dispatched metadata operation is known.
+    CorrectObjects(OpId, Objects),
     /// A dispatched operation ended: free its slots.
     Complete(Completed),
     /// A queued request will never be sent: refund it.
@@ -236,6 +252,8 @@ pub enum Action {
     },
     /// The server's configuration names a server without a proxy: clients will bypass vpfs there.
     UnmappedServer(String),
+    /// A requester that is no server sent a request as only servers do; it is scheduled. Reported once.
+    ClaimsServer,
     /// A peer ended the session; close both connections. If it was the client, the session is as after
     /// [`Session::abandon`], otherwise it is over.
     Close(CloseReason),

@@ -29,6 +29,8 @@ mod limits;
 pub mod orangefs;
 mod outbound;
 
-pub use contract::{Action, CloseReason, Completed, Interposer, OpId, Outcome, Session, Side, Submission, User};
+pub use contract::{
+    Action, CloseReason, Completed, Interposer, OpId, Outcome, Requester, Session, Side, Submission, User,
+};
 pub use limits::SessionLimits;
 pub use outbound::Outbound;

@@ -1,20 +1,23 @@
-//! Requests that are never held, and the user that a connection belongs to.
+//! Requests that are not held, from whom, and the user that a connection belongs to.
 
 mod common;
 
 use common::messages::*;
-use common::{Wire, completed};
+use common::{CLIENT, Wire, completed};
 use vpfs_core::{FileKey, OpKind};
-use vpfs_session::{Action, Outcome, Session, User};
+use vpfs_session::orangefs::AddressMap;
+use vpfs_session::{Action, Outcome, Requester, Session, SessionLimits, User};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
 use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
 
-/// Whether a request is held; either way it reaches the server unchanged.
+/// Whether a request of this requester is held, and whether it is reported to claim that a server sent it; either way
+/// it reaches the server unchanged.
 #[track_caller]
-fn is_held(request: &[u8]) -> bool {
-    let mut wire = Wire::new();
-    let submitted = wire.client(request).into_iter().find_map(|action| match action {
-        Action::Enqueue(op, _) => Some(op),
+fn judge(requester: Requester, request: &[u8]) -> (bool, bool) {
+    let mut wire = Wire::of(SessionLimits::default(), AddressMap::default(), requester);
+    let actions = wire.client(request);
+    let submitted = actions.iter().find_map(|action| match action {
+        Action::Enqueue(op, _) => Some(*op),
         _ => None,
     });
     if let Some(op) = submitted {
@@ -22,30 +25,49 @@ fn is_held(request: &[u8]) -> bool {
         wire.dispatch(op);
     }
     assert!(wire.take_to_server() == request);
-    submitted.is_some()
+    (submitted.is_some(), actions.contains(&Action::ClaimsServer))
+}
+
+/// Held, whoever sends it, and nothing unusual.
+#[track_caller]
+fn assert_held(request: &[u8]) {
+    assert_eq!([CLIENT, Requester::Server].map(|who| judge(who, request)), [(true, false); 2]);
+}
+
+/// Symptom: any client could put itself before all others, at no charge. Cause: its requests were believed to come
+/// from a server if they said so.
+#[track_caller]
+fn assert_held_unless_from_a_server(request: &[u8]) {
+    assert_eq!(judge(Requester::Server, request), (false, false));
+    assert_eq!(judge(CLIENT, request), (true, true));
 }
 
 #[test]
 fn captured_requests() {
     for name in captured_names("request") {
         let request = frame_request(1, &captured("request", &name));
-        let management = ["getconfig", "mgmt", "mirror"].iter().any(|op| name.contains(op));
-        assert_eq!(is_held(&request), !management && !name.contains("server_to_server"), "{name}");
+        // Of management, what concerns the file system's objects is held.
+        let is_management = ["op13_", "op16_", "op17_", "op20_", "op43_"].iter().any(|op| name.starts_with(op));
+        let is_of_server = ["server_to_server", "mirror"].iter().any(|mark| name.contains(mark));
+        for who in [CLIENT, Requester::Server] {
+            let is_held = !(is_management || is_of_server && who == Requester::Server);
+            assert_eq!(judge(who, &request).0, is_held, "{name} of {who:?}");
+        }
     }
 }
 
 #[test]
 fn server_hint() {
     for body in [RequestBody::Io(io(IoType::Read, 0, 1 << 20)), RequestBody::Io(io(IoType::Write, 0, 1)), create(&[])] {
-        assert!(is_held(&request(1, body.clone())));
-        assert!(!is_held(&server_request(1, body)));
+        assert_held(&request(1, body.clone()));
+        assert_held_unless_from_a_server(&server_request(1, body));
     }
 }
 
 #[test]
 fn server_credential() {
-    assert!(is_held(&getattr(1, credential("C:s1", 0, &[0]))));
-    assert!(!is_held(&getattr(1, credential("S:s1", 0, &[0]))));
+    assert_held(&getattr(1, credential("C:s1", 0, &[0])));
+    assert_held_unless_from_a_server(&getattr(1, credential("S:s1", 0, &[0])));
 }
 
 #[test]
@@ -54,17 +76,25 @@ fn batch_create() {
         request(1, RequestBody::BatchCreate(BatchCreate { fs: FS, objtype, count, extents: Default::default() }))
     };
     // Clients make their symbolic links this way.
-    assert!(is_held(&batch(ObjType::SYMLINK, 1)));
-    assert!(!is_held(&batch(ObjType::SYMLINK, 2)));
+    assert_held(&batch(ObjType::SYMLINK, 1));
+    assert_held_unless_from_a_server(&batch(ObjType::SYMLINK, 2));
     for objtype in [ObjType::METAFILE, ObjType::DATAFILE, ObjType::DIRECTORY, ObjType::DIRDATA] {
-        assert!(!is_held(&batch(objtype, 1)));
+        assert_held_unless_from_a_server(&batch(objtype, 1));
     }
+}
+
+#[test]
+fn a_claim_is_reported_once_for_each_connection() {
+    let mut wire = Wire::new();
+    let claims = |actions: Vec<Action>| actions.into_iter().filter(|action| *action == Action::ClaimsServer).count();
+    let mut claim = |tag| claims(wire.client(&getattr(tag, credential("S:s1", 0, &[0]))));
+    assert_eq!([claim(1), claim(2), claim(3)], [1, 0, 0]);
 }
 
 /// Its data is tracked like any other, but the scheduler is not informed.
 #[test]
 fn data_of_a_server_is_tracked_but_not_scheduled() {
-    let mut wire = Wire::new();
+    let mut wire = Wire::of_server();
     wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
     let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
     assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
@@ -97,7 +127,7 @@ fn users(actions: &[Action]) -> Vec<Option<User>> {
 
 #[test]
 fn each_request_belongs_to_the_user_that_the_connection_stated_last() {
-    let mut wire = Wire::new();
+    let mut wire = Wire::of_server();
     let mut tag = 0;
     let mut shown = |issuer, uid, gids: &[u32]| {
         tag += 2;
@@ -114,7 +144,7 @@ fn each_request_belongs_to_the_user_that_the_connection_stated_last() {
 
 #[test]
 fn requests_have_no_user_if_none_was_stated() {
-    let mut wire = Wire::new();
+    let mut wire = Wire::of_server();
     // A server passes on the credential of the client that it serves, which is not a user of its own host.
     let passed_on = captured("request", "op05_setattr_request_server_to_server_mask0x20007f");
     let request = vpfs_wire::pvfs2::Request::decode(&passed_on).unwrap();
@@ -139,17 +169,17 @@ fn kinds() {
 }
 
 /// A server copies to its mirrors with writes that carry neither the server hint nor any capability. Once they were
-/// held, because only the hint was checked; clients always have a capability, so its absence identifies a server.
+/// held, because only the hint was checked; clients always have a capability.
 #[test]
 fn mirroring_writes_without_a_capability() {
     let bare = |io| frame_request(1, &Request::bare(RequestBody::Io(io)).encode());
-    assert!(!is_held(&bare(io(IoType::Write, 0, 1 << 20))));
+    assert_held_unless_from_a_server(&bare(io(IoType::Write, 0, 1 << 20)));
     // Servers were never seen to do this.
-    assert!(is_held(&bare(io(IoType::Read, 0, 1 << 20))));
+    assert_held(&bare(io(IoType::Read, 0, 1 << 20)));
     let striped = Io { dist: Dist::SimpleStripe { strip_size: 65536 }, ..io(IoType::Write, 0, 1 << 20) };
-    assert!(is_held(&bare(striped)));
-    assert!(is_held(&bare(Io { server_ct: 2, ..io(IoType::Write, 0, 1 << 20) })));
-    assert!(is_held(&write(1, 1 << 20)));
+    assert_held(&bare(striped));
+    assert_held(&bare(Io { server_ct: 2, ..io(IoType::Write, 0, 1 << 20) }));
+    assert_held(&write(1, 1 << 20));
 }
 
 #[test]
@@ -158,5 +188,5 @@ fn mirroring_is_for_servers() {
     let request = Request::decode(&body).unwrap();
     assert!(matches!(request.body, RequestBody::Mirror(Mirror { .. })));
     let bare = Request::bare(request.body);
-    assert!(!is_held(&frame_request(1, &bare.encode())));
+    assert_held_unless_from_a_server(&frame_request(1, &bare.encode()));
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed, messages};
-use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, OpKind, Pieces};
+use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces};
 use vpfs_session::{Action, Outcome, Session, Submission};
 use vpfs_wire::bmi::Mode;
-use vpfs_wire::pvfs2::request::Io;
-use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
+use vpfs_wire::pvfs2::request::{BatchCreate, Io, ListAttr, LookupPath, MgmtIterateHandles, TreeRemove};
+use vpfs_wire::pvfs2::{Dist, Handle, IoType, ObjType, Op, RequestBody, reply};
 
 /// A little less than a second of a fast link, in three messages of the default flow buffer size and a tail.
 const LEN: usize = 3 * 262_144 + 100;
@@ -18,6 +18,11 @@ const CHUNKS: [usize; 4] = [262_144, 262_144, 262_144, 100];
 
 fn cost(len: usize) -> Bytes {
     Bytes(len as u64)
+}
+
+/// What is known of a request at least.
+fn submission_of(kind: OpKind, cost: Bytes) -> Submission {
+    Submission { kind, cost, objects: Objects::ONE, position: None, elsewhere: None, user: None }
 }
 
 fn learned(size: u64) -> Action {
@@ -30,10 +35,7 @@ fn read() {
     let request = messages::read(1, 10 << 20);
     let (op, submission) = wire.held(&request);
     let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
-    assert_eq!(
-        submission,
-        Submission { kind: OpKind::Read, cost: Bytes::mib(10), position, elsewhere: None, user: None }
-    );
+    assert_eq!(submission, Submission { position, ..submission_of(OpKind::Read, Bytes::mib(10)) });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -100,7 +102,7 @@ fn write() {
     let request = messages::write(1, LEN as i64);
     let (op, submission) = wire.held(&request);
     let position = Some(FilePosition { file: FileKey(FILE.0), start: 0 });
-    assert_eq!(submission, Submission { kind: OpKind::Write, cost: cost(LEN), position, elsewhere: None, user: None });
+    assert_eq!(submission, Submission { position, ..submission_of(OpKind::Write, cost(LEN)) });
     assert_eq!(wire.take_to_server(), [0; 0], "the request waits");
     wire.dispatch(op);
     assert_same(&wire.take_to_server(), &request);
@@ -194,10 +196,7 @@ fn write_that_fails_before_all_its_data_has_passed() {
 fn small_read() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&messages::small_read(1, 10_000));
-    assert_eq!(
-        submission,
-        Submission { kind: OpKind::Read, cost: Bytes(10_000), position: None, elsewhere: None, user: None }
-    );
+    assert_eq!(submission, submission_of(OpKind::Read, Bytes(10_000)));
     wire.dispatch(op);
     let actions = wire.server_passes(&small_read_reply(1, 6000, 6000));
     assert_eq!(actions[..2], [learned(6000), Action::CorrectCost(op, Bytes(6000))]);
@@ -255,16 +254,55 @@ fn captured_small_io() {
 fn metadata_is_complete_at_its_reply() {
     let mut wire = Wire::new();
     let (op, submission) = wire.held(&readdir(1));
-    assert_eq!(
-        submission,
-        Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, position: None, elsewhere: None, user: None }
-    );
+    assert_eq!(submission, Submission { objects: Objects::new(60), ..submission_of(OpKind::Metadata, Bytes::ZERO) });
     wire.dispatch(op);
     let reply = readdir_reply(1, 1);
-    assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), []);
+    let corrected = Action::CorrectObjects(op, Objects::ONE);
+    assert_eq!(wire.server_passes(&reply[..reply.len() - 1]), [corrected]);
     let actions = wire.server_passes(&reply[reply.len() - 1..]);
     assert_eq!(completed(&actions).kind, Some(OpKind::Metadata));
     assert_done(&actions, op, 0);
+    wire.assert_idle();
+}
+
+/// Symptom: requests on thousands of objects took nearly all of a server's time, at the charge of one each.
+#[test]
+fn metadata_has_as_many_objects_as_it_names() {
+    let mut wire = Wire::new();
+    let mut objects = |tag, body| wire.held(&request(tag, body)).1.objects.get();
+    let handles: Vec<Handle> = (0..1900).map(Handle).collect();
+    let credential = || credential("C:host", 1, &[1]);
+    let (fs, caller_index) = (FS, 0);
+    assert_eq!(objects(1, RequestBody::ListAttr(ListAttr { fs, mask: 0x7f, handles: handles.clone() })), 1900);
+    assert_eq!(
+        objects(2, RequestBody::TreeRemove(TreeRemove { fs, credential: credential(), caller_index, handles })),
+        1900
+    );
+    assert_eq!(objects(3, create(&[])), 2);
+    let path = "/a/b//c".into();
+    let lookup = LookupPath { path, fs, parent: FILE, mask: 0, credential: credential() };
+    assert_eq!(objects(4, RequestBody::LookupPath(lookup)), 3);
+    let batch = BatchCreate { fs, objtype: ObjType::DATAFILE, count: u32::MAX, extents: Default::default() };
+    assert_eq!(objects(5, RequestBody::BatchCreate(batch)), Objects::MAX);
+    let iterate = MgmtIterateHandles { fs, count: -1, flags: 0, position: 0 };
+    assert_eq!(objects(6, RequestBody::MgmtIterateHandles(iterate)), 1);
+}
+
+#[test]
+fn a_listing_is_charged_for_what_it_lists() {
+    let mut wire = Wire::new();
+    let corrected = |op, entries| Some(Action::CorrectObjects(op, Objects::new(entries)));
+    let op = wire.sent(&readdir(1));
+    assert_eq!(wire.server_passes(&readdir_reply(1, 3)).first().cloned(), corrected(op, 3));
+    let op = wire.sent(&readdir(2));
+    assert_eq!(wire.server_passes(&readdir_reply(2, 0)).first().cloned(), corrected(op, 1));
+    let op = wire.sent(&readdir(3));
+    assert_eq!(wire.server_passes(&refusal(3, Op::ReadDir)).first().cloned(), corrected(op, 1));
+    let iterate = MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
+    let op = wire.sent(&request(4, RequestBody::MgmtIterateHandles(iterate)));
+    let handles = (0..7).map(Handle).collect();
+    let listed = reply(4, reply::MgmtIterateHandles { position: 0, handles });
+    assert_eq!(wire.server_passes(&listed).first().cloned(), corrected(op, 7));
     wire.assert_idle();
 }
 

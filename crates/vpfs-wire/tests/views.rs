@@ -5,7 +5,10 @@ mod common;
 
 use common::{Frame, frames};
 use vpfs_wire::pvfs2::view::ReplyNumbers;
-use vpfs_wire::pvfs2::{Hint, HintView, IoType, Op, Reply, ReplyBody, ReplyHead, Request, RequestBody, RequestView};
+use vpfs_wire::pvfs2::{
+    Columns, Credential, Dist, Handle, Hint, HintView, IoType, Op, Reply, ReplyBody, ReplyHead, Request, RequestBody,
+    RequestView, request,
+};
 
 fn requests() -> Vec<Frame> {
     frames().into_iter().filter(|frame| frame.is_request).collect()
@@ -83,6 +86,93 @@ fn data_operations() {
     assert_eq!(count, 20);
 }
 
+/// How many objects a decoded request works on.
+fn objects_of(body: &RequestBody) -> usize {
+    let number = |count: i32| usize::try_from(count).unwrap_or(0);
+    let count = match body {
+        RequestBody::LookupPath(body) => {
+            body.path.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).count()
+        }
+        RequestBody::Create(body) => number(body.num_dfiles),
+        RequestBody::MkDir(body) => number(body.servers_initial),
+        RequestBody::ReadDir(body) => body.count.min(512) as usize,
+        RequestBody::BatchCreate(body) => body.count as usize,
+        RequestBody::MgmtIterateHandles(body) => number(body.count),
+        RequestBody::ListAttr(body) => body.handles.len(),
+        RequestBody::BatchRemove(body) => body.handles.len(),
+        RequestBody::GetEattr(body) => body.keys.0.len(),
+        RequestBody::SetEattr(body) => body.entries.0.len(),
+        RequestBody::AtomicEattr(body) => body.entries.0.len(),
+        RequestBody::ListEattr(body) => body.key_sizes.len(),
+        RequestBody::TreeRemove(body) => body.handles.len(),
+        RequestBody::TreeGetFileSize(body) => body.handles.len(),
+        RequestBody::TreeSetAttr(body) => body.handles.len(),
+        RequestBody::TreeGetAttr(body) => body.handles.len(),
+        RequestBody::Mirror(body) => body.targets.len(),
+        RequestBody::MgmtSplitDirent(body) => body.entries.0.len(),
+        _ => 1,
+    };
+    count.max(1)
+}
+
+#[test]
+fn objects() {
+    let mut several = 0;
+    for frame in requests() {
+        let request = Request::decode(&frame.payload).unwrap();
+        let found = RequestView::parse(&frame.payload).unwrap().objects().unwrap() as usize;
+        assert_eq!(found, objects_of(&request.body), "{}", frame.name);
+        several += usize::from(found > 1);
+    }
+    assert!(several >= 10, "{several} captures with more than one object");
+}
+
+#[test]
+fn objects_of_requests_that_were_not_captured() {
+    let handles: Vec<_> = (0..9).map(Handle).collect();
+    let credential = || Credential { gids: vec![1, 2], issuer: "C:host".into(), ..Credential::default() };
+    let bodies = [
+        RequestBody::TreeGetAttr(request::TreeGetAttr {
+            fs: 1,
+            caller_index: 0,
+            retry_at_leaf: 0,
+            credential: credential(),
+            mask: 0,
+            handles: handles.clone(),
+        }),
+        RequestBody::BatchRemove(request::BatchRemove { fs: 1, handles: handles.clone() }),
+        RequestBody::ListAttr(request::ListAttr { fs: 1, mask: 0, handles }),
+        RequestBody::ReadDir(request::ReadDir { dirdata: Handle(1), fs: 1, count: u32::MAX, token: 0 }),
+        RequestBody::MgmtSplitDirent(request::MgmtSplitDirent {
+            fs: 1,
+            dirdata: Handle(1),
+            dist: Dist::Basic,
+            undo: 0,
+            entries: Columns(vec![(Handle(1), "a".into()), (Handle(2), "b".into())]),
+        }),
+    ];
+    for body in bodies {
+        let payload = Request::bare(body.clone()).encode();
+        let found = RequestView::parse(&payload).unwrap().objects().unwrap();
+        assert!(found > 1 && found as usize == objects_of(&body), "{found} of {}", body.op());
+    }
+}
+
+/// A session looks only at the first bytes of a reply.
+#[test]
+fn the_start_of_a_listing_tells_its_length() {
+    let listings = frames()
+        .into_iter()
+        .filter(|frame| !frame.is_request && matches!(frame.op(), Some(Op::ReadDir | Op::MgmtIterateHandles)));
+    let mut count = 0;
+    for frame in listings {
+        let start = &frame.payload[..frame.payload.len().min(48)];
+        assert_eq!(ReplyHead::parse(start), ReplyHead::parse(&frame.payload), "{}", frame.name);
+        count += 1;
+    }
+    assert!(count >= 2, "{count}");
+}
+
 /// The variant of a capture between servers names it as such.
 #[test]
 fn servers_are_recognised() {
@@ -128,6 +218,10 @@ fn heads_of_replies() {
                 bstream_size: number("bstream_size"),
                 result_size: number("result_size"),
             },
+            ReplyBody::ReadDir(body) => ReplyNumbers::Listing { entries: u32::try_from(body.entries.len()).unwrap() },
+            ReplyBody::MgmtIterateHandles(body) => {
+                ReplyNumbers::Listing { entries: u32::try_from(body.handles.len()).unwrap() }
+            }
             _ => ReplyNumbers::None,
         };
         assert_eq!(head.numbers, expected, "{}", frame.name);

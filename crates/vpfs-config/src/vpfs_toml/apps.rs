@@ -97,9 +97,9 @@ pub(crate) struct Apps {
     pub(crate) auto: Auto,
 }
 
-pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
+/// Reads the applications; `hosts_left` is the number of hosts that the file may still name.
+pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>, hosts_left: &mut usize) -> Apps {
     let mut names = Names::new("app");
-    let mut hosts_left = clients::HOSTS_LIMIT;
     let mut list = Vec::new();
     for (index, value) in root.list("app").iter().enumerate() {
         let unnamed = format!("app.{}", index + 1);
@@ -116,7 +116,7 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>) -> Apps {
             cap: read_cap(&reader, capacity),
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
-            rule: clients::read_rule(&reader, &mut hosts_left),
+            rule: clients::read_rule(&reader, hosts_left),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));

@@ -1,18 +1,15 @@
 //! Decides to which application a client belongs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use toml::de::DeValue;
 use vpfs_core::Weight;
 
-use super::hosts;
-use crate::schema::problem::{Problem, Problems, collected};
+use super::host_list::{HostList, HostSet, Lookup};
+use crate::schema::problem::Problems;
 use crate::schema::reader::Reader;
-use crate::schema::units::quote;
 
 /// The position of an application in [`crate::Config::apps`].
 ///
@@ -50,20 +47,11 @@ pub const HOSTS_LIMIT: usize = 65_536;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The addresses they connect from.
-    pub clients: Option<Clients>,
+    pub clients: Option<HostList>,
     /// Users.
     pub uids: Option<Ids>,
     /// Groups; one of them must match.
     pub gids: Option<Ids>,
-}
-
-/// The addresses that clients connect from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clients {
-    /// Networks and single addresses.
-    pub nets: Vec<IpNet>,
-    /// Host names, each with the line where it appears.
-    pub hosts: Vec<(String, usize)>,
 }
 
 /// A set of user or group ids.
@@ -147,7 +135,7 @@ pub struct Identify {
 /// A rule with its host names resolved.
 #[derive(Clone, Debug)]
 struct Matcher {
-    clients: Option<(HashSet<IpAddr>, Vec<IpNet>)>,
+    clients: Option<HostSet>,
     uids: Option<Ids>,
     gids: Option<Ids>,
 }
@@ -182,10 +170,7 @@ impl Identify {
 
 impl Matcher {
     fn matches(&self, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> bool {
-        let client = |(addresses, nets): &(HashSet<IpAddr>, Vec<IpNet>)| {
-            addresses.contains(&ip) || nets.iter().any(|net| net.contains(&ip))
-        };
-        self.clients.as_ref().is_none_or(client)
+        self.clients.as_ref().is_none_or(|hosts| hosts.contains(ip))
             && self.uids.as_ref().is_none_or(|uids| uid.is_some_and(|uid| uids.contains(uid)))
             && self.gids.as_ref().is_none_or(|ids| gids.iter().any(|&gid| ids.contains(gid)))
     }
@@ -197,50 +182,22 @@ pub(crate) fn resolve<'a>(
     rules: impl Iterator<Item = (&'a str, &'a Rule)>,
     default: AppIndex,
     auto: Auto,
-    mut resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
+    resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
 ) -> Result<Identify, Problems> {
-    let mut known: HashMap<&str, Result<Vec<IpAddr>, String>> = HashMap::new();
-    let mut problems = Vec::new();
+    let mut lookup = Lookup::new(resolver);
     let mut matchers = Vec::new();
     for (index, (app, rule)) in rules.enumerate().filter(|(_, (_, rule))| rule.is_given()) {
-        let clients = rule.clients.as_ref().map(|clients| {
-            let (single, nets): (Vec<IpNet>, _) =
-                clients.nets.iter().partition(|net| net.prefix_len() == net.max_prefix_len());
-            let mut addresses: HashSet<_> = single.iter().map(|net| net.addr().to_canonical()).collect();
-            for (name, line) in &clients.hosts {
-                match known.entry(name).or_insert_with(|| ask(&mut resolver, name)) {
-                    Ok(found) => addresses.extend(found.iter().map(IpAddr::to_canonical)),
-                    Err(message) => {
-                        problems.push(Problem {
-                            line: *line,
-                            key: format!("app.{app}.clients"),
-                            message: message.clone(),
-                        });
-                    }
-                }
-            }
-            (addresses, nets)
-        });
+        let clients = rule.clients.as_ref().map(|clients| lookup.resolve(&format!("app.{app}.clients"), clients));
         matchers.push((AppIndex(index), Matcher { clients, uids: rule.uids.clone(), gids: rule.gids.clone() }));
     }
-    if problems.is_empty() {
-        return Ok(Identify { rules: matchers, default, auto: auto.by });
-    }
-    Err(collected(file, problems))
-}
-
-fn ask(resolver: &mut impl FnMut(&str) -> io::Result<Vec<IpAddr>>, name: &str) -> Result<Vec<IpAddr>, String> {
-    match resolver(name) {
-        Ok(addresses) if addresses.is_empty() => Err(format!("host {name:?} has no address")),
-        Ok(addresses) => Ok(addresses),
-        Err(error) => Err(format!("host {name:?} cannot be resolved: {error}")),
-    }
+    lookup.finish(file)?;
+    Ok(Identify { rules: matchers, default, auto: auto.by })
 }
 
 /// Reads the rule of an application; `hosts_left` is the number of hosts that the file may still name.
 pub(crate) fn read_rule(reader: &Reader<'_>, hosts_left: &mut usize) -> Rule {
     let rule = Rule {
-        clients: reader.has("clients").then(|| read_clients(reader, hosts_left)),
+        clients: reader.has("clients").then(|| HostList::read(reader, "clients", hosts_left)),
         uids: reader.has("uids").then(|| read_ids(reader, "uids")),
         gids: reader.has("gids").then(|| read_ids(reader, "gids")),
     };
@@ -250,52 +207,6 @@ pub(crate) fn read_rule(reader: &Reader<'_>, hosts_left: &mut usize) -> Rule {
         }
     }
     rule
-}
-
-fn read_clients(reader: &Reader<'_>, hosts_left: &mut usize) -> Clients {
-    let mut clients = Clients::default();
-    let mut texts = Vec::new();
-    for value in reader.list("clients") {
-        let line = reader.cx.line_of(value);
-        let DeValue::String(text) = value.get_ref() else {
-            reader.cx.refuse(line, reader.path("clients"), reader.mismatch("clients", value.get_ref()));
-            continue;
-        };
-        if let Err(message) = read_client(text.trim(), line, &mut clients, hosts_left) {
-            reader.cx.refuse(line, reader.path("clients"), message);
-        }
-        texts.push(text.trim());
-    }
-    reader.set("clients", texts.join(", "));
-    clients
-}
-
-fn read_client(text: &str, line: usize, clients: &mut Clients, hosts_left: &mut usize) -> Result<(), String> {
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        clients.nets.push(ip.into());
-        return Ok(());
-    }
-    if text.contains('/') || (text.contains(':') && !text.contains('[')) {
-        let refused = |_| format!("{} is not a network; write for example \"10.1.0.0/16\"", quote(text));
-        let net: IpNet = text.parse().map_err(refused)?;
-        if net != net.trunc() {
-            return Err(format!("{text} has bits set beyond its prefix; write \"{}\"", net.trunc()));
-        }
-        clients.nets.push(net);
-        return Ok(());
-    }
-    let names = hosts::expand(text, *hosts_left)?;
-    *hosts_left -= names.len();
-    for name in names {
-        match name.parse::<IpAddr>() {
-            Ok(ip) => clients.nets.push(ip.into()),
-            Err(_) if name.bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
-                return Err(format!("{} is not an address; write for example \"10.1.2.3\"", quote(&name)));
-            }
-            Err(_) => clients.hosts.push((name, line)),
-        }
-    }
-    Ok(())
 }
 
 fn read_ids(reader: &Reader<'_>, key: &str) -> Ids {
@@ -323,13 +234,4 @@ fn id_range(text: &str) -> Option<(u32, u32)> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
     (low <= high).then_some((low, high))
-}
-
-/// Host names that must be resolved, each once, in alphabetical order, with the first line where each appears.
-pub(crate) fn unresolved<'a>(rules: impl Iterator<Item = &'a Rule>) -> BTreeMap<&'a str, usize> {
-    let mut names = BTreeMap::new();
-    for (name, line) in rules.filter_map(|rule| rule.clients.as_ref()).flat_map(|clients| &clients.hosts) {
-        names.entry(name.as_str()).or_insert(*line);
-    }
-    names
 }

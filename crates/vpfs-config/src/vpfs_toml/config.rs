@@ -17,6 +17,7 @@ use super::limits::{self, Limits, Log};
 use super::network::{self, Address, Addresses, Listener, Server};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
+use super::trust::{self, Trust, TrustedServers};
 use crate::schema::problem::{self, Problems, Setting, did_you_mean};
 use crate::schema::reader::Reader;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub default_app: AppIndex,
     /// Applications created for clients that no rule matches.
     pub auto: Auto,
+    /// Whose requests are believed to come from a server, and who may administer servers.
+    pub trust: Trust,
     /// The limits of a proxy.
     pub limits: Limits,
     /// What is logged.
@@ -87,7 +90,9 @@ impl Config {
     /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
         let scheduler = scheduler::read(root, files);
-        let apps = apps::read(root, scheduler.capacity);
+        let mut hosts_left = clients::HOSTS_LIMIT;
+        let apps = apps::read(root, scheduler.capacity, &mut hosts_left);
+        let trust = trust::read(root, &mut hosts_left);
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
@@ -101,6 +106,7 @@ impl Config {
             apps: apps.list,
             default_app: apps.default,
             auto: apps.auto,
+            trust,
             limits: limits::read_limits(root),
             log: limits::read_log(root),
             warnings: Problems::none(file),
@@ -131,9 +137,15 @@ impl Config {
         self.servers.iter().map(|server| &server.address).zip(&self.listeners[listener].addresses)
     }
 
-    /// Host names in the rules, with the first line where each appears.
+    /// Host names in the rules and in `trust.servers`, each once, in alphabetical order, with the first line where each
+    /// appears.
     pub fn unresolved(&self) -> impl Iterator<Item = (&str, usize)> {
-        clients::unresolved(self.apps.iter().map(|app| &app.rule)).into_iter()
+        let rules = self.apps.iter().filter_map(|app| app.rule.clients.as_ref());
+        let mut names = BTreeMap::new();
+        for (name, line) in rules.chain(&self.trust.servers).flat_map(|list| &list.names) {
+            names.entry(name.as_str()).or_insert(*line);
+        }
+        names.into_iter()
     }
 
     /// Resolves the host names in the rules, calling `resolver` once for each. Reports all failures at once, with host
@@ -141,6 +153,15 @@ impl Config {
     pub fn resolve(&self, resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>) -> Result<Identify, Problems> {
         let rules = self.apps.iter().map(|app| (app.name.as_str(), &app.rule));
         clients::resolve(&self.file, rules, self.default_app, self.auto, resolver)
+    }
+
+    /// The addresses from which requests between servers are believed: those of `trust.servers`, whose host names must
+    /// have an address, or else those of the servers. Calls `resolver` once for each host name.
+    pub fn resolve_servers(
+        &self,
+        resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
+    ) -> Result<TrustedServers, Problems> {
+        trust::resolve(&self.file, &self.trust, &self.servers, resolver)
     }
 
     /// Every setting in force, defaults included, by its dotted name.

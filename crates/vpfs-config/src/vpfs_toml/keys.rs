@@ -6,7 +6,7 @@ use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] =
-    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &LIMITS, &LOG];
+    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &TRUST, &LIMITS, &LOG];
 
 /// The file itself.
 pub(crate) const ROOT: Section = Section {
@@ -19,6 +19,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("scheduler", Kind::Table("[scheduler]"), ""),
         Tunable::new("apps", Kind::Table("[apps]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("trust", Kind::Table("[trust]"), ""),
         Tunable::new("limits", Kind::Table("[limits]"), ""),
         Tunable::new("log", Kind::Table("[log]"), ""),
     ],
@@ -26,6 +27,8 @@ pub(crate) const ROOT: Section = Section {
 
 const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\", at most 64 of them");
 const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
+const HOSTS: Kind =
+    Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
 const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 
 pub(crate) const SERVER: Section = Section {
@@ -141,7 +144,7 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("10MiB")
         .range("4KiB", "1TiB")
         .paper("vPFS §III-B1"),
-        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations.")
+        Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations; one on several objects counts for each.")
             .default("1000")
             .range("1", "1000000000")
             .paper("vPFS+ §IV"),
@@ -198,7 +201,11 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("fair")
         .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
-        Tunable::new("metadata_cost", Kind::Size, "The cost of a metadata operation.")
+        Tunable::new(
+            "metadata_cost",
+            Kind::Size,
+            "The cost of a metadata operation, for each of its objects: files, entries or names.",
+        )
             .default("10KiB")
             .range("1B", "1GiB")
             .paper("vPFS+ §IV"),
@@ -357,19 +364,43 @@ pub(crate) const APP: Section = Section {
         )
         .default("16MiB")
         .range("1B", "1TiB"),
-        Tunable::new(
-            "clients",
-            Kind::List(
-                "a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]",
-            ),
-            "The addresses that its clients connect from.",
-        )
-        .absent_means("not checked"),
+        Tunable::new("clients", HOSTS, "The addresses that its clients connect from.").absent_means("not checked"),
         Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
         Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
             .absent_means("not checked"),
     ],
 };
+
+pub(crate) const TRUST: Section = Section {
+    name: "trust",
+    header: "[trust]",
+    doc: "Whom a proxy believes. Requests between servers are never held nor charged, because a client's operation waits \
+          for them inside a server; so only hosts that are known to be servers may send them. A change applies to new \
+          connections.",
+    keys: &[
+        Tunable::new(
+            "servers",
+            HOSTS,
+            "The addresses that servers connect from: requests that look as if a server sent them are believed there, \
+             and scheduled and charged like a client's anywhere else. List every address of a server that has several, \
+             and no host where users run programs. `[]`: nobody is believed, which is right if servers do not connect \
+             to each other through proxies.",
+        )
+        .absent_means("the addresses of all `[[server]]` tables, except loopback ones"),
+        Tunable::new(
+            "management",
+            Kind::Choice(&["allow", "refuse"]),
+            "Whether clients may administer servers (all `MGMT_` operations but the question whether a server is there). \
+             Servers without key security permit that to everybody, and some of these requests can crash them. With \
+             `refuse` clients are told that permission is denied; administrators then connect to the servers \
+             themselves.",
+        )
+        .default("allow"),
+    ],
+};
+
+/// The position of `refuse` in the list of `management`.
+pub(crate) const REFUSE: usize = 1;
 
 pub(crate) const LIMITS: Section = Section {
     name: "limits",

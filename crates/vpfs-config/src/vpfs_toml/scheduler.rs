@@ -33,8 +33,8 @@ const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Thresh
 pub struct SchedulerConfig {
     /// Policy, slots of one server and slots of one request.
     pub policy: Settings,
-    /// Cost of a metadata operation: its real size is not known before it is served, and is similar for all [vPFS+
-    /// §IV].
+    /// Cost of a metadata operation for each object: its real size is not known before it is served, and is similar for
+    /// all [vPFS+ §IV].
     pub metadata_cost: Bytes,
     /// The throughput of one server.
     pub capacity: Option<Rate>,

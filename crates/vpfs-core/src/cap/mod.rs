@@ -255,7 +255,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let CapEntry { state, request: Request { app, cost: estimated, .. }, .. } = self.entry(id);
         if state != State::Unused {
-            self.requests[id.index()].request.cost = real;
+            self.requests[id.index()].request.correct(real);
         }
         if state == State::Held {
             self.events.push(now, Event::CostCorrected { id, app, estimated, real });

@@ -63,6 +63,8 @@ impl Account {
 struct Charge {
     /// It is reported to other servers.
     counted: bool,
+    /// Its objects on arrival.
+    objects: u32,
     /// Its cost on arrival.
     cost: Bytes,
     /// The cost of its other parts on arrival, as far as that can be refunded.
@@ -134,16 +136,17 @@ impl Ledger {
     /// time.
     pub(crate) fn arrive(&mut self, request: &Request, lag: Option<Bytes>) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
+        let objects = request.objects.get();
         let stated = match self.sharing.mode {
             SharingMode::Local => return Bytes::ZERO,
             SharingMode::Threshold => None,
             SharingMode::Layout => request.elsewhere,
         };
         if stated.is_none() {
-            self.accumulation(op.into()).add(app, i128::from(cost.0), 1);
+            self.accumulation(op.into()).add(app, i128::from(cost.0), objects.into());
         }
         let (delay, elsewhere) = self.settle(app, stated.unwrap_or_default(), lag.unwrap_or_default(), cost);
-        *self.charge_mut(id) = Charge { counted: stated.is_none(), cost, elsewhere };
+        *self.charge_mut(id) = Charge { counted: stated.is_none(), objects, cost, elsewhere };
         delay
     }
 
@@ -182,7 +185,7 @@ impl Ledger {
     pub(crate) fn cancel(&mut self, change: Change) -> i128 {
         let charge = self.forget(change.id);
         if charge.counted {
-            self.count(change, -1);
+            self.count(change, -i64::from(charge.objects));
         }
         change.own() + self.charge_elsewhere(change.app, -charge.elsewhere_at(change.from))
     }

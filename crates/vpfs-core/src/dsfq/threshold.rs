@@ -32,7 +32,8 @@ struct Amount {
 }
 
 impl Amount {
-    /// The amount that counts against the threshold: bytes for data, operations for metadata [vPFS+ §IV].
+    /// The amount that counts against the threshold: bytes for data, operations for metadata [vPFS+ §IV], one for
+    /// each object.
     fn size(&self, class: ServiceClass) -> u64 {
         match class {
             ServiceClass::Data => self.bytes.unsigned_abs(),

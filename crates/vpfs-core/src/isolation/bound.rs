@@ -144,7 +144,8 @@ impl Bound {
     /// A request is complete. Returns W if it has changed.
     pub(super) fn on_complete(&mut self, now: Time, done: Done, costs: &DeviceTimes) -> Option<Duration> {
         let since = self.since?;
-        let cost_ns = self.trial.costs.as_ref().map_or(done.cost_ns, |costs| costs.cost_ns(done.op, done.size));
+        let cost_ns =
+            self.trial.costs.as_ref().map_or(done.cost_ns, |costs| costs.request_ns(done.op, done.size, done.objects));
         self.work_ns = self.work_ns.saturating_add(cost_ns);
         self.completed += 1;
         let elapsed = now.since(since);

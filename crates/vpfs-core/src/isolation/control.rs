@@ -152,9 +152,9 @@ impl Isolation {
             return self.calibration.end_solo(now);
         }
         let unknown = |app: &AppId| {
-            let Request { op, cost, .. } = self.requests.get(self.queue.oldest(*app)?.id).request;
+            let Request { op, cost, objects, .. } = self.requests.get(self.queue.oldest(*app)?.id).request;
             let due = now >= self.meters[app.index()].alone_again && !self.times.is_known(op, cost);
-            due.then(|| (*app, self.times.cost_ns(op, cost)))
+            due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);
         if let Some((app, cost_ns)) = next

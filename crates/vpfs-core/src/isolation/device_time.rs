@@ -3,7 +3,7 @@
 //! cost(op, size) is the part of the storage's time that a request takes at saturation. Where the storage serves many
 //! requests at once, this is the capacity that the request uses up, not how long it is outstanding. Initially it is
 //! linear in size ([`Prior`]). It is corrected by a factor for each operation and size class, so that costs of unseen
-//! sizes are extrapolated from those of seen ones.
+//! sizes are extrapolated from those of seen ones. Metadata has one class, and its cost is that of one object.
 //!
 //! **Learning.** Over a window in which the storage was saturated, the costs of what it completed add up to the time
 //! that passed, Σ n_k·cost_k = t. If one flow had the storage for itself, at the depth it wants, and sent requests
@@ -17,7 +17,7 @@ use core::time::Duration;
 
 use crate::request::OpKind;
 use crate::settings::DeviceTime;
-use crate::units::Bytes;
+use crate::units::{Bytes, Objects};
 
 /// Sizes up to 4 KiB, 8 KiB, ... 8 MiB, and one class for all larger sizes.
 const SIZES: usize = 13;
@@ -126,6 +126,8 @@ pub(super) struct DeviceTimes {
 pub(super) struct Done {
     pub(super) op: OpKind,
     pub(super) size: Bytes,
+    /// For metadata.
+    pub(super) objects: Objects,
     class: Class,
     /// By the current costs.
     pub(super) cost_ns: u64,
@@ -135,6 +137,19 @@ pub(super) struct Done {
     pub(super) serial: bool,
     /// `cost_ns`; on serial storage, the time that such a request takes alone, if that is longer.
     pub(super) served_ns: u64,
+}
+
+impl Done {
+    /// The same request on so many objects.
+    pub(super) fn of(self, objects: Objects) -> Self {
+        let cost_ns = of_all(self.cost_ns, objects);
+        Self { objects, cost_ns, served_ns: self.served_ns.max(cost_ns), ..self }
+    }
+}
+
+/// The device time of objects that take `one_ns` each.
+fn of_all(one_ns: u64, objects: Objects) -> u64 {
+    one_ns.saturating_mul(objects.get().into()).min(COST_MAX_NS)
 }
 
 /// The device time completed in a window, by class.
@@ -208,7 +223,12 @@ impl DeviceTimes {
         Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0 }; CLASSES], ..Self::new() }
     }
 
-    /// The device time of a request in nanoseconds, at least one. O(size classes).
+    /// [`Self::cost_ns`] of a request on so many objects.
+    pub(super) fn request_ns(&self, op: OpKind, size: Bytes, objects: Objects) -> u64 {
+        of_all(self.cost_ns(op, size), objects)
+    }
+
+    /// The device time of a request on one object in nanoseconds, at least one. O(size classes).
     pub(super) fn cost_ns(&self, op: OpKind, size: Bytes) -> u64 {
         self.cost_in_class_ns(Class::of(op, size), op, size)
     }
@@ -230,17 +250,22 @@ impl DeviceTimes {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Describes a completed request by the current costs; `serial` if the storage serves requests one after another.
+    /// Describes a completed request on one object by the current costs; `serial` if the storage serves requests one
+    /// after another.
     pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool, serial: bool) -> Done {
         let class = Class::of(op, size);
         let cost_ns = self.cost_in_class_ns(class, op, size);
         let alone_ns = if serial { self.alone_ns[class.0] } else { 0 };
-        Done { op, size, class, cost_ns, bulk, serial, served_ns: cost_ns.max(alone_ns) }
+        Done { op, size, objects: Objects::ONE, class, cost_ns, bulk, serial, served_ns: cost_ns.max(alone_ns) }
     }
 
-    /// A request `took` this time while nothing else was outstanding, so it keeps others waiting for no longer.
-    pub(super) fn note_alone(&mut self, op: OpKind, size: Bytes, took: Duration) {
-        let alone_ns = &mut self.alone_ns[Class::of(op, size).0];
+    /// A request `took` this time while nothing else was outstanding, so it keeps others waiting for no longer. Of
+    /// several objects, each takes less than one alone.
+    pub(super) fn note_alone(&mut self, done: Done, took: Duration) {
+        if done.objects != Objects::ONE {
+            return;
+        }
+        let alone_ns = &mut self.alone_ns[done.class.0];
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(COST_MAX_NS).min(COST_MAX_NS);
         // Another request may have been dispatched and completed meanwhile, or the storage did internal work.
         *alone_ns = match *alone_ns {
@@ -450,6 +475,25 @@ mod tests {
     /// whole run. Cause: its requests were seen first and kept the guessed cost. That was too low for the writer to be
     /// classified as bulk, and only costs of bulk are learned. Proof: what is learned about larger requests raises
     /// guesses, but not known costs.
+    /// A server that works on objects one after the other, 200 us each.
+    #[test]
+    fn requests_on_many_objects_teach_what_one_costs() {
+        let (mut times, many) = (DeviceTimes::new(), Objects::new(100));
+        let metadata = |times: &DeviceTimes| times.done(OpKind::Metadata, Bytes::ZERO, true, true);
+        for _ in 0..20 {
+            let mut completed = Completed::default();
+            (0..10).for_each(|_| completed.add(metadata(&times).of(many)));
+            times.learn(&completed, Duration::from_millis(200), true);
+        }
+        let one_ns = times.cost_ns(OpKind::Metadata, Bytes::ZERO);
+        assert!((198_000..202_000).contains(&one_ns), "{one_ns}");
+        assert_eq!(times.request_ns(OpKind::Metadata, Bytes::ZERO, many), 100 * one_ns);
+        times.note_alone(metadata(&times).of(many), Duration::from_millis(20));
+        assert_eq!(metadata(&times).served_ns, one_ns, "how long one takes alone is still unknown");
+        times.note_alone(metadata(&times), Duration::from_millis(1));
+        assert_eq!(metadata(&times).served_ns, 1_000_000);
+    }
+
     #[test]
     fn a_guess_follows_what_is_known_of_larger_requests() {
         let (half, quarter) = (Bytes::kib(512), Bytes::kib(256));
@@ -532,7 +576,8 @@ mod tests {
         for (serial, large_ns) in [(false, 20_000_000), (true, 15_000_000)] {
             let mut times = DeviceTimes::new();
             for took_ms in [5, 5, 60] {
-                times.note_alone(OpKind::Write, SMALL, Duration::from_millis(took_ms));
+                let small = times.done(OpKind::Write, SMALL, false, false);
+                times.note_alone(small, Duration::from_millis(took_ms));
             }
             let mut completed = Completed::default();
             let small = times.done(OpKind::Write, SMALL, false, serial);

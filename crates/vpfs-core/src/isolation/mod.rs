@@ -257,8 +257,8 @@ impl Isolation {
 
     /// Charges a request to its flow and queues it.
     fn admit(&mut self, now: Time, enqueued_at: Time, request: &Request) {
-        let Request { id, app, op, cost, .. } = *request;
-        let service = Bytes(self.times.cost_ns(op, cost));
+        let Request { id, app, op, cost, objects, .. } = *request;
+        let service = Bytes(self.times.request_ns(op, cost, objects));
         let charged = self.charge(service, cost);
         let delay = self.delay(request, charged);
         let position = self.queue.charge(app, charged, delay, &self.clock);
@@ -393,11 +393,11 @@ impl Isolation {
         if entry.version == self.times.version() {
             return;
         }
-        let Entry { request: Request { app, op, cost, .. }, arrival, charged: from, .. } = *entry;
+        let Entry { request: Request { app, op, cost, objects, .. }, arrival, charged: from, .. } = *entry;
         if !self.times.is_known(op, cost) {
             return;
         }
-        let service = Bytes(self.times.cost_ns(op, cost));
+        let service = Bytes(self.times.request_ns(op, cost, objects));
         let before = entry.service;
         if service.0.abs_diff(before.0) <= before.0 / 4 {
             return;
@@ -424,7 +424,7 @@ impl Isolation {
     /// Learns about costs from a completed request, which `was` outstanding at a cost of `cost_ns`.
     fn learn_from(&mut self, now: Time, was: &Outstanding, cost_ns: u64, done: Done) {
         if !done.bulk && was.alone && self.in_flight.requests == 0 {
-            self.times.note_alone(done.op, done.size, now.since(was.dispatched_at));
+            self.times.note_alone(done, now.since(was.dispatched_at));
         }
         let learned = self.learning.on_complete(now, done, self.in_flight.ns, &mut self.times);
         if done.bulk && !self.calibration.is_running() && self.is_protecting(now) {
@@ -542,8 +542,8 @@ impl Scheduler for Isolation {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), state, .. } =
-            *self.requests.get(id);
+        let Entry { request, enqueued_at, service: Bytes(cost_ns), state, .. } = *self.requests.get(id);
+        let Request { app, op, cost, objects, .. } = request;
         let was = state.outstanding();
         self.requests.remove(id);
         self.free(now, app, &was, cost_ns);
@@ -556,7 +556,7 @@ impl Scheduler for Isolation {
             self.quickest.add(now, now.nanos_since(enqueued_at));
         }
         // Uses the costs known now, as the charged cost may already be known to be wrong.
-        let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial());
+        let done = self.times.done(op, cost, was.kind == Kind::Bulk, self.congestion.is_serial()).of(objects);
         self.learn_from(now, &was, cost_ns, done);
         if let Some(window) = self.bound.on_complete(now, done, &self.times) {
             self.events.push(now, Event::WindowChanged { window });
@@ -597,9 +597,9 @@ impl Scheduler for Isolation {
     /// An outstanding request counts with the device time it was dispatched with; only its charge changes.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = self.requests.get_mut(id);
-        let estimated = core::mem::replace(&mut entry.request.cost, real);
-        let Entry { request: Request { app, op, .. }, arrival, service, charged: from, state, .. } = *entry;
-        let takes = Bytes(self.times.cost_ns(op, real));
+        let estimated = entry.request.correct(real);
+        let Entry { request: Request { app, op, objects, .. }, arrival, service, charged: from, state, .. } = *entry;
+        let takes = Bytes(self.times.request_ns(op, real, objects));
         if state.is_queued() {
             entry.service = takes;
             self.meters[app.index()].on_correction(now, service.0, takes.0);

@@ -14,7 +14,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::sfq::Sfq;
 use crate::slot_cost::{SizeClass, SlotCostTable};
-use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time, Weight};
+use crate::units::{AppId, Bytes, Depth, Objects, RequestId, SlotCost, Time, Weight};
 
 /// One input to a scheduler. A request is selected by a number modulo the candidates, so every list of operations is
 /// valid, also a shortened one.
@@ -287,7 +287,9 @@ impl<S: Tunable> Runner<S> {
             self.ids += 1;
             RequestId(self.ids - 1)
         });
-        let request = Request { elsewhere: (self.elsewhere)(cost), ..Request::new(id, app, op, cost) };
+        // Some metadata requests work on several objects.
+        let objects = if op == OpKind::Metadata { Objects::new(cost.0 / Op::COST_UNIT % 4) } else { Objects::ONE };
+        let request = Request { elsewhere: (self.elsewhere)(cost), objects, ..Request::new(id, app, op, cost) };
         self.queued.push(request);
         self.scheduler.enqueue(self.now, request);
     }

@@ -381,7 +381,7 @@ impl Scheduler for Oracle {
             SharingMode::Layout => request.elsewhere.is_none(),
         };
         if counted {
-            self.count(app, op.into(), cost.0.into(), 1);
+            self.count(app, op.into(), cost.0.into(), request.objects.get().into());
         }
         let (start, refundable) = self.start(request);
         let flow = self.flow(app);
@@ -434,9 +434,9 @@ impl Scheduler for Oracle {
 
     fn cancel(&mut self, now: Time, id: RequestId) {
         let entry = self.remove(id);
-        let OracleEntry { request: Request { app, op, cost, .. }, arrival, counted, .. } = entry;
+        let OracleEntry { request: Request { app, op, cost, objects, .. }, arrival, counted, .. } = entry;
         if counted {
-            self.count(app, op.into(), -i128::from(cost.0), -1);
+            self.count(app, op.into(), -i128::from(cost.0), -i128::from(objects.get()));
         }
         let elsewhere = self.charge_elsewhere(app, -entry.elsewhere_at(cost));
         self.correct(app, arrival, elsewhere - i128::from(cost.0));

@@ -397,7 +397,7 @@ impl Scheduler for TwoLevel {
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
         let entry = *self.requests.get(id);
         let (app, estimated) = (entry.request.app, entry.request.cost);
-        self.requests.get_mut(id).request.cost = real;
+        self.requests.get_mut(id).request.correct(real);
         self.recharge(&entry, estimated, real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }

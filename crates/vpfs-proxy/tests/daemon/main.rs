@@ -18,3 +18,4 @@ mod reload;
 mod shares;
 mod sharing;
 mod transparent;
+mod trust;

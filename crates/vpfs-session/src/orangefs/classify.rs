@@ -1,6 +1,6 @@
 //! Classifies requests for the scheduler: data, metadata, or never delayed.
 
-use vpfs_core::{Bytes, FileKey, FilePosition, OpKind};
+use vpfs_core::{Bytes, FileKey, FilePosition, Objects, OpKind};
 use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
@@ -11,8 +11,9 @@ use crate::Submission;
 /// Whether a request is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Sent at once: configuration, management, and requests between servers. A client's operation may be waiting for
-    /// them inside a server, so queueing them behind client work could deadlock.
+    /// Sent at once: configuration, administration of the server itself, and requests of servers to each other. A
+    /// client's operation may be waiting for the latter inside a server, so queueing them behind client work could
+    /// deadlock.
     Exempt,
     /// Waits to be scheduled.
     Scheduled(Submission),
@@ -23,34 +24,53 @@ pub(crate) fn file_key(handle: Handle) -> FileKey {
     FileKey(handle.0)
 }
 
-/// Classifies a request, and determines the form of its reply.
-pub(crate) fn plan(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
-    let class = request.op().class();
-    let reply = match (class, request.op()) {
-        (OpClass::Data, Op::Io) => {
-            let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
-            return plan_io(request, &io);
-        }
-        (OpClass::Data, _) => return plan_small_io(request),
-        (_, Op::GetConfig) => Reply::Config,
-        _ => Reply::Plain,
-    };
-    if class != OpClass::Metadata || request.is_from_server()? {
-        return Ok((Class::Exempt, reply));
-    }
-    Ok((
-        Class::Scheduled(Submission {
-            kind: OpKind::Metadata,
-            cost: Bytes::ZERO,
-            position: None,
-            elsewhere: None,
-            user: None,
-        }),
-        reply,
-    ))
+/// Whether a request looks like one that only servers send. Anybody can make it look so.
+pub(crate) fn claims_server(request: &RequestView<'_>) -> Result<bool, DecodeError> {
+    Ok(request.is_from_server()? || mirrors(request)?)
 }
 
-fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply), DecodeError> {
+/// Whether a request administers a server. All clients ask for the configuration, and may ask whether a server is
+/// there.
+pub(crate) fn administers(op: Op) -> bool {
+    op.class() == OpClass::Management && !matches!(op, Op::GetConfig | Op::MgmtNoop)
+}
+
+/// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
+fn mirrors(request: &RequestView<'_>) -> Result<bool, DecodeError> {
+    let capability = request.capability();
+    let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
+    let is_copy = |io: IoView<'_>| io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic;
+    Ok(is_null && request.io()?.is_some_and(is_copy))
+}
+
+/// Classifies a request, and determines the form of its reply.
+pub(crate) fn plan(request: &RequestView<'_>, is_from_server: bool) -> Result<(Class, Reply), DecodeError> {
+    let (submission, reply) = match (request.op().class(), request.op()) {
+        (OpClass::Data, Op::Io) => {
+            let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
+            plan_io(&io)?
+        }
+        (OpClass::Data, _) => plan_small_io(request)?,
+        (_, Op::GetConfig) => return Ok((Class::Exempt, Reply::Config)),
+        (_, Op::ReadDir | Op::MgmtIterateHandles) => (metadata(request)?, Reply::Listing),
+        (_, Op::MgmtRemoveObject | Op::MgmtRemoveDirent | Op::MgmtGetDirdataHandle) => {
+            (metadata(request)?, Reply::Plain)
+        }
+        (OpClass::Management, _) => return Ok((Class::Exempt, Reply::Plain)),
+        // The last two are never requests: the server refuses them.
+        (OpClass::Metadata | OpClass::ServerToServer | OpClass::ReplyOnly | OpClass::Internal, _) => {
+            (metadata(request)?, Reply::Plain)
+        }
+    };
+    Ok((if is_from_server { Class::Exempt } else { Class::Scheduled(submission) }, reply))
+}
+
+fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
+    let objects = Objects::new(request.objects()?.into());
+    Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
+}
+
+fn plan_io(io: &IoView<'_>) -> Result<(Submission, Reply), DecodeError> {
     let transfer = told(io.transfer())?;
     let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
     let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
@@ -64,39 +84,29 @@ fn plan_io(request: &RequestView<'_>, io: &IoView<'_>) -> Result<(Class, Reply),
         }
         (IoType::Read, _) => Reply::UntoldRead,
     };
-    Ok((data(request, io, bytes, start, elsewhere), reply))
+    Ok((data(io, bytes, start, elsewhere), reply))
 }
 
-fn plan_small_io(request: &RequestView<'_>) -> Result<(Class, Reply), DecodeError> {
+fn plan_small_io(request: &RequestView<'_>) -> Result<(Submission, Reply), DecodeError> {
     let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
     let io = &small.io;
     if io.io_type == IoType::Write {
         let bytes = small.total_bytes;
-        return Ok((data(request, io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
+        return Ok((data(io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
     }
     // The data fits the reply, so a small read cannot move more than this, whatever it asks for.
     let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
     let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
-    Ok((data(request, io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
+    Ok((data(io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
 }
 
-fn data(request: &RequestView<'_>, io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Class {
-    if request.has_server_id_hint() || mirrors(request, io) {
-        return Class::Exempt;
-    }
+fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Submission {
     let kind = match io.io_type {
         IoType::Read => OpKind::Read,
         IoType::Write => OpKind::Write,
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
-    Class::Scheduled(Submission { kind, cost: data_cost(bytes), position, elsewhere, user: None })
-}
-
-/// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
-fn mirrors(request: &RequestView<'_>, io: &IoView<'_>) -> bool {
-    let capability = request.capability();
-    let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
-    is_null && io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic
+    Submission { kind, cost: data_cost(bytes), objects: Objects::ONE, position, elsewhere, user: None }
 }
 
 /// `None` if computing the answer would take more steps than allowed for one request.

@@ -27,6 +27,8 @@ pub(crate) enum State {
 pub(crate) enum Reply {
     /// One reply ends it.
     Plain,
+    /// One reply ends it and states how many entries it lists.
+    Listing,
     /// One reply ends it and is rewritten.
     Config,
     /// One reply ends it and states how much was read.

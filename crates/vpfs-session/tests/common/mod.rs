@@ -15,10 +15,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
 use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, OpId, Outbound, Outcome, Session, SessionLimits, Submission};
+use vpfs_session::{Action, Completed, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::DriverRecord;
+
+/// A requester without restrictions.
+pub(crate) const CLIENT: Requester = Requester::Client { may_manage: true };
 
 /// A session between two sockets. Every action is checked against the earlier ones.
 pub(crate) struct Wire {
@@ -35,7 +38,16 @@ impl Wire {
     }
 
     pub(crate) fn with(limits: SessionLimits, addresses: AddressMap) -> Self {
-        let session = OrangeFsSession::new(limits, Arc::new(addresses));
+        Self::of(limits, addresses, CLIENT)
+    }
+
+    /// The requester is at a server's address.
+    pub(crate) fn of_server() -> Self {
+        Self::of(SessionLimits::default(), AddressMap::default(), Requester::Server)
+    }
+
+    pub(crate) fn of(limits: SessionLimits, addresses: AddressMap, requester: Requester) -> Self {
+        let session = OrangeFsSession::new(limits, requester, Arc::new(addresses));
         let now = Time::from_millis(1000);
         Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), record: DriverRecord::default() }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, Completed, OpId, Outcome, Session, SessionLimits};
+use vpfs_session::{Action, Completed, OpId, Outcome, Requester, Session, SessionLimits};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 
@@ -238,7 +238,7 @@ impl World {
             chance: Chance::new(seed),
             limits,
             chunk,
-            wire: Wire::with(limits, addresses()),
+            wire: Wire::of(limits, addresses(), Requester::Server),
             client,
             server: Peer::default(),
             missing: BTreeMap::new(),
@@ -316,7 +316,7 @@ impl World {
                     let cost = self.known.remove(&completed.op).unwrap_or_default();
                     self.completed.push((*completed, cost));
                 }
-                Action::SizeLearned { .. } => {}
+                Action::SizeLearned { .. } | Action::CorrectObjects(..) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -425,7 +425,7 @@ pub(crate) fn replay(
     now: Time,
     mut cut: impl FnMut(usize) -> usize,
 ) -> (Vec<Action>, (Vec<u8>, Vec<u8>)) {
-    let mut wire = Wire::with(limits, addresses());
+    let mut wire = Wire::of(limits, addresses(), Requester::Server);
     wire.now = now;
     let mut actions = Vec::new();
     for input in inputs {

@@ -98,15 +98,22 @@ impl Proxy {
 
 fn check(config: &Config) -> Result<(), Exit> {
     let names: Vec<&str> = config.unresolved().map(|(name, _)| name).collect();
-    config
-        .resolve(|host| Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect()))
-        .map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
+    let invalid = |problems| Exit::Usage(format!("invalid configuration\n{problems}"));
+    config.resolve(addresses_of).map_err(invalid)?;
+    let servers = config.resolve_servers(addresses_of).map_err(invalid)?;
     for (key, value) in config.settings() {
         print(format_args!("{key} = {value}"))?;
     }
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);
     }
+    for reason in servers.unresolved {
+        eprintln!("warning: {reason}; requests of this server to others would be scheduled like a client's");
+    }
     eprintln!("the configuration is valid ({} servers, {} host names resolved)", config.servers.len(), names.len());
     Ok(())
+}
+
+fn addresses_of(host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+    Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect())
 }

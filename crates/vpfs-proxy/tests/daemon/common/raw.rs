@@ -9,7 +9,9 @@ use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::{Capability, Credential, Dist, Handle, IoType, Op, Preq, Reply, Request, RequestBody, request};
+use vpfs_wire::pvfs2::{
+    Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, request,
+};
 
 const FS: i32 = 1;
 
@@ -26,15 +28,34 @@ pub(crate) fn get_config(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::GetConfig)
 }
 
+/// A request of administrators.
+pub(crate) fn iterate_handles(tag: u64) -> Vec<u8> {
+    let body = request::MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
+    request(tag, RequestBody::MgmtIterateHandles(body))
+}
+
 /// A metadata request without a credential.
 pub(crate) fn metadata(tag: u64) -> Vec<u8> {
     request(tag, RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 }))
+}
+
+/// [`metadata`] as servers send it while they serve another request.
+pub(crate) fn metadata_with_server_hint(tag: u64) -> Vec<u8> {
+    let body = RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 });
+    let request = Request { hints: vec![Hint::ServerId(3)], ..Request::bare(body) };
+    request_message(Tag(tag), &request.encode()).unwrap()
 }
 
 /// A metadata request of a user.
 pub(crate) fn metadata_of(tag: u64, uid: u32) -> Vec<u8> {
     let credential = Credential { uid, gids: vec![uid], issuer: "C:test".into(), ..Credential::default() };
     request(tag, RequestBody::GetAttr(request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential }))
+}
+
+/// A request for the attributes of `count` files at once.
+pub(crate) fn attributes(tag: u64, count: u64) -> Vec<u8> {
+    let handles = (1..=count).map(Handle).collect();
+    request(tag, RequestBody::ListAttr(request::ListAttr { fs: FS, mask: 0x7f, handles }))
 }
 
 /// A read of the first bytes of a file on one server.

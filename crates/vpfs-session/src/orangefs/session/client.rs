@@ -10,9 +10,9 @@ use vpfs_wire::pvfs2::view::CredentialIds;
 use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
-use crate::orangefs::classify::{Class, plan};
+use crate::orangefs::classify::{Class, administers, claims_server, plan};
 use crate::orangefs::op::{Op, Reply, State, held_at_arrival};
-use crate::{Action, CloseReason, Session, Side, Submission, User};
+use crate::{Action, CloseReason, Requester, Session, Side, Submission, User};
 
 impl OrangeFsSession {
     /// Reads one header, and the request behind it if it is one. `Ok(false)`: more bytes are needed.
@@ -82,7 +82,12 @@ impl OrangeFsSession {
         let malformed = |error: DecodeError| CloseReason::Malformed { side: Side::Client, error: error.to_string() };
         let payload = &message[Header::LEN..];
         let view = RequestView::parse(payload).map_err(malformed)?;
-        let (class, reply) = plan(&view).map_err(malformed)?;
+        if self.requester == (Requester::Client { may_manage: false }) && administers(view.op()) {
+            return self.refuse(header.tag, view.op());
+        }
+        let claims = claims_server(&view).map_err(malformed)?;
+        let is_from_server = claims && self.believes_claim();
+        let (class, reply) = plan(&view, is_from_server).map_err(malformed)?;
         // Servers state their own credential, or that of the client they serve: neither identifies the peer.
         if matches!(class, Class::Scheduled(_))
             && let Some(ids) = view.credential_ids().map_err(malformed)?
@@ -121,6 +126,17 @@ impl OrangeFsSession {
             }
         }
         Ok(())
+    }
+
+    /// A request claims to be from a server: whether it is believed. Reports the first claim that is not.
+    fn believes_claim(&mut self) -> bool {
+        if self.requester == Requester::Server {
+            return true;
+        }
+        if !std::mem::replace(&mut self.claimed, true) {
+            self.actions.push_back(Action::ClaimsServer);
+        }
+        false
     }
 
     /// CREATE and MKDIR may list servers by the addresses known to the client, which are the proxies'; servers refuse

@@ -10,11 +10,12 @@ use vpfs_wire::bmi::{Header, Tag};
 
 use super::AddressMap;
 use super::op::{Op, State};
-use crate::{Action, CloseReason, OpId, Outbound, Outcome, Session, SessionLimits, Side, User};
+use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Side, User};
 
 mod client;
 mod incomplete;
 mod ops;
+mod refusals;
 mod server;
 mod stall;
 
@@ -55,11 +56,14 @@ impl Meaning {
 #[derive(Debug)]
 pub struct OrangeFsSession {
     limits: SessionLimits,
+    requester: Requester,
     addresses: Arc<AddressMap>,
     from_client: Inbound,
     from_server: Inbound,
     to_client: Outbound,
     to_server: Outbound,
+    /// Answers to refused requests that wait for the end of the server's message.
+    refusals: BytesMut,
     ops: Vec<Option<Op>>,
     free: Vec<OpId>,
     by_tag: HashMap<Tag, OpId>,
@@ -72,6 +76,8 @@ pub struct OrangeFsSession {
     held: usize,
     actions: VecDeque<Action>,
     user: Option<Arc<User>>,
+    /// A claim to be a server was reported.
+    claimed: bool,
     next_watch: Option<Time>,
     stall: Stall,
     /// The time until which the next data of the client must wait.
@@ -85,15 +91,17 @@ pub struct OrangeFsSession {
 }
 
 impl OrangeFsSession {
-    /// A session with nothing in progress.
-    pub fn new(limits: SessionLimits, addresses: Arc<AddressMap>) -> Self {
+    /// A session of this requester, with nothing in progress.
+    pub fn new(limits: SessionLimits, requester: Requester, addresses: Arc<AddressMap>) -> Self {
         Self {
             limits,
+            requester,
             addresses,
             from_client: Inbound::Header,
             from_server: Inbound::Header,
             to_client: Outbound::default(),
             to_server: Outbound::default(),
+            refusals: BytesMut::new(),
             ops: Vec::new(),
             free: Vec::new(),
             by_tag: HashMap::new(),
@@ -103,6 +111,7 @@ impl OrangeFsSession {
             held: 0,
             actions: VecDeque::new(),
             user: None,
+            claimed: false,
             next_watch: None,
             stall: Stall::default(),
             paused_until: None,
@@ -286,7 +295,7 @@ impl Session for OrangeFsSession {
     }
 
     fn held_requests(&self) -> usize {
-        self.held
+        self.held + self.refusals.len()
     }
 
     fn wants_server(&self) -> bool {

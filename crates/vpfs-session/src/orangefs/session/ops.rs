@@ -174,6 +174,7 @@ mod tests {
     use vpfs_wire::pvfs2::{Handle, Op as OpCode, Reply, Request, RequestBody, request};
 
     use super::*;
+    use crate::Requester;
     use crate::orangefs::AddressMap;
 
     const BURST: u64 = 200;
@@ -184,7 +185,8 @@ mod tests {
     fn a_session_without_operations_keeps_no_large_table() {
         let flush = RequestBody::Flush(request::Flush { handle: Handle(7), fs: 1, flags: 0 });
         let (request, reply) = (Request::bare(flush).encode(), Reply::done(OpCode::Flush).encode());
-        let mut session = OrangeFsSession::new(SessionLimits::default(), Arc::new(AddressMap::default()));
+        let mut session =
+            OrangeFsSession::new(SessionLimits::default(), Requester::Server, Arc::new(AddressMap::default()));
         let mut enqueued = Vec::new();
         for tag in 1..=BURST {
             let mut message = BytesMut::from(&request_message(Tag(tag), &request).unwrap()[..]);

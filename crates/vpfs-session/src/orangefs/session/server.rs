@@ -1,7 +1,7 @@
 //! Bytes from the server: replies and data pass at once, and reveal the progress of each operation.
 
 use bytes::BytesMut;
-use vpfs_core::Time;
+use vpfs_core::{Objects, Time};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::rewrite::ClientTimeouts;
 use vpfs_wire::pvfs2::view::ReplyNumbers;
@@ -76,11 +76,17 @@ impl OrangeFsSession {
     fn first_reply(&mut self, now: Time, id: OpId, reply: ReplyHead) -> Result<Meaning, CloseReason> {
         let last = Meaning::Last { op: id, status: reply.status.0 };
         self.op_mut(id).progressed = now;
+        if matches!(self.op_ref(id).reply, Reply::Listing) {
+            // A server that refuses has listed nothing.
+            let entries = if let ReplyNumbers::Listing { entries } = reply.numbers { entries } else { 0 };
+            self.correct_objects(id, entries);
+            return Ok(last);
+        }
         if !reply.status.is_ok() {
             return Ok(last);
         }
         match (&self.op_ref(id).reply, reply.numbers) {
-            (Reply::Plain | Reply::Config, _) => Ok(last),
+            (Reply::Plain | Reply::Listing | Reply::Config, _) => Ok(last),
             (Reply::SmallWrite { .. }, ReplyNumbers::SmallIo { io_type: IoType::Write, .. }) => Ok(last),
             (
                 &Reply::SmallRead { handle },
@@ -149,6 +155,7 @@ impl OrangeFsSession {
 
     fn server_message_end(&mut self, meaning: Meaning) {
         self.from_server = Inbound::Header;
+        self.send_refusals();
         match meaning {
             Meaning::Stray | Meaning::Ack => {}
             Meaning::Data(id) => {
@@ -182,6 +189,14 @@ impl OrangeFsSession {
         self.to_client.push(message(&header, &text));
         self.complete(id, Outcome::Answered { status: status.0 });
         Ok(())
+    }
+
+    /// Reports to the scheduler how much a listing really lists.
+    fn correct_objects(&mut self, id: OpId, entries: u32) {
+        let op = self.op_ref(id);
+        if op.kind.is_some() && !op.is_released {
+            self.actions.push_back(Action::CorrectObjects(id, Objects::new(entries.into())));
+        }
     }
 
     /// Reports to the scheduler how much a data operation really moves.

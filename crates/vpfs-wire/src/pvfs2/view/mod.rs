@@ -4,6 +4,7 @@
 //! A view checks the capability and the hints at once and the body only when asked, so a proxy decodes no more than it
 //! needs and forwards the original bytes.
 
+mod objects;
 mod request_io;
 mod skip;
 
@@ -179,14 +180,14 @@ pub struct ReplyHead {
     pub op: Op,
     /// Success or error.
     pub status: Status,
-    /// The sizes; only for successful data operations.
+    /// The sizes; only for successful data operations and listings.
     pub numbers: ReplyNumbers,
 }
 
-/// The sizes in a data operation's reply, all in bytes.
+/// The sizes in the reply of a data operation, in bytes, or of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyNumbers {
-    /// An error, or an operation that moves no data.
+    /// An error, or an operation that neither moves data nor lists anything.
     None,
     /// An IO was accepted.
     IoAck {
@@ -201,6 +202,11 @@ pub enum ReplyNumbers {
         bstream_size: u64,
         /// Bytes moved.
         result_size: u64,
+    },
+    /// A listing is done: READDIR or MGMT_ITERATE_HANDLES.
+    Listing {
+        /// What the reply lists.
+        entries: u32,
     },
     /// A write is done.
     WriteCompletion {
@@ -234,6 +240,10 @@ impl ReplyHead {
                     r.take(data.ok_or_else(|| r.malformed("more data than the message holds"))?)?;
                 }
                 ReplyNumbers::SmallIo { io_type, bstream_size, result_size }
+            }
+            Op::ReadDir | Op::MgmtIterateHandles => {
+                r.take(if op == Op::ReadDir { 20 } else { 12 })?;
+                return Ok(Self { op, status, numbers: ReplyNumbers::Listing { entries: r.u32()? } });
             }
             _ => return Ok(Self { op, status, numbers: ReplyNumbers::None }),
         };
