@@ -260,9 +260,9 @@ impl Pace {
         self.next_look = Self::look_after(now);
     }
 
-    /// When to measure latency at the floor again. All servers whose clocks agree do so at the same moments: a call that
-    /// is striped over several of them is as slow as the slowest, so bulk would otherwise be at the floor for as long as
-    /// all of them measure together.
+    /// When to measure latency at the floor again. All servers whose clocks agree do so at the same moments: a call
+    /// that is striped over several of them is as slow as the slowest, so bulk would otherwise be at the floor for as
+    /// long as all of them measure together.
     fn look_after(now: Time) -> Time {
         let every = u64::try_from(Self::LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
         let soonest = now + Self::LOOK_EVERY / 2;
