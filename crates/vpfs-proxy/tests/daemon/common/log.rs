@@ -1,12 +1,12 @@
 //! What the code under test logs.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Lines logged by this thread while this lives.
 pub(crate) struct Log {
@@ -16,9 +16,15 @@ pub(crate) struct Log {
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
+/// A second subscriber, for ever: as long as there is only one, a line that a thread without subscriber is the first to
+/// log is switched off for all threads.
+static SECOND: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(Collector { lines: Lines::default(), level: Level::ERROR }));
+
 impl Log {
     /// Starts to record lines of this level and more severe ones.
     pub(crate) fn of(level: Level) -> Self {
+        LazyLock::force(&SECOND);
         let lines = Lines::default();
         let collector = Collector { lines: Arc::clone(&lines), level };
         Self { lines, _guard: tracing::subscriber::set_default(collector) }
