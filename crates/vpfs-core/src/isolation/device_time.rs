@@ -471,10 +471,6 @@ mod tests {
         times.cost_ns(OpKind::Write, size).abs_diff(nanos) * 100 / nanos
     }
 
-    /// Symptom: on three of four disks a writer of 128 KiB got as much as a writer of 256 KiB was entitled to, for the
-    /// whole run. Cause: its requests were seen first and kept the guessed cost. That was too low for the writer to be
-    /// classified as bulk, and only costs of bulk are learned. Proof: what is learned about larger requests raises
-    /// guesses, but not known costs.
     /// A server that works on objects one after the other, 200 us each.
     #[test]
     fn requests_on_many_objects_teach_what_one_costs() {
@@ -494,6 +490,10 @@ mod tests {
         assert_eq!(metadata(&times).served_ns, 1_000_000);
     }
 
+    /// Symptom: on three of four disks a writer of 128 KiB got as much as a writer of 256 KiB was entitled to, for the
+    /// whole run. Cause: its requests were seen first and kept the guessed cost. That was too low for the writer to be
+    /// classified as bulk, and only costs of bulk are learned. Proof: what is learned about larger requests raises
+    /// guesses, but not known costs.
     #[test]
     fn a_guess_follows_what_is_known_of_larger_requests() {
         let (half, quarter) = (Bytes::kib(512), Bytes::kib(256));

@@ -21,8 +21,8 @@ fn part(nanos: u64, ppm: u64) -> u64 {
 ///
 /// The rate is never below bulk's share by weight, the *floor*; above the floor, latency decides. It is raised while no
 /// interactive flow suffers, and lowered in steps that grow with the excess of latency. Near the rate that was last too
-/// high, it is raised slowly. Every twenty seconds it drops to the floor for a moment, to see whether latency is better
-/// there.
+/// high, it is raised slowly. Every twenty seconds it drops to the floor for a moment, at all servers at once, to see
+/// whether latency is better there.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate_ppm: u64,
@@ -372,6 +372,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     const COST: u64 = 20_000_000;
@@ -424,6 +426,73 @@ mod tests {
         assert_eq!(pace.rate_ppm(), ONE_PPM / 1000 * 993);
         (0..1000).for_each(|_| pace.on_congestion(ms(100), Waited { ns: 5_000_000, often: true }));
         assert!(pace.is_at_floor(), "it is never below the floor");
+    }
+
+    /// Symptom: a call that was striped over four servers was nearly always waiting for one of them at its floor. Cause:
+    /// each measured latency there at moments of its own.
+    #[test]
+    fn servers_measure_latency_at_the_floor_at_the_same_moments() {
+        let looks = |begin: u64| -> Vec<u64> {
+            let mut pace = Pace::new();
+            pace.set_floor(ms(begin), 500_000);
+            assert!(pace.on_protecting(ms(begin)));
+            let mut looks = Vec::new();
+            for now in (begin + 1..130_000).step_by(100) {
+                pace.on_protecting(ms(now));
+                let was_looking = pace.look > 0;
+                (0..5).for_each(|_| pace.on_issue(ms(now), COST, true));
+                let _ = pace.try_issue(ms(now));
+                pace.control(ms(now), Some(0), true);
+                if pace.look > 0 && !was_looking {
+                    looks.push(now / 1000);
+                }
+            }
+            looks
+        };
+        assert_eq!(looks(0), [20, 40, 60, 80, 100, 120]);
+        assert_eq!(looks(7_300), [20, 40, 60, 80, 100, 120]);
+        assert_eq!(looks(13_700), [40, 60, 80, 100, 120], "not at 20, six seconds after the first time");
+    }
+
+    /// Symptom: one of four servers took ten seconds longer than the others to reach its rate. Cause: noise while bulk
+    /// was at the floor was remembered as a rate that is too high.
+    #[test]
+    fn latency_at_the_floor_is_no_ceiling() {
+        let mut pace = pace();
+        pace.control(ms(100), Some(0), true);
+        assert!(pace.is_at_floor() && pace.look == 0);
+        pace.control(ms(200), Some(Pace::HURT_BY_FAR), true);
+        assert!(pace.is_at_floor() && pace.ceiling.is_none());
+        pace.rate_ppm = 800_000;
+        pace.control(ms(2000), Some(Pace::HURT_BY_FAR), true);
+        assert!(pace.ceiling.is_some_and(|(rate, _)| rate == 800_000), "{:?}", pace.ceiling);
+    }
+
+    /// Symptom: bulk got four fifths of what the best cap gives it. Cause: after it had waited inside the storage, its
+    /// rate recovered more slowly than it takes until that happens again.
+    #[test]
+    fn where_congestion_is_visible_the_rate_recovers_within_seconds() {
+        let recovered = |visible| {
+            let mut pace = pace();
+            pace.control(ms(100), Some(0), visible);
+            pace.rate_ppm = 900_000;
+            pace.control(ms(1000), Some(Pace::HURT_BY_FAR), visible);
+            let lowered = pace.rate_ppm;
+            if visible {
+                pace.on_congestion(ms(1000), Waited { ns: 1_000_000, often: true });
+            }
+            for now in (1500..=6000).step_by(500) {
+                pace.on_protecting(ms(now));
+                (0..10).for_each(|_| pace.on_issue(ms(now), COST, true));
+                let _ = pace.try_issue(ms(now));
+                pace.control(ms(now), Some(0), visible);
+            }
+            (lowered, pace.rate_ppm)
+        };
+        let (lowered, after) = recovered(true);
+        assert!(lowered < 900_000 && after > 950_000, "{lowered} to {after}");
+        let (lowered, after) = recovered(false);
+        assert!(lowered < 750_000 && after < 900_000, "{lowered} to {after}");
     }
 
     #[test]
