@@ -428,8 +428,8 @@ mod tests {
         assert!(pace.is_at_floor(), "it is never below the floor");
     }
 
-    /// Symptom: a call that was striped over four servers was nearly always waiting for one of them at its floor. Cause:
-    /// each measured latency there at moments of its own.
+    /// Symptom: a call that was striped over four servers was nearly always waiting for one of them at its floor.
+    /// Cause: each measured latency there at moments of its own.
     #[test]
     fn servers_measure_latency_at_the_floor_at_the_same_moments() {
         let looks = |begin: u64| -> Vec<u64> {
