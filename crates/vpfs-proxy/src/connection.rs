@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::Time;
@@ -29,8 +29,9 @@ use crate::sockets::{prepare, reset_on_close};
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
 
-/// How long a drained connection waits for its client to close: many round trips, for the last replies to arrive.
-const LINGER: Duration = Duration::from_millis(250);
+/// How long a drained connection stays open without reading: many round trips, for the last replies to arrive and for
+/// the client to send what comes next and wait for it.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,7 @@ pub(crate) async fn serve(
     let ended = connection.run().await;
     match ended {
         Ok(End::Closed) => {}
-        Ok(End::Drained) => connection.linger().await,
+        Ok(End::Drained) => connection.end_quietly().await,
         Ok(End::Stopped) | Err(_) => reset_on_close(&connection.client.stream),
     }
     if matches!(ended, Err(Failure::Io { side: Side::Server, .. })) {
@@ -145,8 +146,6 @@ struct Connection {
     identity: ClientIdentity,
     memory: Share,
     stage: watch::Receiver<Stage>,
-    /// The daemon started draining while operations were in progress.
-    drains: bool,
     /// Bytes moved since the task last yielded.
     turn: usize,
     /// After the end of the session: the time limit for the client to receive the remaining bytes.
@@ -177,7 +176,6 @@ impl Connection {
             identity,
             memory,
             stage: shared.stage(),
-            drains: false,
             turn: 0,
             flush_until: None,
             shared,
@@ -252,11 +250,7 @@ impl Connection {
             Stage::Serving => None,
             Stage::Draining => {
                 self.session.drain();
-                if self.session.is_idle() {
-                    return Some(End::Drained);
-                }
-                self.drains = true;
-                None
+                self.session.is_idle().then_some(End::Drained)
             }
             Stage::Stopped => Some(End::Stopped),
         }
@@ -401,18 +395,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives a client time to receive its last replies: it may already be sending its next request, and closing a
-    /// socket with unread bytes sends a reset, which overtakes those replies.
-    async fn linger(&mut self) {
-        if !self.drains || self.client.stream.shutdown().await.is_err() {
-            return;
-        }
-        let mut scrap = vec![0; 16 << 10];
-        let until_end = async { while let Ok(1..) = self.client.stream.read(&mut scrap).await {} };
+    /// Gives a client time to receive its last replies before the reset, which overtakes them.
+    ///
+    /// libpvfs2 loses an operation if it learns of the end between posting its receive and sending its request
+    /// (sys-io.sm, "Receive immediately failed"), and that is what it does after each reply. Once it waits for the next
+    /// reply it repeats the request, so that moment is the one to wait for.
+    async fn end_quietly(&mut self) {
         tokio::select! {
-            _ = tokio::time::timeout(LINGER, until_end) => {}
+            () = tokio::time::sleep(QUIET) => {}
             _ = self.stage.wait_for(|stage| *stage == Stage::Stopped) => {}
         }
+        reset_on_close(&self.client.stream);
     }
 
     /// Closes the client's side, and returns everything to the gate but what the server still does.
@@ -460,6 +453,7 @@ async fn sleep_until(instant: Option<tokio::time::Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
