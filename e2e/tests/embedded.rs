@@ -132,6 +132,67 @@ fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
     cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
 }
 
+/// The process that took over last, if any; killed with the test.
+#[derive(Default)]
+struct Successor(Option<String>);
+
+impl Successor {
+    fn signal(&self, name: &str) {
+        if let Some(pid) = &self.0 {
+            let status = Command::new("kill").args([&format!("-{name}"), pid]).status();
+            assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
+        }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        self.signal("KILL");
+    }
+}
+
+#[test]
+fn upgrades_break_no_connection() {
+    let mut cluster = Cluster::start("");
+    let load = ["ior", "--processes", "4", "--transfer", "256KiB", "--block", "1MiB", "--time", "3s"];
+    let mut successor = Successor::default();
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| cluster.workload(&load));
+        let log = || cluster.proxy.log();
+        let mut upgrades = 0;
+        while !load.is_finished() {
+            if upgrades == 0 {
+                cluster.proxy.signal("USR2")
+            } else {
+                successor.signal("USR2")
+            }
+            upgrades += 1;
+            while log().matches("took over").count() < upgrades {
+                assert!(!log().contains("ERROR"), "{}", log());
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let log = log();
+            let ready = log.lines().rfind(|line| line.contains("the successor is ready"));
+            // The one before has handed everything over, and ends by itself.
+            successor.0 = ready.and_then(|line| line.rsplit("pid=").next()).map(str::to_owned);
+        }
+        assert!(load.join().expect("a load").contains("MiB/sec"));
+        assert!(upgrades > 1, "{upgrades}");
+        assert!(!log().contains("WARN") && log().matches("cut_off=0").count() == upgrades, "{}", log());
+    });
+    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
+}
+
+#[test]
+fn an_upgrade_that_fails_changes_nothing() {
+    let mut cluster = Cluster::start("");
+    write_config(&cluster.config, cluster.server_port, cluster.proxy_port, "[scheduler]\npolcy = \"fifo\"\n");
+    cluster.proxy.signal("USR2");
+    cluster.proxy.await_log("upgrade failed; this process continues");
+    assert!(cluster.proxy.log().contains("did you mean \"policy\""), "{}", cluster.proxy.log());
+    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+}
+
 #[test]
 fn a_wrong_configuration_is_refused_with_place_and_fix() {
     let dir = tempfile::tempdir().expect("a directory");

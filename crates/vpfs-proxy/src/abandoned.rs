@@ -13,7 +13,7 @@ use crate::half::Half;
 use crate::memory::Share;
 use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
-use crate::shared::{Shared, left_serving};
+use crate::shared::{Shared, Stage, reached};
 
 /// How long to wait for the server. A flow has at most 2 MiB in the storage, and a disk does the flows of a usual depth
 /// in less; after a hang-up, as after a stall of the same length, others come first.
@@ -48,7 +48,7 @@ impl Abandoned {
 
     /// Whether the server may still work for the client; otherwise, everything is returned to the gate.
     pub(crate) fn is_going_on(&mut self) -> bool {
-        if self.server.eof || self.shared.has_left_serving() {
+        if self.server.eof || self.shared.is_ending() {
             self.end();
         }
         !self.requests.is_empty()
@@ -60,7 +60,7 @@ impl Abandoned {
         tokio::select! {
             // A server that fails is done as well.
             _ = tokio::time::timeout(GRACE, self.until_done()) => {}
-            () = left_serving(&mut stage) => {}
+            () = reached(&mut stage, Stage::Draining) => {}
         }
         self.end();
     }

@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use vpfs_session::Side;
 
-use crate::connection::{self, End, Failure};
+use crate::connection::{self, End, Failure, Newcomer};
 use crate::connection_permits::{ConnectionPermit, ConnectionPermits};
 use crate::descriptors::Exhausted;
+use crate::handover::Handed;
 use crate::hosts::{Host, HostConnection};
 use crate::listener::Listener;
 use crate::log_limit::Kind;
-use crate::shared::{Shared, left_serving};
+use crate::shared::{Shared, Stage, reached};
 use crate::sockets::{prepare, reset_on_close};
 
 /// After a failure to accept, the time to the next attempt.
@@ -29,11 +30,11 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts until the daemon drains.
-    pub(crate) async fn run(self: Arc<Self>, socket: TcpListener) {
+    /// Accepts until the daemon drains or hands over.
+    pub(crate) async fn run(self: Arc<Self>, socket: Arc<TcpListener>) {
         let mut stage = self.shared.stage();
         tokio::select! {
-            () = left_serving(&mut stage) => {}
+            () = reached(&mut stage, Stage::HandingOver) => {}
             () = self.accept_all(&socket) => {}
         }
     }
@@ -43,7 +44,7 @@ impl Acceptor {
             match socket.accept().await {
                 Ok((client, peer)) => {
                     let permit = self.permit(peer).await;
-                    self.admit(client, peer, permit);
+                    self.admit(Newcomer::Accepted(client), peer, permit);
                 }
                 Err(error) if is_the_clients_fault(&error) => {}
                 Err(error) => {
@@ -69,21 +70,33 @@ impl Acceptor {
         self.permits.take().await
     }
 
-    fn admit(self: &Arc<Self>, client: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        if let Err(error) = prepare(&client) {
+    /// Serves a connection of a predecessor; whether there was room.
+    pub(crate) fn take_over(self: &Arc<Self>, handed: Handed) -> bool {
+        let (Ok(peer), Some(permit)) = (handed.client.peer_addr(), self.permits.try_take()) else {
+            handed.end();
+            return false;
+        };
+        self.admit(Newcomer::Inherited(handed), peer, permit);
+        true
+    }
+
+    fn admit(self: &Arc<Self>, newcomer: Newcomer, peer: SocketAddr, permit: ConnectionPermit) {
+        if let Newcomer::Accepted(client) = &newcomer
+            && let Err(error) = prepare(client)
+        {
             tracing::debug!(server = %self.listener.server, %peer, %error, "client disconnected at once");
             return;
         }
         let limit = self.shared.rules().limits.host_connections;
         let counted = match HostConnection::new(self.shared.hosts.get(peer.ip()), limit) {
             Ok(counted) => counted,
-            Err(host) => return self.refuse(&client, peer, &host),
+            Err(host) => return self.refuse(newcomer, peer, &host),
         };
         let acceptor = Arc::clone(self);
         tokio::spawn(async move {
             let (listener, shared) = (Arc::clone(&acceptor.listener), Arc::clone(&acceptor.shared));
             tracing::debug!(server = %listener.server, %peer, "connected");
-            let (ended, abandoned) = connection::serve(shared, listener, client, peer).await;
+            let (ended, abandoned) = connection::serve(shared, listener, newcomer, peer).await;
             acceptor.tell(counted.host(), peer, &ended);
             if let Some(abandoned) = abandoned {
                 abandoned.finish().await;
@@ -96,8 +109,11 @@ impl Acceptor {
 
     /// Closes a connection of a host that has too many. It is not left waiting, because it would take the place of
     /// other hosts' connections in the queue of the listening socket.
-    fn refuse(&self, client: &TcpStream, peer: SocketAddr, host: &Host) {
-        reset_on_close(client);
+    fn refuse(&self, newcomer: Newcomer, peer: SocketAddr, host: &Host) {
+        match newcomer {
+            Newcomer::Accepted(client) => reset_on_close(&client),
+            Newcomer::Inherited(handed) => handed.end(),
+        }
         let server = &self.listener.server;
         if let Some(suppressed) = host.log.due(Kind::TooManyConnections, self.shared.clock.now()) {
             let suppressed = (suppressed > 0).then_some(suppressed);

@@ -5,16 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::Time;
-use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side};
+use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side, Suspended, User};
 
 use crate::abandoned::Abandoned;
 use crate::descriptors::Exhausted;
 use crate::gate::Gate;
 use crate::half::Half;
+use crate::handover::Handed;
 use crate::identity::ClientIdentity;
 use crate::limits::DaemonLimits;
 use crate::listener::Listener;
@@ -23,7 +25,7 @@ use crate::mailbox::{Dispatched, Mailbox, trim};
 use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
-use crate::shared::{Shared, Stage, left_serving};
+use crate::shared::{Shared, Stage, reached};
 use crate::sockets::{prepare, reset_on_close};
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
@@ -40,6 +42,8 @@ pub(crate) enum End {
     Closed,
     /// The daemon is draining and nothing was in progress.
     Drained,
+    /// Another process serves it from now on.
+    HandedOver,
     /// The daemon stopped, regardless of operations in progress.
     Stopped,
 }
@@ -88,29 +92,33 @@ impl Failure {
     }
 }
 
-/// Serves one accepted connection until either side ends. Returns how it ended, and what the server still does for it.
+/// A connection that is to be served.
+pub(crate) enum Newcomer {
+    /// A client that has just connected.
+    Accepted(TcpStream),
+    /// A connection of the process that this one succeeds.
+    Inherited(Handed),
+}
+
+/// Serves one connection until either side ends. Returns how it ended, and what the server still does for it.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: Arc<Listener>,
-    client: TcpStream,
+    newcomer: Newcomer,
     peer: SocketAddr,
 ) -> (Result<End, Failure>, Option<Abandoned>) {
-    let mut stage = shared.stage();
-    let connected = tokio::select! {
-        connected = connect(&shared, &listener) => connected,
-        () = left_serving(&mut stage) => return (Ok(End::Drained), None),
+    let (client, server, user) = match pair(&shared, &listener, newcomer).await {
+        Ok(Some(pair)) => pair,
+        Ok(None) => return (Ok(End::Drained), None),
+        Err(failure) => return (Err(failure), None),
     };
-    let server = match connected {
-        Ok(server) => server,
-        Err(error) => {
-            reset_on_close(&client);
-            return (Err(Exhausted::of(&error).map_or(Failure::Upstream(error), Failure::NoDescriptors)), None);
-        }
-    };
-    listener.reached();
-    let mut connection = Connection::new(shared, listener, client, server, peer);
+    let mut connection = Connection::new(shared, listener, [client, server], peer, user);
     let ended = connection.run().await;
     match ended {
+        Ok(End::HandedOver) => {
+            connection.hand_over();
+            return (ended, None);
+        }
         Ok(End::Closed) => {}
         Ok(End::Drained) => connection.end_quietly().await,
         Ok(End::Stopped) | Err(_) => reset_on_close(&connection.client.stream),
@@ -120,6 +128,34 @@ pub(crate) async fn serve(
     }
     let abandoned = connection.abandon();
     (ended, abandoned)
+}
+
+/// A newcomer's two sockets and its user; `None` if the daemon drains before the server has answered.
+async fn pair(
+    shared: &Shared,
+    listener: &Listener,
+    newcomer: Newcomer,
+) -> Result<Option<(Half, Half, Option<Arc<User>>)>, Failure> {
+    let client = match newcomer {
+        Newcomer::Accepted(client) => client,
+        Newcomer::Inherited(handed) => {
+            let half = |stream, bytes, side| Half::inherited(stream, bytes).map_err(io_error(side));
+            let client = half(handed.client, handed.from_client, Side::Client)?;
+            let server = half(handed.server, handed.from_server, Side::Server)?;
+            return Ok(Some((client, server, handed.user)));
+        }
+    };
+    let mut stage = shared.stage();
+    let connected = tokio::select! {
+        connected = connect(shared, listener) => connected,
+        () = reached(&mut stage, Stage::Draining) => return Ok(None),
+    };
+    let server = connected.map_err(|error| {
+        reset_on_close(&client);
+        Exhausted::of(&error).map_or(Failure::Upstream(error), Failure::NoDescriptors)
+    })?;
+    listener.reached();
+    Ok(Some((Half::new(client), Half::new(server), None)))
 }
 
 async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
@@ -146,6 +182,8 @@ struct Connection {
     identity: ClientIdentity,
     memory: Share,
     stage: watch::Receiver<Stage>,
+    /// What another process needs to continue.
+    suspended: Option<Suspended>,
     /// Bytes moved since the task last yielded.
     turn: usize,
     /// After the end of the session: the time limit for the client to receive the remaining bytes.
@@ -156,9 +194,9 @@ impl Connection {
     fn new(
         shared: Arc<Shared>,
         listener: Arc<Listener>,
-        client: TcpStream,
-        server: TcpStream,
+        [client, server]: [Half; 2],
         peer: SocketAddr,
+        user: Option<Arc<User>>,
     ) -> Self {
         let rules = shared.rules();
         let limits = rules.limits;
@@ -167,15 +205,16 @@ impl Connection {
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
-            client: Half::new(client),
-            server: Half::new(server),
-            session: listener.interposer.session(limits.session, requester),
+            client,
+            server,
+            session: listener.interposer.session(limits.session, requester, user),
             mailbox: Arc::new(Mailbox::default()),
             requests: Requests::new(Arc::clone(&listener.gate)),
             dispatched: Vec::new(),
             identity,
             memory,
             stage: shared.stage(),
+            suspended: None,
             turn: 0,
             flush_until: None,
             shared,
@@ -184,7 +223,12 @@ impl Connection {
     }
 
     async fn run(&mut self) -> Result<End, Failure> {
+        // What a predecessor had read.
+        let now = self.shared.clock.now();
+        self.session.handle_client(now, &mut self.client.buf);
+        self.session.handle_server(now, &mut self.server.buf);
         loop {
+            self.suspend();
             self.settle()?;
             self.count_memory()?;
             if let Some(end) = self.end() {
@@ -234,8 +278,21 @@ impl Connection {
         }
     }
 
+    /// While the daemon hands over: stops as soon as the session can continue elsewhere.
+    fn suspend(&mut self) {
+        if *self.stage.borrow_and_update() == Stage::HandingOver && self.suspended.is_none() && !self.server.eof {
+            let now = self.shared.clock.now();
+            self.suspended = self.session.suspend(now);
+            // Data that waited for its turn no longer does.
+            self.session.handle_client(now, &mut self.client.buf);
+        }
+    }
+
     /// How the connection ends, if it ends now.
     fn end(&mut self) -> Option<End> {
+        if self.suspended.is_some() {
+            return Some(End::HandedOver);
+        }
         if self.session.is_closed() && self.session.to_client().is_empty() {
             return Some(End::Closed);
         }
@@ -247,7 +304,7 @@ impl Connection {
             }
         }
         match *self.stage.borrow_and_update() {
-            Stage::Serving => None,
+            Stage::Serving | Stage::HandingOver => None,
             Stage::Draining => {
                 self.session.drain();
                 self.session.is_idle().then_some(End::Drained)
@@ -403,9 +460,24 @@ impl Connection {
     async fn end_quietly(&mut self) {
         tokio::select! {
             () = tokio::time::sleep(QUIET) => {}
-            _ = self.stage.wait_for(|stage| *stage == Stage::Stopped) => {}
+            () = reached(&mut self.stage, Stage::Stopped) => {}
         }
         reset_on_close(&self.client.stream);
+    }
+
+    /// Gives a suspended connection to the daemon's successor.
+    fn hand_over(self) {
+        let Self { shared, listener, client, server, suspended, requests, .. } = self;
+        debug_assert!(requests.is_empty(), "nothing is in progress");
+        let Some(Suspended { requests, user }) = suspended else { return };
+        let mut from_client = BytesMut::from(requests);
+        from_client.extend_from_slice(&client.buf);
+        let from_server = server.buf;
+        // A socket that cannot leave the runtime is closed, with a reset.
+        if let (Ok(client), Ok(server)) = (client.stream.into_std(), server.stream.into_std()) {
+            let (address, upstream) = (listener.address, listener.upstream.clone());
+            shared.give(Handed { listener: address, upstream, client, server, user, from_client, from_server });
+        }
     }
 
     /// Closes the client's side, and returns everything to the gate but what the server still does.
@@ -491,6 +563,7 @@ mod tests {
             ));
             let listener = Listener {
                 server: "s".to_owned(),
+                address: clients.local_addr().unwrap(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
                 index: 0,
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
@@ -507,7 +580,8 @@ mod tests {
         async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
             let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
             let (accepted, peer) = self.clients.accept().await.unwrap();
-            let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), accepted, peer);
+            let newcomer = Newcomer::Accepted(accepted);
+            let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), newcomer, peer);
             let task = tokio::spawn(async { served.await.0 });
             (client, self.server.accept().await.unwrap().0, task)
         }
@@ -548,7 +622,7 @@ mod tests {
         let upstream = TcpStream::connect(place.server.local_addr().unwrap()).await.unwrap();
         let mut server = place.server.accept().await.unwrap().0;
         let (shared, listener) = (Arc::clone(&place.shared), Arc::clone(&place.listener));
-        let mut connection = Connection::new(shared, listener, accepted, upstream, peer);
+        let mut connection = Connection::new(shared, listener, [accepted, upstream].map(Half::new), peer, None);
         let payload = Request::bare(RequestBody::MgmtNoop).encode();
         let requests: Vec<u8> = (1..=200).flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect();
         let traffic = async {

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use vpfs_config::units::Span;
 use vpfs_config::{AppTable, Config, Problems};
@@ -19,6 +22,7 @@ use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
 use crate::gate::{Gate, deliver};
+use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
 use crate::post::Post;
@@ -31,6 +35,9 @@ pub enum StartError {
     /// The configuration is not valid on this machine: a host name has no address.
     #[error("{0}")]
     Config(Problems),
+    /// The process to succeed is gone.
+    #[error("cannot take over from the predecessor: {0}")]
+    Predecessor(io::Error),
     /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for server {server}: {error}")]
     Listen {
@@ -61,7 +68,10 @@ pub struct Daemon {
     shared: Arc<Shared>,
     config: Config,
     permits: Arc<ConnectionPermits>,
-    listeners: JoinSet<()>,
+    acceptors: Vec<Arc<Acceptor>>,
+    /// The listening sockets, and the tasks that accept from them.
+    sockets: Vec<Arc<TcpListener>>,
+    accepting: JoinSet<()>,
     _timers: JoinSet<()>,
 }
 
@@ -72,6 +82,30 @@ impl Daemon {
     /// # Errors
     /// If a host name of the rules cannot be resolved or an address cannot be bound.
     pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
+        Self::start_with(config, servers, None).await
+    }
+
+    /// As [`Daemon::start`], but takes over what a predecessor offers: first its listening sockets, then its
+    /// connections. Those that are not served according to this configuration are closed.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`], or if the predecessor is gone; it continues if it is not.
+    pub async fn succeed(
+        config: Config,
+        servers: &[ServerId],
+        mut inheritance: Inheritance,
+    ) -> Result<Self, StartError> {
+        let daemon = Self::start_with(config, servers, Some(&mut inheritance)).await?;
+        let connections = inheritance.confirm().map_err(StartError::Predecessor)?;
+        take_over(daemon.acceptors.clone(), connections);
+        Ok(daemon)
+    }
+
+    async fn start_with(
+        config: Config,
+        servers: &[ServerId],
+        inheritance: Option<&mut Inheritance>,
+    ) -> Result<Self, StartError> {
         let (config, rules) = resolve(config).await.map_err(StartError::Config)?;
         let apps = AppTable::new(&config);
         let clock = Clock::start();
@@ -81,7 +115,7 @@ impl Daemon {
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         descriptors::provide(config.limits.connections);
-        let bound = bind(&config, servers, &gates).await?;
+        let bound = bind(&config, servers, &gates, inheritance).await?;
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
         let mut timers = JoinSet::new();
         timers.spawn(clock.follow_wall());
@@ -90,13 +124,16 @@ impl Daemon {
             let gate = Arc::clone(gate);
             timers.spawn(async move { gate.run_timer().await });
         }
-        let mut listeners = JoinSet::new();
+        let (mut acceptors, mut sockets, mut accepting) = (Vec::new(), Vec::new(), JoinSet::new());
         for (listener, socket) in bound {
-            let acceptor =
-                Acceptor { listener: Arc::new(listener), shared: Arc::clone(&shared), permits: Arc::clone(&permits) };
-            listeners.spawn(Arc::new(acceptor).run(socket));
+            let (listener, socket) = (Arc::new(listener), Arc::new(socket));
+            let (shared, permits) = (Arc::clone(&shared), Arc::clone(&permits));
+            let acceptor = Arc::new(Acceptor { listener, shared, permits });
+            accepting.spawn(Arc::clone(&acceptor).run(Arc::clone(&socket)));
+            acceptors.push(acceptor);
+            sockets.push(socket);
         }
-        Ok(Self { shared, config, permits, listeners, _timers: timers })
+        Ok(Self { shared, config, permits, acceptors, sockets, accepting, _timers: timers })
     }
 
     /// The configuration in force.
@@ -137,9 +174,46 @@ impl Daemon {
     /// Shuts down in good order: no new connections or requests; operations in progress may finish within
     /// `limits.drain_timeout`. Logs each application's totals, and returns the number of connections that had to be cut
     /// off. All addresses are free again afterwards.
-    pub async fn drain(mut self) -> usize {
-        self.shared.enter(Stage::Draining);
-        while self.listeners.join_next().await.is_some() {}
+    pub async fn drain(self) -> usize {
+        self.leave(Stage::Draining).await
+    }
+
+    /// Offers the listening sockets to a successor, and waits until it serves them. Until [`Daemon::hand_over`] this
+    /// daemon continues as if nothing had happened.
+    ///
+    /// # Errors
+    /// If the successor ends before it is ready.
+    pub async fn offer(&self, successor: UnixStream) -> io::Result<Offer> {
+        let listener = |(acceptor, socket): (&Arc<Acceptor>, &Arc<TcpListener>)| {
+            Ok((acceptor.listener.address, socket.as_fd().try_clone_to_owned()?))
+        };
+        let listeners = self.acceptors.iter().zip(&self.sockets).map(listener).collect::<io::Result<Vec<_>>>()?;
+        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners)).await.map_err(io::Error::other)?
+    }
+
+    /// Hands every connection over as soon as nothing is in progress on it. Those for which that takes longer than
+    /// `limits.drain_timeout` are cut off. Returns how many were handed over, and how many cut off.
+    pub async fn hand_over(self, offer: Offer) -> (usize, usize) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.shared.set_successor(Some(sender));
+        let giving = tokio::task::spawn_blocking(move || handover::give(offer, receiver));
+        let shared = Arc::clone(&self.shared);
+        let cut_off = self.leave(Stage::HandingOver).await;
+        shared.set_successor(None);
+        match giving.await.map_err(io::Error::other).flatten() {
+            Ok(given) => (given, cut_off),
+            Err(error) => {
+                tracing::error!(%error, "the successor is gone; connections ended");
+                (0, cut_off)
+            }
+        }
+    }
+
+    /// Ends all connections as `stage` says, and those for which that takes too long at once. Returns their number.
+    async fn leave(mut self, stage: Stage) -> usize {
+        self.shared.enter(stage);
+        while self.accepting.join_next().await.is_some() {}
+        self.sockets.clear();
         let patience = self.shared.rules().limits.drain_timeout;
         // The number of remaining connections reveals whether the time was enough.
         let _ = tokio::time::timeout(patience, self.permits.all_free()).await;
@@ -179,6 +253,35 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.shared.enter(Stage::Stopped);
     }
+}
+
+/// Serves the connections of a predecessor as they come, in a thread of their own.
+fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) {
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        let _entered = runtime.enter();
+        let mut count = 0;
+        loop {
+            let handed = match connections.next() {
+                Ok(Some(handed)) => handed,
+                Ok(None) => return tracing::info!(connections = count, "took over"),
+                Err(error) => return tracing::error!(%error, "cannot take over more connections"),
+            };
+            let serves = |acceptor: &&Arc<Acceptor>| {
+                acceptor.listener.address == handed.listener && acceptor.listener.upstream == handed.upstream
+            };
+            let Some(acceptor) = acceptors.iter().find(serves) else {
+                tracing::info!(listener = %handed.listener, "not served any more; connection closed");
+                handed.end();
+                continue;
+            };
+            if acceptor.take_over(handed) {
+                count += 1;
+            } else {
+                tracing::warn!("limits.connections is reached; a connection of the predecessor is closed");
+            }
+        }
+    });
 }
 
 /// Writes a line to the log, with mean times.
@@ -236,6 +339,7 @@ async fn bind(
     config: &Config,
     servers: &[ServerId],
     gates: &[Arc<Gate>],
+    mut inheritance: Option<&mut Inheritance>,
 ) -> Result<Vec<(Listener, TcpListener)>, StartError> {
     let mut listeners = Vec::new();
     for (index, configured) in config.listeners.iter().enumerate() {
@@ -244,15 +348,15 @@ async fn bind(
         for (&id, gate) in servers.iter().zip(gates) {
             let server = &config.servers[id.index()];
             let (host, port) = configured.bind_address(id);
-            let bound = listen(&host, port).await.map_err(|error| StartError::Listen {
-                server: server.name.clone(),
-                host: host.clone(),
-                port,
-                error,
-            })?;
+            let failed = |error| StartError::Listen { server: server.name.clone(), host: host.clone(), port, error };
+            let bound = listen(&host, port, |addresses| inheritance.as_mut()?.take_listener(addresses))
+                .await
+                .map_err(failed)?;
+            let address = bound.local_addr().map_err(failed)?;
             tracing::info!(server = %server.name, address = %server.address, listen = %format!("{host}:{port}"), "listening");
             let listener = Listener {
                 server: server.name.clone(),
+                address,
                 upstream: (server.address.host().to_owned(), server.address.port()),
                 index,
                 interposer: match server.address.protocol() {

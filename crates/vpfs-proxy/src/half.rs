@@ -26,6 +26,12 @@ impl Half {
         Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
+    /// A socket of a predecessor, which had read `buf` from it.
+    pub(crate) fn inherited(stream: std::net::TcpStream, buf: BytesMut) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { buf, ..Self::new(TcpStream::from_std(stream)?) })
+    }
+
     /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
     /// of file.
     pub(crate) fn try_read(&mut self, most: usize) -> io::Result<Option<usize>> {

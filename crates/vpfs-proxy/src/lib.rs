@@ -14,6 +14,7 @@ mod daemon;
 mod descriptors;
 mod gate;
 mod half;
+mod handover;
 mod hosts;
 mod identity;
 mod limits;
@@ -28,4 +29,5 @@ mod shared;
 mod sockets;
 
 pub use daemon::{Daemon, ReloadError, StartError};
+pub use handover::{Inheritance, Offer};
 pub use vpfs_node::AppTotals;

@@ -1,6 +1,7 @@
 //! One listening address in front of one server.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +15,8 @@ use crate::log_limit::{Kind, LogLimit};
 pub(crate) struct Listener {
     /// The server's name, for the log.
     pub(crate) server: String,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
     /// Host and port of the server; resolved again for each connection, so that a moved server is found.
     pub(crate) upstream: (String, u16),
     /// Its index among the listeners of the configuration.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use vpfs_config::{AppIndex, AppTable, Config, HostSet, Identify};
 use vpfs_core::AppId;
@@ -11,6 +12,7 @@ use vpfs_session::{Requester, User};
 
 use crate::clock::Clock;
 use crate::gate::Gate;
+use crate::handover::Handed;
 use crate::hosts::Hosts;
 use crate::limits::DaemonLimits;
 use crate::memory::Memory;
@@ -20,16 +22,18 @@ use crate::memory::Memory;
 pub(crate) enum Stage {
     /// New connections and requests are accepted.
     Serving,
+    /// Connections are handed over to the process that succeeds this one, each as soon as nothing is in progress on it.
+    HandingOver,
     /// Operations in progress may finish, no new ones start.
     Draining,
     /// Every connection is closed.
     Stopped,
 }
 
-/// Returns when the daemon no longer serves.
-pub(crate) async fn left_serving(stage: &mut watch::Receiver<Stage>) {
+/// Returns when the daemon is at this stage or beyond it.
+pub(crate) async fn reached(stage: &mut watch::Receiver<Stage>, at_least: Stage) {
     // The sender is part of the state that the caller shares.
-    let _ = stage.wait_for(|stage| *stage > Stage::Serving).await;
+    let _ = stage.wait_for(|stage| *stage >= at_least).await;
 }
 
 /// State of the daemon that outlives a connection.
@@ -41,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) hosts: Hosts,
     pub(crate) memory: Arc<Memory>,
     stage: watch::Sender<Stage>,
+    /// Where connections go while they are handed over.
+    successor: Mutex<Option<UnboundedSender<Handed>>>,
     rules: RwLock<Arc<Rules>>,
     /// Counts replacements of `rules`, so that connections notice without a lock.
     generation: AtomicU64,
@@ -107,6 +113,7 @@ impl Shared {
             hosts: Hosts::default(),
             memory: Arc::new(Memory::new(rules.limits.memory, rules.limits.host_memory)),
             stage: watch::Sender::new(Stage::Serving),
+            successor: Mutex::default(),
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
             apps: Mutex::new(apps),
@@ -137,8 +144,9 @@ impl Shared {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn has_left_serving(&self) -> bool {
-        *self.stage.borrow() > Stage::Serving
+    /// Whether operations are no longer waited for: the daemon drains, or has stopped.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
     }
 
     pub(crate) fn stage(&self) -> watch::Receiver<Stage> {
@@ -147,6 +155,20 @@ impl Shared {
 
     pub(crate) fn enter(&self, stage: Stage) {
         self.stage.send_replace(stage);
+    }
+
+    /// Sets where connections go; with `None`, those that are still given away end with a reset.
+    pub(crate) fn set_successor(&self, successor: Option<UnboundedSender<Handed>>) {
+        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = successor;
+    }
+
+    /// Hands a connection over.
+    pub(crate) fn give(&self, handed: Handed) {
+        let successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(successor) = successor.as_ref() else { return handed.end() };
+        if let Err(rejected) = successor.send(handed) {
+            rejected.0.end();
+        }
     }
 
     /// Warns once for each address that clients will bypass vpfs.

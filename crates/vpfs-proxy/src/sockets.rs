@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -11,10 +12,19 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 /// more. The kernel allows at most `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Listens at the first address of `host` that can be bound.
-pub(crate) async fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
+/// Listens at the first address of `host` that can be bound, unless `inherit` has a socket for one of its addresses.
+pub(crate) async fn listen(
+    host: &str,
+    port: u16,
+    inherit: impl FnOnce(&[SocketAddr]) -> Option<std::net::TcpListener>,
+) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    if let Some(listener) = inherit(&addresses) {
+        listener.set_nonblocking(true)?;
+        return TcpListener::from_std(listener);
+    }
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in lookup_host((host, port)).await? {
+    for address in addresses {
         match listen_at(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => failed = error,
@@ -40,7 +50,7 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Makes closing send a reset, as a dead server's kernel would: the client must not mistake it for an orderly end.
-pub(crate) fn reset_on_close(stream: &TcpStream) {
+pub(crate) fn reset_on_close(stream: &impl AsFd) {
     // If even this fails, only an orderly end is possible.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

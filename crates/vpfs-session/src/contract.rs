@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use vpfs_core::{Bytes, FileKey, FilePosition, Objects, OpKind, Pieces, Time};
+use bytes::{Bytes, BytesMut};
+use vpfs_core::{FileKey, FilePosition, Objects, OpKind, Pieces, Time};
 
 use crate::{Outbound, SessionLimits};
 
@@ -87,14 +87,29 @@ pub trait Session: fmt::Debug + Send {
     /// Whether nothing is queued, in progress or in transit.
     fn is_idle(&self) -> bool;
 
+    /// Prepares to continue as another session of the same two connections, in another process: accepts no further
+    /// requests, and takes back those that were not sent, which are cancelled. Returns what the other session needs
+    /// once nothing is in progress or in transit, unless the session is over; call it after every input until then.
+    fn suspend(&mut self, now: Time) -> Option<Suspended>;
+
     /// Whether the session is over; only [`Session::to_client`] may still hold bytes.
     fn is_closed(&self) -> bool;
 }
 
 /// Creates the sessions of a listener.
 pub trait Interposer: fmt::Debug + Send + Sync {
-    /// A session of this requester, with nothing in progress.
-    fn session(&self, limits: SessionLimits, requester: Requester) -> Box<dyn Session>;
+    /// A session of this requester, with nothing in progress. `user` is the one that an earlier session of the same
+    /// connections had stated last, if there was one.
+    fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session>;
+}
+
+/// What another session of the same two connections needs in order to continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspended {
+    /// Whole requests that were read from the client and not sent to the server; to be read again before anything else.
+    pub requests: Bytes,
+    /// The user that the connection stated last.
+    pub user: Option<Arc<User>>,
 }
 
 /// Who sends requests over a connection, as far as its address shows.
@@ -125,13 +140,13 @@ pub struct Submission {
     pub kind: OpKind,
     /// This server's bytes; for a read an upper bound until the server reveals the file's size. Zero for metadata,
     /// whose cost for each object is a setting of the scheduler [vPFS+ §IV].
-    pub cost: Bytes,
+    pub cost: vpfs_core::Bytes,
     /// For metadata: how many objects it works on; an upper bound for a listing, until the server has answered.
     pub objects: Objects,
     /// For data: the file and where the access starts in it, to improve the estimate if the file's size is known.
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
-    pub elsewhere: Option<Bytes>,
+    pub elsewhere: Option<vpfs_core::Bytes>,
     /// The user of the request, if the protocol states one. Otherwise it belongs to the user of the previous request.
     pub user: Option<Arc<User>>,
 }
@@ -233,7 +248,7 @@ pub enum Action {
     /// Enqueue a request at the scheduler; call [`Session::dispatch`] when it is dispatched.
     Enqueue(OpId, Submission),
     /// The real cost of a dispatched operation is known, or a better estimate of it.
-    CorrectCost(OpId, Bytes),
+    CorrectCost(OpId, vpfs_core::Bytes),
     /// The real number of objects of a dispatched metadata operation is known.
     CorrectObjects(OpId, Objects),
     /// A dispatched operation ended: free its slots.

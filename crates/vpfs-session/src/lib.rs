@@ -22,6 +22,9 @@
 //! After [`Action::Close`] for a fault of the server the session is over: every operation was returned to the scheduler
 //! and further inputs are ignored. After a fault of the client, or [`Session::abandon`], only the server's bytes count:
 //! feed them until [`Session::awaits_server`] is false or there was time enough, then [`Session::end`] it.
+//!
+//! After [`Session::suspend`], call `handle_client` with the bytes left in its buffer, and continue as before until
+//! `suspend` returns something.
 #![forbid(unsafe_code)]
 
 mod contract;
@@ -30,7 +33,7 @@ pub mod orangefs;
 mod outbound;
 
 pub use contract::{
-    Action, CloseReason, Completed, Interposer, OpId, Outcome, Requester, Session, Side, Submission, User,
+    Action, CloseReason, Completed, Interposer, OpId, Outcome, Requester, Session, Side, Submission, Suspended, User,
 };
 pub use limits::SessionLimits;
 pub use outbound::Outbound;

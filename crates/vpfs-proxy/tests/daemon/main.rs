@@ -10,6 +10,7 @@ mod common;
 mod costs;
 mod drain;
 mod failures;
+mod handover;
 mod hostile;
 mod identify;
 mod memory;

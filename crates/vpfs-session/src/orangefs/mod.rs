@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub use address_map::AddressMap;
 pub use session::OrangeFsSession;
 
-use crate::{Interposer, Requester, Session, SessionLimits};
+use crate::{Interposer, Requester, Session, SessionLimits, User};
 
 /// OrangeFS as a listener's protocol.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl OrangeFs {
 }
 
 impl Interposer for OrangeFs {
-    fn session(&self, limits: SessionLimits, requester: Requester) -> Box<dyn Session> {
-        Box::new(OrangeFsSession::new(limits, requester, Arc::clone(&self.addresses)))
+    fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session> {
+        Box::new(OrangeFsSession::new(limits, requester, Arc::clone(&self.addresses)).of_user(user))
     }
 }

@@ -6,6 +6,8 @@ pub(crate) mod proxy;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;
+mod successor;
+mod systemd;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::ServerId;
 use vpfs_proxy::Daemon;
 
-use super::runtime;
+use super::{runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -15,8 +16,10 @@ use crate::signals::Stop;
 
 /// Run proxies in front of storage servers that schedule the requests of clients
 ///
-/// Reads one configuration file for the whole cluster. SIGHUP reloads it without dropping a connection; SIGTERM and
-/// SIGINT let operations in progress finish (limits.drain_timeout); a second one exits at once.
+/// Reads one configuration file for the whole cluster. SIGHUP reloads it without dropping a connection. SIGUSR2 starts
+/// the installed program again and hands all connections over to it, for upgrades and for settings that need a restart;
+/// if it does not start, this one continues. SIGTERM and SIGINT let operations in progress finish
+/// (limits.drain_timeout); a second one exits at once.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
@@ -34,6 +37,10 @@ pub(crate) struct Proxy {
     /// Check the configuration, print it with all defaults, and exit
     #[arg(long)]
     check: bool,
+
+    /// Take over from the process at the other end of standard input, which starts this one at SIGUSR2
+    #[arg(long, hide = true)]
+    take_over: bool,
 }
 
 impl Proxy {
@@ -64,16 +71,25 @@ impl Proxy {
     async fn serve(&self, config: Config, servers: &[ServerId], log: &LogSwitch) -> Result<(), Exit> {
         let fail = |error: std::io::Error| Exit::Failed(format!("cannot handle signals: {error}"));
         let mut hangup = signal(SignalKind::hangup()).map_err(fail)?;
+        let mut upgrade = signal(SignalKind::user_defined2()).map_err(fail)?;
         let mut stop = Stop::new().map_err(fail)?;
-        let mut daemon = Daemon::start(config, servers).await.map_err(|error| Exit::Failed(error.to_string()))?;
+        let mut daemon = self.start(config, servers).await?;
         tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
+        if !self.take_over {
+            systemd::tell(NotifyState::Ready);
+        }
         loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload(&mut daemon, log).await,
+                _ = upgrade.recv() => match successor::start(&daemon).await {
+                    Ok(offer) => return successor::hand_over(daemon, offer, &mut stop).await,
+                    Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),
+                },
                 () = stop.asked() => break,
             }
         }
         tracing::info!("draining");
+        systemd::tell(NotifyState::Stopping);
         tokio::select! {
             cut_off = daemon.drain() => match cut_off {
                 0 => tracing::info!("drained"),
@@ -82,6 +98,20 @@ impl Proxy {
             () = stop.asked() => tracing::warn!("second signal; exiting at once"),
         }
         Ok(())
+    }
+
+    async fn start(&self, config: Config, servers: &[ServerId]) -> Result<Daemon, Exit> {
+        let daemon = if self.take_over {
+            let inheritance = successor::inheritance().await.map_err(|error| {
+                Exit::Failed(format!(
+                    "cannot take over from another process, which should have started this one: {error}"
+                ))
+            })?;
+            Daemon::succeed(config, servers, inheritance).await
+        } else {
+            Daemon::start(config, servers).await
+        };
+        daemon.map_err(|error| Exit::Failed(error.to_string()))
     }
 
     async fn reload(&self, daemon: &mut Daemon, log: &LogSwitch) {

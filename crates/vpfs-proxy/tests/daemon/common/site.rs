@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{AppTotals, Daemon, StartError};
+use vpfs_proxy::{AppTotals, Daemon, Inheritance, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 /// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {
-    text: String,
+    servers: String,
+    listeners: Vec<String>,
     /// By listener, then by server.
     addresses: Vec<Vec<SocketAddr>>,
 }
@@ -22,6 +23,7 @@ impl Network {
     /// given as clients know them (`host:port`).
     pub(crate) fn new(servers: &[String], listeners: &[Option<&str>]) -> Self {
         let mut text = String::new();
+        let mut sections = Vec::new();
         for (index, server) in servers.iter().enumerate() {
             text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"tcp://{server}\"\n");
         }
@@ -31,11 +33,18 @@ impl Network {
             let addresses: Vec<_> = free.by_ref().take(servers.len()).collect();
             let named =
                 addresses.iter().enumerate().map(|(server, address)| format!("s{server} = \"tcp://{address}\""));
-            text += &format!("[[listener]]\naddresses = {{ {} }}\n", named.collect::<Vec<_>>().join(", "));
-            text += &app.map_or(String::new(), |app| format!("app = \"{app}\"\n"));
+            let app = app.map_or(String::new(), |app| format!("app = \"{app}\"\n"));
+            let named = named.collect::<Vec<_>>().join(", ");
+            sections.push(format!("[[listener]]\naddresses = {{ {named} }}\n{app}"));
             bound.push(addresses);
         }
-        Self { text, addresses: bound }
+        Self { servers: text, listeners: sections, addresses: bound }
+    }
+
+    /// The same with its first listener only.
+    pub(crate) fn first_listener(&self) -> Self {
+        let Self { servers, listeners, addresses } = self;
+        Self { servers: servers.clone(), listeners: listeners[..1].to_vec(), addresses: addresses[..1].to_vec() }
     }
 
     /// One listener in front of one server.
@@ -45,7 +54,7 @@ impl Network {
 
     /// A configuration with `text` for the other sections.
     pub(crate) fn config(&self, text: &str) -> Config {
-        Config::parse("test", &format!("{}{text}", self.text)).unwrap()
+        Config::parse("test", &format!("{}{}{text}", self.servers, self.listeners.concat())).unwrap()
     }
 
     /// The address of a listener in front of a server.
@@ -53,9 +62,18 @@ impl Network {
         self.addresses[listener][server]
     }
 
+    /// The successor of a daemon in front of all servers.
+    pub(crate) async fn succeed(&self, text: &str, inheritance: Inheritance) -> Result<Daemon, StartError> {
+        Daemon::succeed(self.config(text), &self.server_ids(text), inheritance).await
+    }
+
+    fn server_ids(&self, text: &str) -> Vec<ServerId> {
+        self.config(text).servers().map(|(id, _)| id).collect()
+    }
+
     /// A daemon in front of all servers; waits while a dropped one still holds the addresses.
     pub(crate) async fn daemon(&self, text: &str) -> Daemon {
-        let servers: Vec<ServerId> = self.config(text).servers().map(|(id, _)| id).collect();
+        let servers = self.server_ids(text);
         loop {
             match Daemon::start(self.config(text), &servers).await {
                 Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -76,8 +76,13 @@ impl OrangeFsSession {
         if self.by_tag.contains_key(&header.tag) {
             return Err(violation(Side::Client, "a request with the tag of one in progress"));
         }
-        if self.by_tag.len() >= self.limits.most_ops() || self.held >= self.limits.most_request_bytes() {
+        let held = self.held + self.unsent_bytes();
+        if self.by_tag.len() >= self.limits.most_ops() || held >= self.limits.most_request_bytes() {
             return Err(violation(Side::Client, "too many requests while write data is expected"));
+        }
+        if let Some(unsent) = &mut self.unsent {
+            unsent.extend_from_slice(&message);
+            return Ok(());
         }
         let malformed = |error: DecodeError| CloseReason::Malformed { side: Side::Client, error: error.to_string() };
         let payload = &message[Header::LEN..];

@@ -10,7 +10,7 @@ use vpfs_wire::bmi::{Header, Tag};
 
 use super::AddressMap;
 use super::op::{Op, State};
-use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Side, User};
+use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Side, Suspended, User};
 
 mod client;
 mod incomplete;
@@ -18,6 +18,7 @@ mod ops;
 mod refusals;
 mod server;
 mod stall;
+mod suspend;
 
 use stall::Stall;
 
@@ -87,6 +88,8 @@ pub struct OrangeFsSession {
     client_done: bool,
     abandoned: bool,
     draining: bool,
+    /// Requests for the session that continues this one; `None` if none will.
+    unsent: Option<BytesMut>,
     closed: bool,
 }
 
@@ -119,8 +122,14 @@ impl OrangeFsSession {
             client_done: false,
             abandoned: false,
             draining: false,
+            unsent: None,
             closed: false,
         }
+    }
+
+    /// Continues a session whose connection had stated this user last.
+    pub fn of_user(self, user: Option<Arc<User>>) -> Self {
+        Self { user, ..self }
     }
 
     fn has_room_for_requests(&self) -> bool {
@@ -295,7 +304,7 @@ impl Session for OrangeFsSession {
     }
 
     fn held_requests(&self) -> usize {
-        self.held + self.refusals.len()
+        self.held + self.refusals.len() + self.unsent_bytes()
     }
 
     fn wants_server(&self) -> bool {
@@ -315,6 +324,13 @@ impl Session for OrangeFsSession {
             && self.to_client.is_empty()
             && self.to_server.is_empty()
             && matches!((&self.from_client, &self.from_server), (Inbound::Header, Inbound::Header))
+    }
+
+    fn suspend(&mut self, now: Time) -> Option<Suspended> {
+        if self.unsent.is_none() {
+            self.take_back_requests(now);
+        }
+        (self.is_idle() && !self.closed && !self.client_done).then(|| self.suspended())
     }
 
     fn is_closed(&self) -> bool {

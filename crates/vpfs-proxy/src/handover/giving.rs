@@ -1,0 +1,63 @@
+//! The older process: it offers its sockets, and gives them away after they were accepted.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::Handed;
+use super::frames::{FORMAT, Frame, send};
+
+/// How long the successor may take to read its configuration, resolve host names and confirm.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A successor that serves the listening sockets from now on.
+pub struct Offer {
+    channel: UnixStream,
+}
+
+/// Offers listening sockets to a successor at the other end of `channel`, and waits until it has confirmed. Blocks.
+pub(crate) fn offer(mut channel: UnixStream, listeners: &[(SocketAddr, OwnedFd)]) -> io::Result<Offer> {
+    channel.set_read_timeout(Some(PATIENCE))?;
+    channel.set_write_timeout(Some(PATIENCE))?;
+    send(&mut channel, &Frame::Format(FORMAT), &[], [&[]; 2])?;
+    for (address, socket) in listeners {
+        send(&mut channel, &Frame::Listener(*address), &[socket.as_fd()], [&[]; 2])?;
+    }
+    send(&mut channel, &Frame::Offered, &[], [&[]; 2])?;
+    channel.read_exact(&mut [0]).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ended before it was ready; its log says why"),
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it was not ready in time"),
+        _ => error,
+    })?;
+    Ok(Offer { channel })
+}
+
+/// Gives away connections until there are no more. Those that cannot be given away end with a reset. Blocks.
+pub(crate) fn give(offer: Offer, mut connections: UnboundedReceiver<Handed>) -> io::Result<usize> {
+    let Offer { mut channel } = offer;
+    let mut count = 0;
+    let mut result = Ok(());
+    while let Some(handed) = connections.blocking_recv() {
+        if result.is_ok() {
+            result = give_one(&mut channel, &handed);
+        }
+        if result.is_ok() { count += 1 } else { handed.end() }
+    }
+    result.and_then(|()| channel.shutdown(Shutdown::Write)).map(|()| count)
+}
+
+fn give_one(channel: &mut UnixStream, handed: &Handed) -> io::Result<()> {
+    let frame = Frame::Connection {
+        listener: handed.listener,
+        upstream: handed.upstream.clone(),
+        user: handed.user.as_ref().map(|user| (user.uid, user.gids.clone())),
+        from_client: handed.from_client.len(),
+        from_server: handed.from_server.len(),
+    };
+    let sockets = [handed.client.as_fd(), handed.server.as_fd()];
+    send(channel, &frame, &sockets, [&handed.from_client, &handed.from_server])
+}

@@ -1,0 +1,82 @@
+//! The newer process: it takes the sockets over.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use vpfs_session::User;
+
+use super::Handed;
+use super::frames::{FORMAT, Frame, Received, invalid, receive};
+
+/// What a process gets from its predecessor.
+pub struct Inheritance {
+    channel: UnixStream,
+    listeners: Vec<(SocketAddr, TcpListener)>,
+}
+
+impl Inheritance {
+    /// Receives the listening sockets from a predecessor at the other end of `channel`. Blocks.
+    ///
+    /// # Errors
+    /// If the predecessor ends or sends anything else.
+    pub fn receive(mut channel: UnixStream) -> io::Result<Self> {
+        let mut next = || receive(&mut channel)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof));
+        match next()?.frame {
+            Frame::Format(FORMAT) => {}
+            other => return Err(invalid(&format!("format {FORMAT} was expected, not {other:?}"))),
+        }
+        let mut listeners = Vec::new();
+        loop {
+            match next()? {
+                Received { frame: Frame::Listener(address), mut sockets, .. } => {
+                    let socket = sockets.pop().ok_or_else(|| invalid("a listener without its socket"))?;
+                    listeners.push((address, TcpListener::from(socket)));
+                }
+                Received { frame: Frame::Offered, .. } => return Ok(Self { channel, listeners }),
+                other => return Err(invalid(&format!("{:?} instead of a listener", other.frame))),
+            }
+        }
+    }
+
+    /// Takes the socket that listens at one of these addresses.
+    pub(crate) fn take_listener(&mut self, addresses: &[SocketAddr]) -> Option<TcpListener> {
+        let index = self.listeners.iter().position(|(address, _)| addresses.contains(address))?;
+        Some(self.listeners.swap_remove(index).1)
+    }
+
+    /// Tells the predecessor that its listeners are served here from now on, and closes those that are not needed.
+    pub(crate) fn confirm(mut self) -> io::Result<Connections> {
+        self.channel.write_all(&[1])?;
+        Ok(Connections { channel: self.channel })
+    }
+}
+
+/// The connections of a predecessor, one after the other.
+pub(crate) struct Connections {
+    channel: UnixStream,
+}
+
+impl Connections {
+    /// The next one; `None` if there are no more. Blocks.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Handed>> {
+        let Some(received) = receive(&mut self.channel)? else { return Ok(None) };
+        let Received { frame: Frame::Connection { listener, upstream, user, .. }, sockets, .. } = received else {
+            return Err(invalid("a connection was expected"));
+        };
+        let Ok([client, server]) = <[_; 2]>::try_from(sockets) else {
+            return Err(invalid("a connection without its two sockets"));
+        };
+        Ok(Some(Handed {
+            listener,
+            upstream,
+            client: TcpStream::from(client),
+            server: TcpStream::from(server),
+            user: user.map(|(uid, gids)| Arc::new(User { uid, gids })),
+            from_client: BytesMut::from(&received.from_client[..]),
+            from_server: BytesMut::from(&received.from_server[..]),
+        }))
+    }
+}

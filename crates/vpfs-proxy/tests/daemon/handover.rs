@@ -1,0 +1,150 @@
+//! A daemon hands everything over to its successor.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use vpfs_proxy::{Daemon, Inheritance, Offer};
+use vpfs_testbed::CreateOptions;
+use vpfs_wire::bmi::Tag;
+
+use crate::common::raw::{self, FakeServer};
+use crate::common::{Network, Site, pattern};
+
+/// A successor with these settings that has confirmed, and how many connections were handed over and cut off.
+async fn upgrade(network: &Network, daemon: Daemon, settings: &str) -> (Daemon, (usize, usize)) {
+    let (successor, offer) = start_successor(network, &daemon, settings).await;
+    (successor, daemon.hand_over(offer).await)
+}
+
+async fn start_successor(network: &Network, daemon: &Daemon, settings: &str) -> (Daemon, Offer) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
+    let (offer, successor) =
+        tokio::join!(daemon.offer(ours), async { network.succeed(settings, receiving.await.unwrap()).await.unwrap() });
+    (successor, offer.unwrap())
+}
+
+#[tokio::test]
+async fn requests_continue_where_they_were() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let settings = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
+    let daemon = network.daemon(settings).await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    // One write is sent, one request is queued, and one arrives in part.
+    let last = raw::metadata(3);
+    client.send([raw::write(1, 1, 5), raw::metadata(2)].concat()).await;
+    assert_eq!(server.tag().await, Tag(1));
+    let (_successor, offer) = start_successor(&network, &daemon, settings).await;
+    let handing_over = tokio::spawn(daemon.hand_over(offer));
+    // The connection notices that before its write ends.
+    tokio::task::yield_now().await;
+    server.send(raw::ack(Tag(1), 0)).await;
+    assert_eq!(client.tag().await, Tag(1));
+    client.send([&raw::data(Tag(1), b"bytes")[..], &last[..20]].concat()).await;
+    assert_eq!(server.receive().await.unwrap().1, b"bytes");
+    server.send(raw::completion(Tag(1), 5)).await;
+    assert_eq!(client.tag().await, Tag(1));
+    assert_eq!(handing_over.await.unwrap(), (1, 0));
+    assert_eq!(server.tag().await, Tag(2), "over the same connection");
+    client.send(&last[20..]).await;
+    server.send(raw::done(Tag(2))).await;
+    assert_eq!(server.tag().await, Tag(3));
+    server.send(raw::done(Tag(3))).await;
+    assert_eq!([client.tag().await, client.tag().await], [Tag(2), Tag(3)]);
+}
+
+/// Clients with many concurrent operations do not notice any of many upgrades: no connection ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_do_not_notice_upgrades() {
+    let mut site = Site::start(2, "").await;
+    let (mut tasks, mut clients) = (JoinSet::new(), Vec::new());
+    for number in 0..2 {
+        let client = site.client().await;
+        clients.push(client.clone());
+        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
+        for task in 0..4 {
+            let (client, file) = (client.clone(), file.clone());
+            tasks.spawn(async move {
+                for piece in (task..200).step_by(4) {
+                    let data = pattern(number << 32 | piece, 150_000);
+                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
+                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
+                }
+            });
+        }
+    }
+    let (mut upgrades, mut ended) = (0, 0);
+    while ended < 8 {
+        if let Some(task) = tasks.try_join_next() {
+            task.unwrap();
+            ended += 1;
+        }
+        if site.totals("host:127.0.0.1").bytes < 3_000_000 {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let (successor, counts) = upgrade(&site.network, site.daemon, "").await;
+        site.daemon = successor;
+        assert_eq!(counts, (4, 0), "each client has a connection to each of two servers");
+        upgrades += 1;
+    }
+    assert!(upgrades > 4, "{upgrades} upgrades");
+}
+
+#[tokio::test]
+async fn a_successor_that_does_not_start_changes_nothing() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let daemon = network.daemon("").await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(theirs);
+    assert!(daemon.offer(ours).await.is_err());
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).map(drop));
+    let error = daemon.offer(ours).await.err().unwrap();
+    assert_eq!(error.to_string(), "it ended before it was ready; its log says why");
+    receiving.await.unwrap().unwrap();
+    client.send(raw::metadata(1)).await;
+    assert_eq!(server.tag().await, Tag(1));
+    let (_client, _server) = fake.pair(network.address(0, 0)).await;
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_cut_off_and_the_rest_is_handed_over() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let settings = "[limits]\ndrain_timeout = \"100ms\"\n";
+    let daemon = network.daemon(settings).await;
+    let (mut stuck, mut stuck_server) = fake.pair(network.address(0, 0)).await;
+    stuck.send(raw::metadata(1)).await;
+    assert_eq!(stuck_server.tag().await, Tag(1));
+    let (mut idle, mut idle_server) = fake.pair(network.address(0, 0)).await;
+    let (_successor, counts) = upgrade(&network, daemon, settings).await;
+    assert_eq!(counts, (1, 1));
+    assert_eq!(stuck.end().await, Some(ErrorKind::ConnectionReset));
+    idle.send(raw::metadata(2)).await;
+    assert_eq!(idle_server.tag().await, Tag(2));
+}
+
+/// What a successor does not serve ends; what it serves does not.
+#[tokio::test]
+async fn a_successor_may_have_other_listeners() {
+    let fake = FakeServer::start().await;
+    let servers = [fake.address().to_string()];
+    let network = Network::new(&servers, &[None, None]);
+    let daemon = network.daemon("").await;
+    let (mut kept, mut kept_server) = fake.pair(network.address(0, 0)).await;
+    let (mut closed, _closed_server) = fake.pair(network.address(1, 0)).await;
+    let fewer = network.first_listener();
+    let (_successor, counts) = upgrade(&fewer, daemon, "").await;
+    assert_eq!(counts, (2, 0));
+    assert_eq!(closed.end().await, Some(ErrorKind::ConnectionReset));
+    kept.send(raw::metadata(1)).await;
+    assert_eq!(kept_server.tag().await, Tag(1));
+    let refused = TcpStream::connect(network.address(1, 0)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
