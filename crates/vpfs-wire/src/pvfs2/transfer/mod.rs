@@ -15,12 +15,12 @@ use super::dist::{Dist, DistView};
 use super::preq::{Node, Preq};
 use tree::{Run, Runs, Tree};
 
-/// Limit on the steps (runs and pieces visited) for all [`Transfer::pieces`], about a millisecond: those who ask for them
-/// move the data as well.
+/// Limit on the steps (runs and pieces visited) for all [`Transfer::pieces`], about a millisecond: those who ask for
+/// them move the data as well.
 pub const PIECES_BUDGET: u32 = 1 << 17;
 
-/// Limit on the steps that any other query on a structured access may take. A query beyond it fails
-/// with [`TransferError::TooComplex`], so that a small request cannot cause much work. The limit amounts to about 60 µs,
+/// Limit on the steps that any other query on a structured access may take. A query beyond it fails with
+/// [`TransferError::TooComplex`], so that a small request cannot cause much work. The limit amounts to about 60 µs,
 /// somewhat more for variable strips, and is enough for thousands of pieces.
 pub const STEP_BUDGET: u32 = 1 << 13;
 
