@@ -71,6 +71,8 @@ fn a_wrong_scenario_is_refused_with_place_and_fix() {
     std::fs::write(dir.path().join("my.toml"), SCENARIO.replace("count", "cuont")).expect("a file");
     let message = refused(&output(&mut command(dir.path(), &["sim", "my.toml"])));
     assert!(message.contains("my.toml:4:") && message.contains("did you mean \"count\""), "{message}");
+    let message = refused(&output(&mut command(dir.path(), &["sim", "/dev/zero"])));
+    assert!(message.contains("/dev/zero cannot be read") && message.contains("limit of 1MiB"), "{message}");
     let message = refused(&output(&mut command(dir.path(), &["sim", "--policy", "sfq"])));
     assert!(message.contains("sfq-d-plus"), "{message}");
 }

@@ -3,8 +3,12 @@
 //! Run one with `cargo +nightly fuzz run request` (`cargo install cargo-fuzz`). A crash becomes a file in
 //! `corpus/<target>/` together with its fix.
 
+mod files;
+mod scenario;
 pub mod session;
 mod wire;
 
+pub use files::configuration;
+pub use scenario::scenario;
 pub use session::session;
 pub use wire::{bmi_header, reply, request, rewrite, transfer};

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::tidy;
+use crate::{audit, tidy};
 
 /// Runs all steps; stops at the first one that fails.
 pub(crate) fn run() -> Result<(), String> {
@@ -12,6 +12,8 @@ pub(crate) fn run() -> Result<(), String> {
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
     println!("== tidy");
     tidy::run()?;
+    println!("== licences");
+    audit::licences()?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     step("docs", docs)?;
@@ -23,13 +25,13 @@ pub(crate) fn run() -> Result<(), String> {
     tests()
 }
 
-fn cargo(args: &[&str]) -> Command {
+pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-fn step(name: &str, mut command: Command) -> Result<(), String> {
+pub(crate) fn step(name: &str, mut command: Command) -> Result<(), String> {
     println!("== {name}");
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {command:?} failed with {status}")) }

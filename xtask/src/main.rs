@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
+//! The project's own commands: `cargo xtask ci`, `tidy`, `audit` and `bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
+mod audit;
 mod bench;
 mod ci;
 mod tidy;
@@ -9,9 +10,11 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <command>
 
-  ci      everything CI runs, in the same order: format, lints, tidy, docs, tests
+  ci      everything CI runs, in the same order: format, lints, tidy, licences, docs, tests
   tidy    rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
           unfinished code
+  audit   what we depend on: licences, advisories (with cargo-deny), and a build with the oldest compiler; says what
+          to install if a tool is missing
   bench   measurements that need more than one program; `cargo xtask bench` lists them
 ";
 
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::run(),
         ["tidy"] => tidy::run(),
+        ["audit"] => audit::run(),
         ["bench", ref rest @ ..] => bench::run(rest),
         _ => Err(USAGE.to_owned()),
     };

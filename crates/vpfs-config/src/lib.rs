@@ -35,14 +35,15 @@
 mod schema;
 mod vpfs_toml;
 
+pub use schema::file::{FILE_LIMIT, read_text};
 pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};
 pub use schema::{tunables, units};
-pub use vpfs_toml::app_table::{AppEntry, AppTable};
+pub use vpfs_toml::app_table::{AppEntry, AppGroup, AppTable};
 pub use vpfs_toml::apps::{App, Cap};
-pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
-pub use vpfs_toml::config::{Change, Config, Diff, FILE_LIMIT};
+pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
+pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
 pub use vpfs_toml::hosts;
 pub use vpfs_toml::keys::SECTIONS;

@@ -1,8 +1,14 @@
 //! No text makes the reader panic, hang or use much memory.
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use vpfs_config::Config;
 use vpfs_config::SECTIONS;
+
+#[path = "../../../fuzz/src/files.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+mod fuzz;
 
 /// A value, usually of a form that some key accepts.
 fn value() -> impl Strategy<Value = String> {
@@ -98,4 +104,22 @@ fn the_largest_files_are_read_in_time() {
     let servers: String =
         (0..4000).map(|n| format!("[[server]]\nname = \"s{n}\"\naddress = \"tcp://n{n}:1\"\n")).collect();
     use_it(&format!("{servers}{}", "[[listener]]\nport = 2\n".repeat(4000)));
+}
+
+/// The check of the fuzz target, on its corpus and the examples, whole and cut off at every byte.
+#[test]
+fn fuzz_corpus() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut count = 0;
+    for folder in ["fuzz/corpus/configuration", "examples"] {
+        for entry in std::fs::read_dir(repository.join(folder)).expect("in the repository") {
+            let path = entry.expect("readable").path();
+            if path.is_file() {
+                let data = std::fs::read(path).expect("readable");
+                (0..=data.len()).for_each(|len| fuzz::configuration(&data[..len]));
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 4, "{count} files");
 }

@@ -126,6 +126,48 @@ fn ids_stay_with_their_names() {
     assert_eq!(table.len(), 5);
 }
 
+/// The groups of some automatic applications.
+fn groups(table: &AppTable, names: &[&str]) -> Vec<Option<String>> {
+    let entry = |name: &&str| table.get(table.find(name).expect("assigned")).expect("found");
+    names.iter().map(|name| entry(name).group.as_ref().map(|group| group.name.clone())).collect()
+}
+
+#[test]
+fn automatic_applications_share_a_weight_as_configured() {
+    let mut table = AppTable::new(&config("[apps]\nauto_weight = 3\n"));
+    let hosts = ["10.1.2.3", "10.1.2.77", "10.1.3.3", "2001:db8::1", "2001:db8::2"];
+    for host in hosts {
+        table.assign(Identity::Auto(AutoKey::Host(ip(host))));
+    }
+    let names = hosts.map(|host| format!("host:{host}"));
+    let names = names.each_ref().map(String::as_str);
+    assert_eq!(groups(&table, &names), vec![Some("auto".to_owned()); 5]);
+    let ids: Vec<_> = table.iter().filter_map(|(_, entry)| entry.group.as_ref()).map(|group| group.id).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "one name is one group");
+    assert_eq!(table.get(AppId(0)).unwrap().group, None, "the default application is not automatic");
+    let all: Vec<_> = (1..=5).map(AppId).collect();
+    assert_eq!(table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"each\"\n")), all);
+    assert_eq!(groups(&table, &names), vec![None; 5]);
+    assert_eq!(table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"network\"\n")), all);
+    let network = |name: &str| Some(name.to_owned());
+    let [a, b, c] = ["auto:10.1.2.0/24", "auto:10.1.3.0/24", "auto:2001:db8::/64"].map(network);
+    assert_eq!(groups(&table, &names), [a.clone(), a, b, c.clone(), c]);
+    table.reload(&config("[apps]\nauto_weight = 3\nauto_share = \"network\"\nauto_prefix = 16\n"));
+    assert_eq!(groups(&table, &names[..3]), vec![network("auto:10.1.0.0/16"); 3]);
+    table.reload(&config("[apps]\nauto_weight = 3\n"));
+    assert_eq!(table.get(AppId(1)).unwrap().group.as_ref().unwrap().id, ids[0], "a group keeps its number");
+    assert_eq!(table.get(AppId(1)).unwrap().shared_name(), "auto");
+}
+
+#[test]
+fn networks_are_only_of_hosts() {
+    let error = |text: &str| Config::parse("f", &format!("{NETWORK}{text}")).unwrap_err().to_string();
+    let users = error("[apps]\nauto = \"uid\"\nauto_share = \"network\"\n");
+    assert!(users.contains("apps.auto_share: \"network\" needs auto = \"client-host\""), "{users}");
+    let useless = error("[apps]\nauto_prefix = 16\n");
+    assert!(useless.contains("apps.auto_prefix: has no effect without auto_share = \"network\""), "{useless}");
+}
+
 #[test]
 fn a_diff_names_changes_that_need_a_restart() {
     let older = config("[scheduler]\ndepth = 14\n");

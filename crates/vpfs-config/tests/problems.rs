@@ -264,6 +264,39 @@ fn large_files_are_refused() {
     );
 }
 
+/// Symptom: `vpfs sim /dev/zero` took all memory. Cause: only configurations had a limit.
+#[test]
+fn no_more_of_a_file_is_read_than_the_limit() {
+    let endless = vpfs_config::read_text("/dev/zero".as_ref()).unwrap_err().to_string();
+    assert_eq!(endless, "its 1048577 bytes are more than the limit of 1MiB; is it the right file?");
+    let problems = Config::load("/dev/zero".as_ref()).unwrap_err().to_string();
+    assert_eq!(problems, format!("/dev/zero: cannot be read: {endless}"));
+    let folder = tempfile::tempdir().unwrap();
+    let (config, profile) = (folder.path().join("vpfs.toml"), folder.path().join("p.toml"));
+    std::fs::write(&config, "[scheduler]\nprofile = \"p.toml\"\n").unwrap();
+    std::fs::write(&profile, "#".repeat(2 << 20)).unwrap();
+    let problems = Config::load(&config).unwrap_err().to_string();
+    assert!(problems.contains("p.toml") && problems.contains("2097152 bytes are more than the limit"), "{problems}");
+}
+
+/// Symptom: the name of an application could clear the terminal of the administrator who checks a file.
+#[test]
+fn control_characters_of_a_file_do_not_reach_the_terminal() {
+    for (text, shown) in [
+        ("[[app]]\nname = \"\\u001b[2J\"\nweight = 0\n", "app.\\u{1b}[2J.weight"),
+        ("[\"\\u001b[2J\"]\n", "\\u{1b}[2J: unknown key"),
+        ("[apps]\ndefault = \"\\u009b31m\\u202e\"\n", "\\u{9b}31m\\u{202e}"),
+        ("[scheduler]\npolicy = \"a\\rb\"\n", "\\r"),
+        ("x = \u{1b}[2J\n", "f:9"),
+    ] {
+        let problems = problems_of(text).join("\n");
+        assert!(problems.contains(shown), "{problems:?}");
+        assert!(!problems.chars().any(|c| c != '\n' && c.is_control() || c == '\u{202e}'), "{problems:?}");
+    }
+    let file = Config::load("/nowhere/\u{1b}[2J".as_ref()).unwrap_err().to_string();
+    assert!(file.starts_with("/nowhere/\\u{1b}[2J: cannot be read"), "{file:?}");
+}
+
 #[test]
 fn probable_mistakes_are_warnings() {
     let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[[app]]\nname = \"a\"\n\

@@ -11,6 +11,9 @@ use crate::units::{Bytes, Weight};
 pub struct AppPolicy {
     /// Its share.
     pub weight: Weight,
+    /// The applications with which it shares `weight`, which is the same for all of them; `None` if it has `weight` for
+    /// itself.
+    pub group: Option<GroupId>,
     /// The upper limit on its rate.
     pub cap: Option<Cap>,
     /// What it is promised, by policies with deadlines; `None` for no promise.
@@ -26,7 +29,7 @@ pub struct AppPolicy {
 
 impl Default for AppPolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, cap: None, target: None, latency: None, order: None }
+        Self { weight: Weight::ONE, group: None, cap: None, target: None, latency: None, order: None }
     }
 }
 
@@ -34,6 +37,17 @@ impl AppPolicy {
     /// This weight and nothing else.
     pub fn weighted(weight: Weight) -> Self {
         Self { weight, ..Self::default() }
+    }
+}
+
+/// A group of applications that share one weight. The driver numbers groups from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The number as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
 }
 

@@ -71,6 +71,7 @@ pub mod request;
 pub mod scheduler;
 pub mod settings;
 pub mod sfq;
+mod shares;
 pub mod slot_cost;
 mod split;
 pub mod stripe;
@@ -81,7 +82,7 @@ pub mod testing;
 pub mod two_level;
 pub mod units;
 
-pub use app_policy::{AppPolicy, Cap};
+pub use app_policy::{AppPolicy, Cap, GroupId};
 pub use cap::Capped;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;

@@ -1,7 +1,8 @@
 //! Start tags S, finish tags F and virtual time v [vPFS+ §III-A].
 
 use crate::heap::Item;
-use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+use crate::shares::Share;
+use crate::units::{AppId, Bytes, RequestId, VirtualTime};
 
 /// The next request of a flow. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,15 +63,15 @@ pub(crate) struct FlowTags {
     base: u128,
     /// The position at the end of the flow's latest request.
     end: u128,
-    weight: Weight,
+    share: Share,
 }
 
 impl FlowTags {
-    pub(crate) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, weight: Weight::ONE };
+    pub(crate) const NEW: Self = Self { origin: VirtualTime::ZERO, base: 0, end: 0, share: Share::ONE };
 
     /// The start tag of the request at `position`, which must not lie before the last anchor.
     pub(crate) fn tag(&self, position: u128) -> VirtualTime {
-        self.origin + VirtualTime::of_total(position - self.base, self.weight)
+        self.origin + self.share.time(position - self.base)
     }
 
     /// The finish tag of the flow's latest request.
@@ -80,7 +81,7 @@ impl FlowTags {
 
     /// c/φ: the distance between the tags of consecutive requests if the first one costs `cost`.
     pub(super) fn span(&self, cost: Bytes) -> VirtualTime {
-        VirtualTime::of(cost, self.weight)
+        self.share.time(cost.0.into())
     }
 
     /// Appends a request of `cost`; returns its position.
@@ -97,7 +98,7 @@ impl FlowTags {
 
     /// The service that brings the flow from its finish tag to `now`; zero if it is not behind.
     pub(crate) fn lag(&self, now: VirtualTime) -> Bytes {
-        now.saturating_sub(self.finish()).service(self.weight)
+        self.share.service(now.saturating_sub(self.finish()))
     }
 
     /// Makes `tag` the tag of `position`, the oldest in the queue, and moves the later ones with it.
@@ -113,20 +114,26 @@ impl FlowTags {
 
     /// `tag` moved by `delta` bytes of service, but never below `floor`.
     pub(crate) fn moved(&self, tag: VirtualTime, delta: i128, floor: VirtualTime) -> VirtualTime {
-        let by = VirtualTime::of_total(delta.unsigned_abs(), self.weight);
+        let by = self.share.time(delta.unsigned_abs());
         let moved = if delta < 0 { tag.saturating_sub(by) } else { tag + by };
         moved.max(floor)
     }
 
+    /// φ.
+    pub(crate) fn share(&self) -> Share {
+        self.share
+    }
+
     /// Call only right after an anchor, otherwise tags move.
-    pub(crate) fn set_weight(&mut self, weight: Weight) {
-        self.weight = weight;
+    pub(crate) fn set_share(&mut self, share: Share) {
+        self.share = share;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Weight;
 
     fn weight(weight: u32) -> Weight {
         Weight::new(weight).unwrap()
@@ -135,7 +142,7 @@ mod tests {
     #[test]
     fn a_finish_tag_is_start_plus_cost_over_weight() {
         let mut tags = FlowTags::NEW;
-        tags.set_weight(weight(4));
+        tags.set_share(Share::whole(weight(4)));
         let first = tags.append(Bytes(100));
         let second = tags.append(Bytes(60));
         assert_eq!(tags.tag(first), VirtualTime::ZERO);
@@ -149,7 +156,7 @@ mod tests {
         tags.append(Bytes(100));
         let head = tags.append(Bytes(60));
         tags.anchor(head, tags.tag(head));
-        tags.set_weight(weight(3));
+        tags.set_share(Share::whole(weight(3)));
         assert_eq!(tags.tag(head), VirtualTime::of(Bytes(100), Weight::ONE));
         assert_eq!(tags.finish(), VirtualTime::of(Bytes(120), Weight::ONE));
     }

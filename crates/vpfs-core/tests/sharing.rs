@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use vpfs_core::dsfq::PENDING_MAX;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Event, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq, Sharing,
-    SharingMode, SlotCostTable, Time,
+    AppId, AppPolicy, Bytes, Event, GroupId, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq,
+    Sharing, SharingMode, SlotCostTable, Time,
 };
 
 const PART: Bytes = Bytes::kib(256);
@@ -169,6 +169,34 @@ fn asymmetric(mode: SharingMode, striped: bool, ratio: u32, delivery: Duration) 
     let before = [cluster.total(1), cluster.total(2)];
     cluster.run(Duration::from_secs(10));
     ((cluster.total(2) - before[1]) / (cluster.total(1) - before[0]), cluster.reports)
+}
+
+/// App 1 at server 0 beside app 2, while app 3 uses server 1; returns how much app 1 gets of server 0.
+fn one_name_for_each_server(group: Option<GroupId>) -> f64 {
+    let mut cluster = Cluster::new(2, sharing(SharingMode::Threshold), Duration::from_millis(1));
+    cluster.set_weight(1, 1);
+    for (server, app) in [(0, 2), (1, 2), (0, 3), (1, 3)] {
+        let policy = AppPolicy { group, ..AppPolicy::weighted(weight(1)) };
+        cluster.servers[server].set_app(Time::ZERO, AppId(app), &policy);
+    }
+    cluster.start(32, 1, 0..1, false);
+    cluster.start(32, 2, 0..1, false);
+    cluster.start(32, 3, 1..2, false);
+    cluster.run(Duration::from_secs(2));
+    let before = [cluster.total(1), cluster.total(2)];
+    cluster.run(Duration::from_secs(10));
+    let [one, two] = [cluster.total(1) - before[0], cluster.total(2) - before[1]];
+    one / (one + two)
+}
+
+/// A group that has a server to itself, under one name, leaves others to those that have none, whatever its name is
+/// there.
+#[test]
+fn service_of_all_members_counts_for_their_group() {
+    let separate = one_name_for_each_server(None);
+    assert!((separate - 0.5).abs() < 0.02, "{separate}");
+    let together = one_name_for_each_server(Some(GroupId(0)));
+    assert!(together > 0.95, "{together}");
 }
 
 const RATIOS: [(u32, f64); 3] = [(2, 0.01), (8, 0.01), (32, 0.03)];

@@ -37,7 +37,10 @@ impl Flows {
 
     pub(crate) fn name(&mut self, app: AppId, name: &str) {
         let key = FlowKey::of(name);
-        self.flow(app).key = Some(key);
+        let before = self.flow(app).key.replace(key);
+        if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
+            self.by_key.remove(&before);
+        }
         self.by_key.insert(key, app);
     }
 
@@ -45,6 +48,7 @@ impl Flows {
         self.flows.get(app.index())?.key
     }
 
+    /// An application with this key; any one of those that share a weight and so a key.
     pub(crate) fn app(&self, key: FlowKey) -> Option<AppId> {
         self.by_key.get(&key).copied()
     }

@@ -71,7 +71,8 @@ impl Node {
         }
     }
 
-    /// Sets an application's name, which is the same at all servers, and its weight, cap, promises and order.
+    /// Sets an application's weight, group, cap, promises and order, and the name under which servers report its
+    /// service to each other: its own, or that of its group.
     pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
         self.flows.name(app, name);
         self.scheduler.set_app(now, app, policy);
@@ -85,7 +86,7 @@ impl Node {
         self.scheduler.enqueue(now, request);
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
-            peers.flow_arrived(&self.flows, app);
+            peers.flow_arrived(now, &self.flows, app);
         }
         self.check(now);
     }
@@ -140,7 +141,7 @@ impl Node {
     pub fn flow_left(&mut self, now: Time, app: AppId) {
         self.flows.forget(app);
         if let Some(peers) = &mut self.peers {
-            peers.flow_left(now, &self.flows, app);
+            peers.flow_left(now, app);
         }
     }
 

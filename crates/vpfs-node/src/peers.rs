@@ -1,9 +1,11 @@
 //! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
+use std::collections::HashMap;
+
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
 use crate::ServerScheduler;
-use crate::coordination::{CoordinationSettings, Coordinator, Message, MessageError};
+use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Message, MessageError};
 use crate::flows::Flows;
 
 /// The other servers, and the parameters of coordination.
@@ -31,8 +33,10 @@ pub struct PeerService {
 pub(crate) struct Peers {
     coordinator: Coordinator,
     service: Vec<PeerService>,
-    /// Applications that were announced to peers.
-    announced: Vec<bool>,
+    /// By application: the key under which it was announced to peers.
+    announced: Vec<Option<FlowKey>>,
+    /// How many applications are announced under each key: several if they share a weight.
+    present: HashMap<FlowKey, u32>,
 }
 
 impl Peers {
@@ -43,26 +47,30 @@ impl Peers {
         }
         let servers = settings.servers.iter().copied();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
-        Some(Self { coordinator, service: Vec::new(), announced: Vec::new() })
+        Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), present: HashMap::new() })
     }
 
-    /// An application has a request here; it is announced to peers once. Applications beyond the coordinator's limit
-    /// are shared at each server separately.
-    pub(crate) fn flow_arrived(&mut self, flows: &Flows, app: AppId) {
+    /// An application has a request here; it is announced to peers once, and again if its key has changed. Applications
+    /// beyond the coordinator's limit are shared at each server separately.
+    pub(crate) fn flow_arrived(&mut self, now: Time, flows: &Flows, app: AppId) {
         if app.index() >= self.announced.len() {
-            self.announced.resize(app.index() + 1, false);
+            self.announced.resize(app.index() + 1, None);
         }
-        let announced = &mut self.announced[app.index()];
-        if !*announced && let Some(key) = flows.key(app) {
-            *announced = self.coordinator.flow_arrived(key).is_ok();
+        let Some(key) = flows.key(app).filter(|key| self.announced[app.index()] != Some(*key)) else { return };
+        self.flow_left(now, app);
+        if self.coordinator.flow_arrived(key).is_ok() {
+            self.announced[app.index()] = Some(key);
+            *self.present.entry(key).or_default() += 1;
         }
     }
 
-    pub(crate) fn flow_left(&mut self, now: Time, flows: &Flows, app: AppId) {
-        if let Some(announced) = self.announced.get_mut(app.index()) {
-            *announced = false;
-        }
-        if let Some(key) = flows.key(app) {
+    /// An application left; peers are told when the last one with its key leaves.
+    pub(crate) fn flow_left(&mut self, now: Time, app: AppId) {
+        let Some(key) = self.announced.get_mut(app.index()).and_then(Option::take) else { return };
+        let present = self.present.get_mut(&key).expect("an announced application is present");
+        *present -= 1;
+        if *present == 0 {
+            self.present.remove(&key);
             self.coordinator.flow_left(now, key);
         }
     }

@@ -122,6 +122,38 @@ fn an_application_with_a_request_stays() {
     assert_eq!((pair.announced(), pair.left()), (1, 0));
 }
 
+/// Applications that share a weight are one at other servers: their service counts together, and they are present until
+/// the last one leaves.
+#[test]
+fn applications_of_a_group_are_one_at_other_servers() {
+    let mut pair = Pair::new();
+    let group = AppPolicy { group: Some(vpfs_core::GroupId(0)), ..AppPolicy::default() };
+    for node in &mut pair.nodes {
+        (1..=3).for_each(|app| node.set_app(Time::ZERO, AppId(app), "auto", &group));
+    }
+    let write = |pair: &mut Pair, at, app| {
+        pair.nodes[0].enqueue(at, RequestId(app), &Arrival::new(AppId(app), OpKind::Write, 1 << 20));
+        pair.settle(at);
+        let served = Served { bytes: 1 << 20, ..Served::new(OpKind::Write, at, at) };
+        pair.nodes[0].complete(at, RequestId(app), AppId(app), &served);
+        pair.settle(at);
+    };
+    write(&mut pair, secs(1), 1);
+    write(&mut pair, secs(300), 2);
+    pair.run(secs(300), secs(302));
+    assert_eq!(pair.announced(), 1);
+    let heard: i64 = (0..=3).map(|app| pair.nodes[1].peer_service(AppId(app)).heard).sum();
+    assert_eq!(heard, 2 << 20);
+    pair.run(secs(302), secs(700));
+    assert_eq!(pair.left(), 0, "one of two has left");
+    // A reload ends the sharing while one is present.
+    pair.nodes.iter_mut().for_each(|node| node.set_app(secs(700), AppId(2), "uid:2", &AppPolicy::default()));
+    write(&mut pair, secs(700), 2);
+    pair.run(secs(700), secs(702));
+    assert_eq!((pair.announced(), pair.left()), (2, 1));
+    assert_eq!(pair.nodes[1].peer_service(AppId(2)).heard, 1 << 20);
+}
+
 /// Symptom: after a reload that allows more automatic applications, the service of the new ones is not reported to
 /// other servers. Cause: the coordinator's limit on flows was that of the configuration at its start. Proof: all are
 /// announced.

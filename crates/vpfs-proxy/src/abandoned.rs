@@ -91,6 +91,10 @@ impl Abandoned {
         }
         let count = self.server.try_read(READ_SIZE)?.unwrap_or(0);
         self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+        while self.session.is_behind() {
+            tokio::task::yield_now().await;
+            self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+        }
         if self.server.eof {
             self.session.handle_server_eof(self.server.buf.len());
         }

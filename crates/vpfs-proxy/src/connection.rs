@@ -235,12 +235,35 @@ impl Connection {
                 return Ok(end);
             }
             self.pass_on_half_close().await?;
-            if self.turn >= TURN {
+            let is_behind = self.session.is_behind();
+            if self.turn >= TURN || is_behind {
                 // Waiting for a socket that is ready does not yield to other tasks.
                 self.turn = 0;
                 tokio::task::yield_now().await;
             }
-            self.step().await?;
+            if is_behind {
+                self.catch_up();
+            } else {
+                self.step().await?;
+            }
+        }
+    }
+
+    /// Goes on with the bytes that were left because those before them took much computation.
+    fn catch_up(&mut self) {
+        let now = self.shared.clock.now();
+        self.session.handle_client(now, &mut self.client.buf);
+        self.session.handle_server(now, &mut self.server.buf);
+        self.report_ends();
+    }
+
+    /// Reports the ends of streams, once everything before them was used.
+    fn report_ends(&mut self) {
+        if self.client.eof && !self.session.is_behind() {
+            self.session.handle_client_eof(self.client.buf.len());
+        }
+        if self.server.eof && !self.session.is_behind() {
+            self.session.handle_server_eof(self.server.buf.len());
         }
     }
 
@@ -364,9 +387,7 @@ impl Connection {
         {
             self.turn += count;
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
-            if self.client.eof {
-                self.session.handle_client_eof(self.client.buf.len());
-            }
+            self.report_ends();
         }
         let room = self.server_room();
         if room > 0
@@ -375,9 +396,7 @@ impl Connection {
         {
             self.turn += count;
             self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
-            if self.server.eof {
-                self.session.handle_server_eof(self.server.buf.len());
-            }
+            self.report_ends();
         }
         Ok(())
     }

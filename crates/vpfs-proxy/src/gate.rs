@@ -121,10 +121,10 @@ impl Gate {
         self.lock().node.learn_size(file, size);
     }
 
-    /// Sets an application's weight, cap, target and order.
+    /// Sets an application's weight, group, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         let policy = app_policy(entry);
-        self.with(|state, now| state.node.set_app(now, app, &entry.name, &policy));
+        self.with(|state, now| state.node.set_app(now, app, entry.shared_name(), &policy));
     }
 
     /// Takes a message from another gate.
@@ -263,6 +263,7 @@ fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
 fn app_policy(entry: &AppEntry) -> AppPolicy {
     AppPolicy {
         weight: entry.weight,
+        group: entry.group.as_ref().map(|group| group.id),
         cap: entry.cap.and_then(|cap| Cap::new(cap.rate.0, cap.burst)),
         target: entry.target,
         latency: entry.latency,

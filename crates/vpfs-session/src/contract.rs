@@ -16,6 +16,11 @@ pub trait Session: fmt::Debug + Send {
     /// after [`Session::handle_timeout`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut);
 
+    /// Whether it left bytes in a buffer that it could use, because those before them have cost much computation. Let
+    /// other tasks have their turn, and then call [`Session::handle_client`] and [`Session::handle_server`] again,
+    /// before waiting for anything and before reporting the end of a stream.
+    fn is_behind(&self) -> bool;
+
     /// The driver has not read from the client until now, whatever the reason: the time limit for the rest of an
     /// incomplete request starts again, because that may have arrived long ago.
     fn client_waited(&mut self, now: Time);

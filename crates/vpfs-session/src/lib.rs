@@ -17,7 +17,8 @@
 //! 3. Read from a side only while [`Session::wants_client`] or [`Session::wants_server`] returns true: this is the
 //!    back-pressure on the connection that causes the load. Call [`Session::client_waited`] after the client was not
 //!    read for a while.
-//! 4. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
+//! 4. While [`Session::is_behind`], let others have their turn and call `handle_client` and `handle_server` again.
+//! 5. Call `handle_timeout` at [`Session::poll_timeout`], and then `handle_client` with the bytes left in its buffer.
 //!
 //! After [`Action::Close`] for a fault of the server the session is over: every operation was returned to the scheduler
 //! and further inputs are ignored. After a fault of the client, or [`Session::abandon`], only the server's bytes count:

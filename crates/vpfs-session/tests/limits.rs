@@ -286,3 +286,26 @@ fn drain_lets_the_message_in_between_end() {
     wire.server_passes(&stray[100..]);
     assert!(wire.drains());
 }
+
+/// Symptom: a read of 256 KiB full of requests with long descriptions kept all other connections of a thread waiting
+/// for most of a second. Cause: the session took all requests that had arrived at once. Proof: it leaves most of them,
+/// and takes them later, in order.
+#[test]
+fn requests_that_take_much_computation_are_taken_a_few_at_a_time() {
+    const COUNT: i32 = 100;
+    let mut wire = Wire::new();
+    let all: Vec<u8> = (0..COUNT).flat_map(|tag| request(tag, RequestBody::Io(too_complex(IoType::Read)))).collect();
+    let mut taken = wire.client(&all).len();
+    assert!((1..20).contains(&taken), "{taken} at once");
+    while wire.session.is_behind() {
+        let more = wire.client(&[]).len();
+        assert!((1..20).contains(&more), "{more} at once");
+        taken += more;
+    }
+    assert_eq!(taken, COUNT as usize);
+    assert!(wire.client_buf.is_empty());
+    // Ordinary requests are taken all at once.
+    let all: Vec<u8> = (COUNT..2 * COUNT).flat_map(|tag| read(tag, 1 << 20)).collect();
+    assert_eq!(wire.client(&all).len(), COUNT as usize);
+    assert!(!wire.session.is_behind());
+}

@@ -348,10 +348,10 @@ fn every_captured_operation_passes() {
 #[test]
 fn read_that_is_too_complex_only_where_the_file_ends() {
     let mut wire = Wire::new();
-    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 37_500, 10))));
-    assert_eq!(submission.cost, Bytes(375_000));
+    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 2_300, 10))));
+    assert_eq!(submission.cost, Bytes(23_000));
     wire.dispatch(op);
-    let size = 5 * 75_000 + 68_750;
+    let size = 5 * 4_600 + 4_200;
     let actions = wire.server(&ack(1, size));
     assert_eq!(actions[0], learned(size as u64));
     assert_eq!(actions.len(), 2, "how much less the file holds is not known: {actions:?}");

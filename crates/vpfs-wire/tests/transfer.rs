@@ -331,7 +331,7 @@ fn too_many_pieces_are_refused() {
     assert_eq!(scattered.write_bytes(), Err(TransferError::TooComplex));
     assert_eq!(scattered.pieces().last(), Some(Err(TransferError::TooComplex)));
     // Tiles of one run each, not aligned with the strips.
-    let tiles = Transfer::new(&dist, 0, 3, &vector(1, 2, 0, 1009), 0, 1 << 14).unwrap();
+    let tiles = Transfer::new(&dist, 0, 3, &vector(1, 2, 0, 1009), 0, 1 << 12).unwrap();
     let counted: u64 = tiles.pieces().map(|piece| piece.unwrap().len).sum();
     assert_eq!(tiles.write_bytes(), Ok(counted));
     let wide = Dist::SimpleStripe { strip_size: (1 << 40) + 1 };
@@ -339,6 +339,22 @@ fn too_many_pieces_are_refused() {
     assert_eq!(tiles.write_bytes(), Err(TransferError::TooComplex));
     let strips = Transfer::new(&Dist::SimpleStripe { strip_size: 1 }, 0, 2, &Preq::contiguous(), 0, 1 << 40).unwrap();
     assert_eq!(strips.pieces().last(), Some(Err(TransferError::TooComplex)));
+}
+
+/// Symptom: a request with 320 bytes of description took a millisecond. Cause: a query could take 131,072 steps.
+#[test]
+fn a_small_description_costs_little() {
+    let dist = Dist::SimpleStripe { strip_size: 65537 };
+    let scattered = Transfer::new(&dist, 0, 3, &vector(i32::MAX, 1, 3, 7), 0, 1 << 30).unwrap();
+    assert_eq!(scattered.steps(), 0);
+    assert_eq!(scattered.write_bytes(), Err(TransferError::TooComplex));
+    assert!((1000..10_000).contains(&scattered.steps()), "{}", scattered.steps());
+    let before = scattered.steps();
+    assert!(scattered.first_physical_offset().unwrap().is_some());
+    assert!(scattered.steps() - before < 10, "the first piece is found at once");
+    let usual = Transfer::new(&dist, 0, 3, &Preq::contiguous(), 0, 1 << 30).unwrap();
+    usual.write_bytes().unwrap();
+    assert_eq!(usual.steps(), 0);
 }
 
 #[test]

@@ -6,6 +6,10 @@ use std::fmt;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use vpfs_core::Bytes;
+
+use super::file::FILE_LIMIT;
+use super::units::Size;
 
 /// The maximum number of problems kept; a file with more is probably not a configuration at all.
 const PROBLEMS_KEPT: usize = 50;
@@ -39,8 +43,8 @@ impl Problems {
     }
 
     /// A problem of the file as a whole.
-    pub(crate) fn of_file(file: &str, message: String) -> Self {
-        Self { file: file.to_owned(), list: vec![Problem { line: 0, key: String::new(), message }], left_out: 0 }
+    pub(crate) fn of_file(file: &str, message: &str) -> Self {
+        Self { file: file.to_owned(), list: vec![problem(0, "", message)], left_out: 0 }
     }
 }
 
@@ -52,7 +56,7 @@ impl fmt::Display for Problems {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            f.write_str(&self.file)?;
+            f.write_str(&printable(&self.file))?;
             if problem.line > 0 {
                 write!(f, ":{}", problem.line)?;
             }
@@ -62,7 +66,7 @@ impl fmt::Display for Problems {
             write!(f, ": {}", problem.message)?;
         }
         if self.left_out > 0 {
-            write!(f, "\n{}: and {} more problems", self.file, self.left_out)?;
+            write!(f, "\n{}: and {} more problems", printable(&self.file), self.left_out)?;
         }
         Ok(())
     }
@@ -88,6 +92,10 @@ pub(crate) struct Context {
 /// Parses the text of a file into a table, and creates the collection for its problems. If it is not valid TOML, only
 /// that is reported: problems of a part of the file would be misleading.
 pub(crate) fn parse<'text>(file: &str, text: &'text str) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
+    if text.len() > FILE_LIMIT {
+        let limit = Size(Bytes(FILE_LIMIT as u64));
+        return Err(Problems::of_file(file, &format!("is larger than {limit}; is it the right file?")));
+    }
     let cx = Context::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -120,11 +128,11 @@ impl Context {
     }
 
     pub(crate) fn refuse(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { line, key: key.into(), message: message.into() });
+        self.problems.borrow_mut().push(problem(line, &key.into(), &message.into()));
     }
 
     pub(crate) fn warn(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
-        self.warnings.borrow_mut().push(Problem { line, key: key.into(), message: message.into() });
+        self.warnings.borrow_mut().push(problem(line, &key.into(), &message.into()));
     }
 
     pub(crate) fn set(&self, key: String, text: impl Into<String>, live: bool) {
@@ -139,6 +147,19 @@ impl Context {
         }
         Ok((self.settings.into_inner(), collected(file, self.warnings.into_inner())))
     }
+}
+
+fn problem(line: usize, key: &str, message: &str) -> Problem {
+    Problem { line, key: printable(key), message: printable(message) }
+}
+
+/// The text without characters that a terminal acts on or does not show: keys and values of a file may contain any.
+fn printable(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '\'' | '"' | '\\' => c.to_string(),
+        c => c.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 pub(crate) fn collected(file: &str, mut list: Vec<Problem>) -> Problems {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{AppId, Target, Weight};
+use vpfs_core::{AppId, GroupId, Target, Weight};
 
 use super::apps::{App, Cap};
-use super::clients::{AutoKey, Identity};
+use super::clients::{Auto, AutoKey, Identity};
 use super::config::Config;
 
 /// An application with an id.
@@ -22,7 +22,17 @@ pub struct AppEntry {
     pub target: Option<Target>,
     /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
-    auto: bool,
+    /// The group with which it shares its weight.
+    pub group: Option<AppGroup>,
+}
+
+/// Automatic applications that share one weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppGroup {
+    /// Its number.
+    pub id: GroupId,
+    /// The same at all servers; no application has such a name.
+    pub name: String,
 }
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
@@ -30,7 +40,7 @@ pub struct AppEntry {
 /// The ids are dense: first the applications of the file in its order, then automatic ones as they appear. Equal calls
 /// give equal ids. An application that is missing in a newer file keeps its id, because requests may still be queued
 /// under it, and gets it back if it returns. The number of automatic applications is limited by `auto_limit`; clients
-/// beyond it get the default application.
+/// beyond it get the default application. All together, those of a network, or none of them share their weight.
 #[derive(Clone, Debug)]
 pub struct AppTable {
     entries: Vec<AppEntry>,
@@ -38,9 +48,17 @@ pub struct AppTable {
     /// Ids of the current file's applications, by position.
     configured: Vec<AppId>,
     auto: HashMap<AutoKey, AppId>,
-    auto_limit: usize,
-    auto_weight: Weight,
+    /// By name; a group keeps its number, as applications do.
+    groups: HashMap<String, GroupId>,
+    rule: Auto,
     default: AppId,
+}
+
+impl AppEntry {
+    /// The name under which servers report its service to each other: that of its group, if it has one.
+    pub fn shared_name(&self) -> &str {
+        self.group.as_ref().map_or(&self.name, |group| &group.name)
+    }
 }
 
 impl AppTable {
@@ -51,8 +69,8 @@ impl AppTable {
             by_name: HashMap::new(),
             configured: Vec::new(),
             auto: HashMap::new(),
-            auto_limit: 0,
-            auto_weight: Weight::ONE,
+            groups: HashMap::new(),
+            rule: config.auto,
             default: AppId(0),
         };
         table.reload(config);
@@ -67,13 +85,12 @@ impl AppTable {
         let configured = config.apps.iter().map(|app| self.configure(app, &mut changed)).collect();
         self.configured = configured;
         self.default = self.configured[config.default_app.0];
-        self.auto_limit = config.auto.limit;
-        self.auto_weight = config.auto.weight;
-        for (entry, id) in self.entries.iter_mut().zip(0..).filter(|(entry, _)| entry.auto) {
-            if entry.weight != self.auto_weight {
-                entry.weight = self.auto_weight;
-                changed.push(AppId(id));
-            }
+        self.rule = config.auto;
+        let mut auto: Vec<_> = self.auto.iter().map(|(key, id)| (*id, *key)).collect();
+        auto.sort_unstable();
+        for (id, key) in auto {
+            let entry = self.automatic(key);
+            changed.extend(self.replace(id, entry));
         }
         changed.sort_unstable();
         changed
@@ -86,14 +103,11 @@ impl AppTable {
             cap: app.cap,
             target: app.target,
             latency: app.latency,
-            auto: false,
+            group: None,
         };
         match self.by_name.get(&app.name) {
             Some(&id) => {
-                if self.entries[id.index()] != entry {
-                    self.entries[id.index()] = entry;
-                    changed.push(id);
-                }
+                changed.extend(self.replace(id, entry));
                 id
             }
             None => {
@@ -113,15 +127,31 @@ impl AppTable {
             Identity::App(index) => self.configured.get(index.0).copied().unwrap_or(self.default),
             Identity::Auto(key) => match self.auto.get(&key) {
                 Some(&id) => id,
-                None if self.auto.len() >= self.auto_limit => self.default,
+                None if self.is_full() => self.default,
                 None => {
-                    let (name, weight) = (key.to_string(), self.auto_weight);
-                    let id = self.push(AppEntry { name, weight, cap: None, target: None, latency: None, auto: true });
+                    let entry = self.automatic(key);
+                    let id = self.push(entry);
                     self.auto.insert(key, id);
                     id
                 }
             },
         }
+    }
+
+    fn automatic(&mut self, key: AutoKey) -> AppEntry {
+        let group = self.rule.share.group(key).map(|name| {
+            // No more groups than automatic applications.
+            let next = GroupId(u32::try_from(self.groups.len()).expect("bounded by the auto limit"));
+            AppGroup { id: *self.groups.entry(name.clone()).or_insert(next), name }
+        });
+        let weight = self.rule.weight;
+        AppEntry { name: key.to_string(), weight, cap: None, target: None, latency: None, group }
+    }
+
+    /// Returns `id` if the entry differs from the one before.
+    fn replace(&mut self, id: AppId, entry: AppEntry) -> Option<AppId> {
+        let before = std::mem::replace(&mut self.entries[id.index()], entry);
+        (before != self.entries[id.index()]).then_some(id)
     }
 
     fn push(&mut self, entry: AppEntry) -> AppId {
@@ -158,6 +188,6 @@ impl AppTable {
 
     /// Whether new clients fall back to the default application because `auto_limit` is reached.
     pub fn is_full(&self) -> bool {
-        self.auto.len() >= self.auto_limit
+        self.auto.len() >= self.rule.limit
     }
 }

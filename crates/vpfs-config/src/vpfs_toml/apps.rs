@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_core::{Bytes, PolicyKind, Target, Weight};
 
-use super::clients::{self, AppIndex, Auto, AutoBy, Rule};
+use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::keys::{APP, APPS};
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
@@ -137,6 +137,24 @@ fn read_auto(reader: &Reader<'_>) -> Auto {
         by: reader.choice("auto").map_or(AutoBy::Off, |index| by[index]),
         limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
         weight: weight(reader, "auto_weight"),
+        share: read_auto_share(reader),
+    }
+}
+
+fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
+    let share = reader.choice("auto_share");
+    let prefix = u8::try_from(reader.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
+    let by_network = share == Some(1);
+    if reader.has("auto_prefix") && !by_network {
+        reader.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
+    }
+    if by_network && reader.text("auto").is_some_and(|by| by.text != "client-host") {
+        reader.refuse("auto_share", "\"network\" needs auto = \"client-host\"; users have no network");
+    }
+    match share {
+        Some(1) => AutoShare::Network(prefix),
+        Some(2) => AutoShare::Each,
+        _ => AutoShare::Together,
     }
 }
 

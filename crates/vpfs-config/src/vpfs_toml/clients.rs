@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 use vpfs_core::Weight;
@@ -36,8 +36,43 @@ pub struct Auto {
     pub by: AutoBy,
     /// The maximum number.
     pub limit: usize,
-    /// The weight of each.
+    /// The weight that those of a group share.
     pub weight: Weight,
+    /// Which of them are a group.
+    pub share: AutoShare,
+}
+
+/// Which automatic applications share a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoShare {
+    /// All.
+    Together,
+    /// Those of one network, with a prefix of this many bits in IPv4.
+    Network(u8),
+    /// None.
+    Each,
+}
+
+impl AutoShare {
+    /// The prefix that the addresses of an IPv6 network have in common: hosts choose the rest themselves.
+    const PREFIX_V6: u8 = 64;
+
+    /// The name of the group of an automatic application, `auto` or for example `auto:10.1.2.0/24`.
+    pub(crate) fn group(self, key: AutoKey) -> Option<String> {
+        match (self, key) {
+            (Self::Each, _) => None,
+            (Self::Network(prefix), AutoKey::Host(IpAddr::V4(ip))) => {
+                let network = Ipv4Addr::from_bits(ip.to_bits() & !u32::MAX.unbounded_shr(prefix.into()));
+                Some(format!("auto:{network}/{prefix}"))
+            }
+            (Self::Network(_), AutoKey::Host(IpAddr::V6(ip))) => {
+                let prefix = Self::PREFIX_V6;
+                let network = Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.unbounded_shr(prefix.into()));
+                Some(format!("auto:{network}/{prefix}"))
+            }
+            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_)) => Some("auto".to_owned()),
+        }
+    }
 }
 
 /// The maximum number of hosts in all host lists of a file together.

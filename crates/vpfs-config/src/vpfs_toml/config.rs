@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -18,11 +17,9 @@ use super::network::{self, Address, Addresses, Listener, Server};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
 use super::trust::{self, Trust, TrustedServers};
+use crate::schema::file::read_text;
 use crate::schema::problem::{self, Problems, Setting, did_you_mean};
 use crate::schema::reader::Reader;
-
-/// The largest file that is read, in bytes.
-pub const FILE_LIMIT: usize = 1 << 20;
 
 /// A configuration that has been checked: names are unique, references are valid, amounts are in range.
 #[derive(Clone, Debug)]
@@ -52,20 +49,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and checks a file; refuses one larger than [`FILE_LIMIT`].
+    /// Reads and checks a file; refuses one larger than [`FILE_LIMIT`](crate::FILE_LIMIT).
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let file = path.display().to_string();
-        let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes));
-        if let Err(error) = read {
-            return Err(Problems::of_file(&file, format!("cannot be read: {error}")));
-        }
+        let text = read_text(path).map_err(|error| Problems::of_file(&file, &format!("cannot be read: {error}")))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse_with(&file, text, &|name| read_text(&folder.join(name))),
-            Err(_) if bytes.len() > FILE_LIMIT => Self::too_large(&file),
-            Err(error) => Err(Problems::of_file(&file, format!("is not UTF-8 text: {error}"))),
-        }
+        Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))
     }
 
     /// Reads and checks the text of a file that refers to no other; `file` is its name for messages. Reports all
@@ -78,9 +67,6 @@ impl Config {
 
     /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
-        if text.len() > FILE_LIMIT {
-            return Self::too_large(file);
-        }
         let (cx, table) = problem::parse(file, text)?;
         let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
@@ -113,11 +99,6 @@ impl Config {
             file: file.to_owned(),
             settings: BTreeMap::new(),
         }
-    }
-
-    fn too_large(file: &str) -> Result<Self, Problems> {
-        let limit = crate::schema::units::Size(vpfs_core::Bytes(FILE_LIMIT as u64));
-        Err(Problems::of_file(file, format!("is larger than {limit}; is it the right file?")))
     }
 
     /// The servers with their ids.
@@ -187,13 +168,6 @@ impl Config {
         }
         diff
     }
-}
-
-/// A file that the configuration refers to, at most [`FILE_LIMIT`] of it.
-fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(FILE_LIMIT as u64).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// One setting that differs between two files. Displays as `scheduler.depth: 14 -> 28`.

@@ -307,9 +307,29 @@ pub(crate) const APPS: Section = Section {
         )
         .default("1000")
         .range("0", "100000"),
-        Tunable::new("auto_weight", Kind::Count, "The weight of each such application.")
-            .default("1")
-            .range("1", "1000000"),
+        Tunable::new(
+            "auto_weight",
+            Kind::Count,
+            "The weight that these applications share, or that each of them has, see `auto_share`.",
+        )
+        .default("1")
+        .range("1", "1000000"),
+        Tunable::new(
+            "auto_share",
+            Kind::Choice(&["together", "network", "each"]),
+            "Whether all these applications together have one weight, those of each client network, or each of them. \
+             They are fair among themselves in any case. A client can easily have many names: addresses, and uids \
+             that nothing verifies. With `each`, every name is worth a weight.",
+        )
+        .default("together"),
+        Tunable::new(
+            "auto_prefix",
+            Kind::Count,
+            "The length of the prefix that the IPv4 addresses of a network have in common, with \
+             `auto_share = \"network\"`. IPv6 networks have 64 bits.",
+        )
+        .default("24")
+        .range("1", "32"),
     ],
 };
 

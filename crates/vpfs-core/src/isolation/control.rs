@@ -49,12 +49,13 @@ impl Isolation {
             return;
         }
         self.window_since = now;
-        let weights = self.active.iter().map(|app| u64::from(self.meters[app.index()].weight.get())).sum::<u64>();
         let used: u64 = self.active.iter().map(|app| self.meters[app.index()].used_ns).sum();
         let whole = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         for index in 0..self.active.len() {
             self.meters[self.active[index].index()].end_window(now, elapsed);
         }
+        self.end_window_of_groups();
+        let weights = self.active.iter().map(|app| self.meters[app.index()].part).sum::<u64>();
         let largest = self.active.iter().map(|app| self.meters[app.index()].footprint_ns).max();
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
         // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them.
@@ -70,12 +71,13 @@ impl Isolation {
         let excess = self.excess(now);
         self.limit_window();
         let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
-        let bulk_weights: u64 = bulk().map(|app| u64::from(self.meters[app.index()].weight.get())).sum();
+        let bulk_weights: u64 = bulk().map(|app| self.meters[app.index()].part).sum();
         // If there are several, each runs alone for a moment instead, see below.
         let one_is_bulk = bulk().count() == 1;
         // Without bulk, its share is not zero but unknown: the next bulk request comes before the next window ends.
         if bulk_weights > 0 {
-            self.pace.set_floor(now, bulk_weights * 1_000_000 / weights);
+            let floor_ppm = u128::from(bulk_weights) * 1_000_000 / u128::from(weights);
+            self.pace.set_floor(now, u64::try_from(floor_ppm).expect("bulk is a part of all"));
         }
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
@@ -192,15 +194,15 @@ impl Isolation {
     /// Storage that serves requests in any order serves each flow in proportion to its outstanding work. So a flow is
     /// bulk if it has the most work pending, or at least half as much; if it has enough pending to fill the storage; if
     /// it always has many requests pending; if it is seen to take more than its share in requests that are not small;
-    /// or if other servers have given it more than its share.
+    /// or if other servers have given it more than its share. Of a group of applications that share one weight and have
+    /// as much work pending together, the largest members are bulk.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
         let kind = self.queue.kind(app);
         let window_ns = self.bound.window_ns();
         let meter = &mut self.meters[app.index()];
         let used = u128::from(core::mem::take(&mut meter.used_ns));
         let backlogged = meter.take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
-        let share =
-            u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.weight.get()) / u128::from(crowd.weights.max(1));
+        let share = u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.part) / u128::from(crowd.weights.max(1));
         let greedy = crowd.is_busy && used * 4 > share * 5 && meter.usual_ns * 4 >= crowd.usual;
         // A flow that is alone and sometimes leaves the storage idle has shown nothing.
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
@@ -209,7 +211,8 @@ impl Isolation {
         // Other servers gave it more than its share already: protected here, it would get even more.
         let most = Bytes(4 * meter.usual_ns);
         let ahead = !self.ledger.is_local() && self.queue.is_ahead(app, &self.clock, most);
-        let bulk = dominant || filling || greedy || deep || ahead;
+        let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_group(app);
+        let meter = &mut self.meters[app.index()];
         meter.modest = if bulk { 0 } else { meter.modest + 1 };
         match kind {
             Kind::Interactive if bulk => Kind::Bulk,

@@ -3,14 +3,15 @@
 
 use core::time::Duration;
 
-use crate::units::{Time, Weight};
+use crate::units::Time;
 
 /// The measurements of a flow in the current control window, and the results of earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
-    pub(super) weight: Weight,
     /// It is in the list of flows that were active in this window.
     pub(super) active: bool,
+    /// Its share of the last window relative to those of the others; see `groups`.
+    pub(super) part: u64,
     /// Device time of requests completed in this window.
     pub(super) used_ns: u64,
     /// Device time of queued and outstanding requests, ...
@@ -18,7 +19,9 @@ pub(super) struct Meter {
     /// ... its integral over the time of this window, ...
     pending_sum: u128,
     pending_since: Time,
-    /// ... and its mean over the last windows.
+    /// ... its mean over the last window, ...
+    pub(super) mean_pending_ns: u64,
+    /// ... and over the last windows.
     pub(super) footprint_ns: u64,
     /// Device time of its usual request.
     pub(super) usual_ns: u64,
@@ -90,12 +93,13 @@ pub(super) fn idle_max(bulk_ns: u64) -> Duration {
 impl Meter {
     pub(super) fn new() -> Self {
         Self {
-            weight: Weight::ONE,
             active: false,
+            part: 0,
             used_ns: 0,
             pending_ns: 0,
             pending_sum: 0,
             pending_since: Time::ZERO,
+            mean_pending_ns: 0,
             footprint_ns: 0,
             usual_ns: 0,
             hungry: false,
@@ -151,8 +155,8 @@ impl Meter {
         self.hungry = idle * 64 < elapsed;
         self.window_since = now;
         let mean = core::mem::take(&mut self.pending_sum) / elapsed.as_nanos().max(1);
-        let mean = u64::try_from(mean).unwrap_or(u64::MAX / 4);
-        self.footprint_ns = (self.footprint_ns + mean) / 2;
+        self.mean_pending_ns = u64::try_from(mean).unwrap_or(u64::MAX / 4);
+        self.footprint_ns = (self.footprint_ns + self.mean_pending_ns) / 2;
     }
 
     /// Whether it always has many requests pending, so that it does not wait for any single one.

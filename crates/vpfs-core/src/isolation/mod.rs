@@ -26,6 +26,7 @@ mod device_time;
 mod dispatching;
 mod drift;
 mod exchange;
+mod groups;
 mod in_flight;
 mod learning;
 mod meter;
@@ -45,6 +46,7 @@ use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
 use dispatching::Hold;
 use drift::Drift;
+use groups::GroupUse;
 use in_flight::InFlight;
 use learning::Learning;
 use meter::Meter;
@@ -156,6 +158,7 @@ pub struct Isolation {
     meters: Vec<Meter>,
     /// The applications that were active in this control window.
     active: Vec<AppId>,
+    groups: Vec<GroupUse>,
     window_since: Time,
     /// Until then an interactive flow is expected to send requests.
     protect_until: Time,
@@ -209,6 +212,7 @@ impl Isolation {
             pace: Pace::new(),
             meters: Vec::new(),
             active: Vec::new(),
+            groups: Vec::new(),
             window_since: Time::ZERO,
             protect_until: Time::ZERO,
             vigilant_until: Time::ZERO,
@@ -261,7 +265,7 @@ impl Isolation {
         let service = Bytes(self.times.request_ns(op, cost, objects));
         let charged = self.charge(service, cost);
         let delay = self.delay(request, charged);
-        let position = self.queue.charge(app, charged, delay, &self.clock);
+        let position = self.queue.charge(&self.requests, app, [charged, delay], &self.clock);
         let arrival = self.arrivals;
         self.arrivals += 1;
         let entry = Entry {
@@ -290,15 +294,21 @@ impl Isolation {
             let scaled = u128::from(bytes.0) * u128::from(charged.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
-        let request = Request { cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
+        let app = self.account(request.app);
+        let request = Request { app, cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
         self.ledger.arrive(&request, lag)
+    }
+
+    /// The application under which service elsewhere is accounted for.
+    fn account(&self, app: AppId) -> AppId {
+        self.queue.shares().account(app)
     }
 
     fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
         let idle_max = meter::idle_max(self.pace.usual_ns());
         if self.meter_mut(app).was_away(now, idle_max) {
             // Its earlier behaviour is no indication of what it does now.
-            self.set_kind(app, Kind::Interactive);
+            self.set_kind(app, if self.is_in_heavy_group(app) { Kind::Bulk } else { Kind::Interactive });
         }
         let meter = self.meter_mut(app);
         meter.on_arrival(now, service.0);
@@ -409,7 +419,8 @@ impl Isolation {
         }
         let to = service;
         self.requests.get_mut(id).charged = to;
-        let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
+        let account = self.account(app);
+        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from, to });
         self.correct(app, arrival, delta);
     }
 
@@ -497,7 +508,7 @@ impl Isolation {
     }
 
     fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(app, delta);
+        let delta = self.ledger.pay(self.account(app), delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
@@ -511,6 +522,7 @@ impl Isolation {
             self.events.kept_capacity(),
             self.meters.capacity(),
             self.active.capacity(),
+            self.groups.capacity(),
         ]);
         all
     }
@@ -587,7 +599,7 @@ impl Scheduler for Isolation {
             State::Outstanding(was) => self.free(now, app, &was, service.0),
         }
         self.requests.remove(id);
-        let change = Change { id, app, class: op.into(), from: charged, to: Bytes::ZERO };
+        let change = Change { id, app: self.account(app), class: op.into(), from: charged, to: Bytes::ZERO };
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -606,16 +618,16 @@ impl Scheduler for Isolation {
         }
         let to = self.charge(takes, real);
         self.requests.get_mut(id).charged = to;
-        let delta = self.ledger.correct(Change { id, app, class: op.into(), from, to });
+        let account = self.account(app);
+        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from, to });
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         let AppPolicy { weight, latency, .. } = *policy;
-        self.meter_mut(app).weight = weight;
         self.meter_mut(app).set_target(latency);
-        self.queue.set_weight(&self.requests, app, weight);
+        self.queue.set_app(&self.requests, &self.clock, app, policy);
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
@@ -625,6 +637,7 @@ impl Scheduler for Isolation {
             return;
         }
         let lag = self.queue.lag(report.app, &self.clock);
+        let report = ServiceReport { app: self.account(report.app), ..report };
         let refund = self.ledger.hear(now, report, lag, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }

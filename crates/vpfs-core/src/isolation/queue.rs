@@ -4,11 +4,13 @@
 use alloc::vec::Vec;
 
 use super::Entry;
+use crate::app_policy::AppPolicy;
 use crate::heap::Heap;
 use crate::list::List;
+use crate::shares::Shares;
 use crate::table::Table;
 use crate::tags::{Clock, FlowTags, Head};
-use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+use crate::units::{AppId, Bytes, RequestId, VirtualTime};
 
 /// The classification of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,6 +34,7 @@ struct Flow {
 pub(super) struct Queue {
     /// By application.
     flows: Vec<Flow>,
+    shares: Shares,
     interactive: Heap<Head>,
     bulk: Heap<Head>,
     len: usize,
@@ -39,7 +42,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) const fn new() -> Self {
-        Self { flows: Vec::new(), interactive: Heap::new(), bulk: Heap::new(), len: 0 }
+        Self { flows: Vec::new(), shares: Shares::new(), interactive: Heap::new(), bulk: Heap::new(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,8 +60,21 @@ impl Queue {
 
     /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
     pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+        let floor = self.shares.floor(app, clock.now());
         let flow = self.flow_mut(app);
-        flow.head.is_none().then(|| flow.tags.lag(clock.now()))
+        if flow.head.is_some() {
+            return None;
+        }
+        if let Some(floor) = floor {
+            // A group lags only as far as all its members do: a new name must not absorb what the others got elsewhere.
+            flow.tags.anchor(flow.tags.end(), flow.tags.finish().max(floor));
+        }
+        Some(flow.tags.lag(clock.now()))
+    }
+
+    /// The shares of all flows.
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// Whether the next request of `app` comes after virtual time by more than `most` of its service.
@@ -81,7 +97,15 @@ impl Queue {
     }
 
     /// Charges a request to its flow, S = max(v, F of the flow's previous request + delay/φ). Returns its position.
-    pub(super) fn charge(&mut self, app: AppId, service: Bytes, delay: Bytes, clock: &Clock) -> u128 {
+    pub(super) fn charge(
+        &mut self,
+        requests: &Table<Entry>,
+        app: AppId,
+        [service, delay]: [Bytes; 2],
+        clock: &Clock,
+    ) -> u128 {
+        self.shares.on_arrival(app, clock.now());
+        self.refresh_share(requests, app);
         let flow = self.flow_mut(app);
         flow.tags.delay(delay);
         if flow.head.is_none() {
@@ -106,11 +130,15 @@ impl Queue {
     pub(super) fn remove(&mut self, requests: &mut Table<Entry>, clock: &mut Clock, id: RequestId) {
         let app = requests.get(id).request.app;
         self.len -= 1;
-        let flow = self.flow_mut(app);
+        self.shares.expire(clock.now());
+        self.refresh_share(requests, app);
+        let flow = &mut self.flows[app.index()];
         flow.list.remove(requests.nodes(), id);
         if flow.list.first().is_none() {
             clock.note_finish(flow.tags.finish());
+            self.shares.on_finish(app, flow.tags.finish());
         }
+        let flow = &mut self.flows[app.index()];
         if flow.head.is_some_and(|head| head.id == id) {
             self.refresh(requests, app);
         }
@@ -127,7 +155,8 @@ impl Queue {
         if delta == 0 {
             return;
         }
-        let flow = self.flow_mut(app);
+        self.flow_mut(app);
+        let flow = &mut self.flows[app.index()];
         let tags = &mut flow.tags;
         match flow.head {
             Some(Head { start, id, .. }) => {
@@ -137,6 +166,7 @@ impl Queue {
             None => {
                 tags.anchor(tags.end(), tags.moved(tags.finish(), delta, clock.now()));
                 clock.note_finish(tags.finish());
+                self.shares.on_finish(app, tags.finish());
             }
         }
     }
@@ -155,14 +185,27 @@ impl Queue {
         }
     }
 
-    /// Sets a weight, and recomputes the tags of the flow's queue from its head.
-    pub(super) fn set_weight(&mut self, requests: &Table<Entry>, app: AppId, weight: Weight) {
+    /// Sets the weight and the group of a flow.
+    pub(super) fn set_app(&mut self, requests: &Table<Entry>, clock: &Clock, app: AppId, policy: &AppPolicy) {
+        self.shares.set(app, policy);
+        if self.oldest(app).is_some() {
+            self.shares.on_arrival(app, clock.now());
+        }
+        self.refresh_share(requests, app);
+    }
+
+    /// Recomputes the tags of the flow's queue from its head if its share has changed.
+    fn refresh_share(&mut self, requests: &Table<Entry>, app: AppId) {
+        let share = self.shares.of(app);
         let flow = self.flow_mut(app);
+        if flow.tags.share() == share {
+            return;
+        }
         match flow.head {
             Some(Head { start, id, .. }) => flow.tags.anchor(requests.get(id).position, start),
             None => flow.tags.anchor(flow.tags.end(), flow.tags.finish()),
         }
-        flow.tags.set_weight(weight);
+        flow.tags.set_share(share);
         self.refresh(requests, app);
     }
 
@@ -183,7 +226,7 @@ impl Queue {
     #[cfg(test)]
     pub(super) fn capacities(&self) -> Vec<usize> {
         let heaps = [self.interactive.capacities(), self.bulk.capacities()];
-        heaps.into_iter().flatten().chain([self.flows.capacity()]).collect()
+        heaps.into_iter().flatten().chain([self.flows.capacity()]).chain(self.shares.capacities()).collect()
     }
 
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {

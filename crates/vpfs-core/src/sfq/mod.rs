@@ -119,9 +119,13 @@ impl Sfq {
         self.arrivals += 1;
         let delay = match self.ledger.is_local() {
             true => Bytes::ZERO,
-            false => self.ledger.arrive(request, self.queue.lag(request.app, &self.clock)),
+            false => {
+                let lag = self.queue.lag(request.app, &self.clock);
+                let request = Request { app: self.queue.account(request.app), ..*request };
+                self.ledger.arrive(&request, lag)
+            }
         };
-        self.queue.charge(&mut entry, delay, &self.clock);
+        self.queue.charge(&self.requests, &mut entry, delay, &self.clock);
         self.requests.insert(request.id, entry);
         self.queue.push(&mut self.requests, request.id);
     }
@@ -208,7 +212,7 @@ impl Sfq {
 
     /// Moves the tags of `app` by `delta` bytes of service; a refund first reduces what is pending.
     fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(app, delta);
+        let delta = self.ledger.pay(self.queue.account(app), delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
@@ -351,7 +355,8 @@ impl Scheduler for Sfq {
         }
         self.requests.remove(id);
         let SfqEntry { app, arrival, op, cost, .. } = entry;
-        let change = Change { id, app, class: op.into(), from: cost, to: Bytes::ZERO };
+        let account = self.queue.account(app);
+        let change = Change { id, app: account, class: op.into(), from: cost, to: Bytes::ZERO };
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -362,14 +367,15 @@ impl Scheduler for Sfq {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.cost, real);
         let SfqEntry { app, arrival, op, .. } = *entry;
-        let delta = self.ledger.correct(Change { id, app, class: op.into(), from: estimated, to: real });
+        let account = self.queue.account(app);
+        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from: estimated, to: real });
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, .. }: &AppPolicy) {
-        self.queue.set_weight(&self.requests, app, weight);
-        self.events.push(now, Event::WeightChanged { app, weight });
+    fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        self.queue.set_app(&self.requests, &self.clock, app, policy);
+        self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
     /// Delays the flow's next requests [vPFS §III-B1]; see [`crate::dsfq`].
@@ -378,6 +384,8 @@ impl Scheduler for Sfq {
             return;
         }
         let lag = self.queue.lag(report.app, &self.clock);
+        let account = self.queue.account(report.app);
+        let report = ServiceReport { app: account, ..report };
         let refund = self.ledger.hear(now, report, lag, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }

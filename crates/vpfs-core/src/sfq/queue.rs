@@ -7,11 +7,13 @@
 use alloc::vec::Vec;
 
 use super::requests::{Requests, SfqEntry, State};
+use crate::app_policy::AppPolicy;
 use crate::heap::Heap;
 use crate::list::List;
+use crate::shares::Shares;
 use crate::slot_cost::SlotCostTable;
 use crate::tags::{Clock, FlowTags, Head};
-use crate::units::{AppId, Bytes, RequestId, SlotCost, VirtualTime, Weight};
+use crate::units::{AppId, Bytes, RequestId, SlotCost, VirtualTime};
 
 /// The flows that have requests of one slot cost.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub(super) struct Queue {
     classes: Vec<Class>,
     /// By application.
     flows: Vec<Flow>,
+    shares: Shares,
     /// By application and class.
     lanes: Vec<List>,
     len: usize,
@@ -40,7 +43,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(table: SlotCostTable) -> Self {
-        Self { classes: classes_of(&table), table, flows: Vec::new(), lanes: Vec::new(), len: 0 }
+        Self { classes: classes_of(&table), table, flows: Vec::new(), shares: Shares::new(), lanes: Vec::new(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -54,13 +57,28 @@ impl Queue {
     /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
     pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
         self.grow(app);
-        let flow = &self.flows[app.index()];
-        (flow.queued == 0).then(|| flow.tags.lag(clock.now()))
+        let floor = self.shares.floor(app, clock.now());
+        let flow = &mut self.flows[app.index()];
+        if flow.queued > 0 {
+            return None;
+        }
+        if let Some(floor) = floor {
+            // A group lags only as far as all its members do: a new name must not absorb what the others got elsewhere.
+            flow.tags.anchor(flow.tags.end(), flow.tags.finish().max(floor));
+        }
+        Some(flow.tags.lag(clock.now()))
+    }
+
+    /// The application under which service elsewhere is accounted for.
+    pub(super) fn account(&self, app: AppId) -> AppId {
+        self.shares.account(app)
     }
 
     /// Charges `entry` to its flow: S = max(v, F of the previous one + delay/φ).
-    pub(super) fn charge(&mut self, entry: &mut SfqEntry, delay: Bytes, clock: &Clock) {
+    pub(super) fn charge(&mut self, requests: &Requests, entry: &mut SfqEntry, delay: Bytes, clock: &Clock) {
         self.grow(entry.app);
+        self.shares.on_arrival(entry.app, clock.now());
+        self.refresh_share(requests, entry.app);
         let flow = &mut self.flows[entry.app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
@@ -89,6 +107,8 @@ impl Queue {
     /// Takes a queued request out of its lane.
     pub(super) fn remove(&mut self, requests: &mut Requests, clock: &mut Clock, id: RequestId) {
         let SfqEntry { app, class, .. } = *requests.get(id);
+        self.shares.expire(clock.now());
+        self.refresh_share(requests, app);
         let class = usize::from(class);
         let lane = self.lane(app, class);
         let was_first = self.lanes[lane].first() == Some(id);
@@ -101,6 +121,7 @@ impl Queue {
         flow.queued -= 1;
         if flow.queued == 0 {
             clock.note_finish(flow.tags.finish());
+            self.shares.on_finish(app, flow.tags.finish());
         }
     }
 
@@ -131,20 +152,34 @@ impl Queue {
             None => {
                 tags.anchor(tags.end(), tags.moved(tags.finish(), delta, clock.now()));
                 clock.note_finish(tags.finish());
+                self.shares.on_finish(app, tags.finish());
             }
         }
     }
 
-    /// Sets a weight, and recomputes the tags of the flow's queue from its head.
-    pub(super) fn set_weight(&mut self, requests: &Requests, app: AppId, weight: Weight) {
+    /// Sets the weight and the group of a flow.
+    pub(super) fn set_app(&mut self, requests: &Requests, clock: &Clock, app: AppId, policy: &AppPolicy) {
         self.grow(app);
+        self.shares.set(app, policy);
+        if self.queued(app) > 0 {
+            self.shares.on_arrival(app, clock.now());
+        }
+        self.refresh_share(requests, app);
+    }
+
+    /// Recomputes the tags of the flow's queue from its head if its share has changed.
+    fn refresh_share(&mut self, requests: &Requests, app: AppId) {
+        let share = self.shares.of(app);
+        if self.flows[app.index()].tags.share() == share {
+            return;
+        }
         let oldest = self.oldest(app);
         let tags = &mut self.flows[app.index()].tags;
         match oldest {
             Some(Head { start, id, .. }) => tags.anchor(requests.get(id).position, start),
             None => tags.anchor(tags.end(), tags.finish()),
         }
-        tags.set_weight(weight);
+        tags.set_share(share);
         self.refresh(requests, app);
     }
 
@@ -166,7 +201,10 @@ impl Queue {
     #[cfg(test)]
     pub(super) fn capacities(&self) -> Vec<usize> {
         let own = [self.classes.capacity(), self.flows.capacity(), self.lanes.capacity()];
-        own.into_iter().chain(self.classes.iter().flat_map(|class| class.flows.capacities())).collect()
+        own.into_iter()
+            .chain(self.shares.capacities())
+            .chain(self.classes.iter().flat_map(|class| class.flows.capacities()))
+            .collect()
     }
 
     fn grow(&mut self, app: AppId) {

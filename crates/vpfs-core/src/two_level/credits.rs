@@ -18,10 +18,12 @@
 use alloc::vec::Vec;
 
 use super::TwoLevelEntry;
+use crate::app_policy::AppPolicy;
 use crate::heap::{Heap, Item};
 use crate::list::List;
+use crate::shares::Shares;
 use crate::table::Table;
-use crate::units::{AppId, Bytes, RequestId, VirtualTime, Weight};
+use crate::units::{AppId, Bytes, RequestId, VirtualTime};
 
 /// The head of a flow. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +92,6 @@ impl Account {
 
 #[derive(Clone, Debug)]
 struct Flow {
-    weight: Weight,
     /// The start tag of the head; while nothing is queued, the finish tag of the latest request.
     start: VirtualTime,
     queue: List,
@@ -107,6 +108,7 @@ pub(super) struct Credits {
     replenishment: u64,
     /// By application.
     flows: Vec<Flow>,
+    shares: Shares,
     /// Flows with something queued: classes with credits,
     credited: Heap<Head>,
     /// classes without, by the replenishment that gives them some again
@@ -126,6 +128,7 @@ impl Credits {
             period,
             replenishment: 0,
             flows: Vec::new(),
+            shares: Shares::new(),
             credited: Heap::new(),
             indebted: Heap::new(),
             waiting: Heap::new(),
@@ -144,6 +147,7 @@ impl Credits {
     pub(super) fn push(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         let virtual_time = self.virtual_time;
+        self.shares.on_arrival(app, virtual_time);
         let flow = self.flow_mut(app);
         if flow.queue.first().is_none() {
             flow.start = flow.start.max(virtual_time);
@@ -158,6 +162,7 @@ impl Credits {
         let app = requests.get(id).request.app;
         self.flow_mut(app).queue.remove(requests.nodes(), id);
         self.queued -= 1;
+        self.note_finish(app);
         self.refresh(requests, app);
     }
 
@@ -192,15 +197,16 @@ impl Credits {
 
     /// Charges a request to its flow: F = S + c/φ.
     pub(super) fn charge(&mut self, app: AppId, cost: Bytes, spare: bool) {
+        self.shares.expire(self.virtual_time);
+        let share = self.shares.of(app);
         let (replenishment, period) = (self.replenishment, self.period);
         let flow = self.flow_mut(app);
-        flow.start = flow.start + VirtualTime::of(cost, flow.weight);
+        flow.start = flow.start + share.time(cost.0.into());
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
             account.update(replenishment, period);
             account.credits -= credits_of(cost);
         }
-        let finish = flow.start;
-        self.latest_finish = self.latest_finish.max(finish);
+        self.note_finish(app);
     }
 
     /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. Credits
@@ -212,12 +218,13 @@ impl Credits {
         [charged, real]: [Bytes; 2],
         spare: bool,
     ) {
+        let share = self.shares.of(app);
         let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
         let flow = self.flow_mut(app);
         flow.start = if real >= charged {
-            flow.start + VirtualTime::of(real - charged, flow.weight)
+            flow.start + share.time((real - charged).0.into())
         } else {
-            let refunded = flow.start.saturating_sub(VirtualTime::of(charged - real, flow.weight));
+            let refunded = flow.start.saturating_sub(share.time((charged - real).0.into()));
             refunded.max(virtual_time.min(flow.start))
         };
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
@@ -225,8 +232,7 @@ impl Credits {
             let credits = account.credits + credits_of(charged) - credits_of(real);
             account.credits = credits.min(account.quota(period));
         }
-        let finish = flow.start;
-        self.latest_finish = self.latest_finish.max(finish);
+        self.note_finish(app);
         self.refresh(requests, app);
     }
 
@@ -238,8 +244,21 @@ impl Credits {
         }
     }
 
-    pub(super) fn set_weight(&mut self, app: AppId, weight: Weight) {
-        self.flow_mut(app).weight = weight;
+    /// Sets the weight and the group of a flow.
+    pub(super) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
+        self.shares.set(app, policy);
+        if self.flow_mut(app).queue.first().is_some() {
+            self.shares.on_arrival(app, self.virtual_time);
+        }
+    }
+
+    /// The tag of `app` changed, or it may have nothing queued any more.
+    fn note_finish(&mut self, app: AppId) {
+        let Flow { start, queue, .. } = &self.flows[app.index()];
+        self.latest_finish = self.latest_finish.max(*start);
+        if queue.first().is_none() {
+            self.shares.on_finish(app, *start);
+        }
     }
 
     /// Sets T of `app`, `None` for best effort. A new class starts with the credits of one period.
@@ -274,7 +293,7 @@ impl Credits {
 
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {
         if app.index() >= self.flows.len() {
-            let new = Flow { weight: Weight::ONE, start: VirtualTime::ZERO, queue: List::EMPTY, account: None };
+            let new = Flow { start: VirtualTime::ZERO, queue: List::EMPTY, account: None };
             self.flows.resize(app.index() + 1, new);
         }
         &mut self.flows[app.index()]

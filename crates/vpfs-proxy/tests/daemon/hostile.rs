@@ -372,3 +372,21 @@ async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
         open.push(server);
     }
 }
+
+/// Requests that take much computation are taken a few at a time, with turns of other connections in between. Nothing
+/// else arrives after them, and yet all are taken, without waiting for any time limit. Virtual time.
+#[tokio::test(start_paused = true)]
+async fn requests_with_long_descriptions_are_all_taken() {
+    const COUNT: u64 = 100;
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[scheduler]\npolicy = \"fifo\"\n").await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let all: Vec<u8> = (1..=COUNT).flat_map(|tag| raw::scattered_read(tag, 7)).collect();
+    let sent = tokio::time::Instant::now();
+    client.send(all).await;
+    for tag in 1..=COUNT {
+        assert_eq!(server.tag().await, Tag(tag));
+    }
+    assert!(sent.elapsed() < Duration::from_millis(500), "{:?}", sent.elapsed());
+}

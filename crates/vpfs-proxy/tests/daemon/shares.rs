@@ -120,6 +120,35 @@ async fn applications_of_two_addresses_share_by_weight() {
     assert_shares(bytes, [2, 7], "one by name, one automatic");
 }
 
+/// Symptom: 20 addresses turned 4:1 into 1:5. Cause: each was an application with a weight of its own.
+#[tokio::test(start_paused = true)]
+async fn twenty_addresses_share_one_weight() {
+    for (share, weights) in [("together", [4, 1]), ("network", [4, 1]), ("each", [1, 5])] {
+        let text = scheduler("sfq-d")
+            + &format!("[apps]\nauto_share = \"{share}\"\n")
+            + "[[app]]\nname = \"named\"\nweight = 4\nclients = \"127.0.0.2\"\n";
+        let site = Site::of(slow(), &[None], &text).await;
+        let done = Arc::new(watch::Sender::new(0));
+        let mut readers = Vec::new();
+        for host in 2..=22 {
+            let client = site.client_at([127, 0, 0, host]).await;
+            readers.push(Reader::new(client, &format!("/{host}")).await);
+        }
+        readers.iter().for_each(|reader| reader.start(&done));
+        let mut completed = done.subscribe();
+        let bytes = || {
+            let others: u64 = (3..=22).map(|host| site.totals(&format!("host:127.0.0.{host}")).bytes).sum();
+            [site.totals("named").bytes, others]
+        };
+        completed.wait_for(|count| *count >= 30 * CONCURRENCY).await.unwrap();
+        let before = bytes();
+        completed.wait_for(|count| *count >= 30 * CONCURRENCY + 5000).await.unwrap();
+        let [named, others] = [bytes()[0] - before[0], bytes()[1] - before[1]];
+        let (got, wanted) = (named as f64 / others as f64, f64::from(weights[0]) / f64::from(weights[1]));
+        assert!((got / wanted - 1.0).abs() < 0.05, "{share}: {got:.3} instead of {wanted}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_newer_weight_holds_for_busy_applications() {
     let text = |weight: u32| {

@@ -43,14 +43,18 @@ fn mirrors(request: &RequestView<'_>) -> Result<bool, DecodeError> {
     Ok(is_null && request.io()?.is_some_and(is_copy))
 }
 
-/// Classifies a request, and determines the form of its reply.
-pub(crate) fn plan(request: &RequestView<'_>, is_from_server: bool) -> Result<(Class, Reply), DecodeError> {
+/// Classifies a request, and determines the form of its reply. Adds to `steps` those of [`Transfer::steps`].
+pub(crate) fn plan(
+    request: &RequestView<'_>,
+    is_from_server: bool,
+    steps: &mut u32,
+) -> Result<(Class, Reply), DecodeError> {
     let (submission, reply) = match (request.op().class(), request.op()) {
         (OpClass::Data, Op::Io) => {
             let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
-            plan_io(&io)?
+            plan_io(&io, steps)?
         }
-        (OpClass::Data, _) => plan_small_io(request)?,
+        (OpClass::Data, _) => plan_small_io(request, steps)?,
         (_, Op::GetConfig) => return Ok((Class::Exempt, Reply::Config)),
         (_, Op::ReadDir | Op::MgmtIterateHandles) => (metadata(request)?, Reply::Listing),
         (_, Op::MgmtRemoveObject | Op::MgmtRemoveDirent | Op::MgmtGetDirdataHandle) => {
@@ -70,10 +74,11 @@ fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
     Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
 }
 
-fn plan_io(io: &IoView<'_>) -> Result<(Submission, Reply), DecodeError> {
+fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Reply), DecodeError> {
     let transfer = told(io.transfer())?;
     let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
     let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
+    *steps += transfer.as_ref().map_or(0, Transfer::steps);
     // If the share is unknown, the whole access is an upper bound.
     let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
     let elsewhere = transfer.as_ref().and_then(Transfer::elsewhere);
@@ -87,7 +92,7 @@ fn plan_io(io: &IoView<'_>) -> Result<(Submission, Reply), DecodeError> {
     Ok((data(io, bytes, start, elsewhere), reply))
 }
 
-fn plan_small_io(request: &RequestView<'_>) -> Result<(Submission, Reply), DecodeError> {
+fn plan_small_io(request: &RequestView<'_>, steps: &mut u32) -> Result<(Submission, Reply), DecodeError> {
     let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
     let io = &small.io;
     if io.io_type == IoType::Write {
@@ -95,7 +100,9 @@ fn plan_small_io(request: &RequestView<'_>) -> Result<(Submission, Reply), Decod
         return Ok((data(io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
     }
     // The data fits the reply, so a small read cannot move more than this, whatever it asks for.
-    let share = told(io.transfer())?.map(|transfer| transfer.upper_bound()).map_or(Ok(None), told)?;
+    let transfer = told(io.transfer())?;
+    let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
+    *steps += transfer.as_ref().map_or(0, Transfer::steps);
     let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
     Ok((data(io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
 }

@@ -10,7 +10,7 @@ use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
 use vpfs_wire::pvfs2::{
-    Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, request,
+    Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, preq, request,
 };
 
 const FS: i32 = 1;
@@ -102,6 +102,25 @@ fn io_body(fs: i32, handle: Handle, len: usize, io_type: IoType) -> request::Io 
         file_req_offset: 0,
         aggregate_size: i64::try_from(len).unwrap(),
     }
+}
+
+/// A read of every second byte of a gigabyte, in more pieces than are counted.
+pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
+    const BLOCKS: i32 = 1 << 29;
+    let half = i64::from(BLOCKS);
+    let root = preq::Node {
+        num_blocks: BLOCKS,
+        stride: 2,
+        ub: 2 * half,
+        aggregate_size: half,
+        num_contig_chunks: BLOCKS,
+        depth: 2,
+        num_nested_req: 1,
+        ereq: 1,
+        ..preq::Node::BYTE
+    };
+    let whole = io_body(FS, Handle(handle), 1 << 29, IoType::Read);
+    request(tag, RequestBody::Io(request::Io { preq: Preq { nodes: vec![root, preq::Node::BYTE] }, ..whole }))
 }
 
 /// A write whose data is in the request.

@@ -92,7 +92,7 @@ impl OrangeFsSession {
         }
         let claims = claims_server(&view).map_err(malformed)?;
         let is_from_server = claims && self.believes_claim();
-        let (class, reply) = plan(&view, is_from_server).map_err(malformed)?;
+        let (class, reply) = plan(&view, is_from_server, &mut self.steps).map_err(malformed)?;
         // Servers state their own credential, or that of the client they serve: neither identifies the peer.
         if matches!(class, Class::Scheduled(_))
             && let Some(ids) = view.credential_ids().map_err(malformed)?

@@ -22,6 +22,10 @@ mod suspend;
 
 use stall::Stall;
 
+/// After this many steps of [`Transfer`](vpfs_wire::pvfs2::Transfer), about 100 µs, the session lets others have their
+/// turn. Usual accesses take a handful, so only a series of long descriptions reaches it.
+const STEPS_AT_ONCE: u32 = 1 << 14;
+
 /// Bytes of the longest payload of a request.
 const LONGEST_REQUEST: usize = 16 << 10;
 
@@ -83,6 +87,11 @@ pub struct OrangeFsSession {
     stall: Stall,
     /// The time until which the next data of the client must wait.
     paused_until: Option<Time>,
+    /// The steps taken for the latest input.
+    steps: u32,
+    /// They were too many, so that bytes of the client or of the server are left.
+    client_is_behind: bool,
+    server_is_behind: bool,
     /// Since when the client is in the middle of a header or a request.
     incomplete_since: Option<Time>,
     client_done: bool,
@@ -118,6 +127,9 @@ impl OrangeFsSession {
             next_watch: None,
             stall: Stall::default(),
             paused_until: None,
+            steps: 0,
+            client_is_behind: false,
+            server_is_behind: false,
             incomplete_since: None,
             client_done: false,
             abandoned: false,
@@ -140,10 +152,11 @@ impl OrangeFsSession {
 impl Session for OrangeFsSession {
     /// Takes the bytes that arrived from the client. Bytes that remain in `buf` are the start of an incomplete header
     /// or request, at most 16 KiB + 24 bytes, or data that must wait for its turn; in that case call it again after
-    /// [`Session::handle_timeout`].
+    /// [`Session::handle_timeout`]; or anything, see [`Session::is_behind`].
     fn handle_client(&mut self, now: Time, buf: &mut BytesMut) {
         self.excuse_client(now);
-        while !self.closed && !self.abandoned && self.paused_until.is_none() {
+        self.steps = 0;
+        while !self.closed && !self.abandoned && self.paused_until.is_none() && self.steps < STEPS_AT_ONCE {
             let step = match self.from_client {
                 Inbound::Header => self.client_message(now, buf),
                 Inbound::Body { .. } => Ok(self.client_body(now, buf)),
@@ -154,6 +167,11 @@ impl Session for OrangeFsSession {
                 Err(reason) => self.refuse_client(reason),
             }
         }
+        self.client_is_behind = self.steps >= STEPS_AT_ONCE && !buf.is_empty();
+        if self.client_is_behind {
+            // The request in the buffer may be complete.
+            return;
+        }
         self.note_incomplete(now, buf.len());
         debug_assert!(
             self.closed || self.abandoned || self.paused_until.is_some() || buf.len() < Header::LEN + LONGEST_REQUEST,
@@ -162,9 +180,11 @@ impl Session for OrangeFsSession {
     }
 
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete header
-    /// or reply, at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration.
+    /// or reply, at most 24 bytes and 48 of a reply, 16 KiB of a small read's, or 128 KiB of a configuration; or
+    /// anything, see [`Session::is_behind`].
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut) {
-        while !self.closed {
+        self.steps = 0;
+        while !self.closed && self.steps < STEPS_AT_ONCE {
             let step = match self.from_server {
                 Inbound::Header => self.server_message(now, buf),
                 Inbound::Body { .. } => Ok(self.server_body(now, buf)),
@@ -175,6 +195,11 @@ impl Session for OrangeFsSession {
                 Err(reason) => self.refuse_server(reason),
             }
         }
+        self.server_is_behind = self.steps >= STEPS_AT_ONCE && !buf.is_empty();
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.closed && (self.server_is_behind || self.client_is_behind && !self.abandoned)
     }
 
     fn client_waited(&mut self, now: Time) {

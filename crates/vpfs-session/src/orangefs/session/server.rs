@@ -98,7 +98,9 @@ impl OrangeFsSession {
                 Ok(last)
             }
             (Reply::Read { handle, transfer }, ReplyNumbers::IoAck { bstream_size: size }) => {
+                let before = transfer.steps();
                 let (handle, expected) = (*handle, transfer.read_bytes(size).ok());
+                self.steps += transfer.steps() - before;
                 self.actions.push_back(Action::SizeLearned { file: file_key(handle), size });
                 Ok(self.read_acknowledged(id, expected))
             }

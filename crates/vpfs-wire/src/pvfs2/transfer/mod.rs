@@ -6,6 +6,7 @@
 mod tree;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use vpfs_core::Bytes;
 use vpfs_core::stripe::{self, Stripe, StripeError};
@@ -14,10 +15,14 @@ use super::dist::{Dist, DistView};
 use super::preq::{Node, Preq};
 use tree::{Run, Runs, Tree};
 
-/// Limit on the steps (runs and pieces visited) that one query on a structured access may take. A query beyond it fails
-/// with [`TransferError::TooComplex`], so that a small request cannot cause unbounded work. The limit amounts to about
-/// a millisecond, somewhat more for variable strips, and is enough for tens of thousands of pieces.
-pub const STEP_BUDGET: u32 = 1 << 17;
+/// Limit on the steps (runs and pieces visited) for all [`Transfer::pieces`], about a millisecond: those who ask for
+/// them move the data as well.
+pub const PIECES_BUDGET: u32 = 1 << 17;
+
+/// Limit on the steps that any other query on a structured access may take. A query beyond it fails with
+/// [`TransferError::TooComplex`], so that a small request cannot cause much work. The limit amounts to about 60 µs,
+/// somewhat more for variable strips, and is enough for thousands of pieces.
+pub const STEP_BUDGET: u32 = 1 << 13;
 
 /// Why the share of a server cannot be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +33,7 @@ pub enum TransferError {
     /// The distribution's parameters are invalid.
     #[error("malformed distribution: {0}")]
     Distribution(#[from] StripeError),
-    /// More than [`STEP_BUDGET`] steps would be needed.
+    /// More than [`STEP_BUDGET`] steps would be needed, or [`PIECES_BUDGET`] for all pieces.
     #[error("the access has too many pieces to count")]
     TooComplex,
 }
@@ -42,6 +47,7 @@ pub struct Transfer {
     pattern: AccessShape,
     /// Stream positions of the access: bytes of the tiled access description.
     stream: Range<u64>,
+    steps: Steps,
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +107,7 @@ impl Transfer {
         };
         let stream = start..start + len;
         let pattern = AccessShape::build(nodes, &stream)?;
-        Ok(Self { stripe, servers: server_ct, server, pattern, stream })
+        Ok(Self { stripe, servers: server_ct, server, pattern, stream, steps: Steps::default() })
     }
 
     /// Bytes of memory that it takes up: an access in many parts can take up more than its request. O(1).
@@ -111,6 +117,11 @@ impl Transfer {
             AccessShape::Nested(tree) => tree.memory(),
         };
         size_of::<Self>() + self.stripe.memory() + pattern
+    }
+
+    /// The steps that all queries have taken so far, about 8 ns each.
+    pub fn steps(&self) -> u32 {
+        self.steps.0.load(Ordering::Relaxed)
     }
 
     /// Bytes that a write moves: all that lie on the server.
@@ -146,15 +157,19 @@ impl Transfer {
 
     /// The offset in the datafile of the first byte that is moved; `None` if none lies on this server.
     pub fn first_physical_offset(&self) -> Result<Option<u64>, TransferError> {
-        self.pieces().next().transpose().map(|piece| piece.map(|piece| piece.physical))
+        self.pieces_within(STEP_BUDGET).next().transpose().map(|piece| piece.map(|piece| piece.physical))
     }
 
-    /// The pieces on this server, in wire order. Ends with an error after [`STEP_BUDGET`] steps.
+    /// The pieces on this server, in wire order. Ends with an error after [`PIECES_BUDGET`] steps.
     pub fn pieces(&self) -> impl Iterator<Item = Result<TransferPiece, TransferError>> + '_ {
+        self.pieces_within(PIECES_BUDGET)
+    }
+
+    fn pieces_within(&self, steps: u32) -> impl Iterator<Item = Result<TransferPiece, TransferError>> + '_ {
         let mut runs = self.runs(self.stream.clone());
         let mut current: Option<(Run, vpfs_core::stripe::Pieces<'_>)> = None;
         let mut wire_offset = 0;
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(steps, &self.steps);
         let mut failed = false;
         std::iter::from_fn(move || {
             while !failed {
@@ -213,7 +228,7 @@ impl Transfer {
     /// Sums runs one by one, except for the middle part of whole tiles that lie entirely below `end`: their contents
     /// repeat with the distribution's round.
     fn nested_below(&self, tree: &Tree, end: u64) -> Result<u64, TransferError> {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(STEP_BUDGET, &self.steps);
         let size = tree.size();
         let first_tile = self.stream.start.div_ceil(size);
         let last_tile = self.stream.end / size;
@@ -248,7 +263,7 @@ impl Transfer {
     }
 
     /// The bytes of a part of the stream below `end`, and whether `end` was not reached.
-    fn sum(&self, stream: Range<u64>, end: u64, budget: &mut Budget) -> Result<(u64, bool), TransferError> {
+    fn sum(&self, stream: Range<u64>, end: u64, budget: &mut Budget<'_>) -> Result<(u64, bool), TransferError> {
         let mut runs = self.runs(stream);
         let mut total = 0;
         while let Some(run) = runs.next(budget)? {
@@ -290,19 +305,38 @@ impl AccessShape {
     }
 }
 
-/// The remaining part of [`STEP_BUDGET`].
-struct Budget(u32);
+/// The steps taken so far. Atomic only because pieces are walked by tasks that move from thread to thread.
+#[derive(Debug, Default)]
+struct Steps(AtomicU32);
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self(STEP_BUDGET)
+impl Clone for Steps {
+    fn clone(&self) -> Self {
+        Self(AtomicU32::new(self.0.load(Ordering::Relaxed)))
     }
 }
 
-impl Budget {
+/// The steps that one query may take.
+struct Budget<'a> {
+    limit: u32,
+    left: u32,
+    /// Where the steps taken are added up.
+    steps: &'a Steps,
+}
+
+impl<'a> Budget<'a> {
+    fn new(limit: u32, steps: &'a Steps) -> Self {
+        Self { limit, left: limit, steps }
+    }
+
     fn spend(&mut self) -> Result<(), TransferError> {
-        self.0 = self.0.checked_sub(1).ok_or(TransferError::TooComplex)?;
+        self.left = self.left.checked_sub(1).ok_or(TransferError::TooComplex)?;
         Ok(())
+    }
+}
+
+impl Drop for Budget<'_> {
+    fn drop(&mut self) {
+        self.steps.0.fetch_add(self.limit - self.left, Ordering::Relaxed);
     }
 }
 

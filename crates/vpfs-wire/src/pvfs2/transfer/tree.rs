@@ -298,7 +298,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The next run, which may be empty; `None` at the end.
-    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Option<Run>, TransferError> {
+    pub(super) fn next(&mut self, budget: &mut Budget<'_>) -> Result<Option<Run>, TransferError> {
         if self.stream.is_empty() {
             return Ok(None);
         }
@@ -318,7 +318,12 @@ impl<'a> Runs<'a> {
 
 impl Tree {
     /// Fills the stack for a stream position; returns the rest of the run there.
-    fn seek(&self, stack: &mut Vec<Frame>, position: u64, budget: &mut Budget) -> Result<(u64, u64), TransferError> {
+    fn seek(
+        &self,
+        stack: &mut Vec<Frame>,
+        position: u64,
+        budget: &mut Budget<'_>,
+    ) -> Result<(u64, u64), TransferError> {
         let mut head = 0;
         let mut base = 0;
         let mut copies = u64::MAX;
@@ -350,7 +355,7 @@ impl Tree {
     }
 
     /// Advances to the next row and descends to its run.
-    fn step(&self, stack: &mut Vec<Frame>, budget: &mut Budget) -> Result<(u64, u64), TransferError> {
+    fn step(&self, stack: &mut Vec<Frame>, budget: &mut Budget<'_>) -> Result<(u64, u64), TransferError> {
         while let Some(frame) = stack.last_mut() {
             budget.spend()?;
             let row = self.row_of(frame.node)?;

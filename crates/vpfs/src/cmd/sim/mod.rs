@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
+use vpfs_config::read_text;
 use vpfs_config::units::{Span, parse_duration};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
 use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulation};
@@ -83,10 +84,10 @@ impl Sim {
         let read = match &self.scenario {
             None => Scenario::parse(DEFAULT.0, DEFAULT.1),
             Some(path) => {
-                let text = fs::read_to_string(path)
+                let text = read_text(path)
                     .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
                 let folder = path.parent().unwrap_or(Path::new(""));
-                let files = |name: &str| fs::read_to_string(folder.join(name));
+                let files = |name: &str| read_text(&folder.join(name));
                 Scenario::parse_with(&path.display().to_string(), &text, &files)
             }
         };

@@ -1,0 +1,223 @@
+//! The weight of each flow, which is its own or a part of one that a group of applications shares.
+//!
+//! A group's weight is divided among its *present* members. A member is present while it has requests queued, and then
+//! until virtual time reaches its finish tag: a name that has been served counts as long as a flow would have to wait
+//! before its next turn, so names that take turns get no more than names that wait at the same time.
+
+use alloc::vec::Vec;
+
+use crate::app_policy::{AppPolicy, GroupId};
+use crate::heap::{Heap, Item};
+use crate::units::{AppId, Bytes, VirtualTime, Weight};
+
+/// A flow's φ: a weight divided among some flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    weight: Weight,
+    /// Never zero.
+    among: u32,
+}
+
+impl Share {
+    pub(crate) const ONE: Self = Self::whole(Weight::ONE);
+
+    pub(crate) const fn whole(weight: Weight) -> Self {
+        Self { weight, among: 1 }
+    }
+
+    /// The virtual time that `bytes` of service take, bytes/φ.
+    pub(crate) fn time(self, bytes: u128) -> VirtualTime {
+        VirtualTime::of_total(bytes * u128::from(self.among), self.weight)
+    }
+
+    /// The service in a virtual time, rounded down.
+    pub(crate) fn service(self, time: VirtualTime) -> Bytes {
+        Bytes(time.service(self.weight).0 / u64::from(self.among))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    weight: Weight,
+    group: Option<GroupId>,
+    is_present: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// The number of members present.
+    present: u32,
+    /// The largest finish tag of a member whose queue became empty.
+    finish: VirtualTime,
+    /// The first member, which stands for all in accounts of service elsewhere.
+    first: AppId,
+}
+
+/// A member without queued requests, present until `finish`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lingering {
+    finish: VirtualTime,
+    app: AppId,
+}
+
+impl Item for Lingering {
+    fn owner(&self) -> usize {
+        self.app.index()
+    }
+}
+
+/// The shares of all flows of one scheduler. O(log n) in the members of groups, O(1) for other flows.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// By application.
+    flows: Vec<Flow>,
+    groups: Vec<Option<Group>>,
+    lingering: Heap<Lingering>,
+}
+
+impl Shares {
+    pub(crate) const fn new() -> Self {
+        Self { flows: Vec::new(), groups: Vec::new(), lingering: Heap::new() }
+    }
+
+    /// Sets the weight and the group of `app`. It is not present in a new group until [`Shares::on_arrival`].
+    pub(crate) fn set(&mut self, app: AppId, &AppPolicy { weight, group, .. }: &AppPolicy) {
+        if app.index() >= self.flows.len() {
+            let new = Flow { weight: Weight::ONE, group: None, is_present: false };
+            self.flows.resize(app.index() + 1, new);
+        }
+        let before = self.flows[app.index()];
+        self.flows[app.index()] = Flow { weight, group, ..before };
+        if let Some(group) = group {
+            if group.index() >= self.groups.len() {
+                self.groups.resize(group.index() + 1, None);
+            }
+            let new = Group { present: 0, finish: VirtualTime::ZERO, first: app };
+            self.groups[group.index()].get_or_insert(new);
+        }
+        if before.group != group && before.is_present {
+            self.leave(app, before.group);
+        }
+    }
+
+    /// The share of `app` now.
+    pub(crate) fn of(&self, app: AppId) -> Share {
+        let Some(flow) = self.flows.get(app.index()) else { return Share::ONE };
+        let among = self.group(app).map_or(1, |group| group.present.max(1));
+        Share { weight: flow.weight, among }
+    }
+
+    /// The weight of `app`, or of its group.
+    pub(crate) fn weight(&self, app: AppId) -> Weight {
+        self.flows.get(app.index()).map_or(Weight::ONE, |flow| flow.weight)
+    }
+
+    /// The application under which service elsewhere is accounted for: the same for all members of a group.
+    pub(crate) fn account(&self, app: AppId) -> AppId {
+        self.group(app).map_or(app, |group| group.first)
+    }
+
+    /// The group of `app`.
+    pub(crate) fn group_of(&self, app: AppId) -> Option<GroupId> {
+        self.flows.get(app.index())?.group
+    }
+
+    /// The tag from which a member starts that has nothing queued: virtual time, or where the group ended if none of
+    /// its members is present. `None` for flows without a group.
+    pub(crate) fn floor(&mut self, app: AppId, now: VirtualTime) -> Option<VirtualTime> {
+        self.expire(now);
+        let group = self.group(app)?;
+        Some(if group.present > 0 { now } else { group.finish.min(now) })
+    }
+
+    /// A request of `app` arrived, or is queued while its group changes, at virtual time `now`.
+    pub(crate) fn on_arrival(&mut self, app: AppId, now: VirtualTime) {
+        self.expire(now);
+        let Some(Flow { group: group @ Some(_), is_present, .. }) = self.flows.get_mut(app.index()) else { return };
+        let (group, was_present) = (*group, core::mem::replace(is_present, true));
+        self.lingering.remove(app.index());
+        if !was_present {
+            self.count(group, |present| present + 1);
+        }
+    }
+
+    /// `app` has nothing queued, and its finish tag is or becomes `finish`.
+    pub(crate) fn on_finish(&mut self, app: AppId, finish: VirtualTime) {
+        let Some(&Flow { group: Some(group), is_present: true, .. }) = self.flows.get(app.index()) else { return };
+        self.lingering.set(Lingering { finish, app });
+        if let Some(Some(group)) = self.groups.get_mut(group.index()) {
+            group.finish = group.finish.max(finish);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> Vec<usize> {
+        let own = [self.flows.capacity(), self.groups.capacity()];
+        own.into_iter().chain(self.lingering.capacities()).collect()
+    }
+
+    /// Virtual time is `now`: members whose finish tag is not after it leave. Amortised over the arrivals.
+    pub(crate) fn expire(&mut self, now: VirtualTime) {
+        while let Some(&Lingering { app, .. }) = self.lingering.first().filter(|last| last.finish <= now) {
+            self.leave(app, self.group_of(app));
+        }
+    }
+
+    fn leave(&mut self, app: AppId, group: Option<GroupId>) {
+        self.lingering.remove(app.index());
+        self.flows[app.index()].is_present = false;
+        self.count(group, |present| present - 1);
+    }
+
+    fn group(&self, app: AppId) -> Option<&Group> {
+        self.groups.get(self.group_of(app)?.index())?.as_ref()
+    }
+
+    fn count(&mut self, group: Option<GroupId>, change: impl FnOnce(u32) -> u32) {
+        if let Some(Some(group)) = group.and_then(|group| self.groups.get_mut(group.index())) {
+            group.present = change(group.present);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: AppPolicy =
+        AppPolicy { weight: Weight::ONE, group: Some(GroupId(0)), cap: None, target: None, latency: None, order: None };
+
+    fn at(bytes: u64) -> VirtualTime {
+        VirtualTime::of(Bytes(bytes), Weight::ONE)
+    }
+
+    fn pair() -> Shares {
+        let mut shares = Shares::new();
+        (0..2).for_each(|app| shares.set(AppId(app), &GROUP));
+        shares
+    }
+
+    #[test]
+    fn a_member_counts_until_virtual_time_reaches_its_finish_tag() {
+        let mut shares = pair();
+        shares.on_arrival(AppId(0), at(0));
+        shares.on_finish(AppId(0), at(100));
+        shares.on_arrival(AppId(1), at(99));
+        assert_eq!(shares.of(AppId(1)).time(10), at(20), "a half of the weight");
+        shares.expire(at(100));
+        assert_eq!(shares.of(AppId(1)).time(10), at(10));
+        assert_eq!(shares.of(AppId(1)).service(at(10)), Bytes(10));
+    }
+
+    /// Service elsewhere that brings a flow up to virtual time is absorbed. A name that was never used would absorb any
+    /// amount.
+    #[test]
+    fn a_new_member_lags_no_further_than_its_group() {
+        let mut shares = pair();
+        shares.on_arrival(AppId(0), at(0));
+        assert_eq!(shares.floor(AppId(1), at(50)), Some(at(50)), "the group does not lag while a member is present");
+        shares.on_finish(AppId(0), at(100));
+        assert_eq!(shares.floor(AppId(1), at(300)), Some(at(100)));
+        assert_eq!(shares.floor(AppId(2), at(300)), None, "no group");
+    }
+}
