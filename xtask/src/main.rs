@@ -1,21 +1,23 @@
-//! The project's own commands: `cargo xtask ci`, `tidy`, `audit` and `bench`.
+//! The project's own commands: `cargo xtask ci`, `tidy`, `audit`, `bench` and `simulate`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod audit;
 mod bench;
 mod ci;
+mod simulate;
 mod tidy;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <command>
 
-  ci      everything CI runs, in the same order: format, lints, tidy, licences, docs, tests
-  tidy    rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
-          unfinished code
-  audit   what we depend on: licences, advisories (with cargo-deny), and a build with the oldest compiler; says what
-          to install if a tool is missing
-  bench   measurements that need more than one program; `cargo xtask bench` lists them
+  ci         everything CI runs, in the same order: format, lints, tidy, licences, docs, tests
+  tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
+             unfinished code
+  audit      what we depend on: licences, advisories (with cargo-deny), and a build with the oldest compiler; says what
+             to install if a tool is missing
+  bench      measurements that need more than one program; `cargo xtask bench` lists them
+  simulate   the daemon between model clients and servers, in virtual time, with faults drawn from seeds
 ";
 
 fn main() -> ExitCode {
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["audit"] => audit::run(),
         ["bench", ref rest @ ..] => bench::run(rest),
+        ["simulate", ref rest @ ..] => simulate::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

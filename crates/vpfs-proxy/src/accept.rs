@@ -80,7 +80,7 @@ impl Acceptor {
         true
     }
 
-    fn admit(self: &Arc<Self>, newcomer: Newcomer, peer: SocketAddr, permit: ConnectionPermit) {
+    pub(crate) fn admit(self: &Arc<Self>, newcomer: Newcomer, peer: SocketAddr, permit: ConnectionPermit) {
         if let Newcomer::Accepted(client) = &newcomer
             && let Err(error) = prepare(client)
         {
@@ -113,6 +113,8 @@ impl Acceptor {
         match newcomer {
             Newcomer::Accepted(client) => reset_on_close(&client),
             Newcomer::Inherited(handed) => handed.end(),
+            #[cfg(test)]
+            Newcomer::Simulated(client, _) => client.reset_on_close(),
         }
         let server = &self.listener.server;
         if let Some(suppressed) = host.log.due(Kind::TooManyConnections, self.shared.clock.now()) {

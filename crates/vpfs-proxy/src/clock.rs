@@ -35,6 +35,13 @@ impl Clock {
         Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
     }
 
+    /// A clock that starts at a fixed time, for a simulation.
+    #[cfg(test)]
+    pub(crate) fn starting_at(since_1970: Duration) -> Self {
+        let begun = Course::starting_at(since_1970);
+        Self { started: tokio::time::Instant::now(), begun, stepped: Arc::default() }
+    }
+
     /// The current time.
     pub(crate) fn now(&self) -> Time {
         Time::ZERO + self.course().at(self.started.elapsed())

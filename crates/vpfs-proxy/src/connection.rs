@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use vpfs_core::Time;
@@ -27,6 +26,9 @@ use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, reached};
 use crate::sockets::{prepare, reset_on_close};
+use crate::stream::Stream;
+#[cfg(test)]
+use crate::stream::simulated;
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
@@ -98,6 +100,9 @@ pub(crate) enum Newcomer {
     Accepted(TcpStream),
     /// A connection of the process that this one succeeds.
     Inherited(Handed),
+    /// A client and its server in a simulation.
+    #[cfg(test)]
+    Simulated(simulated::Socket, simulated::Socket),
 }
 
 /// Serves one connection until either side ends. Returns how it ended, and what the server still does for it.
@@ -121,7 +126,7 @@ pub(crate) async fn serve(
         }
         Ok(End::Closed) => {}
         Ok(End::Drained) => connection.end_quietly().await,
-        Ok(End::Stopped) | Err(_) => reset_on_close(&connection.client.stream),
+        Ok(End::Stopped) | Err(_) => connection.client.stream.reset_on_close(),
     }
     if matches!(ended, Err(Failure::Io { side: Side::Server, .. })) {
         connection.server.eof = true;
@@ -144,6 +149,11 @@ async fn pair(
             let server = half(handed.server, handed.from_server, Side::Server)?;
             return Ok(Some((client, server, handed.user)));
         }
+        #[cfg(test)]
+        Newcomer::Simulated(client, server) => {
+            let half = |socket| Half::new(Stream::Simulated(socket));
+            return Ok(Some((half(client), half(server), None)));
+        }
     };
     let mut stage = shared.stage();
     let connected = tokio::select! {
@@ -155,7 +165,7 @@ async fn pair(
         Exhausted::of(&error).map_or(Failure::Upstream(error), Failure::NoDescriptors)
     })?;
     listener.reached();
-    Ok(Some((Half::new(client), Half::new(server), None)))
+    Ok(Some((Half::new(Stream::Tcp(client)), Half::new(Stream::Tcp(server)), None)))
 }
 
 async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
@@ -274,22 +284,25 @@ impl Connection {
         let client_interest = self.client.interest(from_client, !self.session.to_client().is_empty());
         let server_interest = self.server.interest(from_server, !self.session.to_server().is_empty());
         let is_scarce = self.memory.is_scarce();
-        let deadline = self.deadline().map(|at| self.shared.clock.instant(at));
-        let mut is_due = false;
+        let deadline = self.deadline();
+        // In a fixed order, so that a simulation can be repeated. None starves: whatever ends the wait, both sides are
+        // read, and the deadline is looked at.
         tokio::select! {
+            biased;
             ready = self.client.ready(client_interest) => ready.map_err(io_error(Side::Client))?,
             ready = self.server.ready(server_interest) => ready.map_err(io_error(Side::Server))?,
             () = self.mailbox.filled() => {}
             () = self.memory.eased(), if is_scarce => {}
             _ = self.stage.changed() => {}
-            () = sleep_until(deadline) => is_due = true,
+            () = sleep_until(deadline.map(|at| self.shared.clock.instant(at))) => {}
         }
+        let now = self.shared.clock.now();
         if !from_client {
-            self.session.client_waited(self.shared.clock.now());
+            self.session.client_waited(now);
         }
         // What arrived in time counts, even if it is read only now.
         self.read()?;
-        if is_due { self.handle_timeout() } else { Ok(()) }
+        if deadline.is_some_and(|at| at <= now) { self.handle_timeout() } else { Ok(()) }
     }
 
     /// Gives back what only a busy connection needs.
@@ -481,7 +494,7 @@ impl Connection {
             () = tokio::time::sleep(QUIET) => {}
             () = reached(&mut self.stage, Stage::Stopped) => {}
         }
-        reset_on_close(&self.client.stream);
+        self.client.stream.reset_on_close();
     }
 
     /// Gives a suspended connection to the daemon's successor.
@@ -544,7 +557,7 @@ async fn sleep_until(instant: Option<tokio::time::Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
     use vpfs_config::{AppTable, Config};
@@ -641,7 +654,13 @@ mod tests {
         let upstream = TcpStream::connect(place.server.local_addr().unwrap()).await.unwrap();
         let mut server = place.server.accept().await.unwrap().0;
         let (shared, listener) = (Arc::clone(&place.shared), Arc::clone(&place.listener));
-        let mut connection = Connection::new(shared, listener, [accepted, upstream].map(Half::new), peer, None);
+        let mut connection = Connection::new(
+            shared,
+            listener,
+            [accepted, upstream].map(|stream| Half::new(Stream::Tcp(stream))),
+            peer,
+            None,
+        );
         let payload = Request::bare(RequestBody::MgmtNoop).encode();
         let requests: Vec<u8> = (1..=200).flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect();
         let traffic = async {

@@ -8,13 +8,14 @@ use tokio::net::TcpStream;
 use vpfs_session::Outbound;
 
 use crate::read_buffers::{self, READ_SIZE};
+use crate::stream::Stream;
 
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
 
 /// A socket and the bytes read from it that are not a complete message yet.
 pub(crate) struct Half {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// Has no memory of its own while nothing is in it, see [`Half::rest`].
     pub(crate) buf: BytesMut,
     pub(crate) eof: bool,
@@ -22,14 +23,14 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: Stream) -> Self {
         Self { stream, buf: BytesMut::new(), eof: false, write_closed: false }
     }
 
     /// A socket of a predecessor, which had read `buf` from it.
     pub(crate) fn inherited(stream: std::net::TcpStream, buf: BytesMut) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { buf, ..Self::new(TcpStream::from_std(stream)?) })
+        Ok(Self { buf, ..Self::new(Stream::Tcp(TcpStream::from_std(stream)?)) })
     }
 
     /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
@@ -89,7 +90,7 @@ impl Half {
     /// Waits until one of `interest` is possible; for ever if there is none. Cancel safe.
     pub(crate) async fn ready(&self, interest: Option<Interest>) -> io::Result<()> {
         match interest {
-            Some(interest) => self.stream.ready(interest).await.map(drop),
+            Some(interest) => self.stream.ready(interest).await,
             None => std::future::pending().await,
         }
     }
@@ -105,7 +106,7 @@ mod tests {
     async fn pair() -> (Half, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (Half::new(listener.accept().await.unwrap().0), peer)
+        (Half::new(Stream::Tcp(listener.accept().await.unwrap().0)), peer)
     }
 
     async fn read(half: &mut Half, count: usize) {

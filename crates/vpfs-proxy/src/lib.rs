@@ -26,7 +26,10 @@ mod post;
 mod read_buffers;
 mod requests;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod sockets;
+mod stream;
 
 pub use daemon::{Daemon, ReloadError, StartError};
 pub use handover::{Inheritance, Offer};

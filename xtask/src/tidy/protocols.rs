@@ -7,7 +7,7 @@ use super::circles::before_tests;
 const CODECS: &str = "vpfs_wire";
 
 /// Prefixes of the paths that may name OrangeFS types, and why.
-const ORANGEFS: [(&str, &str); 10] = [
+const ORANGEFS: [(&str, &str); 11] = [
     ("crates/vpfs-wire/", "the codecs themselves"),
     ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
     ("crates/vpfs-session/tests/", "tests of that session, with its messages"),
@@ -17,6 +17,7 @@ const ORANGEFS: [(&str, &str); 10] = [
     ("crates/vpfs-testbed/src/flow.rs", "the rules of flows, for both"),
     ("crates/vpfs-testbed/tests/", "tests of both, with their messages"),
     ("crates/vpfs-proxy/tests/", "raw clients and servers that misbehave"),
+    ("crates/vpfs-proxy/src/simulation/", "model clients and servers, for tests"),
     ("fuzz/", "fuzzes the codecs and the session"),
 ];
 

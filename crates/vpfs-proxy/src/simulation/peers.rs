@@ -1,0 +1,276 @@
+//! Model clients and servers: they speak the protocol, and do what the fate that was drawn for them says.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::io::Interest;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, sleep};
+use vpfs_wire::bmi::{Header, Mode, Tag};
+
+use super::raw;
+use super::record::{Passed, Trace};
+use crate::stream::simulated::{Randomness, Socket};
+
+/// What a peer does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing unusual.
+    Good,
+    /// After so many bytes read or written it ends, with a reset or orderly.
+    Ends { after: usize, with_reset: bool },
+    /// After so many bytes it does nothing for a while.
+    Stalls { after: usize, pause: Duration },
+}
+
+/// Kinds of operations, stated in their tags, so that servers need not decode requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Metadata,
+    Write,
+    Read,
+    SmallWrite,
+}
+
+const KINDS: [Kind; 4] = [Kind::Metadata, Kind::Write, Kind::Read, Kind::SmallWrite];
+/// Bytes of one data message.
+const CHUNK: usize = 64 << 10;
+
+fn tag(number: u64, kind: usize, kib: u64) -> Tag {
+    Tag(number << 16 | (kind as u64) << 14 | kib)
+}
+
+fn meaning(tag: Tag) -> (Kind, usize) {
+    (KINDS[usize::try_from(tag.0 >> 14 & 3).unwrap()], usize::try_from(tag.0 & 0x3fff).unwrap() << 10)
+}
+
+fn request(tag: Tag) -> Vec<u8> {
+    let handle = 7 + (tag.0 >> 16) % 3;
+    match meaning(tag) {
+        (Kind::Metadata, _) => raw::metadata(tag.0),
+        (Kind::Write, len) => raw::write(tag.0, handle, len),
+        (Kind::Read, len) => raw::read(tag.0, handle, len),
+        (Kind::SmallWrite, len) => raw::small_write(tag.0, handle, vec![7; len.min(6 << 10)]),
+    }
+}
+
+/// The data of an operation, in messages.
+fn data(tag: Tag, len: usize) -> impl Iterator<Item = Vec<u8>> {
+    let chunks = (0..len).step_by(CHUNK).map(move |at| (at, CHUNK.min(len - at)));
+    chunks.map(move |(at, len)| raw::data(tag, &vec![(tag.0 >> 16) as u8 ^ (at >> 16) as u8; len]))
+}
+
+/// One end of a connection with a fate.
+pub(crate) struct Peer {
+    socket: Socket,
+    fate: Fate,
+    moved: std::sync::Mutex<usize>,
+    random: Randomness,
+    trace: Trace,
+    name: (usize, u8),
+    begun: Instant,
+}
+
+impl Peer {
+    pub(crate) fn new(socket: Socket, fate: Fate, random: &Randomness, trace: &Trace, name: (usize, u8)) -> Arc<Self> {
+        let (random, trace) = (Arc::clone(random), trace.clone());
+        Arc::new(Self { socket, fate, moved: 0.into(), random, trace, name, begun: Instant::now() })
+    }
+
+    fn draw(&self, most: u64) -> u64 {
+        self.random.lock().unwrap().random_range(0..=most)
+    }
+
+    /// Bytes moved; an error if its fate has come.
+    async fn account(&self, count: usize) -> io::Result<()> {
+        let (before, after) = {
+            let mut moved = self.moved.lock().unwrap();
+            *moved += count;
+            (*moved - count, *moved)
+        };
+        let is_due = |at: usize| before < at && after >= at;
+        match self.fate {
+            Fate::Ends { after: at, with_reset } if after >= at => {
+                if with_reset {
+                    self.socket.reset_on_close();
+                }
+                self.socket.close();
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            Fate::Stalls { after: at, pause } if is_due(at) => {
+                sleep(pause).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn read(&self, buf: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            self.socket.ready(Interest::READABLE).await;
+            match self.socket.try_read_buf(&mut &mut buf[filled..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    filled += count;
+                    self.account(count).await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::task::yield_now().await,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.socket.ready(Interest::WRITABLE).await;
+            match self.socket.try_write_vectored(&[io::IoSlice::new(bytes)]) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.account(count).await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::task::yield_now().await,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, whole, and its header.
+    async fn message(&self) -> io::Result<(Header, Vec<u8>)> {
+        let mut bytes = vec![0; Header::LEN];
+        self.read(&mut bytes).await?;
+        let header = Header::decode(&bytes).expect("a proxy passes on whole headers");
+        bytes.resize(Header::LEN + usize::try_from(header.size).unwrap(), 0);
+        self.read(&mut bytes[Header::LEN..]).await?;
+        self.trace.add((self.name, header.tag.0, bytes.len(), self.begun.elapsed()));
+        Ok((header, bytes))
+    }
+
+    async fn pause(&self, most_us: u64) {
+        let us = self.draw(most_us);
+        if us > 0 {
+            sleep(Duration::from_micros(us)).await;
+        }
+    }
+}
+
+/// Four points of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Points {
+    pub(crate) client_sent: Passed,
+    pub(crate) server_got: Passed,
+    pub(crate) server_sent: Passed,
+    pub(crate) client_got: Passed,
+}
+
+/// Sends messages one after the other; ends when the connection does.
+fn writer(peer: Arc<Peer>, sent: Passed) -> mpsc::UnboundedSender<(Tag, Vec<u8>)> {
+    let (sender, mut messages) = mpsc::unbounded_channel::<(Tag, Vec<u8>)>();
+    tokio::spawn(async move {
+        while let Some((tag, bytes)) = messages.recv().await {
+            // What was queued may arrive in part.
+            sent.add(tag, &bytes);
+            if peer.write(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+/// Runs `ops` operations, some at once; returns how many were answered.
+pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: usize) -> u64 {
+    let sender = writer(Arc::clone(&peer), points.client_sent.clone());
+    let permits = Arc::new(Semaphore::new(at_once));
+    let starting = {
+        let (peer, permits, sender) = (Arc::clone(&peer), Arc::clone(&permits), sender.clone());
+        tokio::spawn(async move {
+            for number in 1..=ops {
+                permits.acquire().await.expect("open").forget();
+                peer.pause(2_000).await;
+                let tag = tag(
+                    number,
+                    usize::try_from(peer.draw(3)).unwrap(),
+                    1 + peer.draw(if number % 8 == 0 { 150 } else { 8 }),
+                );
+                if sender.send((tag, request(tag))).is_err() {
+                    return;
+                }
+            }
+        })
+    };
+    let mut answered = 0;
+    let mut left = HashMap::<Tag, usize>::new();
+    while answered < ops {
+        let Ok((header, bytes)) = peer.message().await else { break };
+        points.client_got.add(header.tag, &bytes);
+        let (kind, len) = meaning(header.tag);
+        let is_last = match (kind, left.get_mut(&header.tag)) {
+            (Kind::Metadata | Kind::SmallWrite, _) => true,
+            // The acknowledgement.
+            (Kind::Write, None) => {
+                left.insert(header.tag, 0);
+                for message in data(header.tag, len) {
+                    let _ = sender.send((header.tag, message));
+                }
+                false
+            }
+            (Kind::Write, Some(_)) => true,
+            (Kind::Read, None) => left.insert(header.tag, len).is_some(),
+            (Kind::Read, Some(left)) => {
+                *left -= bytes.len() - Header::LEN;
+                *left == 0
+            }
+        };
+        if is_last {
+            answered += 1;
+            permits.add_permits(1);
+        }
+    }
+    starting.abort();
+    answered
+}
+
+/// Answers requests until the connection ends.
+pub(crate) async fn server(peer: Arc<Peer>, points: Points) {
+    let sender = writer(Arc::clone(&peer), points.server_sent.clone());
+    let mut awaited = HashMap::<Tag, usize>::new();
+    while let Ok((header, bytes)) = peer.message().await {
+        points.server_got.add(header.tag, &bytes);
+        let (tag, (kind, len)) = (header.tag, meaning(header.tag));
+        let mut answers = Vec::new();
+        if header.mode == Mode::Unexpected {
+            match kind {
+                Kind::Metadata => answers.push(raw::done(tag)),
+                Kind::SmallWrite => answers.push(raw::small_written(tag, len.min(6 << 10))),
+                Kind::Write => {
+                    awaited.insert(tag, len);
+                    answers.push(raw::ack(tag, 0));
+                }
+                Kind::Read => {
+                    answers.push(raw::ack(tag, len));
+                    answers.extend(data(tag, len));
+                }
+            }
+        } else {
+            let left = awaited.get_mut(&tag).expect("data of a write");
+            *left -= bytes.len() - Header::LEN;
+            if *left == 0 {
+                awaited.remove(&tag);
+                answers.push(raw::completion(tag, len));
+            }
+        }
+        let (peer, sender) = (Arc::clone(&peer), sender.clone());
+        tokio::spawn(async move {
+            peer.pause(3_000).await;
+            for answer in answers {
+                let _ = sender.send((tag, answer));
+            }
+        });
+    }
+}

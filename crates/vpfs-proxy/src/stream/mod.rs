@@ -1,0 +1,81 @@
+//! The sockets of connections: those of the system, or simulated ones in tests.
+
+use std::io;
+
+use bytes::BufMut;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+
+use crate::sockets::reset_on_close;
+
+#[cfg(test)]
+pub(crate) mod simulated;
+
+/// A connected socket that never blocks.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(test)]
+    Simulated(simulated::Socket),
+}
+
+impl Stream {
+    /// Waits until one of `interest` is possible. Cancel safe.
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.ready(interest).await.map(drop),
+            #[cfg(test)]
+            Self::Simulated(socket) => {
+                socket.ready(interest).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads what is available, as far as `buf` has room; 0 at the end of file.
+    pub(crate) fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read_buf(buf),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.try_read_buf(buf),
+        }
+    }
+
+    /// Writes as much as is accepted.
+    pub(crate) fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(slices),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.try_write_vectored(slices),
+        }
+    }
+
+    /// Half-closes it: the peer reads the end of file after everything that was written.
+    pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown().await,
+            #[cfg(test)]
+            Self::Simulated(socket) => {
+                socket.shutdown();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes closing it send a reset.
+    pub(crate) fn reset_on_close(&self) {
+        match self {
+            Self::Tcp(stream) => reset_on_close(stream),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.reset_on_close(),
+        }
+    }
+
+    /// Takes it out of the runtime.
+    pub(crate) fn into_std(self) -> io::Result<std::net::TcpStream> {
+        match self {
+            Self::Tcp(stream) => stream.into_std(),
+            #[cfg(test)]
+            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
