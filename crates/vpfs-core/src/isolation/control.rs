@@ -203,7 +203,11 @@ impl Isolation {
         let used = u128::from(core::mem::take(&mut meter.used_ns));
         let backlogged = meter.take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
         let share = u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.part) / u128::from(crowd.weights.max(1));
-        let greedy = crowd.is_busy && used * 4 > share * 5 && meter.usual_ns * 4 >= crowd.usual;
+        let large = meter.usual_ns * 4 >= crowd.usual;
+        // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
+        let still = kind == Kind::Bulk && meter.was_greedy && backlogged;
+        let greedy = large && (crowd.is_busy && used * 4 > share * 5 || still);
+        meter.was_greedy = greedy;
         // A flow that is alone and sometimes leaves the storage idle has shown nothing.
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;

@@ -42,6 +42,8 @@ pub(super) struct Meter {
     waiting_since: Option<Time>,
     /// Consecutive windows in which it met no criterion for bulk.
     pub(super) modest: u32,
+    /// It was seen to take more than its share, and has wanted more than it got ever since.
+    pub(super) was_greedy: bool,
     arrivals: Arrivals,
     latency: Latency,
 }
@@ -112,6 +114,7 @@ impl Meter {
             waiting: Duration::ZERO,
             waiting_since: None,
             modest: 0,
+            was_greedy: false,
             arrivals: Arrivals::default(),
             latency: Latency::default(),
         }
