@@ -324,14 +324,18 @@ fn backlogged_applications_share_device_time_by_weight() {
 /// Symptom: five processes with calls of 1 MiB got 0.30 of a disk where their weight owes them 0.20, because they have
 /// less pending than the forty of the other application. Cause: what had taken more than its share was ordered by
 /// weight for a moment, seen to take no more than its share then, and protected again.
+///
+/// Symptom: one or two processes with calls of 4 MiB got up to 0.47. Cause: while their cost was a guess they were
+/// protected, so the costs of both applications were learned from time that was divided wrongly, and then believed.
+/// By device time they are owed up to 0.24 of the bytes, because longer calls need fewer seeks.
 #[test]
 fn few_processes_with_large_calls_get_no_more_than_their_share() {
     for (name, case) in [("one head", Case::on(one_head())), ("disk", Case::on(DeviceProfile::hdd()))] {
-        for few in [2, 5] {
-            let writer = |name: &str, processes, weight| {
+        for (few, mib, most) in [(2, 1, 0.22), (5, 1, 0.22), (1, 4, 0.28), (2, 4, 0.28)] {
+            let writer = |name: &str, processes, mib: u32, weight| {
                 let plan = Interactive {
                     processes,
-                    transfer_bytes: 1 << 20,
+                    transfer_bytes: mib << 20,
                     file_bytes: 256 << 20,
                     think: Duration::ZERO,
                     time: Duration::MAX,
@@ -340,12 +344,13 @@ fn few_processes_with_large_calls_get_no_more_than_their_share() {
                 };
                 app(name, plan, processes, weight)
             };
-            let both = vec![writer("few", few, 1), writer("many", 40, 4)];
+            let both = vec![writer("few", few, mib, 1), writer("many", 40, 1, 4)];
             let results = case.run(PolicyKind::Isolation, both);
             let [few_rate, many] = [0, 1].map(|app| Measured::of(&results, app).rate);
-            let share = few_rate / (few_rate + many);
-            println!("{name}, {few} processes: {share:.3}");
-            assert!(share <= 0.22, "{name}, {few} processes: {share}");
+            let bytes = few_rate * f64::from(mib);
+            let share = bytes / (bytes + many);
+            println!("{name}, {few} processes, {mib} MiB: {share:.3}");
+            assert!((0.16..=most).contains(&share), "{name}, {few} processes, {mib} MiB: {share}");
         }
     }
 }

@@ -155,7 +155,7 @@ impl Isolation {
         }
         let unknown = |app: &AppId| {
             let Request { op, cost, objects, .. } = self.requests.get(self.queue.oldest(*app)?.id).request;
-            let due = now >= self.meters[app.index()].alone_again && !self.times.is_known(op, cost);
+            let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
         let next = self.active.iter().filter(is_queued).find_map(unknown);
@@ -193,21 +193,14 @@ impl Isolation {
     ///
     /// Storage that serves requests in any order serves each flow in proportion to its outstanding work. So a flow is
     /// bulk if it has the most work pending, or at least half as much; if it has enough pending to fill the storage; if
-    /// it always has many requests pending; if it is seen to take more than its share in requests that are not small;
-    /// or if other servers have given it more than its share. Of a group of applications that share one weight and have
-    /// as much work pending together, the largest members are bulk.
+    /// it always has many requests pending; if it takes, or could take, more than its share in requests that are not
+    /// small; or if other servers have given it more than its share. Of a group of applications that share one weight
+    /// and have as much work pending together, the largest members are bulk.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
-        let kind = self.queue.kind(app);
         let window_ns = self.bound.window_ns();
-        let meter = &mut self.meters[app.index()];
-        let used = u128::from(core::mem::take(&mut meter.used_ns));
-        let backlogged = meter.take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
-        let share = u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.part) / u128::from(crowd.weights.max(1));
-        let large = meter.usual_ns * 4 >= crowd.usual;
-        // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
-        let still = kind == Kind::Bulk && meter.was_greedy && backlogged;
-        let greedy = large && (crowd.is_busy && used * 4 > share * 5 || still);
-        meter.was_greedy = greedy;
+        let backlogged = self.meters[app.index()].take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
+        let greedy = self.is_greedy(app, backlogged, crowd);
+        let meter = &self.meters[app.index()];
         // A flow that is alone and sometimes leaves the storage idle has shown nothing.
         let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
         let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
@@ -216,13 +209,34 @@ impl Isolation {
         let most = Bytes(4 * meter.usual_ns);
         let ahead = !self.ledger.is_local() && self.queue.is_ahead(app, &self.clock, most);
         let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_group(app);
+        let kind = self.queue.kind(app);
         let meter = &mut self.meters[app.index()];
         meter.modest = if bulk { 0 } else { meter.modest + 1 };
         match kind {
             Kind::Interactive if bulk => Kind::Bulk,
-            Kind::Bulk if meter.modest >= MODEST_WINDOWS => Kind::Interactive,
+            Kind::Bulk if meter.modest >= MODEST_WINDOWS => {
+                meter.was_greedy = false;
+                Kind::Interactive
+            }
             _ => kind,
         }
+    }
+
+    /// Whether a flow whose requests are not small takes more than its share, has wanted more than it gets ever since
+    /// it did, or always has a request pending whose cost is not known.
+    fn is_greedy(&mut self, app: AppId, backlogged: bool, crowd: &Crowd) -> bool {
+        let meter = &mut self.meters[app.index()];
+        let used = u128::from(core::mem::take(&mut meter.used_ns));
+        if meter.usual_ns * 4 < crowd.usual {
+            return false;
+        }
+        let share = u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.part) / u128::from(crowd.weights.max(1));
+        // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
+        let still = meter.was_greedy && (backlogged || meter.hungry);
+        let unproven = meter.last.is_some_and(|(op, size)| !self.times.is_proven(op, size));
+        let takes_more = crowd.is_busy && used * 4 > share * 5 || still;
+        meter.was_greedy |= takes_more;
+        takes_more || unproven && meter.hungry && crowd.flows > 1
     }
 
     /// The largest excess of latency of all interactive flows; see [`Meter::excess`].

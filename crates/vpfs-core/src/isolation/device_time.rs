@@ -91,10 +91,12 @@ struct Factor {
     is_set: bool,
     /// Windows that revealed the cost of this class alone; the first ones move the factor further.
     windows: u32,
+    /// Those of them in which hardly any interactive request was served.
+    clean: u32,
 }
 
 impl Factor {
-    const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0 };
+    const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0, clean: 0 };
     /// After this number of windows the cost is known.
     const ENOUGH: u32 = 3;
 }
@@ -209,7 +211,7 @@ impl DeviceTimes {
     #[cfg(test)]
     pub(super) fn scaled(numerator: u64, denominator: u64) -> Self {
         let value = ONE * numerator / denominator;
-        Self { factors: [Factor { value, is_set: true, windows: 8 }; CLASSES], mixed: 8, ..Self::new() }
+        Self { factors: [Factor { value, is_set: true, windows: 8, clean: 8 }; CLASSES], mixed: 8, ..Self::new() }
     }
 
     /// Changes whenever costs may have changed.
@@ -220,7 +222,7 @@ impl DeviceTimes {
     /// Costs that are `times` times the prior and not known, for tests.
     #[cfg(test)]
     pub(super) fn guessed(times: u64) -> Self {
-        Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0 }; CLASSES], ..Self::new() }
+        Self { factors: [Factor { value: ONE * times, is_set: true, windows: 0, clean: 0 }; CLASSES], ..Self::new() }
     }
 
     /// [`Self::cost_ns`] of a request on so many objects.
@@ -246,7 +248,8 @@ impl DeviceTimes {
         let nanos = time.as_nanos().clamp(1, u128::from(COST_MAX_NS));
         let value = nanos * u128::from(ONE) / u128::from(Prior::cost_ns(op, size));
         let value = u64::try_from(value).unwrap_or(FACTOR_MAX).clamp(1, FACTOR_MAX);
-        self.factors[Class::of(op, size).0] = Factor { value, is_set: true, windows: Factor::ENOUGH };
+        self.factors[Class::of(op, size).0] =
+            Factor { value, is_set: true, windows: Factor::ENOUGH, clean: Factor::ENOUGH };
         self.version = self.version.wrapping_add(1);
     }
 
@@ -284,6 +287,11 @@ impl DeviceTimes {
         self.factors[Class::of(op, size).0].windows >= Factor::ENOUGH
     }
 
+    /// The same, but beside interactive requests a window reveals too little: their own costs are not known exactly.
+    pub(super) fn is_proven(&self, op: OpKind, size: Bytes) -> bool {
+        self.factors[Class::of(op, size).0].clean >= Factor::ENOUGH
+    }
+
     /// One window that is off by a factor of two may be chance. If the next one is off in the same direction, known
     /// costs are doubtful, and windows correct more of the error again.
     fn note_surprise(&mut self, expected: u64, actual: u64, pure: bool) {
@@ -295,14 +303,20 @@ impl DeviceTimes {
         if self.surprises.abs() >= 2 {
             self.mixed /= 2;
             if pure {
-                self.factors.iter_mut().for_each(|factor| factor.windows /= 2);
+                self.factors.iter_mut().for_each(|factor| {
+                    factor.windows /= 2;
+                    factor.clean /= 2;
+                });
             }
         }
     }
 
     /// The storage became slower or faster: known costs become guesses, and must be learned again.
     pub(super) fn forget(&mut self) {
-        self.factors.iter_mut().for_each(|factor| factor.windows = factor.windows.min(Factor::ENOUGH / 2));
+        self.factors.iter_mut().for_each(|factor| {
+            factor.windows = factor.windows.min(Factor::ENOUGH / 2);
+            factor.clean = factor.clean.min(Factor::ENOUGH / 2);
+        });
         self.alone_ns = [0; CLASSES];
     }
 
@@ -321,8 +335,9 @@ impl DeviceTimes {
         self.settle(&completed.bulk);
         let expected = if pure { self.unscaled(expected) } else { expected };
         self.note_surprise(expected, actual, pure);
+        let clean = completed.others_served_ns <= elapsed / 8;
         match pure {
-            true => self.learn_one(&completed.bulk, expected, actual),
+            true => self.learn_one(&completed.bulk, expected, actual, clean),
             false => self.learn_mix(&completed.bulk, expected, actual),
         }
         let off = actual.abs_diff(expected) > expected / 8;
@@ -336,13 +351,14 @@ impl DeviceTimes {
     }
 
     /// All bulk was of one class, so the window reveals the cost of that class.
-    fn learn_one(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64) {
+    fn learn_one(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, clean: bool) {
         let Some(class) = parts.iter().position(|part| *part > 0) else { return };
-        let windows = self.factors[class].windows;
-        self.correct(class, expected, actual, step(windows));
+        let Factor { windows, clean: before, .. } = self.factors[class];
+        self.correct(class, expected, actual, step(if clean { before } else { windows }));
         // A cost that was off by more than one window may correct is not known yet.
         if (expected / 4..=expected.saturating_mul(4)).contains(&actual) {
             self.factors[class].windows = (windows + 1).min(8);
+            self.factors[class].clean = (before + u32::from(clean)).min(8);
         }
         self.scale = (self.scale * 3 + ONE) / 4;
         self.raise_guesses(class);

@@ -18,14 +18,18 @@ pub(super) enum Hold {
     Bound,
     /// The bound on outstanding bulk beside interactive requests is reached.
     BulkBound,
-    /// Another flow goes alone for a moment, to show what its requests cost.
-    Solo,
+    /// Another flow goes alone for a moment, to show what its requests cost. All are in the storage, or the next one
+    /// is expected by that time.
+    Solo(Option<Time>),
     /// Bulk goes at a limited rate, until then.
     Pace(Time),
 }
 
 /// The bound on outstanding bulk after an interactive flow was active; one request is always allowed.
 const VIGILANT_NS: u64 = 20_000_000;
+
+/// The longest time for which the storage waits for the next request of a flow that goes alone.
+const SOLO_IDLE_MAX: Duration = Duration::from_millis(10);
 
 /// A piece of a long write takes at least this many times as long as the quickest interactive request, because it may
 /// need a seek, too.
@@ -52,10 +56,9 @@ impl Isolation {
             }
             return Some(self.dispatch(now, head, head));
         };
-        let hold = match self.turn(now, bulk).map(|chosen| (chosen, self.may_go(now, chosen))) {
-            Some((chosen, Ok(()))) => return Some(self.dispatch(now, chosen, bulk)),
-            Some((_, Err(hold))) => hold,
-            None => Hold::Solo,
+        let hold = match self.turn(now, bulk).and_then(|chosen| self.may_go(now, chosen).map(|()| chosen)) {
+            Ok(chosen) => return Some(self.dispatch(now, chosen, bulk)),
+            Err(hold) => hold,
         };
         self.held = Some(hold);
         // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow. It is
@@ -66,15 +69,20 @@ impl Isolation {
         self.has_room(passing).then(|| self.dispatch(now, passing, bulk))
     }
 
-    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment. `None`
-    /// while all requests of that flow are in the storage.
-    fn turn(&mut self, now: Time, first: Head) -> Option<Head> {
-        let Some(app) = self.calibration.solo() else { return Some(first) };
-        if self.queue.oldest(app).is_none() && self.meters[app.index()].outstanding == 0 {
-            self.calibration.end_solo(now);
-            return Some(first);
+    /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment. That flow
+    /// may have all its requests in the storage, or send the next one only when one is complete.
+    fn turn(&mut self, now: Time, first: Head) -> Result<Head, Hold> {
+        let Some(app) = self.calibration.solo() else { return Ok(first) };
+        let meter = &self.meters[app.index()];
+        let expected = meter.idle_since().map(|since| since + meter.usual_idle().min(SOLO_IDLE_MAX));
+        match self.queue.oldest(app) {
+            Some(oldest) => Ok(oldest),
+            None if expected.is_none_or(|expected| now < expected) => Err(Hold::Solo(expected)),
+            None => {
+                self.calibration.end_solo(now);
+                Ok(first)
+            }
         }
-        self.queue.oldest(app)
     }
 
     /// Whether an interactive request may be dispatched. Outstanding bulk does not count.
@@ -167,7 +175,7 @@ impl Isolation {
         let solo = self.calibration.solo().is_some();
         let full = self.held == Some(Hold::Bound);
         // As much as allowed is outstanding, or all that bulk asks for.
-        let saturated = full || self.held == Some(Hold::Solo) || self.queue.len() == 0;
+        let saturated = full || matches!(self.held, Some(Hold::Solo(_))) || self.queue.len() == 0;
         let usual = (solo || self.bound.is_usual()) && self.calibration.is_settled(now);
         let load = Load {
             unlimited: !minded && usual && saturated,

@@ -3,7 +3,8 @@
 
 use core::time::Duration;
 
-use crate::units::Time;
+use crate::request::OpKind;
+use crate::units::{Bytes, Time};
 
 /// The measurements of a flow in the current control window, and the results of earlier ones.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Meter {
     pub(super) footprint_ns: u64,
     /// Device time of its usual request.
     pub(super) usual_ns: u64,
+    /// Its last request for data.
+    pub(super) last: Option<(OpKind, Bytes)>,
     /// In the last window it nearly always had requests pending, so it would have taken more.
     pub(super) hungry: bool,
     window_since: Time,
@@ -104,6 +107,7 @@ impl Meter {
             mean_pending_ns: 0,
             footprint_ns: 0,
             usual_ns: 0,
+            last: None,
             hungry: false,
             window_since: Time::ZERO,
             queued: 0,
@@ -204,6 +208,16 @@ impl Meter {
                 self.latency.nearly_late += u32::from(took > target * 4 / 5);
             }
         }
+    }
+
+    /// Since when it has had no requests; `None` while it has some.
+    pub(super) fn idle_since(&self) -> Option<Time> {
+        self.arrivals.idle_since
+    }
+
+    /// Four times as long as it usually has no requests before the next one.
+    pub(super) fn usual_idle(&self) -> Duration {
+        self.arrivals.idle.unwrap_or_default() * 4
     }
 
     /// It was active: returns until when its next request is expected, or `now` if that is not known or if it is

@@ -281,7 +281,7 @@ impl Isolation {
         };
         self.requests.insert(id, entry);
         self.queue.push(&mut self.requests, id);
-        self.note_arrival(now, app, service);
+        self.note_arrival(now, request, service);
     }
 
     /// The delay of a start tag because of service elsewhere, in the unit of charges [vPFS §III-B].
@@ -304,7 +304,8 @@ impl Isolation {
         self.queue.shares().account(app)
     }
 
-    fn note_arrival(&mut self, now: Time, app: AppId, service: Bytes) {
+    fn note_arrival(&mut self, now: Time, request: &Request, service: Bytes) {
+        let Request { app, op, cost, .. } = *request;
         let idle_max = meter::idle_max(self.pace.usual_ns());
         if self.meter_mut(app).was_away(now, idle_max) {
             // Its earlier behaviour is no indication of what it does now.
@@ -312,6 +313,9 @@ impl Isolation {
         }
         let meter = self.meter_mut(app);
         meter.on_arrival(now, service.0);
+        if op != OpKind::Metadata {
+            meter.last = Some((op, cost));
+        }
         let newly_active = !core::mem::replace(&mut meter.active, true);
         if newly_active {
             self.active.push(app);
@@ -662,8 +666,9 @@ impl Scheduler for Isolation {
     fn poll_timeout(&self) -> Option<Time> {
         match self.held? {
             Hold::Pace(due) => Some(due),
+            Hold::Solo(expected) => expected,
             // A request is outstanding then, and its completion comes first.
-            Hold::Bound | Hold::BulkBound | Hold::Solo => None,
+            Hold::Bound | Hold::BulkBound => None,
         }
     }
 }
