@@ -41,6 +41,8 @@ struct Flow {
     weight: Weight,
     group: Option<GroupId>,
     is_present: bool,
+    /// The arrival number and the cost of the request with which it became present.
+    first: (u64, Bytes),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,10 @@ struct Group {
     present: u32,
     /// The largest finish tag of a member whose queue became empty.
     finish: VirtualTime,
+    /// Where first requests of members that became present would end if they were those of one flow with the whole
+    /// weight, and the longest of them since this was last behind virtual time.
+    entry: VirtualTime,
+    longest: VirtualTime,
     /// The first member, which stands for all in accounts of service elsewhere.
     first: AppId,
 }
@@ -83,16 +89,17 @@ impl Shares {
     /// Sets the weight and the group of `app`. It is not present in a new group until [`Shares::on_arrival`].
     pub(crate) fn set(&mut self, app: AppId, &AppPolicy { weight, group, .. }: &AppPolicy) {
         if app.index() >= self.flows.len() {
-            let new = Flow { weight: Weight::ONE, group: None, is_present: false };
+            let new = Flow { weight: Weight::ONE, group: None, is_present: false, first: (u64::MAX, Bytes::ZERO) };
             self.flows.resize(app.index() + 1, new);
         }
         let before = self.flows[app.index()];
         self.flows[app.index()] = Flow { weight, group, ..before };
+        const ZERO: VirtualTime = VirtualTime::ZERO;
         if let Some(group) = group {
             if group.index() >= self.groups.len() {
                 self.groups.resize(group.index() + 1, None);
             }
-            let new = Group { present: 0, finish: VirtualTime::ZERO, first: app };
+            let new = Group { present: 0, finish: ZERO, entry: ZERO, longest: ZERO, first: app };
             self.groups[group.index()].get_or_insert(new);
         }
         if before.group != group && before.is_present {
@@ -128,6 +135,46 @@ impl Shares {
         self.expire(now);
         let group = self.group(app)?;
         Some(if group.present > 0 { now } else { group.finish.min(now) })
+    }
+
+    /// A request of `app` arrives at virtual time `now`, with this number and cost; returns the tag from which it may
+    /// start.
+    ///
+    /// Members that become present start one after another: if all started at `now`, a thousand new names would be a
+    /// thousand requests ahead of everybody. The longest of their requests does not count, so that a member with small
+    /// requests need not wait until one that has just sent a large one is due again.
+    pub(crate) fn admit(&mut self, app: AppId, now: VirtualTime, arrival: u64, cost: Bytes) -> VirtualTime {
+        let was_present = self.is_present(app, now);
+        self.on_arrival(app, now);
+        let Some(flow) = self.flows.get_mut(app.index()).filter(|_| !was_present) else { return now };
+        let group = flow.group.and_then(|group| self.groups.get_mut(group.index())?.as_mut());
+        let Some(group) = group else { return now };
+        flow.first = (arrival, cost);
+        if group.entry <= now {
+            (group.entry, group.longest) = (now, VirtualTime::ZERO);
+        }
+        let length = VirtualTime::of(cost, flow.weight);
+        let start = group.entry.saturating_sub(group.longest).max(now);
+        group.entry = group.entry + length;
+        group.longest = group.longest.max(length);
+        start
+    }
+
+    /// The request of `app` with this number costs `delta` more (or less) than was known when it arrived.
+    pub(crate) fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        let Some(flow) = self.flows.get_mut(app.index()).filter(|flow| flow.first.0 == arrival) else { return };
+        let group = flow.group.and_then(|group| self.groups.get_mut(group.index())?.as_mut());
+        let Some(group) = group else { return };
+        let before = flow.first.1;
+        let real = u64::try_from(i128::from(before.0) + delta).unwrap_or(if delta < 0 { 0 } else { u64::MAX });
+        flow.first.1 = Bytes(real);
+        let [before, real] = [before, Bytes(real)].map(|cost| VirtualTime::of(cost, flow.weight));
+        group.entry = (group.entry + real).saturating_sub(before);
+    }
+
+    fn is_present(&mut self, app: AppId, now: VirtualTime) -> bool {
+        self.expire(now);
+        self.flows.get(app.index()).is_some_and(|flow| flow.is_present)
     }
 
     /// A request of `app` arrived, or is queued while its group changes, at virtual time `now`.
@@ -195,6 +242,23 @@ mod tests {
         let mut shares = Shares::new();
         (0..2).for_each(|app| shares.set(AppId(app), &GROUP));
         shares
+    }
+
+    #[test]
+    fn new_members_start_one_after_another() {
+        let mut shares = Shares::new();
+        (0..5).for_each(|app| shares.set(AppId(app), &GROUP));
+        let mut admit = |app, now, cost| shares.admit(AppId(app), at(now), app.into(), Bytes(cost));
+        assert_eq!(admit(0, 50, 100), at(50));
+        assert_eq!(admit(1, 60, 40), at(60), "the longest does not count");
+        assert_eq!(admit(2, 60, 40), at(90), "after the first 40");
+        assert_eq!(admit(0, 60, 100), at(60), "it is present: its own tags apply");
+        shares.correct(AppId(1), 1, -30);
+        shares.correct(AppId(1), 7, -30);
+        let mut admit = |app, now, cost| shares.admit(AppId(app), at(now), app.into(), Bytes(cost));
+        assert_eq!(admit(3, 60, 40), at(100), "10 and 40");
+        assert_eq!(admit(4, 900, 40), at(900), "later");
+        assert_eq!(admit(5, 60, 40), at(60), "no group");
     }
 
     #[test]

@@ -130,14 +130,21 @@ fn twenty_members_of_a_group_have_one_weight() {
     }
 }
 
-/// Members whose queues are empty now and then: every request of the group is under another of 100 names.
+/// Every request of the group is under another of many names.
+///
+/// Symptom: 1,000 names got the whole disk for five seconds, and under `isolation` half of it for a minute. Cause: each
+/// new name started at virtual time, and was interactive at first; and a group was no bulk flow unless it had half as
+/// much pending as the largest, however much it took.
 #[test]
 fn names_that_take_turns_have_one_weight() {
     for kind in WEIGHTED {
-        // Under isolation, weights hold for those that have enough pending to fill the storage.
-        for at_once in if kind == PolicyKind::Isolation { 40..=40 } else { 1..=6 } {
+        for (names, at_once) in [(100, 1), (100, 3), (100, 40), (1000, 8), (1000, 40), (10_000, 40), (10_000, 100)] {
+            if kind == PolicyKind::Isolation && at_once < 8 {
+                // Weights hold for those that have enough pending to fill the storage.
+                continue;
+            }
             let mut disk = Disk::new(kind);
-            disk.join(100, Some(GroupId(0)));
+            disk.join(names, Some(GroupId(0)));
             disk.start(40, NAMED, Bytes::mib(1));
             (0..at_once).for_each(|number| disk.start(1, member(number), Bytes::mib(1)));
             let mut last = at_once;
@@ -146,13 +153,16 @@ fn names_that_take_turns_have_one_weight() {
                     return app;
                 }
                 last += 1;
-                member(last % 100)
+                member(last % names)
             };
-            disk.run(30, &mut next);
-            disk.run(60, &mut next);
+            let mut ratio = |seconds| {
+                disk.run(seconds, &mut next);
+                disk.ratio()
+            };
             // A group with one request at a time may get less than its share, but not more.
-            let ratio = disk.ratio();
-            assert!(ratio > 3.8, "{} with {at_once} at once: {ratio:.3}", kind.name());
+            let (first, _, last) = (ratio(5), ratio(25), ratio(60));
+            println!("{}, {names} names, {at_once} at once: {first:.2}, later {last:.2}", kind.name());
+            assert!(first > 0.7 && last > 3.8, "{}, {names} names: {first:.3}, later {last:.3}", kind.name());
         }
     }
 }

@@ -26,7 +26,7 @@ const MODEST_WINDOWS: u32 = 3;
 
 /// All flows of a control window.
 #[derive(Clone, Copy, Debug)]
-struct Crowd {
+pub(super) struct Crowd {
     flows: usize,
     weights: u64,
     /// Its length in nanoseconds.
@@ -39,6 +39,14 @@ struct Crowd {
     largest: u64,
     /// The largest usual request, in device time.
     usual: u64,
+}
+
+impl Crowd {
+    /// Whether `used_ns` is more than is due to this part of all weights, in requests that are not small.
+    pub(super) fn is_more_than_share(&self, used_ns: u64, part: u64, usual_ns: u64) -> bool {
+        let share = u128::from(self.whole.min(self.used)) * u128::from(part) / u128::from(self.weights.max(1));
+        self.is_busy && usual_ns * 4 >= self.usual && u128::from(used_ns) * 4 > share * 5
+    }
 }
 
 impl Isolation {
@@ -62,6 +70,7 @@ impl Isolation {
         let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
         let flows = self.active.len();
         let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
+        self.judge_groups(&crowd);
         for index in 0..self.active.len() {
             let app = self.active[index];
             let kind = self.judge(now, app, &crowd);
@@ -226,15 +235,14 @@ impl Isolation {
     /// it did, or always has a request pending whose cost is not known.
     fn is_greedy(&mut self, app: AppId, backlogged: bool, crowd: &Crowd) -> bool {
         let meter = &mut self.meters[app.index()];
-        let used = u128::from(core::mem::take(&mut meter.used_ns));
+        let used_ns = core::mem::take(&mut meter.used_ns);
         if meter.usual_ns * 4 < crowd.usual {
             return false;
         }
-        let share = u128::from(crowd.whole.min(crowd.used)) * u128::from(meter.part) / u128::from(crowd.weights.max(1));
         // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
         let still = meter.was_greedy && (backlogged || meter.hungry);
         let unproven = meter.last.is_some_and(|(op, size)| !self.times.is_proven(op, size));
-        let takes_more = crowd.is_busy && used * 4 > share * 5 || still;
+        let takes_more = crowd.is_more_than_share(used_ns, meter.part, meter.usual_ns) || still;
         meter.was_greedy |= takes_more;
         takes_more || unproven && meter.hungry && crowd.flows > 1
     }

@@ -124,9 +124,9 @@ impl Meter {
         }
     }
 
-    /// Whether it has been idle for long, compared with [`idle_max`].
+    /// Whether it has never had a request, or has been idle for long, compared with [`idle_max`].
     pub(super) fn was_away(&self, now: Time, idle_max: Duration) -> bool {
-        self.arrivals.idle_since.is_some_and(|since| now.since(since) > 2 * idle_max)
+        self.usual_ns == 0 || self.arrivals.idle_since.is_some_and(|since| now.since(since) > 2 * idle_max)
     }
 
     /// A request is enqueued.

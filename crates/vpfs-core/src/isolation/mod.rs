@@ -265,9 +265,9 @@ impl Isolation {
         let service = Bytes(self.times.request_ns(op, cost, objects));
         let charged = self.charge(service, cost);
         let delay = self.delay(request, charged);
-        let position = self.queue.charge(&self.requests, app, [charged, delay], &self.clock);
         let arrival = self.arrivals;
         self.arrivals += 1;
+        let position = self.queue.charge(&self.requests, (app, arrival), [charged, delay], &self.clock);
         let entry = Entry {
             request: *request,
             enqueued_at,
@@ -483,6 +483,7 @@ impl Isolation {
 
     /// A request of `app` costs `delta` of service more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        self.queue.correct_entry(app, arrival, delta);
         let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
         self.bound_corrections(app);
         self.shift(app, due);

@@ -100,16 +100,16 @@ impl Queue {
     pub(super) fn charge(
         &mut self,
         requests: &Table<Entry>,
-        app: AppId,
+        (app, arrival): (AppId, u64),
         [service, delay]: [Bytes; 2],
         clock: &Clock,
     ) -> u128 {
-        self.shares.on_arrival(app, clock.now());
+        let earliest = self.shares.admit(app, clock.now(), arrival, service);
         self.refresh_share(requests, app);
         let flow = self.flow_mut(app);
         flow.tags.delay(delay);
         if flow.head.is_none() {
-            let start = flow.tags.finish().max(clock.now());
+            let start = flow.tags.finish().max(earliest);
             flow.tags.anchor(flow.tags.end(), start);
         }
         flow.tags.append(service)
@@ -148,6 +148,11 @@ impl Queue {
     pub(super) fn finish(&self, requests: &Table<Entry>, head: Head) -> VirtualTime {
         let entry = requests.get(head.id);
         self.flows[head.app.index()].tags.tag(entry.position + u128::from(entry.charged.0))
+    }
+
+    /// A request costs `delta` more (or less) than was charged; for the start of other members of its group.
+    pub(super) fn correct_entry(&mut self, app: AppId, arrival: u64, delta: i128) {
+        self.shares.correct(app, arrival, delta);
     }
 
     /// Moves the tags of all queued requests of `app`, and of those that it sends next, by `delta` of service.

@@ -182,6 +182,7 @@ impl Sfq {
 
     /// A request of `app` costs `delta` bytes more (or less) than was charged.
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        self.queue.correct_entry(app, arrival, delta);
         let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
         self.bound_corrections(app);
         self.shift(app, due);

@@ -77,12 +77,12 @@ impl Queue {
     /// Charges `entry` to its flow: S = max(v, F of the previous one + delay/φ).
     pub(super) fn charge(&mut self, requests: &Requests, entry: &mut SfqEntry, delay: Bytes, clock: &Clock) {
         self.grow(entry.app);
-        self.shares.on_arrival(entry.app, clock.now());
+        let earliest = self.shares.admit(entry.app, clock.now(), entry.arrival, entry.cost);
         self.refresh_share(requests, entry.app);
         let flow = &mut self.flows[entry.app.index()];
         flow.tags.delay(delay);
         if flow.queued == 0 {
-            let start = flow.tags.finish().max(clock.now());
+            let start = flow.tags.finish().max(earliest);
             flow.tags.anchor(flow.tags.end(), start);
         }
         entry.position = flow.tags.append(entry.cost);
@@ -134,6 +134,11 @@ impl Queue {
     /// The finish tag of a queued request, F = S + c/φ.
     pub(super) fn finish(&self, requests: &Requests, first: Head) -> VirtualTime {
         first.start + self.flows[first.app.index()].tags.span(requests.get(first.id).cost)
+    }
+
+    /// A request costs `delta` more (or less) than was charged; for the start of other members of its group.
+    pub(super) fn correct_entry(&mut self, app: AppId, arrival: u64, delta: i128) {
+        self.shares.correct(app, arrival, delta);
     }
 
     /// Moves the tags of all queued and future requests of `app` by `delta` bytes of service.

@@ -21,6 +21,7 @@ use super::TwoLevelEntry;
 use crate::app_policy::AppPolicy;
 use crate::heap::{Heap, Item};
 use crate::list::List;
+use crate::request::Request;
 use crate::shares::Shares;
 use crate::table::Table;
 use crate::units::{AppId, Bytes, RequestId, VirtualTime};
@@ -145,12 +146,11 @@ impl Credits {
 
     /// Adds a request to its flow: S = max(v, F of the one before).
     pub(super) fn push(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
-        let app = requests.get(id).request.app;
-        let virtual_time = self.virtual_time;
-        self.shares.on_arrival(app, virtual_time);
+        let TwoLevelEntry { request: Request { app, cost, .. }, arrival, .. } = *requests.get(id);
+        let earliest = self.shares.admit(app, self.virtual_time, arrival, cost);
         let flow = self.flow_mut(app);
         if flow.queue.first().is_none() {
-            flow.start = flow.start.max(virtual_time);
+            flow.start = flow.start.max(earliest);
         }
         flow.queue.push_back(requests.nodes(), id);
         self.queued += 1;
@@ -207,6 +207,11 @@ impl Credits {
             account.credits -= credits_of(cost);
         }
         self.note_finish(app);
+    }
+
+    /// A request costs `real` instead of `charged`; for the start of other members of its group.
+    pub(super) fn correct_entry(&mut self, app: AppId, arrival: u64, [charged, real]: [Bytes; 2]) {
+        self.shares.correct(app, arrival, i128::from(real.0) - i128::from(charged.0));
     }
 
     /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. Credits

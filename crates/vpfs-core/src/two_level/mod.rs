@@ -275,6 +275,7 @@ impl TwoLevel {
     /// A request costs `real` instead of `charged`, if it was charged.
     fn recharge(&mut self, entry: &TwoLevelEntry, charged: Bytes, real: Bytes) {
         let app = entry.request.app;
+        self.credits.correct_entry(app, entry.arrival, [charged, real]);
         if entry.state == State::Held {
             return;
         }
