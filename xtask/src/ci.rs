@@ -14,6 +14,12 @@ pub(crate) fn run() -> Result<(), String> {
     tidy::run()?;
     println!("== licences");
     audit::licences()?;
+    match audit::oldest_compiler() {
+        // A developer need not have it.
+        Err(audit::Missing(what)) if std::env::var_os("CI").is_none() => println!("SKIPPED: {what}"),
+        Err(audit::Missing(what)) => return Err(what),
+        Ok(build) => step("build with the oldest compiler", build)?,
+    }
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     step("docs", docs)?;

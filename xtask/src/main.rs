@@ -14,8 +14,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   ci         everything CI runs, in the same order: format, lints, tidy, licences, docs, tests
   tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
              unfinished code
-  audit      what we depend on: licences, advisories (with cargo-deny), and a build with the oldest compiler; says what
-             to install if a tool is missing
+  audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
   bench      measurements that need more than one program; `cargo xtask bench` lists them
   simulate   the daemon between model clients and servers, in virtual time, with faults drawn from seeds
 ";

@@ -1,6 +1,7 @@
 //! What we depend on: licences, advisories, and the oldest compiler that builds it.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::ci::{cargo, step};
 
@@ -11,29 +12,35 @@ pub(crate) fn licences() -> Result<(), String> {
     licences::check(root()?)
 }
 
-/// All checks; those whose tools are missing are named in the error, with the command that installs them.
+/// A compiler that is not installed, and the command that installs it.
+pub(crate) struct Missing(pub(crate) String);
+
+/// The command that checks everything with the oldest compiler that may build it.
+pub(crate) fn oldest_compiler() -> Result<Command, Missing> {
+    let version = minimum_rust().map_err(Missing)?;
+    if !Command::new("rustup").args(["run", &version, "cargo", "--version"]).output().is_ok_and(succeeded) {
+        return Err(Missing(format!("Rust {version}: rustup toolchain install {version} --profile minimal")));
+    }
+    let mut build = Command::new("cargo");
+    // A directory of its own: the other compiler's files would be built again after it.
+    build.args([&format!("+{version}"), "check", "--workspace", "--all-targets", "--quiet", "--locked"]);
+    build.args(["--target-dir", "target/minimum-rust"]).env_remove("RUSTUP_TOOLCHAIN");
+    build.current_dir(root().map_err(Missing)?);
+    Ok(build)
+}
+
+/// All checks, including that of advisories, which needs cargo-deny and its database on the network.
 pub(crate) fn run() -> Result<(), String> {
     println!("== licences");
     licences()?;
-    let mut missing = Vec::new();
-    if succeeds(&["deny", "--version"]) {
-        step("advisories, licences, sources", cargo(&["deny", "check"]))?;
-    } else {
-        missing.push("advisories: cargo install --locked cargo-deny".to_owned());
+    step(
+        "build with the oldest compiler",
+        oldest_compiler().map_err(|Missing(what)| format!("install first: {what}"))?,
+    )?;
+    if !succeeds(&["deny", "--version"]) {
+        return Err("advisories are not checked, install first: cargo install --locked cargo-deny".to_owned());
     }
-    let version = minimum_rust()?;
-    let toolchain = format!("+{version}");
-    if std::process::Command::new("rustup").args(["run", &version, "cargo", "--version"]).output().is_ok_and(succeeded)
-    {
-        let mut build = std::process::Command::new("cargo");
-        // A directory of its own: the other compiler's files would be built again after it.
-        build.args([&toolchain, "check", "--workspace", "--all-targets", "--quiet", "--locked"]);
-        build.args(["--target-dir", "target/minimum-rust"]).env_remove("RUSTUP_TOOLCHAIN").current_dir(root()?);
-        step(&format!("build with Rust {version}"), build)?;
-    } else {
-        missing.push(format!("build with Rust {version}: rustup toolchain install {version} --profile minimal"));
-    }
-    if missing.is_empty() { Ok(()) } else { Err(format!("not checked, install first:\n  {}", missing.join("\n  "))) }
+    step("advisories, licences, sources", cargo(&["deny", "check"]))
 }
 
 fn succeeds(args: &[&str]) -> bool {
