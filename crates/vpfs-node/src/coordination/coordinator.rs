@@ -7,7 +7,7 @@ use vpfs_core::{ServerId, ServiceClass, Time};
 use super::cluster_totals::ClusterTotals;
 use super::event::{CoordinationEvents, Event};
 use super::link::{Link, PeerState};
-use super::message::{FlowKey, Message, MessageError, Position};
+use super::message::{FlowKey, Message, MessageError, Position, Standing};
 use super::own_totals::{Account, FlowsExceeded, OwnTotals};
 use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
@@ -28,6 +28,7 @@ struct Peer {
 /// The drive contract is in the crate docs. `now` must not go back.
 #[derive(Debug)]
 pub struct Coordinator {
+    me: ServerId,
     incarnation: u64,
     started: Time,
     settings: CoordinationSettings,
@@ -59,6 +60,7 @@ impl Coordinator {
         settings: CoordinationSettings,
     ) -> Self {
         let mut coordinator = Self {
+            me,
             incarnation,
             started: now,
             settings: settings.clamped(),
@@ -136,6 +138,7 @@ impl Coordinator {
             incarnation: self.incarnation,
             age: now.since(self.started),
             to: peer.incarnation,
+            standing: Standing { members: 0, group: self.me, side: self.me, stream: 1, to_stream: 1 },
             ack: peer.view.at(),
             base,
             at: Position { horizon: end.horizon, version: reached },

@@ -56,6 +56,7 @@
 mod cluster_totals;
 mod coordinator;
 mod event;
+mod groups;
 mod link;
 mod message;
 mod own_totals;
@@ -65,8 +66,9 @@ mod view;
 
 pub use coordinator::Coordinator;
 pub use event::Event;
+pub use groups::{Groups, Members, Side};
 pub use link::PeerState;
-pub use message::{FlowKey, FlowTotal, Message, MessageError, Position};
+pub use message::{FlowKey, FlowTotal, Message, MessageError, Position, Standing};
 pub use own_totals::FlowsExceeded;
 pub use settings::CoordinationSettings;
 pub use traffic::Traffic;

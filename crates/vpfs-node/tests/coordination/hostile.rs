@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::testing::Random;
 use vpfs_core::{ServiceClass, Time};
 use vpfs_node::coordination::{
-    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position,
+    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position, Standing,
 };
 
 use crate::common::{add, id};
@@ -24,6 +24,7 @@ fn message(version: u64, entries: &[FlowTotal]) -> Message {
         incarnation: 1,
         age,
         to: Some(7),
+        standing: Standing { members: 0, group: id(1), side: id(1), stream: 1, to_stream: 1 },
         ack: Position::default(),
         base: 0,
         at,
