@@ -64,6 +64,8 @@ impl Node {
         let peers = peers(now, self.server, settings);
         if peers.is_some() != self.peers.is_some() {
             self.peers = peers;
+        } else if let (Some(peers), Some(settings)) = (&mut self.peers, &settings.peers) {
+            peers.set_members(now, &settings.servers);
         }
         self.costs.metadata = settings.metadata_cost;
         if self.settings() != &settings.policy {

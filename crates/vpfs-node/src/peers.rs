@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
 
 use crate::ServerScheduler;
-use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Message, MessageError};
+use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
 use crate::flows::Flows;
 
 /// The other servers, and the parameters of coordination.
@@ -14,7 +14,7 @@ pub struct PeerSettings {
     /// Greater after each start of this server's node.
     pub incarnation: u64,
     /// All servers; this one may be among them.
-    pub servers: Vec<ServerId>,
+    pub servers: Members,
     /// Timers and bounds.
     pub coordination: CoordinationSettings,
 }
@@ -42,12 +42,17 @@ pub(crate) struct Peers {
 impl Peers {
     /// `None` if `settings` names no other server.
     pub(crate) fn new(now: Time, me: ServerId, settings: &PeerSettings) -> Option<Self> {
-        if settings.servers.iter().all(|server| *server == me) {
+        if settings.servers.iter().all(|server| server == me) {
             return None;
         }
-        let servers = settings.servers.iter().copied();
+        let servers = settings.servers.clone();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
         Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), present: HashMap::new() })
+    }
+
+    /// Servers joined or were removed.
+    pub(crate) fn set_members(&mut self, now: Time, members: &Members) {
+        self.coordinator.set_members(now, members.clone());
     }
 
     /// An application has a request here; it is announced to peers once, and again if its key has changed. Applications

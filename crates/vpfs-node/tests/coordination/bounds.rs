@@ -68,7 +68,7 @@ fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
         left: false,
     });
     let coordinator = &mut world.servers[0].coordinator;
-    coordinator.add_peer(id(1));
+    coordinator.set_members(Time::ZERO, [id(0), id(1)]);
     let (_, greeting) = coordinator.poll_transmit(Time::ZERO).unwrap();
     let at = vpfs_node::coordination::Position { horizon: 0, version: 6 };
     let message = Message { at, entries: entries.collect(), ..greeting };
@@ -116,7 +116,7 @@ fn old_departures_are_forgotten() {
     let mut greeting = |wait, stranger| {
         world.run_for(Duration::from_secs(wait));
         let coordinator = &mut world.servers[0].coordinator;
-        coordinator.add_peer(id(stranger));
+        coordinator.set_members(world.now, [id(0), id(1), id(stranger)]);
         coordinator.poll_transmit(world.now).unwrap().1
     };
     assert_eq!(greeting(4, 5).entries.len(), 1, "kept for five seconds");
@@ -125,7 +125,7 @@ fn old_departures_are_forgotten() {
 
 #[test]
 fn changes_that_a_live_peer_lacks_are_kept_for_it() {
-    let mut world = World::new(1, 2, small());
+    let mut world = World::new(1, 2, CoordinationSettings { lost_after: Duration::from_secs(10), ..small() });
     world.report(0, (FlowKey(1), DATA), 100);
     world.run_for(Duration::from_secs(1));
     world.network.groups = vec![0, 1];
