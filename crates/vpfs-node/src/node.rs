@@ -194,7 +194,7 @@ impl Node {
     fn pass_reports_on(&mut self, now: Time) {
         while let Some(report) = self.scheduler.poll_report(now) {
             if let Some(peers) = &mut self.peers {
-                peers.report(&self.flows, report);
+                peers.report(now, &self.flows, report);
             }
         }
     }

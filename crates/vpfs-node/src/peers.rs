@@ -63,7 +63,7 @@ impl Peers {
         }
         let Some(key) = flows.key(app).filter(|key| self.announced[app.index()] != Some(*key)) else { return };
         self.flow_left(now, app);
-        if self.coordinator.flow_arrived(key).is_ok() {
+        if self.coordinator.flow_arrived(now, key).is_ok() {
             self.announced[app.index()] = Some(key);
             *self.present.entry(key).or_default() += 1;
         }
@@ -109,10 +109,10 @@ impl Peers {
     }
 
     /// The scheduler gave service that must be reported to peers.
-    pub(crate) fn report(&mut self, flows: &Flows, report: ServiceReport) {
+    pub(crate) fn report(&mut self, now: Time, flows: &Flows, report: ServiceReport) {
         let ServiceReport { app, class, bytes } = report;
         let Some(key) = flows.key(app) else { return };
-        if self.coordinator.report(key, class, bytes).is_ok() {
+        if self.coordinator.report(now, key, class, bytes).is_ok() {
             self.service_of(app).reported += bytes;
         }
     }

@@ -105,18 +105,18 @@ impl Coordinator {
 
     /// The local scheduler gave the flow `delta` more bytes of service since the last call. The flow need not be
     /// announced. O(log flows), and O(peers) at the next [`Coordinator::poll_transmit`].
-    pub fn report(&mut self, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
+    pub fn report(&mut self, now: Time, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
         if delta == 0 {
             return Ok(());
         }
-        self.change((key, class), delta)
+        self.change(now, (key, class), delta)
     }
 
     /// A flow arrived at this server; peers are informed before it gets any service [vPFS §III-B2].
-    pub fn flow_arrived(&mut self, key: FlowKey) -> Result<(), FlowsExceeded> {
+    pub fn flow_arrived(&mut self, now: Time, key: FlowKey) -> Result<(), FlowsExceeded> {
         match self.totals.here((key, ServiceClass::Data)) {
             Some(_) => Ok(()),
-            None => self.change((key, ServiceClass::Data), 0),
+            None => self.change(now, (key, ServiceClass::Data), 0),
         }
     }
 
@@ -133,7 +133,7 @@ impl Coordinator {
     /// The next message to send, and its receiver. Call until `None`, after every input: one message combines all
     /// changes since the last one. O(entries + log peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
-        self.mark_changes();
+        self.mark_changes(now);
         let (id, message) = match self.replies.pop_first() {
             Some((id, incarnation)) => (id, self.reply(now, id, incarnation)),
             None => {
@@ -180,7 +180,8 @@ impl Coordinator {
     pub fn poll_timeout(&self) -> Option<Time> {
         let timer = self.timers.first().map(|&(at, _)| at);
         let forget = self.levels.iter().filter_map(|level| level.forget_at).min();
-        [timer, forget, self.search_at].into_iter().flatten().min()
+        let pass_on = self.levels.iter().filter_map(|level| level.pass_on_at).min();
+        [timer, forget, pass_on, self.search_at].into_iter().flatten().min()
     }
 
     /// Service that peers gave since the last call, for the local scheduler's `handle_peer`: flow, class, bytes. Call
@@ -275,15 +276,20 @@ impl Coordinator {
     /// A flow is no longer at a place; levels whose peers alone have it still do not hear of it any more.
     pub(super) fn release(&mut self, now: Time, account: Account, source: Source) {
         self.totals.release(account, source);
+        let at = now + self.settings.pass_on_delay;
         for (number, level) in self.levels.iter_mut().enumerate() {
             if !self.totals.is_outside(account, number) && level.totals.close(now, account) {
-                level.changed = true;
+                match source {
+                    Source::Here if number == 0 => level.changed = true,
+                    _ => level.change_later(at),
+                }
             }
         }
     }
 
     /// Adds service to what the groups of all levels are told but that where it was heard.
     fn pass_on(&mut self, now: Time, account: Account, source: Source, bytes: i64) {
+        let at = now + self.settings.pass_on_delay;
         let others = self.levels.iter_mut().enumerate().filter(|(number, _)| source != Source::Level(*number));
         for (_, level) in others {
             let is_new = level.totals.total(account).is_none();
@@ -291,20 +297,22 @@ impl Coordinator {
                 continue;
             }
             match level.totals.add(account, bytes, self.settings.max_flows) {
-                Ok(()) => level.changed = true,
+                Ok(()) => level.change_later(at),
                 Err(_) => self.events.push(now, Event::FlowNotPassedOn { key: account.0, class: account.1 }),
             }
         }
     }
 
-    fn change(&mut self, account: Account, delta: i64) -> Result<(), FlowsExceeded> {
+    fn change(&mut self, now: Time, account: Account, delta: i64) -> Result<(), FlowsExceeded> {
         let mut levels = self.levels.iter_mut();
         if let Some(level) = levels.next() {
             level.totals.add(account, delta, self.settings.max_flows)?;
             level.changed = true;
         }
         for level in levels {
-            level.changed |= level.totals.add(account, delta, self.settings.max_flows).is_ok();
+            if level.totals.add(account, delta, self.settings.max_flows).is_ok() {
+                level.change_later(now + self.settings.pass_on_delay);
+            }
         }
         self.totals.hold(account, Source::Here);
         self.totals.add(account, Source::Here, delta);
@@ -312,9 +320,9 @@ impl Coordinator {
     }
 
     /// Marks peers of levels with changes as ready.
-    fn mark_changes(&mut self) {
+    fn mark_changes(&mut self, now: Time) {
         for number in 0..self.levels.len() {
-            if !std::mem::take(&mut self.levels[number].changed) {
+            if !self.levels[number].take_changed(now) {
                 continue;
             }
             let ids: Vec<ServerId> = self.levels[number].slots.iter().map(|slot| slot.candidate).collect();

@@ -18,6 +18,8 @@ pub(crate) struct Level {
     pub(crate) started: Time,
     /// There are changes for which peers have not been marked ready yet.
     pub(crate) changed: bool,
+    /// When changes that can wait are sent.
+    pub(crate) pass_on_at: Option<Time>,
     /// The first live server of the group, as far as this server knows.
     pub(crate) representative: ServerId,
     /// Until then, the first member of each side counts as alive although it was never heard: servers that start
@@ -56,6 +58,23 @@ pub(crate) struct Peer {
     pub(crate) link: Link,
     /// When its next timer is due, as entered in the coordinator's set of timers.
     pub(crate) wake: Option<Time>,
+}
+
+impl Level {
+    /// There is a change that waits for others, so that traffic does not grow with the number of servers.
+    pub(crate) fn change_later(&mut self, at: Time) {
+        self.pass_on_at = self.pass_on_at.or(Some(at));
+    }
+
+    /// Takes whether changes are to be sent now.
+    pub(crate) fn take_changed(&mut self, now: Time) -> bool {
+        let is_due = self.pass_on_at.is_some_and(|at| at <= now);
+        let changed = std::mem::take(&mut self.changed) || is_due;
+        if changed {
+            self.pass_on_at = None;
+        }
+        changed
+    }
 }
 
 impl Peer {

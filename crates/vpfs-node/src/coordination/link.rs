@@ -43,7 +43,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Retries back off by at most this power of two.
-    const MAX_BACK_OFF: u32 = 3;
+    const MAX_BACK_OFF: u32 = 2;
 
     /// The link to a new peer, which is greeted with all totals.
     pub(crate) fn new() -> Self {

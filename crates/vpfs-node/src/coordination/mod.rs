@@ -43,7 +43,7 @@
 //! CoordinationSettings::default())); let climate = FlowKey::of("climate");
 //!
 //! // Server 0 served 10 MiB; every message is delivered to its peer at once.
-//! coordinators[0].report(climate, ServiceClass::Data, 10 << 20)?;
+//! coordinators[0].report(Time::ZERO, climate, ServiceClass::Data, 10 << 20)?;
 //! for now in (0..500).map(Time::from_millis) {
 //!     for from in [0, 1] {
 //!         coordinators[from].handle_timeout(now);

@@ -94,6 +94,7 @@ impl Coordinator {
             stream: 0,
             started: now,
             changed: false,
+            pass_on_at: None,
             representative: self.me,
             presumes_until: now + self.settings.lost_after,
             slots: Vec::new(),
@@ -181,7 +182,7 @@ impl Coordinator {
     fn next_search(&self, now: Time) -> Option<Time> {
         let presumed = self.levels.iter().map(|level| level.presumes_until).filter(|until| *until > now).min();
         let asked = self.searching().map(|(number, place)| self.levels[number].slots[place].since).min();
-        presumed.into_iter().chain(asked.map(|since| since + self.settings.refresh)).min()
+        presumed.into_iter().chain(asked.map(|since| since + self.patience())).min()
     }
 
     /// Levels and slots whose candidate is not known to be alive, but another server might be.
@@ -199,8 +200,13 @@ impl Coordinator {
 
     fn unanswered(&self, now: Time) -> Vec<(usize, usize)> {
         let is_due =
-            |(number, place): &(usize, usize)| self.levels[*number].slots[*place].since + self.settings.refresh <= now;
+            |(number, place): &(usize, usize)| self.levels[*number].slots[*place].since + self.patience() <= now;
         self.searching().filter(is_due).collect()
+    }
+
+    /// How long a candidate may take to answer the first message.
+    fn patience(&self) -> std::time::Duration {
+        self.settings.keep_alive.unwrap_or(self.settings.refresh)
     }
 
     fn try_next(&mut self, now: Time, number: usize, place: usize) {

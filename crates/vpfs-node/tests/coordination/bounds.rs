@@ -46,7 +46,7 @@ fn one_flow_too_many_is_refused_until_another_leaves() {
     for key in 0..4 {
         world.report(0, (FlowKey(key), DATA), 1);
     }
-    let refused = world.servers[0].coordinator.report(FlowKey(4), DATA, 1);
+    let refused = world.servers[0].coordinator.report(world.now, FlowKey(4), DATA, 1);
     assert_eq!(refused, Err(FlowsExceeded { max_flows: 4 }));
     assert_eq!(world.servers[0].coordinator.total_service(FlowKey(4), DATA), None);
     leave(&mut world, 0, 2);
@@ -101,7 +101,7 @@ fn messages_have_the_stated_size() {
     let mut world = World::new(1, 2, CoordinationSettings { max_entries: 40, ..CoordinationSettings::default() });
     world.run_for(Duration::from_secs(1));
     for key in 0..100 {
-        world.servers[0].coordinator.report(FlowKey(key), DATA, 1).unwrap();
+        world.servers[0].coordinator.report(world.now, FlowKey(key), DATA, 1).unwrap();
     }
     let (_, message) = world.servers[0].coordinator.poll_transmit(world.now).unwrap();
     assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 91 + 40 * 33));

@@ -82,7 +82,7 @@ impl World {
 
     pub(crate) fn report(&mut self, server: usize, account: Account, delta: i64) {
         add(&mut self.servers[server].reported, account, delta);
-        self.servers[server].coordinator.report(account.0, account.1, delta).unwrap();
+        self.servers[server].coordinator.report(self.now, account.0, account.1, delta).unwrap();
         self.drain(server);
     }
 

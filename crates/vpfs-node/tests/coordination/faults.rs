@@ -75,7 +75,7 @@ fn step(world: &mut World, faults: Faults) {
             world.drain(server);
         }
         22..25 => {
-            world.servers[server].coordinator.flow_arrived(account.0).unwrap();
+            world.servers[server].coordinator.flow_arrived(world.now, account.0).unwrap();
             world.drain(server);
         }
         _ => {

@@ -14,7 +14,7 @@ use crate::common::{Account, World, id};
 /// After a server is killed or a partition ends, shares hold over all servers again within this time.
 const HEALS_WITHIN: Duration = Duration::from_secs(5);
 /// A report reaches all servers within this time.
-const TOLD_WITHIN: Duration = Duration::from_millis(100);
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 fn groups_of(size: usize) -> CoordinationSettings {
     CoordinationSettings { group_size: size, ..CoordinationSettings::default() }
