@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
+use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceClass, ServiceReport, Time};
 
 use crate::ServerScheduler;
 use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
@@ -77,6 +77,7 @@ impl Peers {
         if *present == 0 {
             self.present.remove(&key);
             self.coordinator.flow_left(now, key);
+            self.coordinator.flow_left(now, key.of_cap());
         }
     }
 
@@ -101,6 +102,9 @@ impl Peers {
 
     fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
         while let Some((key, class, bytes)) = self.coordinator.poll_service() {
+            if let Some(app) = flows.capped(key) {
+                scheduler.handle_cap_report(now, app, bytes);
+            }
             if let Some(app) = flows.app(key) {
                 self.service_of(app).heard += bytes;
                 scheduler.handle_peer(now, ServiceReport { app, class, bytes });
@@ -114,6 +118,23 @@ impl Peers {
         let Some(key) = flows.key(app) else { return };
         if self.coordinator.report(now, key, class, bytes).is_ok() {
             self.service_of(app).reported += bytes;
+        }
+    }
+
+    /// The scheduler released requests of an application with a cap over all servers.
+    pub(crate) fn report_cap(&mut self, now: Time, flows: &Flows, app: AppId, bytes: i64) {
+        if let Some(key) = flows.key(app) {
+            // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
+            let _ = self.coordinator.report(now, key.of_cap(), ServiceClass::Data, bytes);
+        }
+    }
+
+    /// Beyond one group, the reach is not known, and each server gets its even part.
+    pub(crate) fn reach(&self) -> Reach {
+        let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
+        Reach {
+            reachable: count(self.coordinator.reachable().unwrap_or(1)),
+            servers: count(self.coordinator.members()),
         }
     }
 

@@ -223,6 +223,18 @@ impl Coordinator {
         self.peers.keys().copied()
     }
 
+    /// How many servers this one reaches, itself included. `None` with groups of several levels, where a server knows
+    /// its peers only.
+    pub fn reachable(&self) -> Option<usize> {
+        let live = self.peers.values().filter(|peer| peer.link.state == PeerState::Live);
+        (self.groups.levels() == 1).then(|| 1 + live.count())
+    }
+
+    /// The number of all members, this server included.
+    pub fn members(&self) -> usize {
+        self.groups.members().len()
+    }
+
     /// Messages sent so far, and their size.
     pub fn sent(&self) -> Traffic {
         self.sent

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use vpfs_core::hash::stable_hash;
+use vpfs_core::hash::{mix, stable_hash};
 use vpfs_core::{ServerId, ServiceClass};
 
 /// An application as all servers identify it: the hash of its name.
@@ -15,6 +15,15 @@ impl FlowKey {
     pub fn of(name: &str) -> Self {
         Self(stable_hash(name))
     }
+
+    /// The key under which servers report what they released of this application while it has a cap over all servers:
+    /// bytes, whatever unit its shares have.
+    #[must_use]
+    pub const fn of_cap(self) -> Self {
+        Self(mix(self.0 ^ Self::CAP))
+    }
+
+    const CAP: u64 = 0x6361_7020;
 }
 
 /// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
