@@ -51,20 +51,48 @@ impl GroupId {
     }
 }
 
+/// For what a cap is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapScope {
+    /// Each server separately.
+    #[default]
+    Server,
+    /// The sum over all servers, see [`crate::cap`].
+    Total,
+}
+
 /// The upper limit on an application's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     bytes_per_second: NonZeroU64,
     burst: Bytes,
+    scope: CapScope,
 }
 
 impl Cap {
-    /// `bytes_per_second` in the long run, with up to `burst` at once after a pause. `None` if the rate is zero.
+    /// At each server, `bytes_per_second` in the long run, with up to `burst` at once after a pause. `None` if the rate
+    /// is zero.
     pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
         match NonZeroU64::new(bytes_per_second) {
-            Some(bytes_per_second) => Some(Self { bytes_per_second, burst }),
+            Some(bytes_per_second) => Some(Self { bytes_per_second, burst, scope: CapScope::Server }),
             None => None,
         }
+    }
+
+    /// The same for the sum over all servers.
+    #[must_use]
+    pub const fn over_all_servers(self) -> Self {
+        Self { scope: CapScope::Total, ..self }
+    }
+
+    /// For what it is.
+    pub const fn scope(self) -> CapScope {
+        self.scope
+    }
+
+    /// The same with another rate, at least 1, and burst.
+    pub(crate) fn scaled(self, bytes_per_second: u64, burst: Bytes) -> Self {
+        Self { bytes_per_second: NonZeroU64::new(bytes_per_second).unwrap_or(NonZeroU64::MIN), burst, ..self }
     }
 
     /// The rate in the long run.

@@ -82,8 +82,8 @@ pub mod testing;
 pub mod two_level;
 pub mod units;
 
-pub use app_policy::{AppPolicy, Cap, GroupId};
-pub use cap::Capped;
+pub use app_policy::{AppPolicy, Cap, CapScope, GroupId};
+pub use cap::{Capped, Reach};
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use ioco::Ioco;

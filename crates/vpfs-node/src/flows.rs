@@ -12,6 +12,8 @@ use crate::coordination::FlowKey;
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
+    /// By the key under which servers report what they released of a total cap.
+    by_cap: HashMap<FlowKey, AppId>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
@@ -40,8 +42,10 @@ impl Flows {
         let before = self.flow(app).key.replace(key);
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
+            self.by_cap.remove(&before.of_cap());
         }
         self.by_key.insert(key, app);
+        self.by_cap.insert(key.of_cap(), app);
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -51,6 +55,11 @@ impl Flows {
     /// An application with this key; any one of those that share a weight and so a key.
     pub(crate) fn app(&self, key: FlowKey) -> Option<AppId> {
         self.by_key.get(&key).copied()
+    }
+
+    /// The application with a total cap that is reported under this key.
+    pub(crate) fn capped(&self, key: FlowKey) -> Option<AppId> {
+        self.by_cap.get(&key).copied()
     }
 
     /// A request arrived. O(1) except for the first one.

@@ -1,8 +1,10 @@
 //! One storage server as its driver sees it.
 
+use std::collections::BTreeSet;
+
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Request, RequestId, Scheduler, ServerId,
-    Settings, Time,
+    AppId, AppPolicy, Bytes, CapScope, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId,
+    Scheduler, ServerId, Settings, Time,
 };
 
 use crate::ServerScheduler;
@@ -38,6 +40,10 @@ pub struct Node {
     server: ServerId,
     scheduler: ServerScheduler,
     peers: Option<Peers>,
+    /// For when they are needed.
+    peer_settings: Option<PeerSettings>,
+    /// Applications with a cap over all servers.
+    total_caps: BTreeSet<AppId>,
     flows: Flows,
     costs: Costs,
     totals: Totals,
@@ -48,27 +54,33 @@ pub struct Node {
 impl Node {
     /// A node for `server` that knows no applications yet.
     pub fn new(now: Time, server: ServerId, settings: &NodeSettings) -> Self {
-        Self {
+        let mut node = Self {
             server,
             scheduler: Capped::new(Policy::new(&settings.policy, EVENTS), EVENTS),
-            peers: peers(now, server, settings),
+            peers: None,
+            peer_settings: settings.peers.clone(),
+            total_caps: BTreeSet::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             totals: Totals::default(),
             latest: now,
-        }
+        };
+        node.find_peers(now);
+        node
     }
 
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub fn reconfigure(&mut self, now: Time, settings: &NodeSettings) {
-        let peers = peers(now, self.server, settings);
-        if peers.is_some() != self.peers.is_some() {
-            self.peers = peers;
+        self.peer_settings.clone_from(&settings.peers);
+        if let (Some(peers), Some(settings)) = (&mut self.peers, &settings.peers) {
+            peers.set_members(now, &settings.servers);
+            self.set_reach(now);
         }
         self.costs.metadata = settings.metadata_cost;
         if self.settings() != &settings.policy {
             self.scheduler.inner_mut().reconfigure(now, &settings.policy);
         }
+        self.find_peers(now);
     }
 
     /// Sets an application's weight, group, cap, promises and order, and the name under which servers report its
@@ -76,6 +88,26 @@ impl Node {
     pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
         self.flows.name(app, name);
         self.scheduler.set_app(now, app, policy);
+        if policy.cap.is_some_and(|cap| cap.scope() == CapScope::Total) {
+            self.total_caps.insert(app);
+        } else {
+            self.total_caps.remove(&app);
+        }
+        self.find_peers(now);
+    }
+
+    /// Coordinates with peers from the moment at which shares or caps hold over servers, and no longer than that.
+    fn find_peers(&mut self, now: Time) {
+        let needs_peers = self.settings().capabilities().needs_peers || !self.total_caps.is_empty();
+        if needs_peers != self.peers.is_some() {
+            let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
+            self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));
+            self.set_reach(now);
+        }
+    }
+
+    fn set_reach(&mut self, now: Time) {
+        self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, Peers::reach));
     }
 
     /// Queues a request.
@@ -155,10 +187,10 @@ impl Node {
     /// # Errors
     /// If no correct peer sends such a message; none of it was used.
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
-        match &mut self.peers {
-            Some(peers) => peers.handle_message(now, from, message),
-            None => Ok(()),
-        }
+        let Some(peers) = &mut self.peers else { return Ok(()) };
+        let handled = peers.handle_message(now, from, message);
+        self.set_reach(now);
+        handled
     }
 
     /// The time given by [`Node::poll_timeout`] has come.
@@ -169,6 +201,7 @@ impl Node {
         }
         if let Some(peers) = &mut self.peers {
             peers.handle_timeout(now);
+            self.set_reach(now);
         }
         while let Some(app) = self.flows.poll_left(now) {
             self.flow_left(now, app);
@@ -190,9 +223,14 @@ impl Node {
     }
 
     fn pass_reports_on(&mut self, now: Time) {
+        while let Some((app, bytes)) = self.scheduler.poll_cap_report() {
+            if let Some(peers) = &mut self.peers {
+                peers.report_cap(now, &self.flows, app, bytes);
+            }
+        }
         while let Some(report) = self.scheduler.poll_report(now) {
             if let Some(peers) = &mut self.peers {
-                peers.report(&self.flows, report);
+                peers.report(now, &self.flows, report);
             }
         }
     }
@@ -238,12 +276,4 @@ impl Node {
     pub fn outstanding(&self) -> usize {
         self.scheduler.outstanding()
     }
-}
-
-fn peers(now: Time, server: ServerId, settings: &NodeSettings) -> Option<Peers> {
-    settings
-        .peers
-        .as_ref()
-        .filter(|_| settings.policy.capabilities().needs_peers)
-        .and_then(|peers| Peers::new(now, server, peers))
 }

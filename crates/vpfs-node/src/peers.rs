@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, Scheduler, ServerId, ServiceReport, Time};
+use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceClass, ServiceReport, Time};
 
 use crate::ServerScheduler;
-use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Message, MessageError};
+use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
 use crate::flows::Flows;
 
 /// The other servers, and the parameters of coordination.
@@ -14,7 +14,7 @@ pub struct PeerSettings {
     /// Greater after each start of this server's node.
     pub incarnation: u64,
     /// All servers; this one may be among them.
-    pub servers: Vec<ServerId>,
+    pub servers: Members,
     /// Timers and bounds.
     pub coordination: CoordinationSettings,
 }
@@ -42,12 +42,17 @@ pub(crate) struct Peers {
 impl Peers {
     /// `None` if `settings` names no other server.
     pub(crate) fn new(now: Time, me: ServerId, settings: &PeerSettings) -> Option<Self> {
-        if settings.servers.iter().all(|server| *server == me) {
+        if settings.servers.iter().all(|server| server == me) {
             return None;
         }
-        let servers = settings.servers.iter().copied();
+        let servers = settings.servers.clone();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
         Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), present: HashMap::new() })
+    }
+
+    /// Servers joined or were removed.
+    pub(crate) fn set_members(&mut self, now: Time, members: &Members) {
+        self.coordinator.set_members(now, members.clone());
     }
 
     /// An application has a request here; it is announced to peers once, and again if its key has changed. Applications
@@ -58,7 +63,7 @@ impl Peers {
         }
         let Some(key) = flows.key(app).filter(|key| self.announced[app.index()] != Some(*key)) else { return };
         self.flow_left(now, app);
-        if self.coordinator.flow_arrived(key).is_ok() {
+        if self.coordinator.flow_arrived(now, key).is_ok() {
             self.announced[app.index()] = Some(key);
             *self.present.entry(key).or_default() += 1;
         }
@@ -72,6 +77,7 @@ impl Peers {
         if *present == 0 {
             self.present.remove(&key);
             self.coordinator.flow_left(now, key);
+            self.coordinator.flow_left(now, key.of_cap());
         }
     }
 
@@ -96,6 +102,9 @@ impl Peers {
 
     fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
         while let Some((key, class, bytes)) = self.coordinator.poll_service() {
+            if let Some(app) = flows.capped(key) {
+                scheduler.handle_cap_report(now, app, bytes);
+            }
             if let Some(app) = flows.app(key) {
                 self.service_of(app).heard += bytes;
                 scheduler.handle_peer(now, ServiceReport { app, class, bytes });
@@ -104,11 +113,28 @@ impl Peers {
     }
 
     /// The scheduler gave service that must be reported to peers.
-    pub(crate) fn report(&mut self, flows: &Flows, report: ServiceReport) {
+    pub(crate) fn report(&mut self, now: Time, flows: &Flows, report: ServiceReport) {
         let ServiceReport { app, class, bytes } = report;
         let Some(key) = flows.key(app) else { return };
-        if self.coordinator.report(key, class, bytes).is_ok() {
+        if self.coordinator.report(now, key, class, bytes).is_ok() {
             self.service_of(app).reported += bytes;
+        }
+    }
+
+    /// The scheduler released requests of an application with a cap over all servers.
+    pub(crate) fn report_cap(&mut self, now: Time, flows: &Flows, app: AppId, bytes: i64) {
+        if let Some(key) = flows.key(app) {
+            // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
+            let _ = self.coordinator.report(now, key.of_cap(), ServiceClass::Data, bytes);
+        }
+    }
+
+    /// Beyond one group, the reach is not known, and each server gets its even part.
+    pub(crate) fn reach(&self) -> Reach {
+        let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
+        Reach {
+            reachable: count(self.coordinator.reachable().unwrap_or(1)),
+            servers: count(self.coordinator.members()),
         }
     }
 

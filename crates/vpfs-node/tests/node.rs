@@ -24,7 +24,7 @@ fn settings() -> NodeSettings {
         max_flows: usize::MAX,
         ..vpfs_node::coordination::CoordinationSettings::default()
     };
-    let peers = Some(PeerSettings { incarnation: 1, servers: SERVERS.to_vec(), coordination });
+    let peers = Some(PeerSettings { incarnation: 1, servers: SERVERS.into(), coordination });
     NodeSettings { policy: Settings { sharing, ..policy }, metadata_cost: Bytes::kib(8), peers }
 }
 

@@ -13,7 +13,7 @@ pub(crate) const APPS: u64 = 10_000;
 const PROCESSES: u64 = 1_000_000;
 /// Each server has state for each application.
 const PAIRS: u64 = 10_000_000;
-/// Each server may have state for each application at each other server.
+/// Each server may have state for each application at each of its peers.
 const HEARD: u64 = 50_000_000;
 /// Numbers in all time series.
 const SERIES: u64 = 20_000_000;
@@ -28,7 +28,9 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     at_most(apps, APPS, "applications")?;
     at_most(servers * apps, PAIRS, "applications times servers")?;
     if policy.settings.capabilities().needs_peers {
-        at_most(servers * servers * apps, HEARD, "applications times pairs of servers that report to each other")?;
+        // One server of each group has as many peers again on the next level.
+        let peers = servers.min(scenario.peers.settings.group_size as u64 + 1);
+        at_most(servers * peers * apps, HEARD, "applications times servers times peers of each")?;
     }
     if scenario.duration.is_none() && scenario.apps.iter().all(|app| app.background) {
         return refuse("all applications are in the background, so the run would never end; add duration".into());

@@ -2,6 +2,7 @@
 
 use vpfs_core::ioco::order_of;
 use vpfs_core::{AppId, AppPolicy, ServerId, Time};
+use vpfs_node::coordination::Members;
 use vpfs_node::{Node, NodeSettings, PeerSettings};
 
 use crate::peer_network::PeerNetwork;
@@ -12,19 +13,20 @@ use crate::scenario::{App, PolicySpec};
 pub(crate) struct NodePlan {
     policy: PolicySpec,
     apps: Vec<(String, AppPolicy)>,
-    servers: u32,
+    servers: Members,
     coordination: vpfs_node::coordination::CoordinationSettings,
 }
 
 impl NodePlan {
     pub(crate) fn new(policy: PolicySpec, apps: &[App], servers: u32, network: &PeerNetwork) -> Self {
         let apps = apps.iter().map(|app| (app.name.clone(), app_policy(app))).collect();
+        let servers = (0..servers).map(ServerId).collect();
         Self { policy, apps, servers, coordination: network.settings }
     }
 
     /// The node of a server for its start number `incarnation`; it knows all applications.
     pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node {
-        let servers = (0..self.servers).map(ServerId).collect();
+        let servers = self.servers.clone();
         let peers = PeerSettings { incarnation, servers, coordination: self.coordination };
         let settings = NodeSettings {
             policy: self.policy.settings.clone(),

@@ -26,7 +26,7 @@ const SMALL: &str = "ior = { processes = 2, block = \"1MiB\" }";
 #[test]
 fn a_run_that_needs_too_much_memory_is_refused() {
     let cases = [
-        ("", "count = 100000", SMALL, "pairs of servers that report to each other"),
+        ("", "count = 100000", "copies = 50\nior = {}", "times peers of each"),
         ("", "count = 2000", "copies = 10000\nior = {}", "applications times servers"),
         ("", "", "copies = 10000\nior = { processes = 65536 }", "processes; the limit of a simulation is 1000000"),
         ("interval = \"1ms\"\nduration = \"365d\"", "", SMALL, "time series have 31536000000 intervals"),

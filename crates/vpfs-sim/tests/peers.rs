@@ -59,8 +59,9 @@ fn messages_cost_a_server_without_storage_its_work() {
     let spent = messages * work.as_secs_f64() / paid.elapsed.as_secs_f64();
     assert!(spent > 0.05, "{spent}");
     assert!((paid.throughput() / free.throughput() - (1.0 - spent)).abs() < 0.02, "{spent} spent");
+    // A keep-alive a second to and from each of seven peers, which takes 1.4 % of the time.
     let silent = with(work, SharingMode::Layout).throughput();
-    assert!(silent > 0.99 * free.throughput(), "{silent}");
+    assert!(silent > 0.98 * free.throughput(), "{silent}");
 }
 
 const STRIPED: &str = r#"

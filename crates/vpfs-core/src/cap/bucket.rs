@@ -37,12 +37,30 @@ impl Bucket {
     /// Takes `cost`, which may lead into debt. If the bucket is already in debt, takes nothing and returns when it is
     /// out of debt.
     pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
-        self.fill(now);
-        if self.tokens < 0 {
-            return Err(self.out_of_debt());
+        if let Some(due) = self.due(now) {
+            return Err(due);
         }
-        self.tokens -= tokens(cost);
+        self.charge(now, cost);
         Ok(())
+    }
+
+    /// When it is out of debt; `None` if it is.
+    pub(super) fn due(&mut self, now: Time) -> Option<Time> {
+        self.fill(now);
+        (self.tokens < 0).then(|| self.out_of_debt())
+    }
+
+    /// Takes `cost` in any case.
+    pub(super) fn charge(&mut self, now: Time, cost: Bytes) {
+        self.fill(now);
+        self.tokens -= tokens(cost);
+    }
+
+    /// Takes `cost`, but no more than leads into a debt that is paid within `nanos`.
+    pub(super) fn charge_up_to(&mut self, now: Time, cost: Bytes, nanos: u64) {
+        self.fill(now);
+        let lowest = -rate_tokens(self.cap) * i128::from(nanos);
+        self.tokens = (self.tokens - tokens(cost)).max(lowest.min(self.tokens));
     }
 
     /// What was charged as `charged` costs `real`.

@@ -3,12 +3,17 @@
 //! A token bucket for each capped application, in front of any scheduler. A request is released to that scheduler when
 //! the bucket is not in debt, and then charged in full. So a request larger than the burst passes too, and later ones
 //! wait for it. In any time t an application is released at most rate · t + burst + one request.
+//!
+//! A cap can also be the total over all servers (`budget`): then each server reports what it released, by
+//! [`Capped::poll_cap_report`], and hears of the others, by [`Capped::handle_cap_report`].
 
 mod bucket;
+mod budget;
 
 use alloc::vec::Vec;
 
-use bucket::Bucket;
+use budget::Budget;
+pub use budget::Reach;
 
 use crate::app_policy::{AppPolicy, Cap};
 use crate::event::{Event, EventQueue};
@@ -30,6 +35,9 @@ pub struct Capped<S> {
     requests: Vec<CapEntry>,
     /// By application.
     accounts: Vec<Account>,
+    reach: Reach,
+    /// Applications that may have something to report.
+    reporting: Vec<AppId>,
     /// The applications whose requests are held back.
     due: Heap<Due>,
     held: usize,
@@ -38,7 +46,7 @@ pub struct Capped<S> {
 
 #[derive(Clone, Debug)]
 struct Account {
-    bucket: Option<Bucket>,
+    bucket: Option<Budget>,
     held: List,
 }
 
@@ -94,6 +102,8 @@ impl<S: Scheduler> Capped<S> {
             inner,
             requests: Vec::new(),
             accounts: Vec::new(),
+            reach: Reach::ALONE,
+            reporting: Vec::new(),
             due: Heap::new(),
             held: 0,
             events: EventQueue::with_capacity(event_capacity),
@@ -110,6 +120,47 @@ impl<S: Scheduler> Capped<S> {
         &mut self.inner
     }
 
+    /// Sets for how many of the servers that share total caps this one speaks. O(applications).
+    pub fn set_reach(&mut self, now: Time, reach: Reach) {
+        if self.reach == reach {
+            return;
+        }
+        self.reach = reach;
+        for app in (0..).map(AppId).take(self.accounts.len()) {
+            if let Some(bucket) = &mut self.accounts[app.index()].bucket {
+                bucket.set_reach(now, reach);
+            }
+            self.release(now, app);
+        }
+    }
+
+    /// Other servers released `bytes` of an application with a total cap, or took some back.
+    pub fn handle_cap_report(&mut self, now: Time, app: AppId, bytes: i64) {
+        if let Some(bucket) = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut()) {
+            bucket.hear(now, bytes);
+            self.release(now, app);
+        }
+    }
+
+    /// What was released here of an application with a total cap since the last report, if it is enough to tell the
+    /// other servers. Call until `None`, after each input. O(1) for each application that released something.
+    pub fn poll_cap_report(&mut self) -> Option<(AppId, i64)> {
+        while let Some(app) = self.reporting.pop() {
+            let bucket = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut());
+            if let Some(bytes) = bucket.and_then(Budget::poll_report) {
+                return Some((app, bytes));
+            }
+        }
+        None
+    }
+
+    /// `app` used more or less of its cap.
+    fn note_use(&mut self, app: AppId) {
+        if self.reporting.last() != Some(&app) && self.reach.servers > 1 {
+            self.reporting.push(app);
+        }
+    }
+
     /// Sets or lifts the cap of `app`.
     ///
     /// A first cap starts with a full bucket; a changed one keeps its tokens, up to the new burst. Lifting a cap
@@ -118,8 +169,8 @@ impl<S: Scheduler> Capped<S> {
         self.grow(app);
         let bucket = &mut self.accounts[app.index()].bucket;
         match (&mut *bucket, cap) {
-            (Some(bucket), Some(cap)) => bucket.set_cap(now, cap),
-            (_, cap) => *bucket = cap.map(|cap| Bucket::full(cap, now)),
+            (Some(bucket), Some(cap)) => bucket.set(now, cap, self.reach),
+            (_, cap) => *bucket = cap.map(|cap| Budget::full(cap, self.reach, now)),
         }
         self.release(now, app);
         if cap.is_none() {
@@ -163,6 +214,7 @@ impl<S: Scheduler> Capped<S> {
             account.held.remove(&mut self.requests, id);
             self.requests[id.index()].state = State::Charged;
             self.held -= 1;
+            self.note_use(app);
             self.inner.enqueue_held(now, arrived, &request);
         }
         self.due.remove(app.index());
@@ -177,7 +229,12 @@ impl<S: Scheduler> Capped<S> {
 
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
-        let own = [self.requests.capacity(), self.accounts.capacity(), self.events.kept_capacity()];
+        let own = [
+            self.requests.capacity(),
+            self.accounts.capacity(),
+            self.events.kept_capacity(),
+            self.reporting.capacity(),
+        ];
         own.into_iter().chain(self.due.capacities()).collect()
     }
 
@@ -197,6 +254,7 @@ impl<S: Scheduler> Capped<S> {
     fn recharge(&mut self, now: Time, app: AppId, charged: Bytes, real: Bytes) {
         if let Some(bucket) = &mut self.accounts[app.index()].bucket {
             bucket.recharge(now, charged, real);
+            self.note_use(app);
             self.release(now, app);
         }
     }
@@ -364,6 +422,7 @@ mod tests {
                 self.scheduler.complete(self.now, id);
                 self.free.push(id);
             }
+            while self.scheduler.poll_cap_report().is_some() {}
             while let Some(report) = self.scheduler.poll_report(self.now) {
                 // As if the same request had arrived at another server.
                 self.scheduler.handle_peer(self.now, report);

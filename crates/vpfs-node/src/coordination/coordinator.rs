@@ -4,43 +4,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vpfs_core::{ServerId, ServiceClass, Time};
 
-use super::cluster_totals::ClusterTotals;
+use super::cluster_totals::{ClusterTotals, Source};
 use super::event::{CoordinationEvents, Event};
-use super::link::{Link, PeerState};
-use super::message::{FlowKey, Message, MessageError, Position};
-use super::own_totals::{Account, FlowsExceeded, OwnTotals};
+use super::groups::{Groups, Members};
+use super::level::{Level, Peer};
+use super::link::PeerState;
+use super::message::{FlowKey, Message, MessageError, Position, Standing};
+use super::own_totals::{Account, FlowsExceeded};
 use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
 use super::view::{Change, Fit, Meaning, View};
-
-/// The state kept for another server.
-#[derive(Debug, Default)]
-struct Peer {
-    incarnation: Option<u64>,
-    view: View,
-    link: Link,
-    /// When its next timer is due, as entered in the coordinator's set of timers.
-    wake: Option<Time>,
-}
 
 /// Reports this server's service to its peers, and the peers' service to the local scheduler [vPFS §III-B].
 ///
 /// The drive contract is in the crate docs. `now` must not go back.
 #[derive(Debug)]
 pub struct Coordinator {
+    pub(super) me: ServerId,
     incarnation: u64,
     started: Time,
-    settings: CoordinationSettings,
-    own_totals: OwnTotals,
-    /// There are changes for which peers have not been marked ready yet.
-    changed: bool,
-    peers: BTreeMap<ServerId, Peer>,
+    pub(super) settings: CoordinationSettings,
+    pub(super) groups: Groups,
+    /// Level 0, and each further one while this server represents its group of the level below.
+    pub(super) levels: Vec<Level>,
+    /// How often totals started from zero.
+    pub(super) streams: u32,
+    pub(super) peers: BTreeMap<ServerId, Peer>,
     /// Peers that are to be sent a message now.
-    ready: BTreeSet<ServerId>,
-    timers: BTreeSet<(Time, ServerId)>,
-    /// When the oldest departure may be forgotten.
-    forget_at: Option<Time>,
-    totals: ClusterTotals,
+    pub(super) ready: BTreeSet<ServerId>,
+    /// Servers that take this one for a peer although it is none, with their incarnations.
+    replies: BTreeMap<ServerId, u64>,
+    pub(super) timers: BTreeSet<(Time, ServerId)>,
+    /// When to look for live representatives again.
+    pub(super) search_at: Option<Time>,
+    pub(super) totals: ClusterTotals,
     /// Service given by peers that the local scheduler has not received yet.
     owed: BTreeMap<Account, i64>,
     events: CoordinationEvents,
@@ -49,105 +46,102 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
+    /// The most servers that are told at once that this one is not their peer; others are told when they ask again.
+    const MAX_REPLIES: usize = 256;
+
     /// A server that knows nothing yet. `incarnation` must be greater after each restart of `me` (the wall clock at the
-    /// start will do). `peers` may include `me`, which is ignored.
+    /// start will do). All servers must have the same `members` and group size; `me` becomes a member if it is none.
     pub fn new(
         now: Time,
         me: ServerId,
         incarnation: u64,
-        peers: impl IntoIterator<Item = ServerId>,
+        members: impl Into<Members>,
         settings: CoordinationSettings,
     ) -> Self {
+        let groups = Groups::new(members.into(), me, settings.group_size);
         let mut coordinator = Self {
+            me,
             incarnation,
             started: now,
-            settings: settings.clamped(),
-            own_totals: OwnTotals::default(),
-            changed: false,
+            settings: settings.clamped(groups.levels()),
+            groups,
+            levels: Vec::new(),
+            streams: 0,
             peers: BTreeMap::new(),
             ready: BTreeSet::new(),
+            replies: BTreeMap::new(),
             timers: BTreeSet::new(),
-            forget_at: None,
+            search_at: None,
             totals: ClusterTotals::default(),
             owed: BTreeMap::new(),
             events: CoordinationEvents::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
         };
-        peers.into_iter().filter(|peer| *peer != me).for_each(|peer| coordinator.add_peer(peer));
+        coordinator.enter_level(now);
+        coordinator.settle(now);
         coordinator
     }
 
-    /// From now on all changes are sent to `peer` as well, starting with a greeting. Does nothing if it is already a
-    /// peer. O(log peers).
-    pub fn add_peer(&mut self, peer: ServerId) {
-        if self.peers.contains_key(&peer) {
+    /// Servers joined or were removed. In a single group, new peers are greeted and the others notice nothing;
+    /// otherwise coordination starts again, and continues among servers with the same list. What a removed server gave
+    /// stays counted. O(members).
+    pub fn set_members(&mut self, now: Time, members: impl Into<Members>) {
+        let groups = Groups::new(members.into(), self.me, self.settings.group_size);
+        if groups.members() == self.groups.members() {
             return;
         }
-        self.peers.insert(peer, Peer { link: Link::new(), ..Peer::default() });
-        self.ready.insert(peer);
+        let was_single = self.groups.levels() == 1;
+        self.settings = self.settings.clamped(groups.levels());
+        self.groups = groups;
+        if was_single && self.groups.levels() == 1 {
+            self.renew_slots(now);
+        } else {
+            self.leave_levels(now, 0);
+            self.enter_level(now);
+            self.settle(now);
+        }
     }
 
     /// The local scheduler gave the flow `delta` more bytes of service since the last call. The flow need not be
     /// announced. O(log flows), and O(peers) at the next [`Coordinator::poll_transmit`].
-    pub fn report(&mut self, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
+    pub fn report(&mut self, now: Time, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
         if delta == 0 {
             return Ok(());
         }
-        self.change((key, class), delta)
+        self.change(now, (key, class), delta)
     }
 
     /// A flow arrived at this server; peers are informed before it gets any service [vPFS §III-B2].
-    pub fn flow_arrived(&mut self, key: FlowKey) -> Result<(), FlowsExceeded> {
-        match self.own_totals.total((key, ServiceClass::Data)) {
+    pub fn flow_arrived(&mut self, now: Time, key: FlowKey) -> Result<(), FlowsExceeded> {
+        match self.totals.here((key, ServiceClass::Data)) {
             Some(_) => Ok(()),
-            None => self.change((key, ServiceClass::Data), 0),
+            None => self.change(now, (key, ServiceClass::Data), 0),
         }
     }
 
     /// A flow left this server. If it comes back, its totals start from zero; reported service stays counted.
     pub fn flow_left(&mut self, now: Time, key: FlowKey) {
-        for class in [ServiceClass::Data, ServiceClass::Metadata] {
-            if self.own_totals.close(now, (key, class)) {
-                self.totals.release((key, class));
-                self.changed = true;
+        for account in [(key, ServiceClass::Data), (key, ServiceClass::Metadata)] {
+            if self.totals.here(account).is_some() {
+                self.release(now, account, Source::Here);
             }
         }
-        self.forget(now);
+        (0..self.levels.len()).for_each(|level| self.forget(now, level));
     }
 
     /// The next message to send, and its receiver. Call until `None`, after every input: one message combines all
     /// changes since the last one. O(entries + log peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
-        if std::mem::take(&mut self.changed) {
-            for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.link.sends_changes_at_once()) {
-                peer.link.owes_changes = true;
-                self.ready.insert(*id);
+        self.mark_changes(now);
+        let (id, message) = match self.replies.pop_first() {
+            Some((id, incarnation)) => (id, self.reply(now, id, incarnation)),
+            None => {
+                let id = self.ready.pop_first()?;
+                (id, self.message_to(now, id)?)
             }
-        }
-        let id = self.ready.pop_first()?;
-        let peer = self.peers.get_mut(&id)?;
-        let base = self.own_totals.resume_from(peer.link.acked);
-        // Changes already in transit are not repeated just to send an acknowledgement.
-        let most = if peer.link.owes_changes { self.settings.max_entries } else { 0 };
-        let (entries, reached) = self.own_totals.changes(base, most);
-        let end = self.own_totals.end();
-        let message = Message {
-            incarnation: self.incarnation,
-            age: now.since(self.started),
-            to: peer.incarnation,
-            ack: peer.view.at(),
-            base,
-            at: Position { horizon: end.horizon, version: reached },
-            more: reached < end.version,
-            entries,
         };
-        // A peer that never sent a message may know everything from an earlier incarnation: it must learn of this
-        // restart.
-        let must_answer = base < end.version || peer.incarnation.is_none();
-        peer.link.on_sent(now, &message, must_answer, &self.settings);
         self.sent.count(&message);
-        self.set_timer(id);
         Some((id, message))
     }
 
@@ -155,26 +149,16 @@ impl Coordinator {
     /// A message that is late, repeated or out of order is not an error. O(entries · log flows).
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
-        self.check(from, message)?;
-        self.meet(now, from, message);
-        let mut changes = Vec::new();
-        let Some(peer) = self.peers.get_mut(&from) else { return Ok(()) };
-        if peer.incarnation > Some(message.incarnation) {
-            return Ok(());
+        let level = self.check(from, message)?;
+        self.on_claim(now, level, from, &message.standing);
+        if message.standing.stream == 0 {
+            self.hear(now, from);
+        } else if self.peers.contains_key(&from) {
+            self.take(now, level, from, message);
+        } else {
+            self.answer(from, Some(message.incarnation));
         }
-        let fit = peer.view.apply(message, &self.settings, &mut changes);
-        let is_known_to_it = message.to == Some(self.incarnation);
-        if fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it {
-            self.ready.insert(from);
-        } else if message.is_data() {
-            peer.link.owe_ack(now, &self.settings);
-        }
-        let is_news = is_known_to_it && peer.link.on_acked(now, message.ack, &self.settings);
-        self.hear(now, from);
-        if is_news {
-            self.forget(now);
-        }
-        changes.into_iter().for_each(|change| self.on_change(now, from, change));
+        self.settle(now);
         Ok(())
     }
 
@@ -185,12 +169,19 @@ impl Coordinator {
         {
             self.on_timer(now, id);
         }
-        self.forget(now);
+        if self.search_at.is_some_and(|at| at <= now) {
+            self.search(now);
+        }
+        self.settle(now);
+        (0..self.levels.len()).for_each(|level| self.forget(now, level));
     }
 
     /// When to call [`Coordinator::handle_timeout`] next; `None` if only other inputs matter.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|&(at, _)| at).into_iter().chain(self.forget_at).min()
+        let timer = self.timers.first().map(|&(at, _)| at);
+        let forget = self.levels.iter().filter_map(|level| level.forget_at).min();
+        let pass_on = self.levels.iter().filter_map(|level| level.pass_on_at).min();
+        [timer, forget, pass_on, self.search_at].into_iter().flatten().min()
     }
 
     /// Service that peers gave since the last call, for the local scheduler's `handle_peer`: flow, class, bytes. Call
@@ -213,17 +204,35 @@ impl Coordinator {
 
     /// The service of a flow present at this server, as reported to peers. O(log flows).
     pub fn own_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
-        self.own_totals.total((key, class))
+        self.totals.here((key, class))
     }
 
-    /// The service that `peer` reported for a flow present there, in its current incarnation. O(log flows).
+    /// The service that `peer` reported for a flow, in its current incarnation and since the members of the group
+    /// changed: its own and, if it represents other servers, theirs. O(log flows).
     pub fn peer_service(&self, peer: ServerId, key: FlowKey, class: ServiceClass) -> Option<i64> {
         self.peers.get(&peer)?.view.total((key, class))
     }
 
-    /// Whether `peer` answers; `None` if it is no peer.
+    /// Whether `peer` answers; `None` if it is no peer now.
     pub fn peer_state(&self, peer: ServerId) -> Option<PeerState> {
         self.peers.get(&peer).map(|peer| peer.link.state)
+    }
+
+    /// The servers with which this one exchanges messages, in order.
+    pub fn peers(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.peers.keys().copied()
+    }
+
+    /// How many servers this one reaches, itself included. `None` with groups of several levels, where a server knows
+    /// its peers only.
+    pub fn reachable(&self) -> Option<usize> {
+        let live = self.peers.values().filter(|peer| peer.link.state == PeerState::Live);
+        (self.groups.levels() == 1).then(|| 1 + live.count())
+    }
+
+    /// The number of all members, this server included.
+    pub fn members(&self) -> usize {
+        self.groups.members().len()
     }
 
     /// Messages sent so far, and their size.
@@ -236,53 +245,239 @@ impl Coordinator {
         self.received
     }
 
-    fn change(&mut self, account: Account, delta: i64) -> Result<(), FlowsExceeded> {
-        let is_new = self.own_totals.total(account).is_none();
-        self.own_totals.add(account, delta, self.settings.max_flows)?;
-        if is_new {
-            self.totals.hold(account);
+    /// Whether totals may be exchanged with a peer: both see the same groups.
+    pub(super) fn agrees(&self, id: ServerId) -> bool {
+        let Some(peer) = self.peers.get(&id) else { return false };
+        if self.groups.levels() == 1 {
+            // Nothing is passed on in a single group, so a new peer gets the totals with the greeting.
+            return peer.standing.is_none_or(|standing| standing.members == 0);
         }
-        self.totals.add(account, delta);
-        self.changed = true;
+        let is_top = peer.level + 1 == self.groups.levels();
+        peer.standing.is_some_and(|standing| {
+            standing.side == id
+                && standing.members == self.groups.hash()
+                && (is_top || standing.group == self.levels[peer.level].representative)
+        })
+    }
+
+    /// Tells a server that takes this one for a peer that it is none. One that never said anything need not know.
+    pub(super) fn answer(&mut self, id: ServerId, incarnation: Option<u64>) {
+        if let Some(incarnation) = incarnation.filter(|_| self.replies.len() < Self::MAX_REPLIES) {
+            self.replies.insert(id, incarnation);
+        }
+    }
+
+    pub(super) fn set_timer(&mut self, id: ServerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let wake = peer.link.wake();
+        if wake == peer.wake {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut peer.wake, wake) {
+            self.timers.remove(&(before, id));
+        }
+        self.timers.extend(wake.map(|at| (at, id)));
+    }
+
+    /// A flow is at one more place: peers of all other levels must know it.
+    fn hold(&mut self, now: Time, account: Account, source: Source) {
+        self.totals.hold(account, source);
+        self.pass_on(now, account, source, 0);
+    }
+
+    /// A flow is no longer at a place; levels whose peers alone have it still do not hear of it any more.
+    pub(super) fn release(&mut self, now: Time, account: Account, source: Source) {
+        self.totals.release(account, source);
+        let at = now + self.settings.pass_on_delay;
+        for (number, level) in self.levels.iter_mut().enumerate() {
+            if !self.totals.is_outside(account, number) && level.totals.close(now, account) {
+                match source {
+                    Source::Here if number == 0 => level.changed = true,
+                    _ => level.change_later(at),
+                }
+            }
+        }
+    }
+
+    /// Adds service to what the groups of all levels are told but that where it was heard.
+    fn pass_on(&mut self, now: Time, account: Account, source: Source, bytes: i64) {
+        let at = now + self.settings.pass_on_delay;
+        let others = self.levels.iter_mut().enumerate().filter(|(number, _)| source != Source::Level(*number));
+        for (_, level) in others {
+            let is_new = level.totals.total(account).is_none();
+            if bytes == 0 && !is_new {
+                continue;
+            }
+            match level.totals.add(account, bytes, self.settings.max_flows) {
+                Ok(()) => level.change_later(at),
+                Err(_) => self.events.push(now, Event::FlowNotPassedOn { key: account.0, class: account.1 }),
+            }
+        }
+    }
+
+    fn change(&mut self, now: Time, account: Account, delta: i64) -> Result<(), FlowsExceeded> {
+        let mut levels = self.levels.iter_mut();
+        if let Some(level) = levels.next() {
+            level.totals.add(account, delta, self.settings.max_flows)?;
+            level.changed = true;
+        }
+        for level in levels {
+            if level.totals.add(account, delta, self.settings.max_flows).is_ok() {
+                level.change_later(now + self.settings.pass_on_delay);
+            }
+        }
+        self.totals.hold(account, Source::Here);
+        self.totals.add(account, Source::Here, delta);
         Ok(())
     }
 
-    /// Refuses an invalid message before any of it is used.
-    fn check(&self, from: ServerId, message: &Message) -> Result<(), MessageError> {
-        if !self.peers.contains_key(&from) {
-            return Err(MessageError::UnknownPeer(from.0));
+    /// Marks peers of levels with changes as ready.
+    fn mark_changes(&mut self, now: Time) {
+        for number in 0..self.levels.len() {
+            if !self.levels[number].take_changed(now) {
+                continue;
+            }
+            let ids: Vec<ServerId> = self.levels[number].slots.iter().map(|slot| slot.candidate).collect();
+            for id in ids.into_iter().filter(|id| self.agrees(*id)).collect::<Vec<_>>() {
+                if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.link.sends_changes_at_once()) {
+                    peer.link.owes_changes = true;
+                    self.ready.insert(id);
+                }
+            }
         }
-        message.check()?;
-        let own = self.own_totals.end();
-        let acks = message.to == Some(self.incarnation);
-        if acks && (message.ack.version > own.version || message.ack.horizon > own.horizon) {
-            return Err(MessageError::AckAhead { version: message.ack.version, own: own.version });
-        }
-        Ok(())
     }
 
-    /// Starts over with a peer that has a new incarnation. If that peer is older than this server, its service so far
-    /// is the baseline: it was given before this server could have heard of it.
-    fn meet(&mut self, now: Time, from: ServerId, message: &Message) {
+    fn message_to(&mut self, now: Time, id: ServerId) -> Option<Message> {
+        let agrees = self.agrees(id);
+        let peer = self.peers.get_mut(&id)?;
+        let level = &self.levels[peer.level];
+        let base = level.totals.resume_from(peer.link.acked);
+        // Changes already in transit are not repeated just to send an acknowledgement.
+        let most = if agrees && peer.link.owes_changes { self.settings.max_entries } else { 0 };
+        let (entries, reached) = level.totals.changes(base, most);
+        let end = level.totals.end();
+        let to_stream = peer.stream.map_or(0, |(_, stream)| stream);
+        let message = Message {
+            incarnation: self.incarnation,
+            age: now.since(level.started),
+            to: peer.incarnation(),
+            standing: Standing {
+                members: self.groups.hash(),
+                group: level.representative,
+                side: self.me,
+                stream: level.stream,
+                to_stream,
+            },
+            ack: peer.view.at(),
+            base,
+            at: Position { horizon: end.horizon, version: reached },
+            more: reached < end.version,
+            entries,
+        };
+        // A peer that never sent a message may know everything from an earlier incarnation: it must learn of this
+        // restart.
+        let must_answer = (agrees && base < end.version) || peer.stream.is_none();
+        peer.link.on_sent(now, &message, must_answer, &self.settings);
+        self.set_timer(id);
+        Some(message)
+    }
+
+    /// Tells a server that takes this one for a peer who represents this side.
+    fn reply(&self, now: Time, to: ServerId, incarnation: u64) -> Message {
+        let level = self.groups.level_with(to).unwrap_or(0);
+        let side = self.head(level);
+        Message {
+            incarnation: self.incarnation,
+            age: now.since(self.started),
+            to: Some(incarnation),
+            standing: Standing { members: self.groups.hash(), group: side, side, stream: 0, to_stream: 0 },
+            ack: Position::default(),
+            base: 0,
+            at: Position::default(),
+            more: false,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Uses a peer's message.
+    fn take(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
+        let Some(peer) = self.peers.get(&from) else { return };
+        let standing = message.standing;
+        if peer.stream > Some((message.incarnation, standing.stream)) {
+            return;
+        }
+        self.meet(now, level, from, message);
+        let agrees = self.agrees(from);
+        let is_known_to_it = self.is_known(level, message);
+        let mut changes = Vec::new();
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        if peer.incarnation >= Some(message.incarnation) {
+        let fit = if agrees { peer.view.apply(message, &self.settings, &mut changes) } else { Fit::Known };
+        if fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it {
+            self.ready.insert(from);
+        } else if message.is_data() && agrees {
+            peer.link.owe_ack(now, &self.settings);
+        }
+        let is_news = is_known_to_it && peer.link.on_acked(now, message.ack, &self.settings);
+        self.hear(now, from);
+        if is_news {
+            self.forget(now, level);
+        }
+        changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
+    }
+
+    /// Whether a message refers to the current totals of `level`.
+    fn is_known(&self, level: usize, message: &Message) -> bool {
+        let stream = self.levels.get(level).map(|level| level.stream);
+        message.to == Some(self.incarnation) && stream == Some(message.standing.to_stream)
+    }
+
+    /// Refuses an invalid message before any of it is used. Returns the level on which its sender is.
+    fn check(&self, from: ServerId, message: &Message) -> Result<usize, MessageError> {
+        let level = self.groups.level_with(from).ok_or(MessageError::UnknownPeer(from.0))?;
+        message.check()?;
+        if self.is_known(level, message) {
+            let own = self.levels[level].totals.end();
+            if message.ack.version > own.version || message.ack.horizon > own.horizon {
+                return Err(MessageError::AckAhead { version: message.ack.version, own: own.version });
+            }
+        }
+        Ok(level)
+    }
+
+    /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
+    /// them is the baseline: it was given before this server could have heard of it.
+    fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
+        let is_known = self.is_known(level, message);
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let stream = (message.incarnation, message.standing.stream);
+        if peer.stream >= Some(stream) {
+            let is_newest = peer.note_standing(message);
+            if is_newest && is_known && peer.link.acked > message.ack {
+                // It was no peer for a while and has forgotten these totals.
+                peer.link.restart();
+            }
             return;
         }
         let knew_an_earlier_one = message.to.is_some_and(|incarnation| incarnation != self.incarnation);
-        let is_older = message.age > now.since(self.started) || knew_an_earlier_one;
+        let is_older = message.age > now.since(peer.since) || knew_an_earlier_one;
         let before = std::mem::replace(&mut peer.view, View::new(is_older));
         peer.link.restart();
-        if peer.incarnation.replace(message.incarnation).is_some() {
-            self.events.push(now, Event::PeerRestarted { peer: from, incarnation: message.incarnation });
+        (peer.standing, peer.age) = (Some(message.standing), message.age);
+        let incarnation = message.incarnation;
+        if peer.stream.replace(stream).is_some_and(|(before, _)| before < incarnation) {
+            self.events.push(now, Event::PeerRestarted { peer: from, incarnation });
         }
-        before.accounts().for_each(|account| self.totals.release(account));
+        let source = Source::Level(peer.level);
+        before.accounts().for_each(|account| self.release(now, account, source));
     }
 
     /// A peer sent a message: it gets the changes that it lacks, unless they are already in transit.
     fn hear(&mut self, now: Time, from: ServerId) {
+        let agrees = self.agrees(from);
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        let resume_from = self.own_totals.resume_from(peer.link.acked);
-        let lacks = resume_from < self.own_totals.end().version;
+        let totals = &self.levels[peer.level].totals;
+        let resume_from = totals.resume_from(peer.link.acked);
+        let lacks = agrees && resume_from < totals.end().version;
         if peer.link.state != PeerState::Live {
             self.events.push(now, Event::PeerSeen { peer: from });
         }
@@ -302,27 +497,32 @@ impl Coordinator {
         if must_send {
             self.ready.insert(id);
         }
+        self.set_timer(id);
         if is_lost {
             self.events.push(now, Event::PeerLost { peer: id });
+            self.on_lost(now, id);
         }
-        self.set_timer(id);
     }
 
-    fn on_change(&mut self, now: Time, peer: ServerId, change: Change) {
+    fn on_change(&mut self, now: Time, level: usize, peer: ServerId, change: Change) {
+        let source = Source::Level(level);
         let event = match change {
             Change::Arrived((key, class)) => {
-                self.totals.hold((key, class));
+                self.hold(now, (key, class), source);
                 Event::FlowAnnounced { peer, key, class }
             }
             Change::Left((key, class)) => {
-                self.totals.release((key, class));
+                self.release(now, (key, class), source);
                 Event::FlowLeft { peer, key, class }
             }
             Change::Refused((key, class)) => Event::FlowRefused { peer, key, class },
             Change::Moved((key, class), bytes, meaning) => {
-                self.totals.add((key, class), bytes);
+                self.totals.add((key, class), source, bytes);
                 match meaning {
-                    Meaning::Service => return self.owe((key, class), bytes),
+                    Meaning::Service => {
+                        self.pass_on(now, (key, class), source, bytes);
+                        return self.owe((key, class), bytes);
+                    }
                     Meaning::Baseline => Event::Baseline { peer, key, class, bytes },
                     Meaning::Implausible => Event::StepRefused { peer, key, class, bytes },
                 }
@@ -339,28 +539,18 @@ impl Coordinator {
         }
     }
 
-    /// Forgets flows that left long ago, once all live peers know that they did.
-    fn forget(&mut self, now: Time) {
+    /// Forgets flows that left long ago, once all live peers of the level know that they did.
+    fn forget(&mut self, now: Time, number: usize) {
         let after = self.settings.forget_after;
-        if self.own_totals.oldest_departure().is_some_and(|left| left + after <= now) {
-            let live = self.peers.values().filter(|peer| peer.link.state == PeerState::Live);
-            let acked = live.map(|peer| self.own_totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
-            self.own_totals.forget(now, after, acked);
+        let level = &mut self.levels[number];
+        if level.totals.oldest_departure().is_some_and(|left| left + after <= now) {
+            let peers = level.slots.iter().filter_map(|slot| self.peers.get(&slot.candidate));
+            let live = peers.filter(|peer| peer.link.state == PeerState::Live);
+            let acked = live.map(|peer| level.totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
+            level.totals.forget(now, after, acked);
         }
         // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
         // time.
-        self.forget_at = self.own_totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);
-    }
-
-    fn set_timer(&mut self, id: ServerId) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let wake = peer.link.wake();
-        if wake == peer.wake {
-            return;
-        }
-        if let Some(before) = std::mem::replace(&mut peer.wake, wake) {
-            self.timers.remove(&(before, id));
-        }
-        self.timers.extend(wake.map(|at| (at, id)));
+        level.forget_at = level.totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);
     }
 }

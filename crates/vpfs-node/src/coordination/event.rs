@@ -19,6 +19,9 @@ pub enum Event {
     PeerRestarted { peer: ServerId, incarnation: u64 },
     /// A flow is at a peer.
     FlowAnnounced { peer: ServerId, key: FlowKey, class: ServiceClass },
+    /// This server represents others and already passes on as many flows as it may; the service of this one is not
+    /// passed on.
+    FlowNotPassedOn { key: FlowKey, class: ServiceClass },
     /// A flow is no longer at a peer.
     FlowLeft { peer: ServerId, key: FlowKey, class: ServiceClass },
     /// A peer gave this service before it was known; it was not passed on.

@@ -43,7 +43,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Retries back off by at most this power of two.
-    const MAX_BACK_OFF: u32 = 3;
+    const MAX_BACK_OFF: u32 = 2;
 
     /// The link to a new peer, which is greeted with all totals.
     pub(crate) fn new() -> Self {
@@ -115,9 +115,10 @@ impl Link {
         self.ack_at = self.ack_at.or(Some(now + settings.ack_delay));
     }
 
-    /// The peer has a new incarnation, which knows nothing.
+    /// The peer knows nothing of this server's totals: one of the two started again.
     pub(crate) fn restart(&mut self) {
-        *self = Self { state: self.state, keep_alive_at: self.keep_alive_at, ..Self::default() };
+        let Self { state, keep_alive_at, lost_at, .. } = *self;
+        *self = Self { state, keep_alive_at, lost_at, ..Self::default() };
     }
 
     /// Handles timers that are due. Returns whether something must be sent, and whether the peer is lost.

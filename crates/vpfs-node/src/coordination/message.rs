@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use vpfs_core::ServiceClass;
-use vpfs_core::hash::stable_hash;
+use vpfs_core::hash::{mix, stable_hash};
+use vpfs_core::{ServerId, ServiceClass};
 
 /// An application as all servers identify it: the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,15 @@ impl FlowKey {
     pub fn of(name: &str) -> Self {
         Self(stable_hash(name))
     }
+
+    /// The key under which servers report what they released of this application while it has a cap over all servers:
+    /// bytes, whatever unit its shares have.
+    #[must_use]
+    pub const fn of_cap(self) -> Self {
+        Self(mix(self.0 ^ Self::CAP))
+    }
+
+    const CAP: u64 = 0x6361_7020;
 }
 
 /// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
@@ -44,15 +53,35 @@ pub struct FlowTotal {
     pub left: bool,
 }
 
+/// How the sender sees the groups of servers (docs/decisions/0014-peers.md). Totals are used only while sender and
+/// receiver see the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// A number for the list of members and its division into groups.
+    pub members: u64,
+    /// The server that represents the group which sender and receiver are in together.
+    pub group: ServerId,
+    /// The server that represents the sender's side of that group. If it is another server than the sender, the sender
+    /// is not in the group: write to that one.
+    pub side: ServerId,
+    /// The number of the totals that this message continues: greater after each time that the sender started again from
+    /// zero. Zero: the sender does not count the receiver among its peers, and only answers.
+    pub stream: u32,
+    /// The number of the receiver's totals to which `ack` refers.
+    pub to_stream: u32,
+}
+
 /// What one server reports to another: its changed totals, and how far it knows the other's totals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The sender's incarnation: greater after each restart.
     pub incarnation: u64,
-    /// How long this incarnation has been running.
+    /// How long ago the totals that it continues started from zero.
     pub age: Duration,
     /// The receiver's incarnation as far as the sender knows; `ack` refers to it.
     pub to: Option<u64>,
+    /// How the sender sees the groups of servers.
+    pub standing: Standing,
     /// How far the sender knows the receiver's totals.
     pub ack: Position,
     /// The entries are the changes after this version ...
@@ -68,8 +97,8 @@ pub struct Message {
 impl Message {
     /// The maximum number of entries in a message.
     pub const MAX_ENTRIES: usize = 1024;
-    /// Bytes of a message without entries: eight numbers of 8 bytes, flags and the number of entries.
-    pub const HEADER_LEN: usize = 8 * 8 + 1 + 2;
+    /// Bytes of a message without entries: nine numbers of 8 bytes, four of 4 bytes, flags and the number of entries.
+    pub const HEADER_LEN: usize = 9 * 8 + 4 * 4 + 1 + 2;
     /// Bytes of an entry: four numbers of 8 bytes, class and flag.
     pub const ENTRY_LEN: usize = 4 * 8 + 1;
 

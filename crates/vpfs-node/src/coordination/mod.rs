@@ -9,6 +9,10 @@
 //! before it was first heard from is its baseline, which is not passed on. A restarted server starts a new incarnation
 //! with totals of zero, and the service of the old one stays counted.
 //!
+//! More servers than [`CoordinationSettings::group_size`] form a tree of groups (`groups`), in which representatives
+//! pass on what they hear (`roles`): a message then carries the totals of all servers that its sender stands for, and
+//! the number of messages of a server grows with the logarithm of the number of servers.
+//!
 //! Nothing here does I/O, reads a clock or draws a random number. Memory is bounded by
 //! [`CoordinationSettings::max_flows`] for this server and for each peer, traffic by the number of changes: when
 //! everything is acknowledged, only keep-alives are sent.
@@ -25,7 +29,7 @@
 //! # The drive contract
 //!
 //! 1. Give an input: [`Coordinator::report`], [`Coordinator::flow_arrived`], [`Coordinator::flow_left`],
-//!    [`Coordinator::handle_message`], [`Coordinator::handle_timeout`] or [`Coordinator::add_peer`], and once after
+//!    [`Coordinator::handle_message`], [`Coordinator::handle_timeout`] or [`Coordinator::set_members`], and once after
 //!    [`Coordinator::new`], none.
 //! 2. Drain [`Coordinator::poll_transmit`], [`Coordinator::poll_service`] and [`Coordinator::poll_event`] until `None`.
 //! 3. Ask [`Coordinator::poll_timeout`] when to call `handle_timeout` next, if nothing else happens before.
@@ -39,7 +43,7 @@
 //! CoordinationSettings::default())); let climate = FlowKey::of("climate");
 //!
 //! // Server 0 served 10 MiB; every message is delivered to its peer at once.
-//! coordinators[0].report(climate, ServiceClass::Data, 10 << 20)?;
+//! coordinators[0].report(Time::ZERO, climate, ServiceClass::Data, 10 << 20)?;
 //! for now in (0..500).map(Time::from_millis) {
 //!     for from in [0, 1] {
 //!         coordinators[from].handle_timeout(now);
@@ -56,17 +60,21 @@
 mod cluster_totals;
 mod coordinator;
 mod event;
+mod groups;
+mod level;
 mod link;
 mod message;
 mod own_totals;
+mod roles;
 mod settings;
 mod traffic;
 mod view;
 
 pub use coordinator::Coordinator;
 pub use event::Event;
+pub use groups::{Groups, Members, Side};
 pub use link::PeerState;
-pub use message::{FlowKey, FlowTotal, Message, MessageError, Position};
+pub use message::{FlowKey, FlowTotal, Message, MessageError, Position, Standing};
 pub use own_totals::FlowsExceeded;
 pub use settings::CoordinationSettings;
 pub use traffic::Traffic;

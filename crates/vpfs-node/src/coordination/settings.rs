@@ -8,13 +8,17 @@ use super::message::Message;
 /// timer can spin; peers may have different settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinationSettings {
-    /// Changes that a peer has not acknowledged within this time are sent again; the time doubles up to eightfold while
+    /// Changes that a peer has not acknowledged within this time are sent again; the time doubles up to fourfold while
     /// the peer is silent.
     pub refresh: Duration,
-    /// An acknowledgement waits at most this long for another message to the same peer. Must be below `refresh`.
+    /// An acknowledgement waits at most this long for another message to the same peer. Must be below `refresh`; as
+    /// long as `keep_alive`, acknowledgements take no messages of their own.
     pub ack_delay: Duration,
+    /// What a representative passes on between groups waits this long, so that its messages do not grow with the number
+    /// of servers. Twice for each level, it is how late service becomes known in other groups.
+    pub pass_on_delay: Duration,
     /// A peer to which nothing was sent for this long gets an empty message. `None`: no such messages, so that a loss
-    /// is noticed only when there is something to acknowledge.
+    /// is noticed only when there is something to acknowledge. Not possible if servers form several groups.
     pub keep_alive: Option<Duration>,
     /// A peer is lost if it should have sent a message and did not for this long. Several times `keep_alive`.
     pub lost_after: Duration,
@@ -27,18 +31,25 @@ pub struct CoordinationSettings {
     pub max_flows: usize,
     /// No total changes by more than this in one message; a larger step comes from a broken peer, and is not passed on.
     pub max_step_bytes: u64,
+    /// The largest number of servers that exchange totals directly, each with each; the same at all servers. More
+    /// servers form a tree of such groups. Limited to [`super::Groups::SIZES`].
+    pub group_size: usize,
 }
 
 impl CoordinationSettings {
     /// The shortest time of any timer.
     pub const TICK: Duration = Duration::from_millis(1);
 
-    /// Limits every value to its range.
-    pub(crate) fn clamped(self) -> Self {
+    const KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+    /// Limits every value to its range. With groups of several levels, silence must be noticed.
+    pub(crate) fn clamped(self, levels: usize) -> Self {
+        let several = levels > 1;
         Self {
             refresh: self.refresh.max(Self::TICK),
             ack_delay: self.ack_delay.max(Self::TICK),
-            keep_alive: self.keep_alive.map(|period| period.max(Self::TICK)),
+            pass_on_delay: self.pass_on_delay.max(Self::TICK),
+            keep_alive: self.keep_alive.or(several.then_some(Self::KEEP_ALIVE)).map(|period| period.max(Self::TICK)),
             lost_after: self.lost_after.max(Self::TICK),
             forget_after: self.forget_after.max(Self::TICK),
             max_entries: self.max_entries.clamp(1, Message::MAX_ENTRIES),
@@ -50,14 +61,16 @@ impl CoordinationSettings {
 impl Default for CoordinationSettings {
     fn default() -> Self {
         Self {
-            refresh: Duration::from_secs(1),
-            ack_delay: Duration::from_millis(100),
-            keep_alive: Some(Duration::from_secs(3)),
-            lost_after: Duration::from_secs(10),
+            refresh: Duration::from_secs(2),
+            ack_delay: Duration::from_secs(1),
+            pass_on_delay: Duration::from_millis(100),
+            keep_alive: Some(Self::KEEP_ALIVE),
+            lost_after: Duration::from_secs(3),
             forget_after: Duration::from_secs(60),
             max_entries: 40,
             max_flows: 4096,
             max_step_bytes: 1 << 50,
+            group_size: 16,
         }
     }
 }

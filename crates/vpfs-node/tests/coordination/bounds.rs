@@ -46,7 +46,7 @@ fn one_flow_too_many_is_refused_until_another_leaves() {
     for key in 0..4 {
         world.report(0, (FlowKey(key), DATA), 1);
     }
-    let refused = world.servers[0].coordinator.report(FlowKey(4), DATA, 1);
+    let refused = world.servers[0].coordinator.report(world.now, FlowKey(4), DATA, 1);
     assert_eq!(refused, Err(FlowsExceeded { max_flows: 4 }));
     assert_eq!(world.servers[0].coordinator.total_service(FlowKey(4), DATA), None);
     leave(&mut world, 0, 2);
@@ -68,7 +68,7 @@ fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
         left: false,
     });
     let coordinator = &mut world.servers[0].coordinator;
-    coordinator.add_peer(id(1));
+    coordinator.set_members(Time::ZERO, [id(0), id(1)]);
     let (_, greeting) = coordinator.poll_transmit(Time::ZERO).unwrap();
     let at = vpfs_node::coordination::Position { horizon: 0, version: 6 };
     let message = Message { at, entries: entries.collect(), ..greeting };
@@ -101,10 +101,10 @@ fn messages_have_the_stated_size() {
     let mut world = World::new(1, 2, CoordinationSettings { max_entries: 40, ..CoordinationSettings::default() });
     world.run_for(Duration::from_secs(1));
     for key in 0..100 {
-        world.servers[0].coordinator.report(FlowKey(key), DATA, 1).unwrap();
+        world.servers[0].coordinator.report(world.now, FlowKey(key), DATA, 1).unwrap();
     }
     let (_, message) = world.servers[0].coordinator.poll_transmit(world.now).unwrap();
-    assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 67 + 40 * 33));
+    assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 91 + 40 * 33));
     assert!(message.encoded_len() <= 1448, "an Ethernet frame without the headers of IP and TCP");
 }
 
@@ -116,7 +116,7 @@ fn old_departures_are_forgotten() {
     let mut greeting = |wait, stranger| {
         world.run_for(Duration::from_secs(wait));
         let coordinator = &mut world.servers[0].coordinator;
-        coordinator.add_peer(id(stranger));
+        coordinator.set_members(world.now, [id(0), id(1), id(stranger)]);
         coordinator.poll_transmit(world.now).unwrap().1
     };
     assert_eq!(greeting(4, 5).entries.len(), 1, "kept for five seconds");
@@ -125,7 +125,7 @@ fn old_departures_are_forgotten() {
 
 #[test]
 fn changes_that_a_live_peer_lacks_are_kept_for_it() {
-    let mut world = World::new(1, 2, small());
+    let mut world = World::new(1, 2, CoordinationSettings { lost_after: Duration::from_secs(10), ..small() });
     world.report(0, (FlowKey(1), DATA), 100);
     world.run_for(Duration::from_secs(1));
     world.network.groups = vec![0, 1];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{ServerId, ServiceClass, Time};
-use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Message};
+use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Members, Message, MessageError};
 
 pub(crate) type Account = (FlowKey, ServiceClass);
 pub(crate) type Sums = BTreeMap<Account, i64>;
@@ -39,6 +39,8 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) random: Random,
     pub(crate) network: Network,
+    /// These two servers do not hear each other.
+    pub(crate) cut: Option<(usize, usize)>,
     pub(crate) servers: Vec<Server>,
     settings: CoordinationSettings,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
@@ -62,6 +64,7 @@ impl World {
             now: Time::ZERO,
             random: Random::new(seed),
             network,
+            cut: None,
             servers: Vec::new(),
             settings,
             flights: BTreeMap::new(),
@@ -79,7 +82,7 @@ impl World {
 
     pub(crate) fn report(&mut self, server: usize, account: Account, delta: i64) {
         add(&mut self.servers[server].reported, account, delta);
-        self.servers[server].coordinator.report(account.0, account.1, delta).unwrap();
+        self.servers[server].coordinator.report(self.now, account.0, account.1, delta).unwrap();
         self.drain(server);
     }
 
@@ -94,6 +97,12 @@ impl World {
         let incarnation = before.incarnation + 1;
         self.servers[server] = self.boot(server, self.servers.len(), incarnation, reported);
         self.drain(server);
+    }
+
+    /// Restarts all servers that are down.
+    pub(crate) fn restart_all(&mut self) {
+        let down: Vec<usize> = (0..self.servers.len()).filter(|server| !self.servers[*server].up).collect();
+        down.into_iter().for_each(|server| self.restart(server));
     }
 
     pub(crate) fn run_for(&mut self, duration: Duration) {
@@ -146,7 +155,8 @@ impl World {
     }
 
     fn boot(&self, me: usize, count: usize, incarnation: u64, reported_before: Sums) -> Server {
-        let coordinator = Coordinator::new(self.now, id(me), incarnation, (0..count).map(id), self.settings);
+        let coordinator =
+            Coordinator::new(self.now, id(me), incarnation, (0..count).map(id).collect::<Members>(), self.settings);
         Server {
             coordinator,
             up: true,
@@ -164,7 +174,8 @@ impl World {
         for _ in 0..copies {
             let lost = self.random.below(100) < self.network.loss_percent;
             let delay = Duration::from_micros(u64::from(self.random.below(self.network.delay_ms_max * 1000)));
-            if !lost && self.network.groups.get(to) == Some(&self.network.groups[from]) {
+            let is_cut = self.cut.is_some_and(|(one, other)| (from.min(to), from.max(to)) == (one, other));
+            if !lost && !is_cut && self.network.groups.get(to) == Some(&self.network.groups[from]) {
                 self.flown += 1;
                 self.flights.insert((self.now + delay, self.flown), (from, to, message.clone()));
             }
@@ -181,7 +192,9 @@ impl World {
         while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
             let (from, to, message) = flight.remove();
             if self.servers[to].up && self.network.groups[from] == self.network.groups[to] {
-                self.servers[to].coordinator.handle_message(self.now, id(from), &message).unwrap();
+                let handled = self.servers[to].coordinator.handle_message(self.now, id(from), &message);
+                let is_removed = matches!(handled, Err(MessageError::UnknownPeer(_)));
+                assert!(handled.is_ok() || is_removed, "{handled:?}");
                 self.drain(to);
             }
         }

@@ -75,7 +75,7 @@ fn step(world: &mut World, faults: Faults) {
             world.drain(server);
         }
         22..25 => {
-            world.servers[server].coordinator.flow_arrived(account.0).unwrap();
+            world.servers[server].coordinator.flow_arrived(world.now, account.0).unwrap();
             world.drain(server);
         }
         _ => {
@@ -91,8 +91,7 @@ fn step(world: &mut World, faults: Faults) {
 fn calm(world: &mut World) {
     world.network.groups.fill(0);
     (world.network.loss_percent, world.network.repeat_percent, world.network.delay_ms_max) = (0, 0, 1);
-    let down: Vec<usize> = (0..world.servers.len()).filter(|server| !world.servers[*server].up).collect();
-    down.into_iter().for_each(|server| world.restart(server));
+    world.restart_all();
     world.run_for(CONVERGES_WITHIN);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::testing::Random;
 use vpfs_core::{ServiceClass, Time};
 use vpfs_node::coordination::{
-    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position,
+    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position, Standing,
 };
 
 use crate::common::{add, id};
@@ -24,6 +24,7 @@ fn message(version: u64, entries: &[FlowTotal]) -> Message {
         incarnation: 1,
         age,
         to: Some(7),
+        standing: Standing { members: 0, group: id(1), side: id(1), stream: 1, to_stream: 1 },
         ack: Position::default(),
         base: 0,
         at,
@@ -38,7 +39,7 @@ fn entry(key: u64, changed: u64, total: i64) -> FlowTotal {
 
 fn refusal(message: &Message) -> MessageError {
     let mut coordinator = coordinator(CoordinationSettings::default());
-    coordinator.report(FlowKey(1), DATA, 5).unwrap();
+    coordinator.report(Time::ZERO, FlowKey(1), DATA, 5).unwrap();
     let error = coordinator.handle_message(Time::ZERO, id(1), message).unwrap_err();
     assert_eq!(coordinator.poll_service(), None);
     assert_eq!(coordinator.poll_event(), None, "nothing of it was used, not even that the peer lives");
@@ -89,8 +90,8 @@ fn amounts_saturate() {
     for peer in [1, 2] {
         coordinator.handle_message(Time::ZERO, id(peer), &message(1, &[entry(1, 1, i64::MAX)])).unwrap();
     }
-    coordinator.report(FlowKey(1), DATA, i64::MAX).unwrap();
-    coordinator.report(FlowKey(1), DATA, i64::MAX).unwrap();
+    coordinator.report(Time::ZERO, FlowKey(1), DATA, i64::MAX).unwrap();
+    coordinator.report(Time::ZERO, FlowKey(1), DATA, i64::MAX).unwrap();
     assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, i64::MAX)));
     assert_eq!(coordinator.total_service(FlowKey(1), DATA), Some(i64::MAX));
 }

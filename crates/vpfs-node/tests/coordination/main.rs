@@ -7,3 +7,4 @@ mod contact;
 mod faults;
 mod hostile;
 mod sharing;
+mod tree;

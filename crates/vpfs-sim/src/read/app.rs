@@ -67,11 +67,16 @@ fn read_app(table: &Table<'_>) -> Option<App> {
 }
 
 fn read_cap(table: &Table<'_>) -> Option<Cap> {
-    if table.has("burst") && !table.has("cap") {
-        table.refuse("burst", "has no effect without cap; add it or remove this");
+    let (total, server) = (table.has("cap"), table.has("server_cap"));
+    if table.has("burst") && !total && !server {
+        table.refuse("burst", "has no effect without cap or server_cap; add one or remove this");
+    }
+    if total && server {
+        table.refuse("server_cap", "cannot be together with cap, which is for the sum over all servers; remove one");
     }
     let burst = table.size("burst").unwrap_or(Bytes::mib(16));
-    table.number("cap").and_then(|rate| Cap::new(rate, burst))
+    let total = table.number("cap").and_then(|rate| Cap::new(rate, burst)).map(Cap::over_all_servers);
+    total.or_else(|| table.number("server_cap").and_then(|rate| Cap::new(rate, burst)))
 }
 
 fn read_target(table: &Table<'_>) -> Option<Target> {

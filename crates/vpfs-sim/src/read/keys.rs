@@ -164,8 +164,9 @@ pub(super) const APP: Section = Section {
         key("name", NAME, "The name in tables."),
         key("copies", COUNT, "The number of equal applications; a number is appended to their names.").default("1").range("1", "10000"),
         key("weight", COUNT, "Its weight.").default("1").range("1", "1000000"),
-        key("cap", RATE, "Its maximum rate at each server.").absent_means("no cap").range("1B/s", "1PB/s"),
-        key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap`.")
+        key("cap", RATE, "Its maximum rate, for the sum over all servers.").absent_means("no cap").range("1B/s", "1PB/s"),
+        key("server_cap", RATE, "Its maximum rate at each server; not with `cap`.").absent_means("no cap").range("1B/s", "1PB/s"),
+        key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.")
             .default("16MiB")
             .range("1B", "1TiB"),
         key("target_rate", RATE, "The rate promised to it at each server, with `deadline`.")

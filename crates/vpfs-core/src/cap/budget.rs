@@ -1,0 +1,214 @@
+//! What a capped application may use at one server: a bucket of its own, or a part in one for all servers.
+
+use super::bucket::Bucket;
+use crate::app_policy::{Cap, CapScope};
+use crate::units::{Bytes, Time};
+
+/// How many of the servers that share total caps are known to be reachable, this one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Servers that answer, from 1 to `servers`.
+    pub reachable: u32,
+    /// All servers, at least 1.
+    pub servers: u32,
+}
+
+impl Reach {
+    /// A server that is alone.
+    pub const ALONE: Self = Self { reachable: 1, servers: 1 };
+
+    fn servers(self) -> u64 {
+        self.servers.max(1).into()
+    }
+
+    /// `rate` in the proportion of what can be reached.
+    fn part_of(self, rate: u64) -> u64 {
+        let servers = self.servers();
+        let part = u128::from(rate) * u128::from(self.reachable.clamp(1, self.servers.max(1))) / u128::from(servers);
+        u64::try_from(part).unwrap_or(rate)
+    }
+}
+
+/// The bucket of one application.
+///
+/// With a cap over all servers, every server fills a bucket at the whole rate, and takes from it what it releases
+/// itself and what it hears that others released. So who asks gets it, wherever it asks. In any time t all servers
+/// together release at most rate · t + burst + what is not known elsewhere yet + one request of each server. Each
+/// server reports after a tenth of a second's worth of the rate, divided by the number of servers, so what all together
+/// have not reported is 2 % of what the rate allows in 5 s.
+///
+/// - A server always gets its even part, rate / servers, however much others say that they use.
+/// - While servers cannot be reached, the bucket fills in the proportion of those that can: the parts of a divided
+///   cluster together stay within the rate.
+/// - What others say leads into debt for at most [`Budget::DEBT_MAX`], so a peer that lies delays nobody for longer.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    cap: Cap,
+    bucket: Bucket,
+    /// For caps over all servers.
+    total: Option<Total>,
+}
+
+#[derive(Clone, Debug)]
+struct Total {
+    reach: Reach,
+    /// This server's even part.
+    even: Bucket,
+    /// Released here and not reported yet.
+    unreported: i64,
+}
+
+impl Budget {
+    /// Others' use leads into debt for as long as the bucket takes to fill by this, in nanoseconds.
+    const DEBT_MAX_NS: u64 = 1_000_000_000;
+    /// Reports of all servers together lag behind by this part of a second's worth of the rate.
+    const REPORTS_PER_SECOND: u64 = 10;
+
+    pub(super) fn full(cap: Cap, reach: Reach, now: Time) -> Self {
+        let total = (cap.scope() == CapScope::Total).then(|| Total {
+            reach,
+            even: Bucket::full(even_part(cap, reach), now),
+            unreported: 0,
+        });
+        Self { cap, bucket: Bucket::full(here(cap, reach), now), total }
+    }
+
+    /// Changes rate, burst and scope; tokens are kept, up to the new burst.
+    pub(super) fn set(&mut self, now: Time, cap: Cap, reach: Reach) {
+        if cap.scope() != self.cap.scope() {
+            *self = Self::full(cap, reach, now);
+            return;
+        }
+        self.cap = cap;
+        self.bucket.set_cap(now, here(cap, reach));
+        if let Some(total) = &mut self.total {
+            total.reach = reach;
+            total.even.set_cap(now, even_part(cap, reach));
+        }
+    }
+
+    /// Other servers became reachable, or are so no longer.
+    pub(super) fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.set(now, self.cap, reach);
+    }
+
+    /// Takes `cost`, which may lead into debt, or returns when to ask again.
+    pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
+        let Some(total) = self.total.as_mut().filter(|total| total.reach.servers > 1) else {
+            return self.bucket.take(now, cost);
+        };
+        let even_due = total.even.due(now);
+        if let (Some(due), Some(even_due)) = (self.bucket.due(now), even_due) {
+            return Err(due.min(even_due));
+        }
+        self.bucket.charge(now, cost);
+        if even_due.is_none() {
+            total.even.charge(now, cost);
+        }
+        total.unreported = total.unreported.saturating_add_unsigned(cost.0);
+        Ok(())
+    }
+
+    /// What was charged as `charged` costs `real`.
+    pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
+        self.bucket.recharge(now, charged, real);
+        if let Some(total) = &mut self.total {
+            let more = i64::try_from(i128::from(real.0) - i128::from(charged.0)).unwrap_or(0);
+            total.unreported = total.unreported.saturating_add(more);
+        }
+    }
+
+    /// Other servers released `bytes`, or took some back.
+    pub(super) fn hear(&mut self, now: Time, bytes: i64) {
+        if self.total.is_none() {
+            return;
+        }
+        let amount = Bytes(bytes.unsigned_abs());
+        if bytes < 0 {
+            self.bucket.recharge(now, amount, Bytes::ZERO);
+        } else {
+            self.bucket.charge_up_to(now, amount, Self::DEBT_MAX_NS);
+        }
+    }
+
+    /// What to report to other servers, once it is enough.
+    pub(super) fn poll_report(&mut self) -> Option<i64> {
+        let total = self.total.as_mut().filter(|total| total.reach.servers > 1)?;
+        let enough = self.cap.bytes_per_second() / Self::REPORTS_PER_SECOND / total.reach.servers();
+        let is_enough = total.unreported != 0 && total.unreported.unsigned_abs() >= enough;
+        is_enough.then(|| core::mem::take(&mut total.unreported))
+    }
+}
+
+/// What this server fills its bucket with.
+fn here(cap: Cap, reach: Reach) -> Cap {
+    match cap.scope() {
+        CapScope::Server => cap,
+        CapScope::Total => cap.scaled(reach.part_of(cap.bytes_per_second()), Bytes(cap.burst().0 / reach.servers())),
+    }
+}
+
+/// What it gets in any case.
+fn even_part(cap: Cap, reach: Reach) -> Cap {
+    cap.scaled(cap.bytes_per_second() / reach.servers(), Bytes::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUR: Reach = Reach { reachable: 4, servers: 4 };
+
+    fn budget() -> Budget {
+        Budget::full(Cap::new(4000, Bytes(1)).unwrap().over_all_servers(), FOUR, Time::ZERO)
+    }
+
+    /// What gets through in a second of requests of `size` whenever they may go.
+    fn released(budget: &mut Budget, from: u64, size: u64) -> u64 {
+        (from..from + 1000).filter(|ms| budget.take(Time::from_millis(*ms), Bytes(size)).is_ok()).count() as u64 * size
+    }
+
+    #[test]
+    fn one_server_gets_what_the_others_leave() {
+        let mut budget = budget();
+        assert!((3900..=4100).contains(&released(&mut budget, 0, 20)));
+        (0..20).for_each(|tenth| {
+            budget.hear(Time::from_millis(1000 + tenth), 100);
+        });
+        assert!((1900..=2100).contains(&released(&mut budget, 1000, 20)));
+    }
+
+    #[test]
+    fn a_peer_that_lies_takes_neither_the_even_part_nor_the_future() {
+        let mut budget = budget();
+        budget.hear(Time::ZERO, i64::MAX);
+        assert!((980..=1020).contains(&released(&mut budget, 0, 20)), "a quarter");
+        budget.hear(Time::from_millis(1000), i64::MIN);
+        assert!(released(&mut budget, 1000, 20) <= 4100 + 1020, "a refund fills the bucket once at most");
+        budget.hear(Time::from_millis(2000), i64::MAX);
+        released(&mut budget, 2000, 20);
+        let later = released(&mut budget, 3000, 20) + released(&mut budget, 4000, 20);
+        assert!(later > 4500, "{later}: the debt is paid after a second or two");
+    }
+
+    #[test]
+    fn parts_of_a_divided_cluster_add_up_to_the_rate() {
+        let mut budget = budget();
+        budget.set_reach(Time::ZERO, Reach { reachable: 1, servers: 4 });
+        let alone = released(&mut budget, 0, 20);
+        budget.set_reach(Time::from_millis(1000), Reach { reachable: 3, servers: 4 });
+        let three = released(&mut budget, 1000, 20);
+        assert!((980..=1040).contains(&alone) && (2800..=3060).contains(&three), "{alone} {three}");
+    }
+
+    #[test]
+    fn reports_are_due_after_a_tenth_of_a_second_of_all_servers() {
+        let mut budget = budget();
+        budget.take(Time::ZERO, Bytes(99)).unwrap();
+        assert_eq!(budget.poll_report(), None);
+        budget.recharge(Time::ZERO, Bytes(99), Bytes(140));
+        assert_eq!((budget.poll_report(), budget.poll_report()), (Some(140), None));
+        budget.recharge(Time::ZERO, Bytes(140), Bytes::ZERO);
+        assert_eq!(budget.poll_report(), Some(-140), "cancelled");
+    }
+}
