@@ -1,4 +1,5 @@
 //! Processes that connect to each other over a simulated network, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
