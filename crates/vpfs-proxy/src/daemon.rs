@@ -268,8 +268,8 @@ impl Daemon {
         PeersReport { servers, peers, apps: apps.collect() }
     }
 
-    /// What an application got at the servers of other processes, as the first gate heard it: all that it heard, without
-    /// what the other gates of this process reported.
+    /// What an application got at the servers of other processes, as the first gate heard it: without what the other
+    /// gates of this process reported.
     fn elsewhere(&self, app: &str) -> u64 {
         let Some(id) = self.shared.apps().find(app) else { return 0 };
         let services: Vec<_> = self.shared.gates.iter().map(|gate| gate.peer_service(id)).collect();

@@ -10,8 +10,8 @@ use vpfs_peer::mesh::Origin;
 
 use super::Cluster;
 use super::handshake;
+use super::input::Input;
 use super::strangers::{Place, Strangers};
-use super::switch::Input;
 use crate::log_limit::{Kind, LogLimit};
 
 /// Accepts for ever.

@@ -10,8 +10,8 @@ use vpfs_peer::mesh::LinkId;
 use vpfs_peer::wire::Frame;
 
 use super::LOST_AFTER;
+use super::input::Input;
 use super::security::Stream;
-use super::switch::Input;
 
 /// The pause after each read: with it a peer can occupy this process with at most 4 MB of reports in a second.
 const PAUSE: Duration = Duration::from_millis(2);

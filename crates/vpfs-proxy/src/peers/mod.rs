@@ -6,6 +6,7 @@
 mod accept;
 mod connection;
 mod handshake;
+mod input;
 mod report;
 mod security;
 mod shared_key;
@@ -144,7 +145,7 @@ impl Prepared {
     pub(crate) fn start(self, post: Post, parcels: mpsc::Receiver<Parcel>) -> Peers {
         let Self { mesh, cluster, configured, sockets } = self;
         let mut tasks = JoinSet::new();
-        let (inputs, taken) = mpsc::channel(switch::INPUTS);
+        let (inputs, taken) = mpsc::channel(input::INPUTS);
         let (asking, asked) = mpsc::channel(1);
         for socket in &sockets {
             tasks.spawn(accept::run(Arc::clone(&cluster), Arc::clone(socket), inputs.clone()));

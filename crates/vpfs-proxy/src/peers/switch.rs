@@ -7,28 +7,13 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use vpfs_core::ServerId;
-use vpfs_peer::mesh::{Action, Event, LinkId, Mesh, Origin};
-use vpfs_peer::wire::{Frame, WireError};
+use vpfs_peer::mesh::{Action, Event, LinkId, Mesh, Origin, Refusal};
 
 use super::handshake::{self, Introduced};
+use super::input::Input;
 use super::{Cluster, PeerState, connection};
 use crate::log_limit::{Kind, LogLimit};
 use crate::post::{Parcel, Post};
-
-/// The most inputs that wait: a reader beyond it waits, and so does its peer.
-pub(super) const INPUTS: usize = 256;
-
-/// What connections tell the switch.
-pub(super) enum Input {
-    /// A process introduced itself.
-    Connected(Origin, Introduced),
-    DialFailed(ServerId, io::Error),
-    Frame(LinkId, Frame),
-    Malformed(LinkId, WireError),
-    Closed(LinkId, io::Error),
-    /// A batch was sent.
-    Written(LinkId),
-}
 
 /// The tasks of a connection; they end with it.
 struct Connection {
@@ -131,7 +116,7 @@ impl Switch {
         let id = LinkId(self.opened);
         self.opened += 1;
         if let Err(refusal) = self.mesh.connected(self.cluster.clock.now(), id, origin, &hello) {
-            let is_usual = matches!(refusal, vpfs_peer::mesh::Refusal::Duplicate | vpfs_peer::mesh::Refusal::Earlier);
+            let is_usual = matches!(refusal, Refusal::Duplicate | Refusal::Earlier);
             if !is_usual {
                 self.refused(Kind::Violation, &address, &refusal);
             }

@@ -1,4 +1,4 @@
-//! Who may connect to the port of peers: nobody without the key, or without a certificate of the authority for the host.
+//! Who may connect to the port of peers: nobody without the key, or a certificate of the authority for the host.
 
 use std::fs;
 use std::io::ErrorKind;

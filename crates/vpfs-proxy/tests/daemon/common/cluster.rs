@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
-use vpfs_core::ServerId;
 use vpfs_proxy::{Daemon, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
@@ -75,7 +74,9 @@ impl Cluster {
     }
 
     pub(crate) async fn try_start(&self, server: usize, settings: &str) -> Result<Daemon, StartError> {
-        Daemon::start(self.network.config(settings), &[ServerId(server as u32)]).await
+        let config = self.network.config(settings);
+        let (id, _) = config.servers().nth(server).unwrap();
+        Daemon::start(config, &[id]).await
     }
 
     pub(crate) fn settings(&self) -> &str {
