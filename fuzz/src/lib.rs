@@ -4,11 +4,13 @@
 //! `corpus/<target>/` together with its fix.
 
 mod files;
+mod peer;
 mod scenario;
 pub mod session;
 mod wire;
 
 pub use files::configuration;
+pub use peer::peer_frame;
 pub use scenario::scenario;
 pub use session::session;
 pub use wire::{bmi_header, reply, request, rewrite, transfer};

@@ -50,5 +50,6 @@ pub use vpfs_toml::keys::SECTIONS;
 pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
+pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;
 pub use vpfs_toml::trust::{Trust, TrustedServers};

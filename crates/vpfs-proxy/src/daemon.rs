@@ -25,6 +25,7 @@ use crate::gate::{Gate, deliver};
 use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
+use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepared};
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sockets::listen;
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The process to succeed is gone.
     #[error("cannot take over from the predecessor: {0}")]
     Predecessor(io::Error),
+    /// Other processes cannot be reached.
+    #[error("{0}")]
+    Peers(#[from] PeersError),
     /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for server {server}: {error}")]
     Listen {
@@ -61,6 +65,9 @@ pub enum ReloadError {
     /// It changes settings that need a restart.
     #[error("a restart is needed for: {0}")]
     NeedsRestart(String),
+    /// A key or certificate is not valid.
+    #[error("{0}")]
+    Peers(#[from] PeersError),
 }
 
 /// Proxies in front of one or more servers. Dropping it closes everything at once.
@@ -72,6 +79,7 @@ pub struct Daemon {
     /// The listening sockets, and the tasks that accept from them.
     sockets: Vec<Arc<TcpListener>>,
     accepting: JoinSet<()>,
+    peers: Option<Peers>,
     _timers: JoinSet<()>,
 }
 
@@ -104,12 +112,15 @@ impl Daemon {
     async fn start_with(
         config: Config,
         servers: &[ServerId],
-        inheritance: Option<&mut Inheritance>,
+        mut inheritance: Option<&mut Inheritance>,
     ) -> Result<Self, StartError> {
         let (config, rules) = resolve(config).await.map_err(StartError::Config)?;
         let apps = AppTable::new(&config);
         let clock = Clock::start();
-        let (post, letters) = Post::between(servers);
+        let (mut post, letters) = Post::between(servers);
+        let prepared = Prepared::new(&config, servers, &clock, inheritance.as_deref_mut()).await?;
+        let others = config.servers().map(|(id, _)| id).filter(|id| !servers.contains(id)).collect();
+        let prepared = prepared.map(|prepared| (prepared, post.add_remote(others)));
         let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
@@ -117,6 +128,7 @@ impl Daemon {
         descriptors::provide(config.limits.connections);
         let bound = bind(&config, servers, &gates, inheritance).await?;
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
+        let peers = prepared.map(|(prepared, parcels)| prepared.start(post, parcels));
         let mut timers = JoinSet::new();
         timers.spawn(clock.follow_wall());
         for (gate, letters) in shared.gates.iter().zip(letters) {
@@ -133,7 +145,7 @@ impl Daemon {
             acceptors.push(acceptor);
             sockets.push(socket);
         }
-        Ok(Self { shared, config, permits, acceptors, sockets, accepting, _timers: timers })
+        Ok(Self { shared, config, permits, acceptors, sockets, accepting, peers, _timers: timers })
     }
 
     /// The configuration in force.
@@ -145,7 +157,8 @@ impl Daemon {
     /// limits. The limits of one connection apply to new connections.
     ///
     /// # Errors
-    /// If a host name cannot be resolved, or servers or listeners change; nothing is changed then.
+    /// If a host name cannot be resolved, a key or certificate is not valid, or servers, listeners or peers change;
+    /// nothing is changed then.
     pub async fn reload(&mut self, newer: Config) -> Result<(), ReloadError> {
         let diff = self.config.diff(&newer);
         if !diff.restart.is_empty() {
@@ -153,6 +166,9 @@ impl Daemon {
             return Err(ReloadError::NeedsRestart(changes.join(", ")));
         }
         let (newer, rules) = resolve(newer).await.map_err(ReloadError::Config)?;
+        if let Some(peers) = &self.peers {
+            peers.reload().await?;
+        }
         self.config = newer;
         descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
@@ -187,7 +203,10 @@ impl Daemon {
         let listener = |(acceptor, socket): (&Arc<Acceptor>, &Arc<TcpListener>)| {
             Ok((acceptor.listener.address, socket.as_fd().try_clone_to_owned()?))
         };
-        let listeners = self.acceptors.iter().zip(&self.sockets).map(listener).collect::<io::Result<Vec<_>>>()?;
+        let mut listeners = self.acceptors.iter().zip(&self.sockets).map(listener).collect::<io::Result<Vec<_>>>()?;
+        if let Some(peers) = &self.peers {
+            listeners.extend(peers.sockets()?);
+        }
         tokio::task::spawn_blocking(move || handover::offer(successor, &listeners)).await.map_err(io::Error::other)?
     }
 
@@ -212,6 +231,8 @@ impl Daemon {
     /// Ends all connections as `stage` says, and those for which that takes too long at once. Returns their number.
     async fn leave(mut self, stage: Stage) -> usize {
         self.shared.enter(stage);
+        // A successor speaks for these servers from now on.
+        self.peers = None;
         while self.accepting.join_next().await.is_some() {}
         self.sockets.clear();
         let patience = self.shared.rules().limits.drain_timeout;
@@ -229,6 +250,31 @@ impl Daemon {
             log_totals(&app, &totals);
         }
         cut_off
+    }
+
+    /// Who else is there, and what applications got here and elsewhere.
+    pub async fn peers(&self) -> PeersReport {
+        let name = |id: ServerId| self.config.servers[id.index()].name.clone();
+        let states = match &self.peers {
+            Some(peers) => peers.state().await,
+            None => Vec::new(),
+        };
+        let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
+        let servers = self.shared.gates.iter().map(|gate| name(gate.server())).collect();
+        let apps = self.totals().into_iter().filter_map(|(app, totals)| {
+            let elsewhere = self.elsewhere(&app);
+            (totals.bytes > 0 || elsewhere > 0).then_some(AppReport { app, here: totals.bytes, elsewhere })
+        });
+        PeersReport { servers, peers, apps: apps.collect() }
+    }
+
+    /// What an application got at the servers of other processes, as the first gate heard it: without what the other
+    /// gates of this process reported.
+    fn elsewhere(&self, app: &str) -> u64 {
+        let Some(id) = self.shared.apps().find(app) else { return 0 };
+        let services: Vec<_> = self.shared.gates.iter().map(|gate| gate.peer_service(id)).collect();
+        let reported: i64 = services.iter().skip(1).map(|service| service.reported).sum();
+        services.first().map_or(0, |first| u64::try_from(first.heard - reported).unwrap_or(0))
     }
 
     /// Bytes that connections hold now and that count towards `limits.memory`.
@@ -300,15 +346,16 @@ fn log_totals(app: &str, totals: &AppTotals) {
     );
 }
 
-/// Warns that proxies in different processes do not report to each other.
+/// Warns that proxies in different processes do not report to each other without `[peers]`.
 fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     let others = config.servers().filter(|(id, _)| !servers.contains(id));
     let others: Vec<&str> = others.map(|(_, server)| server.name.as_str()).collect();
-    if config.scheduler.policy.sharing.mode != SharingMode::Local && !others.is_empty() {
+    let is_shared = config.scheduler.policy.sharing.mode != SharingMode::Local;
+    if is_shared && !others.is_empty() && config.peers.is_none() {
         tracing::warn!(
             servers = others.join(","),
-            "these servers belong to another process: the service that applications receive there counts only as far as \
-             the layout of their requests reveals it"
+            "these servers belong to another process, and the configuration has no [peers] table: the service that \
+             applications receive there counts only as far as the layout of their requests reveals it"
         );
     }
 }

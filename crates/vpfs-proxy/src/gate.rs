@@ -8,11 +8,12 @@ use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, ServerId, Time,
 };
-use vpfs_node::coordination::Message;
-use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerSettings, Served, Totals};
+use vpfs_node::coordination::{Event as CoordinationEvent, Message};
+use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
+use crate::log_limit::{Kind, LogLimit};
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::post::{Letter, Post};
 
@@ -25,6 +26,8 @@ pub(crate) struct Gate {
     post: Post,
     state: Mutex<State>,
     timer_changed: Notify,
+    /// The lines in the log about reports of other gates.
+    log: LogLimit,
 }
 
 struct State {
@@ -58,7 +61,14 @@ impl Gate {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, &post, now));
         let state = State { node, waiters: Slab::new(), released: 0, timer: None };
-        let gate = Self { clock, server, post, state: Mutex::new(state), timer_changed: Notify::new() };
+        let gate = Self {
+            clock,
+            server,
+            post,
+            state: Mutex::new(state),
+            timer_changed: Notify::new(),
+            log: LogLimit::default(),
+        };
         for (app, entry) in apps.iter() {
             gate.set_app(app, entry);
         }
@@ -129,8 +139,11 @@ impl Gate {
 
     /// Takes a message from another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &Message) {
-        if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
-            tracing::warn!(server = from.0, %error, "invalid message from peer");
+        if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message))
+            && let Some(suppressed) = self.log.due(Kind::Malformed, self.clock.now())
+        {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::warn!(server = from.0, %error, suppressed, "a report was refused");
         }
     }
 
@@ -142,6 +155,15 @@ impl Gate {
     /// The totals of each application so far.
     pub(crate) fn totals(&self) -> Totals {
         self.lock().node.totals().clone()
+    }
+
+    /// The service of an application that was reported to other gates and heard from them.
+    pub(crate) fn peer_service(&self, app: AppId) -> PeerService {
+        self.lock().node.peer_service(app)
+    }
+
+    pub(crate) fn server(&self) -> ServerId {
+        self.server
     }
 
     /// Whether no request is queued or outstanding.
@@ -192,8 +214,23 @@ impl Gate {
         }
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
         self.post.send(self.server, outputs.messages);
-        outputs.events.iter().for_each(|event| log(self.server, event));
+        outputs.events.iter().for_each(|event| self.log(event));
         result
+    }
+
+    fn log(&self, (at, event): &(Time, Event)) {
+        if let Event::Coordination(CoordinationEvent::StepRefused { peer, bytes, .. }) = event
+            && let Some(suppressed) = self.log.due(Kind::Violation, *at)
+        {
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::warn!(
+                server = peer.0,
+                bytes,
+                suppressed,
+                "reports more service than any server can give; ignored"
+            );
+        }
+        log(self.server, (*at, event));
     }
 }
 
@@ -231,10 +268,14 @@ impl State {
 
 /// Whether an event is logged at the default level.
 fn is_important(event: &Event) -> bool {
-    matches!(event, Event::Scheduler(SchedulerEvent::LatencyMissed { .. }))
+    matches!(
+        event,
+        Event::Scheduler(SchedulerEvent::LatencyMissed { .. })
+            | Event::Coordination(CoordinationEvent::StepRefused { .. })
+    )
 }
 
-fn log(server: ServerId, (at, event): &(Time, Event)) {
+fn log(server: ServerId, (at, event): (Time, &Event)) {
     if let Event::Scheduler(SchedulerEvent::LatencyMissed { app, latency, cause }) = event {
         tracing::warn!(server = server.0, app = app.0, ?latency, ?cause, "a promised latency cannot be kept");
     }

@@ -22,6 +22,7 @@ mod listener;
 mod log_limit;
 mod mailbox;
 mod memory;
+mod peers;
 mod post;
 mod read_buffers;
 mod requests;
@@ -33,4 +34,5 @@ mod stream;
 
 pub use daemon::{Daemon, ReloadError, StartError};
 pub use handover::{Inheritance, Offer};
+pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
 pub use vpfs_node::AppTotals;

@@ -14,6 +14,7 @@ use super::clients::{AppIndex, Auto};
 use super::keys::ROOT;
 use super::limits::{self, Limits, Log};
 use super::network::{self, Address, Addresses, Listener, Server};
+use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
 use super::trust::{self, Trust, TrustedServers};
@@ -36,6 +37,8 @@ pub struct Config {
     pub default_app: AppIndex,
     /// Applications created for clients that no rule matches.
     pub auto: Auto,
+    /// How proxies of different processes tell each other what they served; `None`: they do not.
+    pub peers: Option<Peers>,
     /// Whose requests are believed to come from a server, and who may administer servers.
     pub trust: Trust,
     /// The limits of a proxy.
@@ -54,7 +57,9 @@ impl Config {
         let file = path.display().to_string();
         let text = read_text(path).map_err(|error| Problems::of_file(&file, &format!("cannot be read: {error}")))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))
+        let mut config = Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))?;
+        config.peers.iter_mut().for_each(|peers| peers.resolve_paths(folder));
+        Ok(config)
     }
 
     /// Reads and checks the text of a file that refers to no other; `file` is its name for messages. Reports all
@@ -83,6 +88,7 @@ impl Config {
         let servers = network::read_servers(root, &mut taken);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
+        let peers = peers::read(root, &servers);
         apps::warn_of_unreachable(root, &apps, &bound);
         apps::warn_of_targets(root, &apps, scheduler.policy.kind);
         Self {
@@ -92,6 +98,7 @@ impl Config {
             apps: apps.list,
             default_app: apps.default,
             auto: apps.auto,
+            peers,
             trust,
             limits: limits::read_limits(root),
             log: limits::read_log(root),

@@ -6,7 +6,7 @@ use crate::schema::tunables::{Kind, Section, Tunable};
 
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] =
-    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &TRUST, &LIMITS, &LOG];
+    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &TRUST, &LIMITS, &LOG];
 
 /// The file itself.
 pub(crate) const ROOT: Section = Section {
@@ -19,6 +19,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("scheduler", Kind::Table("[scheduler]"), ""),
         Tunable::new("apps", Kind::Table("[apps]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
+        Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("trust", Kind::Table("[trust]"), ""),
         Tunable::new("limits", Kind::Table("[limits]"), ""),
         Tunable::new("log", Kind::Table("[log]"), ""),
@@ -390,6 +391,69 @@ pub(crate) const APP: Section = Section {
             .absent_means("not checked"),
     ],
 };
+
+pub(crate) const PEERS: Section = Section {
+    name: "peers",
+    header: "[peers]",
+    doc: "How the proxies of different processes tell each other what service applications got, so that `sharing` holds \
+          for the sum over all servers. Without this table nothing listens, and shares hold among the servers of one \
+          process. Give either `port` or `addresses`, and the files of one kind of `security`; when a proxy reads its \
+          file again, it reads these, too.",
+    keys: &[
+        Tunable::new("port", Kind::Count, "The port at which proxies listen for each other, on the hosts of their servers.")
+            .absent_means("`addresses` are given")
+            .range("1", "65535")
+            .at_restart(),
+        Tunable::new(
+            "addresses",
+            Kind::Table("a table such as { s1 = \"10.0.0.1:7334\", s2 = \"10.0.0.2:7334\" }"),
+            "Where the proxy of each server listens for other proxies. The servers of one process may have one address.",
+        )
+        .absent_means("`port` is given")
+        .at_restart(),
+        Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
+            .absent_means("the host of the address")
+            .at_restart(),
+        Tunable::new("cluster", NAME, "The cluster's name. Processes of another cluster are refused.")
+            .default("vpfs")
+            .at_restart(),
+        Tunable::new(
+            "security",
+            Kind::Choice(&["shared-key", "certificates", "none"]),
+            "How processes recognise each other; all but `none` use TLS 1.3. `shared-key`: who has the key belongs to \
+             the cluster, and may speak for every server. `certificates`: who has a certificate of the authority, for the \
+             host of each server that it speaks for. `none`: anybody who reaches the port can change shares, and \
+             everything is sent in the clear.",
+        )
+        .default("shared-key")
+        .at_restart(),
+        Tunable::new("shared_key", FILE, "A file with 64 hexadecimal digits, the same at all processes, as `vpfs init` writes it.")
+            .absent_means("`security` is another one")
+            .at_restart(),
+        Tunable::new("authority", FILE, "The certificates of the authorities that sign those of peers, in PEM.")
+            .absent_means("`security` is another one")
+            .at_restart(),
+        Tunable::new("certificate", FILE, "The certificate of this process, for the hosts of its servers, in PEM.")
+            .absent_means("`security` is another one")
+            .at_restart(),
+        Tunable::new("private_key", FILE, "The certificate's private key, in PEM.")
+            .absent_means("`security` is another one")
+            .at_restart(),
+        Tunable::new("clock_limit", Kind::Duration, "The difference between the clocks of two processes beyond which the log has a warning.")
+            .default("50ms")
+            .range("1ms", "1h")
+            .at_restart(),
+        Tunable::new(
+            "sockets",
+            Kind::Text("a directory such as \"/run/vpfs\""),
+            "Where `vpfs peers` asks: each process has a socket there, named after its first server.",
+        )
+        .default("/run/vpfs")
+        .at_restart(),
+    ],
+};
+
+const FILE: Kind = Kind::Text("a file, relative to this one");
 
 pub(crate) const TRUST: Section = Section {
     name: "trust",

@@ -11,6 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
 pub(crate) mod network;
+pub(crate) mod peers;
 mod profile;
 pub(crate) mod scheduler;
 mod slot_costs;

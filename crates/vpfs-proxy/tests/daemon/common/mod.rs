@@ -1,5 +1,6 @@
 //! Shared by the tests: embedded servers with a daemon in front of them, and peers that send raw frames.
 
+pub(crate) mod cluster;
 pub(crate) mod log;
 pub(crate) mod raw;
 mod site;

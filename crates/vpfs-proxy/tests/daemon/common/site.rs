@@ -86,7 +86,7 @@ impl Network {
 }
 
 /// Free addresses, on a separate loopback host: ports that other programs on this machine take later do not matter.
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
+pub(crate) fn free_addresses(count: usize) -> Vec<SocketAddr> {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let host = Ipv4Addr::new(127, high | 128, low, HOSTS.fetch_add(1, Ordering::Relaxed));
@@ -155,6 +155,6 @@ impl Site {
     }
 }
 
-fn patient(options: ClientOptions) -> ClientOptions {
+pub(crate) fn patient(options: ClientOptions) -> ClientOptions {
     ClientOptions { retry_limit: Some(200), retry_delay: Some(Duration::from_millis(10)), ..options }
 }

@@ -1,0 +1,206 @@
+//! The proxies of other processes: connections to them, and what they report (docs/decisions/0014-peers.md).
+//!
+//! Gates put messages into a bounded queue and never wait. One task, [`switch`], owns the state of all links
+//! ([`vpfs_peer::mesh`]); each connection has a task that reads and one that writes.
+
+mod accept;
+mod connection;
+mod handshake;
+mod input;
+mod report;
+mod security;
+mod shared_key;
+mod strangers;
+mod switch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use vpfs_config::{Config, PeerSecurity, Peers as Configured};
+use vpfs_core::ServerId;
+use vpfs_peer::mesh::{Mesh, MeshSettings, PeerStatus};
+use vpfs_peer::wire::{Hello, WireError};
+
+use crate::clock::Clock;
+use crate::handover::Inheritance;
+use crate::post::{Parcel, Post};
+use crate::sockets::listen;
+use security::Security;
+
+pub use report::{AppReport, PeerReport, PeersReport, TrafficReport};
+pub use security::KeyError;
+
+/// How often a peer is asked for its time.
+const PING: Duration = Duration::from_secs(1);
+/// A peer that is silent for this long is gone.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+/// The longest pause between attempts to connect: peers that come back are found within five seconds.
+const REDIAL_MAX: Duration = Duration::from_millis(1500);
+
+/// Why a process cannot have peers.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// A key or certificate is not valid.
+    #[error("[peers] {0}")]
+    Key(#[from] KeyError),
+    /// Names that cannot be told to others.
+    #[error("[peers] {0}")]
+    Name(#[from] WireError),
+    /// An address cannot be bound.
+    #[error("cannot listen at {host}:{port} for peers: {error}")]
+    Listen {
+        /// The host as configured.
+        host: String,
+        /// The port as configured.
+        port: u16,
+        /// The error.
+        error: io::Error,
+    },
+}
+
+/// What all connections of this process have in common.
+struct Cluster {
+    /// The names of all servers, and host and port of their proxies, by id.
+    names: Vec<String>,
+    addresses: Vec<(String, u16)>,
+    hello: Hello,
+    clock: Clock,
+    security: RwLock<Security>,
+}
+
+impl Cluster {
+    fn security(&self) -> Security {
+        self.security.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A peer as the switch knows it.
+pub(crate) struct PeerState {
+    status: PeerStatus,
+    /// The address at the other end of its link.
+    address: Option<String>,
+}
+
+/// The connections to other processes. Dropping it closes them.
+pub(crate) struct Peers {
+    cluster: Arc<Cluster>,
+    configured: PeerSecurity,
+    sockets: Vec<Arc<TcpListener>>,
+    asking: mpsc::Sender<oneshot::Sender<Vec<PeerState>>>,
+    _tasks: JoinSet<()>,
+}
+
+/// Sockets that are bound, and keys that are valid, before the process starts to serve.
+pub(crate) struct Prepared {
+    mesh: Mesh,
+    cluster: Arc<Cluster>,
+    configured: PeerSecurity,
+    sockets: Vec<Arc<TcpListener>>,
+}
+
+impl Prepared {
+    /// Reads keys and listens for peers; `None` if the configuration has no peers in other processes.
+    pub(crate) async fn new(
+        config: &Config,
+        own: &[ServerId],
+        clock: &Clock,
+        inheritance: Option<&mut Inheritance>,
+    ) -> Result<Option<Self>, PeersError> {
+        let Some(configured) = config.peers.as_ref().filter(|_| own.len() < config.servers.len()) else {
+            return Ok(None);
+        };
+        let security = load(configured.security.clone()).await?;
+        let now = clock.now();
+        let names: Vec<String> = config.servers.iter().map(|server| server.name.clone()).collect();
+        let mesh = Mesh::new(
+            now,
+            MeshSettings {
+                cluster: configured.cluster.clone(),
+                incarnation: now.as_nanos(),
+                servers: names.clone(),
+                own: own.to_vec(),
+                ping: PING,
+                lost_after: LOST_AFTER,
+                redial_max: REDIAL_MAX,
+                clock_limit: configured.clock_limit,
+            },
+        )?;
+        let sockets = bind(configured, own, inheritance).await?;
+        let (addresses, hello) = (configured.addresses.clone(), mesh.hello().clone());
+        let cluster = Cluster { names, addresses, hello, clock: clock.clone(), security: RwLock::new(security) };
+        if configured.security == PeerSecurity::None {
+            tracing::warn!("peers.security is none: whoever reaches the port of [peers] can change shares");
+        }
+        let configured = configured.security.clone();
+        Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets }))
+    }
+
+    /// Connects to peers and passes messages between them and the gates of `post`.
+    pub(crate) fn start(self, post: Post, parcels: mpsc::Receiver<Parcel>) -> Peers {
+        let Self { mesh, cluster, configured, sockets } = self;
+        let mut tasks = JoinSet::new();
+        let (inputs, taken) = mpsc::channel(input::INPUTS);
+        let (asking, asked) = mpsc::channel(1);
+        for socket in &sockets {
+            tasks.spawn(accept::run(Arc::clone(&cluster), Arc::clone(socket), inputs.clone()));
+        }
+        let switch = switch::Switch::new(mesh, Arc::clone(&cluster), post, inputs);
+        tasks.spawn(switch.run(parcels, taken, asked));
+        Peers { cluster, configured, sockets, asking, _tasks: tasks }
+    }
+}
+
+impl Peers {
+    /// Reads keys and certificates again, for new connections.
+    pub(crate) async fn reload(&self) -> Result<(), PeersError> {
+        let security = load(self.configured.clone()).await?;
+        *self.cluster.security.write().unwrap_or_else(PoisonError::into_inner) = security;
+        Ok(())
+    }
+
+    /// The listening sockets with their addresses, for a successor.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
+        let socket = |socket: &Arc<TcpListener>| Ok((socket.local_addr()?, socket.as_fd().try_clone_to_owned()?));
+        self.sockets.iter().map(socket).collect()
+    }
+
+    /// What is known about each server of other processes.
+    pub(crate) async fn state(&self) -> Vec<PeerState> {
+        let (answer, answered) = oneshot::channel();
+        // The switch runs as long as this exists.
+        let _ = self.asking.send(answer).await;
+        answered.await.unwrap_or_default()
+    }
+}
+
+async fn load(configured: PeerSecurity) -> Result<Security, KeyError> {
+    tokio::task::spawn_blocking(move || Security::load(&configured)).await.expect("reading does not panic")
+}
+
+/// Listens at the addresses of the own servers, at each once.
+async fn bind(
+    configured: &Configured,
+    own: &[ServerId],
+    mut inheritance: Option<&mut Inheritance>,
+) -> Result<Vec<Arc<TcpListener>>, PeersError> {
+    let host = |host: &String| configured.bind.map_or_else(|| host.clone(), |ip| ip.to_string());
+    let mut addresses: Vec<(String, u16)> =
+        own.iter().map(|id| &configured.addresses[id.index()]).map(|(name, port)| (host(name), *port)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let mut sockets = Vec::new();
+    for (host, port) in addresses {
+        let bound = listen(&host, port, |addresses| inheritance.as_mut()?.take_listener(addresses)).await;
+        match bound {
+            Ok(socket) => sockets.push(Arc::new(socket)),
+            Err(error) => return Err(PeersError::Listen { host, port, error }),
+        }
+    }
+    Ok(sockets)
+}

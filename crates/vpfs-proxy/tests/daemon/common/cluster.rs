@@ -1,0 +1,127 @@
+//! A cluster with a daemon of its own in front of each server, as on separate hosts.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+use vpfs_proxy::{Daemon, StartError};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
+
+use super::site::{Network, free_addresses, patient};
+
+/// The key of all daemons of a test.
+pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+pub(crate) struct Cluster {
+    pub(crate) servers: EmbeddedCluster,
+    network: Network,
+    pub(crate) files: TempDir,
+    settings: String,
+    /// Where daemons listen for each other.
+    pub(crate) peers: Vec<SocketAddr>,
+    /// By server; `None` while it is down.
+    pub(crate) daemons: Vec<Option<Daemon>>,
+}
+
+impl Cluster {
+    /// Daemons that share the key in `peers.key`.
+    pub(crate) async fn start(servers: ClusterConfig, listeners: &[Option<&str>], settings: &str) -> Self {
+        let files = TempDir::new().unwrap();
+        let cluster = Self::prepare(servers, listeners, settings, files, "shared_key = \"{}/peers.key\"\n").await;
+        cluster.running().await
+    }
+
+    /// A cluster whose daemons do not run yet. `security` ends `[peers]`; `{}` in it is the directory `files`.
+    pub(crate) async fn prepare(
+        servers: ClusterConfig,
+        listeners: &[Option<&str>],
+        settings: &str,
+        files: TempDir,
+        security: &str,
+    ) -> Self {
+        let servers = EmbeddedCluster::start(servers).await.unwrap();
+        let addresses: Vec<String> = servers.addresses().iter().map(SocketAddr::to_string).collect();
+        let network = Network::new(&addresses, listeners);
+        let peers = free_addresses(addresses.len());
+        let named: Vec<String> = peers.iter().enumerate().map(|(id, at)| format!("s{id} = \"{at}\"")).collect();
+        write_key(&files, "peers.key", KEY);
+        let security = security.replace("{}", files.path().to_str().unwrap());
+        let named = named.join(", ");
+        let settings = format!("{settings}[peers]\naddresses = {{ {named} }}\n{security}");
+        let daemons = peers.iter().map(|_| None).collect();
+        Self { servers, network, files, settings, peers, daemons }
+    }
+
+    pub(crate) async fn running(mut self) -> Self {
+        for server in 0..self.daemons.len() {
+            self.start_one(server).await;
+        }
+        self.all_connected().await;
+        self
+    }
+
+    /// Starts the daemon of a server; waits while a dropped one still holds the addresses.
+    pub(crate) async fn start_one(&mut self, server: usize) {
+        self.daemons[server] = Some(loop {
+            match self.try_start(server, &self.settings).await {
+                Err(StartError::Listen { .. } | StartError::Peers(vpfs_proxy::PeersError::Listen { .. })) => {
+                    tokio::task::yield_now().await;
+                }
+                started => break started.unwrap_or_else(|error| panic!("{error}")),
+            }
+        });
+    }
+
+    pub(crate) async fn try_start(&self, server: usize, settings: &str) -> Result<Daemon, StartError> {
+        let config = self.network.config(settings);
+        let (id, _) = config.servers().nth(server).unwrap();
+        Daemon::start(config, &[id]).await
+    }
+
+    pub(crate) fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The servers to which the daemon of `server` is connected.
+    pub(crate) async fn reached(&self, server: usize) -> Vec<String> {
+        let report = self.daemons[server].as_ref().unwrap().peers().await;
+        report.peers.into_iter().filter(|peer| peer.connected).map(|peer| peer.server).collect()
+    }
+
+    /// Waits until each running daemon is connected to all others that run.
+    pub(crate) async fn all_connected(&self) {
+        let running: Vec<usize> = (0..self.daemons.len()).filter(|&id| self.daemons[id].is_some()).collect();
+        for &id in &running {
+            let others: Vec<String> =
+                running.iter().filter(|other| **other != id).map(|other| format!("s{other}")).collect();
+            while self.reached(id).await != others {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    pub(crate) async fn client(&self, listener: usize) -> Client {
+        let url = format!("tcp://{}/{}", self.network.address(listener, 0), self.servers.fs_config().name);
+        // As long as a daemon is down, its clients wait.
+        let options = ClientOptions { retry_limit: Some(1_000_000), ..patient(ClientOptions::new(url)) };
+        Client::connect(options).await.unwrap()
+    }
+
+    /// Bytes of an application at all servers.
+    pub(crate) fn bytes(&self, app: &str) -> u64 {
+        let totals = self.daemons.iter().flatten().flat_map(Daemon::totals);
+        totals.filter(|(name, _)| name == app).map(|(_, totals)| totals.bytes).sum()
+    }
+}
+
+/// Writes a key that only its owner can read.
+pub(crate) fn write_key(files: &TempDir, name: &str, text: &str) {
+    let path = files.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}

@@ -1,0 +1,227 @@
+//! Who may connect to the port of peers: nobody without the key, or a certificate of the authority for the host.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use vpfs_core::ServerId;
+use vpfs_peer::wire::{Frame, Hello};
+use vpfs_proxy::{Daemon, StartError};
+use vpfs_testbed::ClusterConfig;
+
+use crate::common::cluster::{Cluster, KEY, write_key};
+use crate::common::log::Log;
+
+const SHARED: &str = "[scheduler]\npolicy = \"sfq-d\"\nsharing = \"threshold\"\n";
+
+/// Two servers whose daemons do not run yet.
+async fn two(files: TempDir, security: &str) -> Cluster {
+    Cluster::prepare(ClusterConfig::new(2), &[None], SHARED, files, security).await
+}
+
+/// A daemon for server 1 with other settings than that of server 0; after a while they are not connected.
+async fn stays_alone(mut cluster: Cluster, from: &str, to: &str) {
+    let settings = cluster.settings().replace(from, to);
+    assert_ne!(settings, cluster.settings());
+    let log = Log::of(tracing::Level::WARN);
+    cluster.start_one(0).await;
+    let other = cluster.try_start(1, &settings).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(cluster.reached(0).await.is_empty(), "the stranger is a peer");
+    assert!(other.peers().await.peers.iter().all(|peer| !peer.connected));
+    let refused = log.with("was refused");
+    assert!((1..=4).contains(&refused.len()), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_key() {
+    let files = TempDir::new().unwrap();
+    write_key(&files, "other.key", &KEY.replace('0', "1"));
+    stays_alone(two(files, "shared_key = \"{}/peers.key\"\n").await, "peers.key", "other.key").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_at_all() {
+    let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n#").await;
+    let key = format!("shared_key = \"{}/peers.key\"", cluster.files.path().display());
+    stays_alone(cluster, &key, "security = \"none\"").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cluster() {
+    let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\ncluster = \"scratch\"\n").await;
+    stays_alone(cluster, "scratch", "home").await;
+}
+
+const CERTIFICATES: &str = "security = \"certificates\"\nauthority = \"{}/ca.pem\"\ncertificate = \"{}/good.pem\"\n\
+                            private_key = \"{}/good.key\"\n";
+
+/// Writes an authority, and a certificate for `hosts` with its key.
+fn issue(files: &TempDir, authority: &str, name: &str, hosts: Vec<String>) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(hosts).unwrap().signed_by(&key, &issuer).unwrap();
+    let write = |name: &str, text: String| fs::write(files.path().join(name), text).unwrap();
+    write(&format!("{authority}.pem"), issuer.pem());
+    write(&format!("{name}.pem"), certificate.pem());
+    write(&format!("{name}.key"), key.serialize_pem());
+}
+
+fn host(address: SocketAddr) -> String {
+    address.ip().to_string()
+}
+
+async fn two_with_certificates() -> Cluster {
+    let cluster = two(TempDir::new().unwrap(), CERTIFICATES).await;
+    issue(&cluster.files, "ca", "good", vec![host(cluster.peers[0])]);
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_of_one_authority_are_enough() {
+    let cluster = two_with_certificates().await.running().await;
+    assert_eq!(cluster.reached(0).await, ["s1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_of_another_authority() {
+    let cluster = two_with_certificates().await;
+    issue(&cluster.files, "other", "bad", vec![host(cluster.peers[0])]);
+    stays_alone(cluster, "good", "bad").await;
+}
+
+/// It would do in one direction: the daemon that connects is not asked for its host by TLS.
+#[tokio::test(start_paused = true)]
+async fn a_certificate_for_another_host() {
+    let cluster = two(TempDir::new().unwrap(), CERTIFICATES).await;
+    issue(&cluster.files, "ca", "good", vec!["127.0.0.99".into()]);
+    let log = Log::of(tracing::Level::WARN);
+    let cluster = {
+        let mut cluster = cluster;
+        cluster.start_one(0).await;
+        cluster.start_one(1).await;
+        cluster
+    };
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(cluster.reached(0).await.is_empty() && cluster.reached(1).await.is_empty());
+    assert!(!log.with("certificate").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
+    let key = cluster.files.path().join("peers.key");
+    for (mode, text, expected) in [(0o644, KEY, "chmod 600"), (0o600, "abc", "64 hexadecimal digits")] {
+        fs::write(&key, text).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = cluster.try_start(0, cluster.settings()).await.map(drop).unwrap_err();
+        assert!(matches!(refused, StartError::Peers(_)) && refused.to_string().contains(expected), "{refused}");
+    }
+}
+
+/// Connects and sends `bytes`; what comes back until the end.
+async fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The daemon may close the connection before it has read everything.
+    let _ = stream.write_all(bytes).await;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer).await {
+        Ok(_) => {}
+        Err(error) => assert!(matches!(error.kind(), ErrorKind::ConnectionReset), "{error}"),
+    }
+    answer
+}
+
+/// The first frame of a daemon says which servers there are: strangers do not get even that.
+#[tokio::test(start_paused = true)]
+async fn garbage_silence_and_plain_text_get_nothing() {
+    let mut cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
+    cluster.start_one(0).await;
+    let mut hello = Vec::new();
+    Frame::Hello(Hello::new("vpfs".into(), 1, vec!["s1".into()]).unwrap()).encode(&mut hello);
+    for bytes in [&hello[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 70_000], &[0; 100], b"\x16\x03\x01\x40\x00", b""] {
+        let begin = tokio::time::Instant::now();
+        let answer = send(cluster.peers[0], bytes).await;
+        // An alert of TLS, if anything.
+        assert!(answer.len() <= 7 && !answer.windows(4).any(|part| part == b"vpfs"), "{answer:?}");
+        assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
+    }
+    cluster.start_one(1).await;
+    cluster.all_connected().await;
+}
+
+/// A hundred connections that say nothing: eight of them are kept, for five seconds; then a peer gets in.
+#[tokio::test(start_paused = true)]
+async fn strangers_use_up_little() {
+    let mut cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
+    cluster.start_one(0).await;
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        open.push(TcpStream::connect(cluster.peers[0]).await.unwrap());
+    }
+    let mut kept = 0;
+    for stream in &mut open {
+        let mut byte = [0];
+        let ended = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut byte)).await;
+        kept += usize::from(ended.is_err());
+    }
+    assert_eq!(kept, 8);
+    cluster.start_one(1).await;
+    cluster.all_connected().await;
+}
+
+/// What one connection said is worth nothing in another one.
+#[tokio::test(start_paused = true)]
+async fn a_recorded_connection_cannot_be_replayed() {
+    let mut cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
+    // Daemon 0 connects to daemon 1 through this wire.
+    let wire = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let direct = format!("s1 = \"{}\"", cluster.peers[1]);
+    let tapped = cluster.settings().replace(&direct, &format!("s1 = \"{}\"", wire.local_addr().unwrap()));
+    cluster.start_one(1).await;
+    let daemon = cluster.try_start(0, &tapped).await.unwrap();
+    let (mut caller, _) = wire.accept().await.unwrap();
+    let mut callee = TcpStream::connect(cluster.peers[1]).await.unwrap();
+    let mut recorded = Vec::new();
+    while cluster.reached(1).await.is_empty() {
+        let (mut sent, mut answered) = ([0; 4096], [0; 4096]);
+        tokio::select! {
+            count = caller.read(&mut sent) => {
+                let count = count.unwrap();
+                recorded.extend_from_slice(&sent[..count]);
+                callee.write_all(&sent[..count]).await.unwrap();
+            }
+            count = callee.read(&mut answered) => caller.write_all(&answered[..count.unwrap()]).await.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+        }
+    }
+    drop((daemon, caller, callee));
+    while !cluster.reached(1).await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(recorded.len() > 200);
+    send(cluster.peers[1], &recorded).await;
+    assert!(cluster.reached(1).await.is_empty());
+}
+
+/// Nothing listens without the table, and without servers in other processes.
+#[tokio::test]
+async fn nobody_listens_unless_there_are_peers() {
+    let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
+    let refused = async |address| TcpStream::connect(address).await.map(drop).unwrap_err().kind();
+    let config = cluster.network().config(cluster.settings());
+    let all = Daemon::start(config, &[ServerId(0), ServerId(1)]).await.unwrap();
+    assert_eq!(refused(cluster.peers[0]).await, ErrorKind::ConnectionRefused);
+    drop(all);
+    let config = cluster.network().config("");
+    let _alone = Daemon::start(config, &[ServerId(0)]).await;
+    assert_eq!(refused(cluster.peers[0]).await, ErrorKind::ConnectionRefused);
+}
