@@ -120,6 +120,8 @@ impl Node {
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(now, &self.flows, app);
         }
+        // Now, so that a report takes no message beside the one that announces the application.
+        self.pass_reports_on(now);
         self.check(now);
     }
 

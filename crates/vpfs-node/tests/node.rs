@@ -18,7 +18,11 @@ fn secs(secs: u64) -> Time {
 }
 
 fn settings() -> NodeSettings {
-    let policy = Settings::new(PolicyKind::SfqD, Depth::new(4).unwrap(), SlotCostTable::default());
+    settings_of(PolicyKind::SfqD)
+}
+
+fn settings_of(kind: PolicyKind) -> NodeSettings {
+    let policy = Settings::new(kind, Depth::new(4).unwrap(), SlotCostTable::default());
     let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold: Bytes::kib(4), ..policy.sharing };
     let coordination = vpfs_node::coordination::CoordinationSettings {
         max_flows: usize::MAX,
@@ -171,4 +175,35 @@ fn applications_that_a_reload_allows_are_announced_to_other_servers() {
     }
     let told = PeerService { reported: 4096, heard: 0 };
     assert!((0..APPS).all(|app| node.peer_service(AppId(app)) == told));
+}
+
+/// Messages that a node sends for requests larger than the threshold, one after the other, each with its entries.
+fn messages_for(kind: PolicyKind, requests: u32) -> Vec<usize> {
+    let mut node = Node::new(Time::ZERO, SERVERS[0], &settings_of(kind));
+    node.set_app(Time::ZERO, APP, "climate", &AppPolicy::default());
+    let _greeting = node.poll_transmit(Time::ZERO).unwrap();
+    let mut messages = Vec::new();
+    for request in 0..requests {
+        let now = Time::from_millis(u64::from(request));
+        let mut drain = |node: &mut Node| {
+            messages.extend(std::iter::from_fn(|| node.poll_transmit(now)).map(|(_, message)| message.entries.len()));
+            while node.poll_dispatch(now).is_some() {}
+            messages.extend(std::iter::from_fn(|| node.poll_transmit(now)).map(|(_, message)| message.entries.len()));
+        };
+        node.enqueue(now, RequestId(request), &Arrival::new(APP, OpKind::Write, 1 << 20));
+        drain(&mut node);
+        node.correct_cost(now, RequestId(request), 1 << 20);
+        drain(&mut node);
+        node.complete(now, RequestId(request), APP, &Served { bytes: 1 << 20, ..Served::new(OpKind::Write, now, now) });
+        drain(&mut node);
+        while node.poll_event().is_some() {}
+    }
+    messages
+}
+
+#[test]
+fn a_request_larger_than_the_threshold_makes_one_report() {
+    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation] {
+        assert_eq!(messages_for(kind, 20), vec![1; 20], "{kind:?}");
+    }
 }

@@ -135,7 +135,7 @@ pub struct App {
     pub name: String,
     /// Its weight.
     pub weight: Weight,
-    /// Its maximum rate at each server.
+    /// Its maximum rate, at each server or for the sum over all.
     pub cap: Option<Cap>,
     /// For throughput and latency control.
     pub target: Option<Target>,

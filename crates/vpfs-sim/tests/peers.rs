@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{app, run, sfq};
-use vpfs_core::{Bytes, SharingMode};
+use vpfs_core::{Bytes, PolicyKind, SharingMode};
 use vpfs_model::device::DeviceProfile;
 use vpfs_sim::{App, Layout, Partition, PeerNetwork, PolicySpec, Restart, Results, Scenario, ServerGroup};
 
@@ -41,6 +41,25 @@ fn total_service_is_shared_where_local_service_is_not() {
         let total = ratio(&run(&skewed(), &dsfq(mode)));
         assert!((0.95..1.05).contains(&total), "{mode:?}: {total}");
     }
+}
+
+/// Isolation shares the storage's time. Parts of equal size take about the same time, so bytes show it; with reports
+/// each server charges what the part took, so the application that is alone on a server pays for its shorter queue.
+#[test]
+fn shares_of_device_time_hold_over_servers() {
+    for (mode, tolerance) in [(SharingMode::Threshold, 0.15), (SharingMode::Layout, 0.05)] {
+        let mut policy = dsfq(mode);
+        policy.settings.kind = PolicyKind::Isolation;
+        let total = ratio(&run(&equal_parts(), &policy));
+        assert!((total - 1.0).abs() < tolerance, "{mode:?}: {total}");
+    }
+}
+
+/// The same with requests whose parts have the same size on all servers.
+fn equal_parts() -> Scenario {
+    let mut scenario = skewed();
+    scenario.apps[0].workload = vpfs_model::plan::Ior { transfer_bytes: 512 << 10, ..common::ior(16) }.into();
+    scenario
 }
 
 /// The fraction of time that a server spends on messages is lost to its storage.

@@ -19,6 +19,7 @@ const COST: Bytes = Bytes::mib(1);
 
 struct Node {
     policy: Policy,
+    op: OpKind,
     storage: Storage,
     /// Requests complete, by application.
     served: [u64; 2],
@@ -33,21 +34,21 @@ fn app_of(id: RequestId) -> usize {
     usize::from(id.0 >= CONCURRENCY)
 }
 
-fn request(id: u32) -> Request {
+fn request(op: OpKind, id: u32) -> Request {
     let app = AppId(u32::from(id >= CONCURRENCY));
-    Request::new(RequestId(id), app, OpKind::Write, COST)
+    Request::new(RequestId(id), app, op, if op == OpKind::Metadata { Bytes::kib(10) } else { COST })
 }
 
-fn node(server: usize) -> Node {
-    let sharing = Sharing { mode: SharingMode::Threshold, ..Sharing::default() };
+fn node(kind: PolicyKind, op: OpKind, server: usize) -> Node {
+    let sharing = Sharing { mode: SharingMode::Threshold, metadata_threshold: 10, ..Sharing::default() };
     let settings = vpfs_core::Settings {
         sharing,
-        ..vpfs_core::Settings::new(PolicyKind::SfqD, Depth::new(4).unwrap(), SlotCostTable::default())
+        ..vpfs_core::Settings::new(kind, Depth::new(4).unwrap(), SlotCostTable::default())
     };
     let storage = Storage::new(vec![Duration::from_millis(10), Duration::from_millis(11)]);
-    let mut node = Node { policy: Policy::new(&settings, 0), storage, served: [0; 2] };
+    let mut node = Node { policy: Policy::new(&settings, 0), op, storage, served: [0; 2] };
     let ids = (0..2 * CONCURRENCY).filter(|id| uses(app_of(RequestId(*id)), server));
-    ids.for_each(|id| node.policy.enqueue(vpfs_core::Time::ZERO, request(id)));
+    ids.for_each(|id| node.policy.enqueue(vpfs_core::Time::ZERO, request(op, id)));
     node
 }
 
@@ -61,7 +62,7 @@ fn step(world: &mut World, me: usize, node: &mut Node) {
         let id = node.storage.complete().unwrap();
         node.policy.complete(now, id);
         node.served[app_of(id)] += 1;
-        node.policy.enqueue(now, request(id.0));
+        node.policy.enqueue(now, request(node.op, id.0));
     }
     while let Some(dispatch) = node.policy.poll_dispatch(now) {
         node.storage.start(now, &dispatch);
@@ -97,7 +98,7 @@ fn share(world: &mut World, nodes: &mut [Node], seconds: u64) -> f64 {
 fn shares_hold_over_servers_and_degrade_to_local_ones() {
     let mut world = World::new(1, SERVERS, CoordinationSettings::default());
     (world.network.loss_percent, world.network.repeat_percent, world.network.delay_ms_max) = (10, 10, 20);
-    let mut nodes: Vec<Node> = (0..SERVERS).map(node).collect();
+    let mut nodes: Vec<Node> = (0..SERVERS).map(|server| node(PolicyKind::SfqD, OpKind::Write, server)).collect();
     for (me, node) in nodes.iter_mut().enumerate() {
         step(&mut world, me, node);
     }
@@ -110,4 +111,20 @@ fn shares_hold_over_servers_and_degrade_to_local_ones() {
     assert!((0.48..0.51).contains(&together), "{together}");
     assert!((0.24..0.26).contains(&apart), "{apart}");
     assert!((0.48..0.51).contains(&again), "{again}");
+}
+
+/// That shares of the storage's time do under isolation, which learns it from a device, is tested in the simulator.
+#[test]
+fn shares_hold_over_servers_for_data_and_metadata() {
+    for kind in [PolicyKind::SfqD, PolicyKind::SfqDPlus] {
+        for op in [OpKind::Write, OpKind::Metadata] {
+            let mut world = World::new(1, SERVERS, CoordinationSettings::default());
+            let mut nodes: Vec<Node> = (0..SERVERS).map(|server| node(kind, op, server)).collect();
+            for (me, node) in nodes.iter_mut().enumerate() {
+                step(&mut world, me, node);
+            }
+            let share = share(&mut world, &mut nodes, 40);
+            assert!((0.48..0.52).contains(&share), "{kind:?}, {op:?}: {share}");
+        }
+    }
 }
