@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
+    Peers(cmd::peers::Peers),
     Profile(cmd::profile::ProfileArgs),
     Proxy(cmd::proxy::Proxy),
     Reproduce(cmd::reproduce::Reproduce),
@@ -32,6 +33,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
+        Command::Peers(peers) => peers.run(),
         Command::Profile(profile) => profile.run(),
         Command::Proxy(proxy) => proxy.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
