@@ -21,6 +21,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
+    Init(cmd::init::Init),
+    Peers(cmd::peers::Peers),
     Profile(cmd::profile::ProfileArgs),
     Proxy(cmd::proxy::Proxy),
     Reproduce(cmd::reproduce::Reproduce),
@@ -32,6 +34,8 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
+        Command::Init(init) => init.run(),
+        Command::Peers(peers) => peers.run(),
         Command::Profile(profile) => profile.run(),
         Command::Proxy(proxy) => proxy.run(),
         Command::Reproduce(reproduce) => reproduce.run(),

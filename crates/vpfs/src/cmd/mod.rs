@@ -1,6 +1,8 @@
 //! One file or folder for each subcommand.
 
 pub(crate) mod demo;
+pub(crate) mod init;
+pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod reproduce;

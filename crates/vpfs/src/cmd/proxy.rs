@@ -1,13 +1,15 @@
 //! `vpfs proxy`: the daemon.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use vpfs_config::{Config, LogFormat};
-use vpfs_core::ServerId;
+use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::Daemon;
 
+use super::peers::socket;
 use super::{runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
@@ -48,7 +50,7 @@ impl Proxy {
         let config = self.load()?;
         let servers = self.chosen(&config)?;
         if self.check {
-            return check(&config);
+            return check(&config, &servers);
         }
         let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
@@ -73,11 +75,13 @@ impl Proxy {
         let mut hangup = signal(SignalKind::hangup()).map_err(fail)?;
         let mut upgrade = signal(SignalKind::user_defined2()).map_err(fail)?;
         let mut stop = Stop::new().map_err(fail)?;
+        let socket = socket_path(&config, servers);
         let mut daemon = self.start(config, servers).await?;
         tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
         if !self.take_over {
             systemd::tell(NotifyState::Ready);
         }
+        let mut asked = socket.and_then(|path| open(&path));
         loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload(&mut daemon, log).await,
@@ -85,6 +89,10 @@ impl Proxy {
                     Ok(offer) => return successor::hand_over(daemon, offer, &mut stop).await,
                     Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),
                 },
+                Some(question) = next(&mut asked) => {
+                    // Who asked may be gone.
+                    let _ = question.send(daemon.peers().await);
+                }
                 () = stop.asked() => break,
             }
         }
@@ -126,18 +134,45 @@ impl Proxy {
     }
 }
 
-fn check(config: &Config) -> Result<(), Exit> {
+/// Where `vpfs peers` asks, if there are peers in other processes.
+fn socket_path(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
+    let peers = config.peers.as_ref().filter(|_| servers.len() < config.servers.len())?;
+    let first = servers.first()?;
+    Some(socket::path(&peers.sockets, &config.servers[first.index()].name))
+}
+
+/// Without its socket a proxy still works.
+fn open(path: &Path) -> Option<mpsc::Receiver<socket::Question>> {
+    let opened = socket::listen(path);
+    opened
+        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "`vpfs peers` cannot ask this proxy"))
+        .ok()
+}
+
+/// Never ends if there is no socket.
+async fn next(asked: &mut Option<mpsc::Receiver<socket::Question>>) -> Option<socket::Question> {
+    match asked {
+        Some(asked) => asked.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
     let names: Vec<&str> = config.unresolved().map(|(name, _)| name).collect();
     let invalid = |problems| Exit::Usage(format!("invalid configuration\n{problems}"));
     config.resolve(addresses_of).map_err(invalid)?;
-    let servers = config.resolve_servers(addresses_of).map_err(invalid)?;
+    let trusted = config.resolve_servers(addresses_of).map_err(invalid)?;
     for (key, value) in config.settings() {
         print(format_args!("{key} = {value}"))?;
     }
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);
     }
-    for reason in servers.unresolved {
+    let is_shared = config.scheduler.policy.sharing.mode != SharingMode::Local;
+    if is_shared && servers.len() < config.servers.len() && config.peers.is_none() {
+        eprintln!("warning: shares hold only among the servers of one process; add a [peers] table");
+    }
+    for reason in trusted.unresolved {
         eprintln!("warning: {reason}; requests of this server to others would be scheduled like a client's");
     }
     eprintln!("the configuration is valid ({} servers, {} host names resolved)", config.servers.len(), names.len());
