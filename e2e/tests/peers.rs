@@ -100,7 +100,7 @@ fn a_hung_and_a_killed_proxy_come_back() {
     cluster.await_all_but(&["s4"]);
     cluster.proxies[3] = cluster.proxy(3);
     let killed = cluster.await_all_but(&[]);
-    // A generous limit; measured times are in docs/benchmarks.md.
+    // A generous limit: the machine may be busy.
     assert!(hung + killed < Duration::from_secs(30), "{hung:?}, {killed:?}");
     println!("back after a hang in {hung:?}, after a restart in {killed:?}");
     cluster.verified_load();

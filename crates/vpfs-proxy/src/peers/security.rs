@@ -163,12 +163,13 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeyErr
     Ok(certificates)
 }
 
-/// A secret of 64 hexadecimal digits that nobody else can read.
+/// A secret of 64 hexadecimal digits that not everybody can read.
 fn read_secret(path: &Path) -> Result<[u8; shared_key::LEN], KeyError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = std::fs::metadata(path).map_err(problem(path))?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(problem(path)("other users can read this key; chmod 600 it"));
+    // Its group may read it: systemd's credentials look so.
+    if metadata.permissions().mode() & 0o027 != 0 {
+        return Err(problem(path)("all users can read this key, or a group can change it; chmod 600 it"));
     }
     let text = vpfs_config::read_text(path).map_err(problem(path))?;
     let digits = text.trim().as_bytes();
