@@ -47,6 +47,13 @@ fn a_cap_in_percent_is_taken_of_the_capacity() {
     let config = example("caps.toml");
     assert_eq!(config.apps[1].cap.unwrap().to_string(), "100MB/s (burst 4MiB)");
     assert_eq!(config.default_app, AppIndex(3));
+    let text = std::fs::read_to_string(repository().join("examples/four-servers.toml")).unwrap();
+    for (key, expected) in [("cap", "400MB/s (burst 16MiB)"), ("server_cap", "100MB/s on each server (burst 16MiB)")] {
+        let text = format!("{text}\n[[app]]\nname = \"a\"\nuids = 1\n{key} = \"25%\"\n");
+        let text = text.replacen("[scheduler]", "[scheduler]\ncapacity = \"400MB/s\"", 1);
+        let config = Config::parse("test", &text).unwrap();
+        assert_eq!(config.apps[0].cap.unwrap().to_string(), expected, "of all four servers, or of each");
+    }
 }
 
 #[test]

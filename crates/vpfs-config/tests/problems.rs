@@ -27,7 +27,7 @@ fn unknown_keys_suggest_the_near_one_or_list_all() {
     assert_problem("[sheduler]", "f:9: sheduler: unknown key; did you mean \"scheduler\"?");
     assert_problem(
         "[[app]]\nname = \"a\"\n\"k\\n\" = 1\nuids = 1",
-        "f:11: app.a.k\\n: unknown key; allowed are name, weight, cap, target_rate, deadline, latency, burst, clients, uids, gids",
+        "f:11: app.a.k\\n: unknown key; allowed are name, weight, cap, server_cap, target_rate, deadline, latency, burst, clients, uids, gids",
     );
 }
 
@@ -182,7 +182,10 @@ fn slot_costs_do_not_overlap() {
 fn applications_are_checked() {
     let app = |text| problems_of(&format!("[[app]]\nname = \"a\"\nuids = 1\n{text}"));
     assert_eq!(app("weight = 0"), ["f:12: app.a.weight: 0 is out of range; allowed are 1 to 1000000"]);
-    assert_eq!(app("burst = \"1MiB\""), ["f:12: app.a.burst: has no effect without cap; add a cap or remove it"]);
+    assert_eq!(
+        app("burst = \"1MiB\""),
+        ["f:12: app.a.burst: has no effect without cap or server_cap; add one or remove it"]
+    );
     assert_eq!(
         app("cap = \"1MB/s\"\nburst = \"0B\""),
         ["f:13: app.a.burst: 0B is out of range; allowed are 1B to 1TiB"]
@@ -195,6 +198,11 @@ fn applications_are_checked() {
         app("cap = \"25%\""),
         ["f:12: app.a.cap: a percentage needs the capacity; set capacity in [scheduler], or write a rate"]
     );
+    assert_eq!(
+        app("cap = \"1MB/s\"\nserver_cap = \"1MB/s\""),
+        ["f:13: app.a.server_cap: cannot be together with cap, which is for the sum over all servers; remove one"]
+    );
+    assert_eq!(app("server_cap = \"101%\""), ["f:12: app.a.server_cap: \"101%\" is more than 100%"]);
     assert_eq!(app("cap = \"101%\""), ["f:12: app.a.cap: \"101%\" is more than 100%"]);
     assert_eq!(app("gids = []"), ["f:12: app.a.gids: is empty and would match no client; remove it to match all"]);
     assert_eq!(

@@ -119,8 +119,7 @@ impl Daemon {
         let clock = Clock::start();
         let (mut post, letters) = Post::between(servers);
         let prepared = Prepared::new(&config, servers, &clock, inheritance.as_deref_mut()).await?;
-        let others = config.servers().map(|(id, _)| id).filter(|id| !servers.contains(id)).collect();
-        let prepared = prepared.map(|prepared| (prepared, post.add_remote(others)));
+        let prepared = prepared.map(|prepared| (prepared, post.open_remote()));
         let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);

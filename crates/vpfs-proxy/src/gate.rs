@@ -6,7 +6,8 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, ServerId, Time,
+    AppId, AppPolicy, Bytes, Cap, CapScope, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, ServerId,
+    Time,
 };
 use vpfs_node::coordination::{Event as CoordinationEvent, Message};
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
@@ -59,7 +60,7 @@ struct Outputs {
 impl Gate {
     pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
-        let node = Node::new(now, server, &node_settings(config, &post, now));
+        let node = Node::new(now, server, &node_settings(config, now));
         let state = State { node, waiters: Slab::new(), released: 0, timer: None };
         let gate = Self {
             clock,
@@ -149,7 +150,7 @@ impl Gate {
 
     /// Changes policy and costs; no queued or dispatched request is lost.
     pub(crate) fn reconfigure(&self, config: &Config) {
-        self.with(|state, now| state.node.reconfigure(now, &node_settings(config, &self.post, now)));
+        self.with(|state, now| state.node.reconfigure(now, &node_settings(config, now)));
     }
 
     /// The totals of each application so far.
@@ -287,13 +288,14 @@ fn log(server: ServerId, (at, event): (Time, &Event)) {
 }
 
 /// The settings of a node that starts or is reconfigured at `now`.
-fn node_settings(config: &Config, post: &Post, now: Time) -> NodeSettings {
+fn node_settings(config: &Config, now: Time) -> NodeSettings {
     // The daemon's table of applications limits the flows of all its gates, and may grow on reload.
     let coordination = vpfs_node::coordination::CoordinationSettings {
         max_flows: usize::MAX,
         ..vpfs_node::coordination::CoordinationSettings::default()
     };
-    let servers = post.servers().collect();
+    // Servers of processes that cannot be reached count as silent ones: their part of a total cap is not used here.
+    let servers = config.servers().map(|(id, _)| id).collect();
     NodeSettings {
         policy: config.scheduler.policy.clone(),
         metadata_cost: config.scheduler.metadata_cost,
@@ -305,7 +307,10 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
     AppPolicy {
         weight: entry.weight,
         group: entry.group.as_ref().map(|group| group.id),
-        cap: entry.cap.and_then(|cap| Cap::new(cap.rate.0, cap.burst)),
+        cap: entry.cap.and_then(|cap| {
+            let at_each = Cap::new(cap.rate.0, cap.burst)?;
+            Some(if cap.scope == CapScope::Total { at_each.over_all_servers() } else { at_each })
+        }),
         target: entry.target,
         latency: entry.latency,
         order: Some(vpfs_core::ioco::order_of(&entry.name)),

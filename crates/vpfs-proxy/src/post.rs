@@ -20,8 +20,8 @@ pub(crate) type Parcel = (ServerId, ServerId, Message);
 #[derive(Clone, Default)]
 pub(crate) struct Post {
     local: BTreeMap<ServerId, mpsc::Sender<Letter>>,
-    /// The gates of other processes, and the way to them.
-    remote: Option<(Vec<ServerId>, mpsc::Sender<Parcel>)>,
+    /// The way to the gates of other processes.
+    remote: Option<mpsc::Sender<Parcel>>,
 }
 
 impl Post {
@@ -32,10 +32,10 @@ impl Post {
         (Self { local, remote: None }, letters)
     }
 
-    /// Adds the gates of other processes; what is sent to them is received here.
-    pub(crate) fn add_remote(&mut self, servers: Vec<ServerId>) -> mpsc::Receiver<Parcel> {
+    /// Opens the way to the gates of other processes; what is sent to them is received here.
+    pub(crate) fn open_remote(&mut self) -> mpsc::Receiver<Parcel> {
         let (sender, parcels) = mpsc::channel(LETTERS_MAX);
-        self.remote = Some((servers, sender));
+        self.remote = Some(sender);
         parcels
     }
 
@@ -43,7 +43,7 @@ impl Post {
         for (to, message) in messages {
             match &self.remote {
                 // A full channel means a lost message: the next message repeats its content.
-                Some((_, sender)) if !self.local.contains_key(&to) => drop(sender.try_send((from, to, message))),
+                Some(sender) if !self.local.contains_key(&to) => drop(sender.try_send((from, to, message))),
                 _ => self.deliver(from, to, message),
             }
         }
@@ -55,11 +55,5 @@ impl Post {
             // As above.
             let _ = peer.try_send((from, message));
         }
-    }
-
-    /// The servers whose gates send messages to each other.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = ServerId> {
-        let remote = self.remote.iter().flat_map(|(servers, _)| servers);
-        self.local.keys().chain(remote).copied()
     }
 }

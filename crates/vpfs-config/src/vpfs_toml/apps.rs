@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, PolicyKind, Target, Weight};
+use vpfs_core::{Bytes, CapScope, PolicyKind, Target, Weight};
 
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::keys::{APP, APPS};
@@ -18,7 +18,7 @@ pub struct App {
     pub name: String,
     /// Its weight.
     pub weight: Weight,
-    /// Its maximum rate on each server.
+    /// Its maximum rate.
     pub cap: Option<Cap>,
     /// Its promised rate and deadline on each server, for policies with deadlines.
     pub target: Option<Target>,
@@ -28,13 +28,15 @@ pub struct App {
     pub rule: Rule,
 }
 
-/// A limit on an application's rate on each server, which holds even if the storage is idle.
+/// A limit on an application's rate, which holds even if the storage is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// In the long run; never 0.
     pub rate: Rate,
     /// Amount at once after a pause; never 0.
     pub burst: Bytes,
+    /// On each server, or as the sum over all.
+    pub scope: CapScope,
 }
 
 /// The name of the default application if the file names none.
@@ -98,7 +100,7 @@ pub(crate) struct Apps {
 }
 
 /// Reads the applications; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read(root: &Reader<'_>, capacity: Option<Rate>, hosts_left: &mut usize) -> Apps {
+pub(crate) fn read(root: &Reader<'_>, capacity: Option<Capacity>, hosts_left: &mut usize) -> Apps {
     let mut names = Names::new("app");
     let mut list = Vec::new();
     for (index, value) in root.list("app").iter().enumerate() {
@@ -177,22 +179,42 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
     names.find(reader, "default", name).unwrap_or(AppIndex(0))
 }
 
-fn read_cap(reader: &Reader<'_>, capacity: Option<Rate>) -> Option<Cap> {
-    let found = reader.text("cap");
-    if found.is_none() {
-        if reader.has("burst") && !reader.has("cap") {
-            reader.refuse("burst", "has no effect without cap; add a cap or remove it");
+/// The throughput of one server, and the number of servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    pub(crate) server: Rate,
+    pub(crate) servers: usize,
+}
+
+impl Capacity {
+    fn of(self, scope: CapScope) -> Rate {
+        match scope {
+            CapScope::Server => self.server,
+            CapScope::Total => Rate(self.server.0.saturating_mul(self.servers as u64)),
+        }
+    }
+}
+
+fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
+    let [total, server] = ["cap", "server_cap"];
+    if reader.has(total) && reader.has(server) {
+        reader.refuse(server, "cannot be together with cap, which is for the sum over all servers; remove one");
+    }
+    let (key, scope) = if reader.has(total) { (total, CapScope::Total) } else { (server, CapScope::Server) };
+    let Some(found) = reader.text(key) else {
+        if reader.has("burst") && !reader.has(key) {
+            reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
         }
         return None;
-    }
+    };
     let burst = Bytes(reader.number_or_default("burst"));
-    match cap_rate(found?.text, capacity) {
+    match cap_rate(found.text, capacity.map(|capacity| capacity.of(scope))) {
         Ok(rate) => {
-            reader.set("cap", rate.to_string());
-            Some(Cap { rate, burst })
+            reader.set(key, rate.to_string());
+            Some(Cap { rate, burst, scope })
         }
         Err(message) => {
-            reader.refuse("cap", message);
+            reader.refuse(key, message);
             None
         }
     }
@@ -268,6 +290,7 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIn
 /// A cap as `vpfs` prints it.
 impl std::fmt::Display for Cap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (burst {})", self.rate, Size(self.burst))
+        let each = if self.scope == CapScope::Server { " on each server" } else { "" };
+        write!(f, "{}{each} (burst {})", self.rate, Size(self.burst))
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use vpfs_core::ServerId;
 
-use super::apps::{self, App};
+use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
 use super::keys::ROOT;
@@ -82,10 +82,11 @@ impl Config {
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
         let scheduler = scheduler::read(root, files);
         let mut hosts_left = clients::HOSTS_LIMIT;
-        let apps = apps::read(root, scheduler.capacity, &mut hosts_left);
-        let trust = trust::read(root, &mut hosts_left);
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
+        let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
+        let apps = apps::read(root, capacity, &mut hosts_left);
+        let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
         let peers = peers::read(root, &servers);

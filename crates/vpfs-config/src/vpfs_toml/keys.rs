@@ -210,7 +210,7 @@ pub(crate) const SCHEDULER: Section = Section {
             .default("10KiB")
             .range("1B", "1GiB")
             .paper("vPFS+ §IV"),
-        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required if a cap is given as a percentage.")
+        Tunable::new("capacity", Kind::Rate, "The throughput of one server; required if a cap is given as a percentage, of one server or of all.")
             .absent_means("unknown")
             .range("1B/s", "1PB/s"),
         SLOT_COSTS,
@@ -354,7 +354,15 @@ pub(crate) const APP: Section = Section {
         Tunable::new(
             "cap",
             Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
-            "Its maximum rate **on each server**, even if the storage is idle.",
+            "Its maximum rate **for the sum over all servers**, even if the storage is idle. Proxies in different \
+             processes need `[peers]` for that; without news from the others, each allows its even part.",
+        )
+        .absent_means("no cap")
+        .paper("vPFS §IV-C3"),
+        Tunable::new(
+            "server_cap",
+            Kind::Text("a rate such as \"100MB/s\" or a share of the capacity such as \"25%\""),
+            "Its maximum rate **on each server**, even if the storage is idle; not with `cap`.",
         )
         .absent_means("no cap")
         .paper("vPFS §IV-C3"),
@@ -381,7 +389,7 @@ pub(crate) const APP: Section = Section {
         Tunable::new(
             "burst",
             Kind::Size,
-            "The amount that it may transfer at once after it was idle; only with `cap`.",
+            "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.",
         )
         .default("16MiB")
         .range("1B", "1TiB"),

@@ -240,3 +240,28 @@ async fn a_cap_can_be_set_changed_and_lifted_while_requests_wait() {
     waiting.await.unwrap();
     assert!(begin.elapsed() < Duration::from_millis(100), "lifting the cap dispatches everything at once");
 }
+
+/// Virtual time, so that rates are exact. The file is striped over all servers, so each serves a quarter of it.
+#[tokio::test(start_paused = true)]
+async fn a_cap_is_the_total_over_all_servers_and_a_server_cap_is_not() {
+    const PIECE: u64 = 256 << 10;
+    for (key, servers, due) in [("cap", 1, 2.0), ("cap", 4, 2.0), ("server_cap", 4, 0.5)] {
+        let capped =
+            format!("[[app]]\nname = \"a\"\nclients = \"127.0.0.0/8\"\n{key} = \"4MiB/s\"\nburst = \"64KiB\"\n");
+        let site = Site::of(ClusterConfig::new(servers), &[None], &capped).await;
+        let client = site.client().await;
+        let layout = CreateOptions::simple_stripe(64 << 10).on_servers((0..servers).collect::<Vec<_>>());
+        let file = client.create("/f", &layout).await.unwrap();
+        client.write_at(&file, 0, pattern(1, 1 << 20)).await.unwrap();
+        let begin = Instant::now();
+        let mut reads = JoinSet::new();
+        for piece in 0..32 {
+            let (client, file) = (client.clone(), file.clone());
+            reads.spawn(async move { client.read_at(&file, piece % 4 * PIECE, PIECE as usize).await.unwrap() });
+        }
+        reads.join_all().await;
+        let took = begin.elapsed().as_secs_f64();
+        println!("{key}, {servers} servers: {took:.2} s");
+        assert!((due * 0.9..due * 1.15).contains(&took), "{key}, {servers} servers: {took} s instead of {due} s");
+    }
+}

@@ -23,7 +23,7 @@ pub(super) const DEVICE: DeviceProfile =
 pub(super) const DEPTH: u32 = 14;
 /// The cap on the writer, on each server: below 3 % of the disk's rate. The paper's scheduler left 0.1 % [vPFS+ §V-B],
 /// at which the writer would not complete a single call during the demo.
-pub(super) const CAP: &str = "cap = \"2MB/s\"\nburst = \"2MiB\"";
+pub(super) const CAP: &str = "server_cap = \"2MB/s\"\nburst = \"2MiB\"";
 
 /// Addresses of the small application's nodes.
 pub(super) const SMALL_NETWORK: &str = "127.0.1.0/24";

@@ -45,7 +45,7 @@ pub(super) fn text(
     options.small_app.iter().for_each(|line| text += &format!("{line}\n"));
     let _ = writeln!(text, "\n[[app]]\nname = \"large\"\nweight = {large}");
     if let Some(cap) = cap {
-        let _ = writeln!(text, "cap = \"{cap}\"\nburst = \"4MiB\"");
+        let _ = writeln!(text, "server_cap = \"{cap}\"\nburst = \"4MiB\"");
     }
     text
 }
@@ -78,6 +78,8 @@ mod tests {
 
     #[test]
     fn a_cap_is_for_the_large_ones() {
-        assert!(config("sfq-d-plus", Some("10MB/s")).ends_with("weight = 4\ncap = \"10MB/s\"\nburst = \"4MiB\"\n"));
+        assert!(
+            config("sfq-d-plus", Some("10MB/s")).ends_with("weight = 4\nserver_cap = \"10MB/s\"\nburst = \"4MiB\"\n")
+        );
     }
 }
