@@ -7,7 +7,7 @@ use super::division::Owed;
 use super::guard::Guard;
 use super::threshold::Accumulation;
 use crate::event::{Event, EventQueue};
-use crate::request::{Request, ServiceClass, ServiceReport};
+use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
 use crate::settings::{Sharing, SharingMode};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
@@ -89,9 +89,28 @@ pub(crate) struct Change {
     pub(crate) class: ServiceClass,
     pub(crate) from: Bytes,
     pub(crate) to: Bytes,
+    /// The difference in what is reported to other servers.
+    pub(crate) reported: i128,
 }
 
 impl Change {
+    /// Its cost is reported as it is charged.
+    pub(crate) fn new(id: RequestId, app: AppId, op: OpKind, [from, to]: [Bytes; 2]) -> Self {
+        Self::reporting(id, app, op, [from, to], [from, to])
+    }
+
+    /// Its cost is reported in another unit than it is charged.
+    pub(crate) fn reporting(
+        id: RequestId,
+        app: AppId,
+        op: OpKind,
+        [from, to]: [Bytes; 2],
+        reports: [Bytes; 2],
+    ) -> Self {
+        let [before, after] = reports.map(|bytes| i128::from(bytes.0));
+        Self { id, app, class: op.into(), from, to, reported: after - before }
+    }
+
     fn own(&self) -> i128 {
         i128::from(self.to.0) - i128::from(self.from.0)
     }
@@ -133,8 +152,8 @@ impl Ledger {
     /// start tag.
     ///
     /// `lag` is `None` when its flow has requests queued, otherwise the service by which the flow lags behind virtual
-    /// time.
-    pub(crate) fn arrive(&mut self, request: &Request, lag: Option<Bytes>) -> Bytes {
+    /// time. `reported` is its cost as other servers are told.
+    pub(crate) fn arrive(&mut self, request: &Request, reported: Bytes, lag: Option<Bytes>) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
         let objects = request.objects.get();
         let stated = match self.sharing.mode {
@@ -143,7 +162,7 @@ impl Ledger {
             SharingMode::Layout => request.elsewhere,
         };
         if stated.is_none() {
-            self.accumulation(op.into()).add(app, i128::from(cost.0), objects.into());
+            self.accumulation(op.into()).add(app, i128::from(reported.0), objects.into());
         }
         let (delay, elsewhere) = self.settle(app, stated.unwrap_or_default(), lag.unwrap_or_default(), cost);
         *self.charge_mut(id) = Charge { counted: stated.is_none(), objects, cost, elsewhere };
@@ -266,7 +285,7 @@ impl Ledger {
     /// Counts the change in cost of a reported request, and by how many `operations` the count changes.
     fn count(&mut self, change: Change, operations: i64) {
         if !self.is_local() {
-            self.accumulation(change.class).add(change.app, change.own(), operations);
+            self.accumulation(change.class).add(change.app, change.reported, operations);
         }
     }
 
@@ -328,7 +347,7 @@ mod tests {
         fn send(&mut self) {
             let request = Request::new(RequestId(self.requests), Y, OpKind::Write, Bytes::mib(1));
             self.requests += 1;
-            let delay = self.ledger.arrive(&request, self.lag());
+            let delay = self.ledger.arrive(&request, request.cost, self.lag());
             self.tags.delay(delay);
             self.tags.anchor(self.tags.end(), self.tags.finish().max(self.v));
             self.tags.append(request.cost);

@@ -31,6 +31,7 @@ mod in_flight;
 mod learning;
 mod meter;
 mod pace;
+mod prices;
 mod queue;
 mod quickest;
 #[cfg(test)]
@@ -51,6 +52,7 @@ use in_flight::InFlight;
 use learning::Learning;
 use meter::Meter;
 use pace::Pace;
+use prices::Prices;
 use queue::{Kind, Queue};
 use quickest::Quickest;
 
@@ -145,6 +147,7 @@ pub struct Isolation {
     queue: Queue,
     corrections: Corrections,
     ledger: Ledger,
+    prices: Prices,
     cost_unit: CostUnit,
     clock: Clock,
     arrivals: u64,
@@ -200,6 +203,7 @@ impl Isolation {
             requests: Table::new(),
             queue: Queue::new(),
             corrections: Corrections::default(),
+            prices: Prices::default(),
             ledger: Ledger::new(Sharing::default()),
             cost_unit: CostUnit::default(),
             clock: Clock::default(),
@@ -243,9 +247,6 @@ impl Isolation {
     /// Changes the scope of the shares, initially each server by itself; see [`crate::dsfq`]. Tags do not change.
     /// O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
-        let bytes = sharing.broadcast_threshold;
-        let threshold = self.charge(Bytes(bytes.0.saturating_mul(Self::NS_PER_BYTE)), bytes);
-        let sharing = Sharing { broadcast_threshold: threshold, ..sharing };
         if self.ledger.sharing() != sharing {
             self.ledger.set_sharing(sharing);
         }
@@ -295,8 +296,10 @@ impl Isolation {
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
         let app = self.account(request.app);
+        let reported = request.cost;
         let request = Request { app, cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
-        self.ledger.arrive(&request, lag)
+        self.prices.note(app, request.op.into(), charged, reported);
+        self.ledger.arrive(&request, reported, lag)
     }
 
     /// The application under which service elsewhere is accounted for.
@@ -424,7 +427,7 @@ impl Isolation {
         let to = service;
         self.requests.get_mut(id).charged = to;
         let account = self.account(app);
-        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from, to });
+        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [Bytes::ZERO; 2]));
         self.correct(app, arrival, delta);
     }
 
@@ -604,7 +607,8 @@ impl Scheduler for Isolation {
             State::Outstanding(was) => self.free(now, app, &was, service.0),
         }
         self.requests.remove(id);
-        let change = Change { id, app: self.account(app), class: op.into(), from: charged, to: Bytes::ZERO };
+        let app_of = self.account(app);
+        let change = Change::reporting(id, app_of, op, [charged, Bytes::ZERO], [cost, Bytes::ZERO]);
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -624,7 +628,7 @@ impl Scheduler for Isolation {
         let to = self.charge(takes, real);
         self.requests.get_mut(id).charged = to;
         let account = self.account(app);
-        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from, to });
+        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [estimated, real]));
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
@@ -642,7 +646,9 @@ impl Scheduler for Isolation {
             return;
         }
         let lag = self.queue.lag(report.app, &self.clock);
-        let report = ServiceReport { app: self.account(report.app), ..report };
+        let app = self.account(report.app);
+        let bytes = self.prices.here(app, report.class, report.bytes, self.cost_unit);
+        let report = ServiceReport { app, bytes, ..report };
         let refund = self.ledger.hear(now, report, lag, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
     }

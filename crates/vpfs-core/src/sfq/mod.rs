@@ -122,7 +122,7 @@ impl Sfq {
             false => {
                 let lag = self.queue.lag(request.app, &self.clock);
                 let request = Request { app: self.queue.account(request.app), ..*request };
-                self.ledger.arrive(&request, lag)
+                self.ledger.arrive(&request, request.cost, lag)
             }
         };
         self.queue.charge(&self.requests, &mut entry, delay, &self.clock);
@@ -357,7 +357,7 @@ impl Scheduler for Sfq {
         self.requests.remove(id);
         let SfqEntry { app, arrival, op, cost, .. } = entry;
         let account = self.queue.account(app);
-        let change = Change { id, app: account, class: op.into(), from: cost, to: Bytes::ZERO };
+        let change = Change::new(id, account, op, [cost, Bytes::ZERO]);
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -369,7 +369,7 @@ impl Scheduler for Sfq {
         let estimated = core::mem::replace(&mut entry.cost, real);
         let SfqEntry { app, arrival, op, .. } = *entry;
         let account = self.queue.account(app);
-        let delta = self.ledger.correct(Change { id, app: account, class: op.into(), from: estimated, to: real });
+        let delta = self.ledger.correct(Change::new(id, account, op, [estimated, real]));
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }

@@ -1,0 +1,73 @@
+//! What service at other servers would cost here.
+//!
+//! Servers report bytes, not device time: how long a request takes is known only where storage is saturated, and an
+//! application is often limited by the servers that it shares with others. So it is charged for service elsewhere what
+//! that would have cost here, as if its requests revealed it by their layout.
+
+use alloc::vec::Vec;
+
+use super::Isolation;
+use crate::request::ServiceClass;
+use crate::settings::CostUnit;
+use crate::units::{AppId, Bytes};
+
+/// The recent price of each application's requests, by class.
+#[derive(Debug, Default)]
+pub(super) struct Prices {
+    of_apps: Vec<[Price; 2]>,
+}
+
+/// What was charged for a number of bytes; both are sums of which each request forgets an eighth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Price {
+    charged: u64,
+    bytes: u64,
+}
+
+impl Prices {
+    /// A request of `bytes` is charged here. O(1).
+    pub(super) fn note(&mut self, app: AppId, class: ServiceClass, charged: Bytes, bytes: Bytes) {
+        if app.index() >= self.of_apps.len() {
+            self.of_apps.resize(app.index() + 1, [Price::default(); 2]);
+        }
+        let price = &mut self.of_apps[app.index()][index(class)];
+        let add = |sum: u64, new: Bytes| (sum - sum / 8).saturating_add(new.0);
+        *price = Price { charged: add(price.charged, charged), bytes: add(price.bytes, bytes) };
+    }
+
+    /// What `bytes` of service elsewhere cost here; by a guess if the application has not been here yet. O(1).
+    pub(super) fn here(&self, app: AppId, class: ServiceClass, bytes: i64, unit: CostUnit) -> i64 {
+        if unit == CostUnit::Bytes {
+            return bytes;
+        }
+        let known = self.of_apps.get(app.index()).map(|prices| prices[index(class)]).filter(|price| price.bytes > 0);
+        let Price { charged, bytes: of } = known.unwrap_or(Price { charged: Isolation::NS_PER_BYTE, bytes: 1 });
+        let here = i128::from(bytes) * i128::from(charged) / i128::from(of);
+        i64::try_from(here).unwrap_or(if here < 0 { i64::MIN } else { i64::MAX })
+    }
+}
+
+fn index(class: ServiceClass) -> usize {
+    match class {
+        ServiceClass::Data => 0,
+        ServiceClass::Metadata => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_elsewhere_costs_what_it_would_cost_here() {
+        let mut prices = Prices::default();
+        prices.note(AppId(1), ServiceClass::Data, Bytes(300), Bytes(100));
+        let here = |app, class, bytes| prices.here(AppId(app), class, bytes, CostUnit::DeviceTime);
+        assert_eq!(here(1, ServiceClass::Data, 50), 150);
+        assert_eq!(here(1, ServiceClass::Data, -50), -150, "refunds too");
+        assert_eq!(here(1, ServiceClass::Metadata, 2), 20, "a guess");
+        assert_eq!(here(7, ServiceClass::Data, 2), 20, "a guess");
+        assert_eq!(here(1, ServiceClass::Data, i64::MAX), i64::MAX);
+        assert_eq!(prices.here(AppId(1), ServiceClass::Data, 50, CostUnit::Bytes), 50);
+    }
+}
