@@ -1,0 +1,180 @@
+//! How long requests take under given stripes.
+
+use crate::cluster::Cluster;
+use crate::round::Round;
+use crate::trace::Op;
+
+/// Equal requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// What they do.
+    pub op: Op,
+    /// The bytes of each.
+    pub size: u64,
+    /// Their offset from the start of the region, modulo the round or not.
+    pub offset: u64,
+    /// How many they are.
+    pub count: u64,
+}
+
+/// Predicted times of a set of requests, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// The sum of the times that each request takes alone: the paper's cost [HARL §III-D, eq. 7 and 8].
+    pub alone: u128,
+    /// The time for which the busiest device or link is busy.
+    pub busiest: u128,
+}
+
+impl Time {
+    /// The time from the first request to the last if `outstanding_milli` thousandths are outstanding at once, at least
+    /// 1000: `(alone + (c - 1) · busiest) / c`. For one request at a time this is `alone`, and for many it is what the
+    /// busiest device or link needs. Added: the paper knows only `alone`, and so cannot see that a server that a
+    /// request leaves idle serves another one, nor that each part takes a start-up from its server.
+    pub fn with(self, outstanding_milli: u64) -> u128 {
+        let outstanding = u128::from(outstanding_milli.max(1000));
+        let scaled = self.alone.saturating_mul(1000);
+        scaled.saturating_add(self.busiest.saturating_mul(outstanding - 1000)) / outstanding
+    }
+}
+
+/// Predicts times on the servers of a cluster. Keeps memory between calls.
+#[derive(Debug)]
+pub struct Pricing<'a> {
+    cluster: &'a Cluster,
+    /// Busy time of each server's device and link, as differences to the server before.
+    device: Vec<u128>,
+    link: Vec<u128>,
+}
+
+impl<'a> Pricing<'a> {
+    /// Prices for a cluster.
+    pub fn new(cluster: &'a Cluster) -> Self {
+        let servers = cluster.servers() as usize + 1;
+        Self { cluster, device: vec![0; servers], link: vec![0; servers] }
+    }
+
+    /// The time that one request takes alone, in picoseconds: network, expected largest start-up and largest transfer,
+    /// each of the server where it is largest. O(classes). [HARL §III-D, eq. 1 to 8], for any number of classes.
+    ///
+    /// # Panics
+    /// If the round has other classes than the cluster.
+    pub fn request(&mut self, round: &Round, op: Op, offset: u64, size: u64) -> u64 {
+        let group = Group { op, size, offset, count: 0 };
+        self.group(round, &group)
+    }
+
+    /// The time of all groups, or `None` as soon as it is clear that `alone` is above `alone_max`. O(groups · classes +
+    /// servers).
+    ///
+    /// # Panics
+    /// If the round has other classes than the cluster.
+    pub fn time(&mut self, round: &Round, groups: &[Group], alone_max: u128) -> Option<Time> {
+        self.device.fill(0);
+        self.link.fill(0);
+        let mut alone = 0_u128;
+        for group in groups {
+            alone += u128::from(self.group(round, group)) * u128::from(group.count);
+            if alone > alone_max {
+                return None;
+            }
+        }
+        Some(Time { alone, busiest: largest_sum(&self.device).max(largest_sum(&self.link)) })
+    }
+
+    fn group(&mut self, round: &Round, group: &Group) -> u64 {
+        const CLASSES: usize = Cluster::CLASSES_MAX;
+        let (mut touched, mut largest) = ([0_u32; CLASSES], [0_u64; CLASSES]);
+        let count = u128::from(group.count);
+        let Self { cluster, device, link } = self;
+        let access = |class: usize| match group.op {
+            Op::Read => &cluster.classes()[class].read,
+            Op::Write => &cluster.classes()[class].write,
+        };
+        round.parts(group.offset, group.size, |part| {
+            touched[part.class] += part.servers.end - part.servers.start;
+            largest[part.class] = largest[part.class].max(part.bytes);
+            let access = access(part.class);
+            let (from, to) = (part.servers.start as usize, part.servers.end as usize);
+            let busy = count * u128::from(access.mean_startup() + access.transfer(part.bytes));
+            device[from] = device[from].wrapping_add(busy);
+            device[to] = device[to].wrapping_sub(busy);
+            let busy = count * u128::from(cluster.network(part.bytes));
+            link[from] = link[from].wrapping_add(busy);
+            link[to] = link[to].wrapping_sub(busy);
+        });
+        let (mut network, mut startup, mut transfer) = (0, 0, 0);
+        for class in 0..cluster.classes().len() {
+            network = network.max(cluster.network(largest[class]));
+            startup = startup.max(access(class).largest_startup(touched[class]));
+            transfer = transfer.max(access(class).transfer(largest[class]));
+        }
+        network + startup + transfer
+    }
+}
+
+fn largest_sum(differences: &[u128]) -> u128 {
+    let mut sum = 0_u128;
+    let sums = differences.iter().map(|difference| {
+        sum = sum.wrapping_add(*difference);
+        sum
+    });
+    sums.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::{Access, ServerClass};
+
+    fn access(min_us: u64, max_us: u64, picos_per_byte: u64) -> Access {
+        let micros = Duration::from_micros;
+        Access::new(micros(min_us), micros(max_us), 1_000_000_000_000 / picos_per_byte).unwrap()
+    }
+
+    /// Hardware that fits the paper's statements: it prints no parameters, so these are chosen so that all stripes that
+    /// it reports come out.
+    pub(crate) fn paper(disks: u32, flash: u32) -> Cluster {
+        let disk = access(300, 1200, 40_000);
+        let classes = vec![
+            ServerClass { name: "disk".into(), servers: disks, read: disk, write: disk, free: None },
+            ServerClass {
+                name: "flash".into(),
+                servers: flash,
+                read: access(50, 100, 7_500),
+                write: access(80, 200, 9_300),
+                free: None,
+            },
+        ];
+        Cluster::new(classes, 112_359_551).unwrap()
+    }
+
+    #[test]
+    fn a_request_takes_the_largest_of_each_part() {
+        let cluster = paper(6, 2);
+        let round = Round::new([6, 2], &[32 << 10, 160 << 10]).unwrap();
+        let mut pricing = Pricing::new(&cluster);
+        // 160 KiB at 8.9 ns, six of 0.3 to 1.2 ms, and 32 KiB at 40 ns, which is more than 160 KiB at 7.5 ns.
+        let startup = 300_000_000 + 900_000_000 * 6 / 7;
+        let expected = (160 << 10) * 8_900 + startup + (32 << 10) * 40_000;
+        assert_eq!(pricing.request(&round, Op::Read, 0, 512 << 10), expected);
+    }
+
+    #[test]
+    fn servers_that_share_the_work_are_busy_for_less() {
+        let cluster = paper(6, 2);
+        let mut pricing = Pricing::new(&cluster);
+        let flash_only = Round::new([6, 2], &[0, 1 << 20]).unwrap();
+        let request = |offset: u64| Group { op: Op::Read, size: 1 << 20, offset: offset << 20, count: 1 };
+        let one = pricing.time(&flash_only, &[request(0)], u128::MAX).unwrap();
+        let spread = pricing.time(&flash_only, &[request(0), request(1)], u128::MAX).unwrap();
+        let same = pricing.time(&flash_only, &[request(0), request(2)], u128::MAX).unwrap();
+        assert_eq!((spread.alone, same.alone), (2 * one.alone, 2 * one.alone));
+        assert_eq!((spread.busiest, same.busiest), (one.busiest, 2 * one.busiest));
+        assert_eq!(same.with(1000), same.alone);
+        assert_eq!(same.with(2000), (same.alone + same.busiest) / 2);
+        assert_eq!(pricing.time(&flash_only, &[request(0)], one.alone - 1), None);
+    }
+}

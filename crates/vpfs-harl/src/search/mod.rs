@@ -1,0 +1,211 @@
+//! Finds the stripes of a region [HARL §III-E, Algorithm 2].
+
+mod demand;
+mod refine;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+pub use demand::{Demand, Run};
+
+use crate::cluster::Cluster;
+use crate::cost::Pricing;
+use crate::round::Round;
+
+/// The paper's step between stripes.
+pub const STEP: u64 = 4096;
+
+/// Stripes for a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The stripe of each class; 0 for a class that is not used.
+    pub stripes: Vec<u64>,
+    /// The predicted time in picoseconds.
+    pub time: u128,
+}
+
+impl Choice {
+    /// Less time is better, and for equal times the larger stripe of the last class, then of the one before. With
+    /// aligned requests {4K, 20K}, {8K, 40K} and so on cost the same: larger stripes are fewer fragments, and are what
+    /// the paper reports.
+    pub fn is_better_than(&self, other: &Self) -> bool {
+        self.order(other).is_lt()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.time.cmp(&other.time).then_with(|| other.stripes.iter().rev().cmp(self.stripes.iter().rev()))
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The best stripes.
+    pub best: Choice,
+    /// Whether all stripes of the grid were compared, with all requests.
+    pub is_exact: bool,
+    /// If the cluster limits space: for less space on a class that has a limit, what takes least time; `best` first,
+    /// then by time.
+    pub alternatives: Vec<Choice>,
+}
+
+/// The stripes that are tried for each class, as multiples of `step`: up to the mean size of a request, as in the
+/// paper, and at least up to 16 steps, so that shares of up to 1 to 16 can be expressed for small requests too.
+pub fn grid(mean_size: u64, step: u64) -> std::ops::RangeInclusive<u64> {
+    0..=mean_size.div_ceil(step).max(16)
+}
+
+/// The best stripes on the grid, or one of `others` (each with a stripe for each class) if that is better. `None` if
+/// there are no requests.
+///
+/// [HARL §III-E, Algorithm 2] with any number of classes, every combination of stripes (the paper's second stripe is
+/// always the larger), and [`Choice::is_better_than`] for equal times. Requests are priced as groups that are equal
+/// modulo a round, so the result is that of the plain search as long as stripes times groups are at most `budget`. With
+/// more, a coarse grid is refined on a sample, and the best few are priced with all requests: about `budget` prices of
+/// 0.1 µs each.
+///
+/// # Panics
+/// If `step` is 0.
+pub fn search(cluster: &Cluster, demand: &Demand, step: u64, budget: u64, others: &[Vec<u64>]) -> Option<Found> {
+    if demand.groups() == 0 {
+        return None;
+    }
+    let mut pricer = Pricer::new(cluster);
+    let found = exhaustive(&mut pricer, demand, step, budget);
+    let is_exact = found.is_some();
+    let found = found.unwrap_or_else(|| refine::refine(&mut pricer, demand, step, budget));
+    let others: Vec<Choice> = others.iter().filter_map(|stripes| pricer.choice(demand, stripes)).collect();
+    let alternatives = frontier(cluster, found.into_iter().chain(others).collect());
+    let best = alternatives.first()?.clone();
+    Some(Found { best, is_exact, alternatives })
+}
+
+/// Prices stripes on a cluster.
+struct Pricer<'a> {
+    cluster: &'a Cluster,
+    pricing: Pricing<'a>,
+    /// Whether more than the best choice is wanted.
+    wants_all: bool,
+}
+
+impl<'a> Pricer<'a> {
+    fn new(cluster: &'a Cluster) -> Self {
+        let wants_all = cluster.classes().iter().any(|class| class.free.is_some());
+        Self { cluster, pricing: Pricing::new(cluster), wants_all }
+    }
+
+    fn round(&self, stripes: &[u64]) -> Option<Round> {
+        Round::new(self.cluster.classes().iter().map(|class| class.servers), stripes)
+    }
+
+    fn choice(&mut self, demand: &Demand, stripes: &[u64]) -> Option<Choice> {
+        let round = self.round(stripes)?;
+        let time = demand.time(&mut self.pricing, &round, u128::MAX)?;
+        Some(Choice { stripes: stripes.to_vec(), time })
+    }
+
+    /// The choice, unless it can be left out because it is worse than the best so far.
+    fn rival(&mut self, demand: &Demand, stripes: &[u64], best: Option<&Choice>) -> Option<Choice> {
+        let round = self.round(stripes)?;
+        let most = best.filter(|_| !self.wants_all).map_or(u128::MAX, |best| best.time);
+        let time = demand.time(&mut self.pricing, &round, most)?;
+        Some(Choice { stripes: stripes.to_vec(), time })
+    }
+}
+
+/// The best of the whole grid, or all of it if space is limited; `None` if that would take more than `budget` prices.
+fn exhaustive(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) -> Option<Vec<Choice>> {
+    let classes = pricer.cluster.classes().len();
+    let values = grid(demand.mean_size(), step);
+    let combinations = (values.end() + 1).checked_pow(u32::try_from(classes).ok()?)?;
+    if combinations > budget {
+        return None;
+    }
+    let mut by_round: BTreeMap<u64, Vec<Vec<u64>>> = BTreeMap::new();
+    for stripes in combinations_of(&vec![values.map(|value| value * step).collect(); classes]) {
+        if let Some(round) = pricer.round(&stripes) {
+            by_round.entry(round.size()).or_default().push(stripes);
+        }
+    }
+    // Folding a group takes about a tenth of the time of pricing one.
+    let fold = demand.groups() as u64 / 10;
+    let price = |(&round, list): (&u64, &Vec<_>)| {
+        fold.saturating_add(demand.groups_modulo(round).saturating_mul(list.len() as u64))
+    };
+    if by_round.iter().map(price).fold(0, u64::saturating_add) > budget {
+        return None;
+    }
+    let mut kept = Kept::new(pricer.wants_all);
+    for (round, list) in by_round {
+        let folded = demand.folded(round);
+        for stripes in list {
+            let rival = pricer.rival(&folded, &stripes, kept.best.as_ref());
+            kept.add(rival);
+        }
+    }
+    Some(kept.into_choices())
+}
+
+/// The best choice so far, and all others if they are wanted.
+struct Kept {
+    best: Option<Choice>,
+    all: Option<Vec<Choice>>,
+}
+
+impl Kept {
+    fn new(wants_all: bool) -> Self {
+        Self { best: None, all: wants_all.then(Vec::new) }
+    }
+
+    fn add(&mut self, choice: Option<Choice>) {
+        let Some(choice) = choice else { return };
+        if let Some(all) = &mut self.all {
+            all.push(choice.clone());
+        }
+        if self.best.as_ref().is_none_or(|best| choice.is_better_than(best)) {
+            self.best = Some(choice);
+        }
+    }
+
+    fn into_choices(self) -> Vec<Choice> {
+        self.all.unwrap_or_else(|| self.best.into_iter().collect())
+    }
+}
+
+/// Every combination of a value from each list, the last list fastest.
+fn combinations_of(lists: &[Vec<u64>]) -> Vec<Vec<u64>> {
+    lists.iter().fold(vec![Vec::new()], |combinations, list| {
+        let extend = |combination: &Vec<u64>| {
+            let combination = combination.clone();
+            list.iter().map(move |value| combination.iter().chain([value]).copied().collect())
+        };
+        combinations.iter().flat_map(extend).collect()
+    })
+}
+
+/// The best choice and, if space is limited, those that need less space on a limited class than all better ones.
+fn frontier(cluster: &Cluster, mut choices: Vec<Choice>) -> Vec<Choice> {
+    choices.sort_by(Choice::order);
+    choices.dedup();
+    let mut least = vec![u64::MAX; cluster.classes().len()];
+    let mut is_first = true;
+    choices.retain(|choice| {
+        let shares = shares(cluster, &choice.stripes);
+        let limited = cluster.classes().iter().map(|class| class.free.is_some());
+        let mut keep = std::mem::take(&mut is_first);
+        for ((least, share), limited) in least.iter_mut().zip(shares).zip(limited) {
+            keep |= limited && share < *least;
+            *least = share.min(*least);
+        }
+        keep
+    });
+    choices
+}
+
+/// The part of a round that each server of a class holds, in parts of 2^32.
+fn shares(cluster: &Cluster, stripes: &[u64]) -> Vec<u64> {
+    let servers = cluster.classes().iter().map(|class| u128::from(class.servers));
+    let round: u128 = servers.zip(stripes).map(|(servers, &stripe)| servers * u128::from(stripe)).sum();
+    let share = |&stripe: &u64| u64::try_from((u128::from(stripe) << 32) / round.max(1)).unwrap_or(u64::MAX);
+    stripes.iter().map(share).collect()
+}
