@@ -8,6 +8,7 @@
 mod advise;
 mod cluster;
 mod cost;
+mod log;
 mod regions;
 mod round;
 mod search;
@@ -18,6 +19,7 @@ mod trace;
 pub use advise::{Advice, AdviceError, Model, Question, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
+pub use log::{Log, LogError, LogReader};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
 pub use search::{Choice, Demand, Found, Run, STEP, grid, search};

@@ -1,0 +1,215 @@
+//! Reads logs of requests line by line: CSV, fio's iologs, and the text of `darshan-dxt-parser`.
+
+mod csv;
+mod dxt;
+mod fio;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::trace::{Op, REQUESTS_MAX, Request, TraceError};
+
+/// The most files of a log; the names of all take 40 MB at most.
+const FILES_MAX: usize = 10_000;
+/// The longest name of a file, in bytes: Linux allows no longer path.
+const NAME_MAX: usize = 4096;
+
+/// The requests of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The requests to each file, in the order of the log.
+    pub files: BTreeMap<String, Vec<Request>>,
+    /// Requests that move nothing, or whose offset is not known, and that were left out.
+    pub left_out: u64,
+    /// Whether the log itself says that requests are missing.
+    pub is_incomplete: bool,
+}
+
+/// A problem of a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {message}")]
+pub struct LogError {
+    /// The line, from 1.
+    pub line: u64,
+    /// The problem and how to fix it.
+    pub message: String,
+}
+
+/// Reads a log of any known format: push its lines, then [`LogReader::finish`]. Holds the requests, 40 bytes each, and
+/// nothing else that grows with the log.
+#[derive(Debug, Default)]
+pub struct LogReader {
+    line: u64,
+    format: Option<Format>,
+    requests: Requests,
+}
+
+#[derive(Debug)]
+enum Format {
+    Csv(csv::Csv),
+    Fio(fio::Fio),
+    Dxt(dxt::Dxt),
+}
+
+impl LogReader {
+    /// Takes the next line, without its end.
+    ///
+    /// # Errors
+    /// If the line is not of the log's format, or states an impossible request.
+    pub fn line(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        self.line += 1;
+        let text = std::str::from_utf8(bytes).map_err(|_| self.error(not_text(bytes)))?.trim();
+        let taken = match &mut self.format {
+            None if text.is_empty() || is_other_comment(text) => Ok(()),
+            None => Format::of(text).map(|format| self.format = Some(format)),
+            Some(Format::Csv(csv)) => csv.line(text, &mut self.requests),
+            Some(Format::Fio(fio)) => fio.line(text, &mut self.requests),
+            Some(Format::Dxt(dxt)) => dxt.line(text, &mut self.requests),
+        };
+        taken.map_err(|message| self.error(message))
+    }
+
+    /// The log, after its last line.
+    ///
+    /// # Errors
+    /// If there was no line of any format.
+    pub fn finish(self) -> Result<Log, LogError> {
+        let Some(format) = self.format else {
+            return Err(LogError { line: self.line.max(1), message: "the log is empty".into() });
+        };
+        let Requests { files, left_out, is_incomplete, .. } = self.requests;
+        let files = match format {
+            Format::Dxt(_) => dxt::one_layer(files),
+            _ => files,
+        };
+        Ok(Log { files, left_out, is_incomplete })
+    }
+
+    fn error(&self, message: String) -> LogError {
+        LogError { line: self.line, message }
+    }
+}
+
+impl Format {
+    fn of(first: &str) -> Result<Self, String> {
+        if first.starts_with("fio version") {
+            return fio::Fio::new(first).map(Self::Fio);
+        }
+        if first.starts_with('#') {
+            return Ok(Self::Dxt(dxt::Dxt::default()));
+        }
+        csv::Csv::new(first).map(Self::Csv)
+    }
+}
+
+/// Whether this is a comment, but not one of Darshan's.
+fn is_other_comment(text: &str) -> bool {
+    text.starts_with('#') && !text.starts_with("# DXT") && !text.starts_with("# darshan")
+}
+
+fn not_text(bytes: &[u8]) -> String {
+    if bytes.starts_with(b"3.") && bytes.contains(&0) {
+        return "this is a binary Darshan log; give the output of `darshan-dxt-parser --show-incomplete LOG`".into();
+    }
+    "not UTF-8 text; give a CSV file, a fio iolog, or the output of `darshan-dxt-parser LOG`".into()
+}
+
+/// The requests read so far.
+#[derive(Debug, Default)]
+struct Requests {
+    files: BTreeMap<String, Vec<Request>>,
+    count: usize,
+    left_out: u64,
+    is_incomplete: bool,
+}
+
+impl Requests {
+    fn add(&mut self, file: &str, request: Request) -> Result<(), String> {
+        request.check().map_err(|error| error.to_string())?;
+        if request.size == 0 {
+            self.left_out += 1;
+            return Ok(());
+        }
+        self.count += 1;
+        if self.count > REQUESTS_MAX {
+            return Err(TraceError::TooMany.to_string());
+        }
+        if let Some(requests) = self.files.get_mut(file) {
+            requests.push(request);
+            return Ok(());
+        }
+        if file.len() > NAME_MAX {
+            return Err(format!("the name of the file is longer than {NAME_MAX} bytes"));
+        }
+        if self.files.len() == FILES_MAX {
+            return Err(format!("there are more than {FILES_MAX} files; give a part of the log"));
+        }
+        self.files.insert(file.to_owned(), vec![request]);
+        Ok(())
+    }
+}
+
+fn op(text: &str) -> Option<Op> {
+    match text {
+        "r" | "R" | "read" => Some(Op::Read),
+        "w" | "W" | "write" => Some(Op::Write),
+        _ => None,
+    }
+}
+
+fn number(what: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{what} {} is not a whole number from 0", shown(text)))
+}
+
+/// Seconds as nanoseconds.
+fn seconds(what: &str, text: &str) -> Result<u64, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let nanos = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
+    nanos.ok_or_else(|| format!("{what} {} is not a number of seconds from 0", shown(text)))
+}
+
+/// Text of a log for a message: quoted, and limited in length.
+fn shown(text: &str) -> String {
+    format!("{:?}", text.chars().take(60).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(super) fn read(text: &str) -> Result<Log, LogError> {
+        let mut reader = LogReader::default();
+        text.lines().try_for_each(|line| reader.line(line.as_bytes()))?;
+        reader.finish()
+    }
+
+    pub(super) fn problem(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused() {
+        assert_eq!(problem("\n# nothing\n"), "2: the log is empty");
+        assert!(problem("hello").starts_with("1: not a log"), "{}", problem("hello"));
+        let mut reader = LogReader::default();
+        let error = reader.line(b"3.41\0\0\0\0\x37\x35\x64\0\xff").unwrap_err();
+        assert!(error.to_string().contains("darshan-dxt-parser"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            start in prop::sample::select(vec!["", "rank,op,offset,size,time,file", "fio version 3 iolog", "# DXT, file_name: a"]),
+            lines in prop::collection::vec("[ -~]{0,60}|[0-9rw ,.x-]{0,40}|X_POSIX 0 write [0-9 .-]{0,40}", 0..6),
+            raw in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut reader = LogReader::default();
+            let text = lines.iter().map(String::as_bytes).chain([raw.as_slice()]);
+            let all_read = std::iter::once(start.as_bytes()).chain(text).all(|line| reader.line(line).is_ok());
+            if all_read {
+                let _ = reader.finish();
+            }
+        }
+    }
+}
