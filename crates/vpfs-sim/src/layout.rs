@@ -4,17 +4,42 @@ use std::ops::Range;
 
 use vpfs_core::Bytes;
 use vpfs_core::hash::mix;
-use vpfs_core::stripe::{Distribution, Stripe, StripeError, elsewhere};
+use vpfs_core::stripe::{Distribution, Stripe, StripeError, VarStrip, elsewhere};
 
 /// How an application's files are striped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// Regions with stripes of their own [HARL §III-F]; if there are any, the other fields are not used.
+    pub regions: Vec<Region>,
     /// The rule by which files are divided.
     pub distribution: Distribution,
     /// Servers of its files, by number; empty: all that hold data.
     pub servers: Vec<u32>,
     /// The server of the list on which a file starts.
     pub start: Start,
+}
+
+/// A region of each file, which ends where the next one starts; the last one has no end. Its bytes are a file of their
+/// own, striped from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its first byte in the file; 0 for the first region.
+    pub start: u64,
+    /// A round of its stripes: numbers of servers and bytes, in the order of the file.
+    pub stripes: Vec<(u32, u64)>,
+}
+
+/// Why a layout cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LayoutError {
+    #[error("there is no server {0} that holds data")]
+    NoServer(u32),
+    #[error("the first region of its files starts at byte {0}; it must start at 0")]
+    FirstRegion(u64),
+    #[error("the region of its files at byte {0} does not start after the one before it; put them in order")]
+    RegionOrder(u64),
+    #[error(transparent)]
+    Stripe(#[from] StripeError),
 }
 
 /// The server of the list on which a file starts.
@@ -29,7 +54,12 @@ pub enum Start {
 impl Default for Layout {
     /// OrangeFS's default: 64 KiB strips over all servers.
     fn default() -> Self {
-        Self { distribution: Distribution::SimpleStripe { strip: 64 << 10 }, servers: Vec::new(), start: Start::ByFile }
+        Self {
+            regions: Vec::new(),
+            distribution: Distribution::SimpleStripe { strip: 64 << 10 },
+            servers: Vec::new(),
+            start: Start::ByFile,
+        }
     }
 }
 
@@ -37,6 +67,11 @@ impl Layout {
     /// The default with another strip size.
     pub fn striped(strip: u64) -> Self {
         Self { distribution: Distribution::SimpleStripe { strip }, ..Self::default() }
+    }
+
+    /// Regions with stripes of their own.
+    pub fn by_region(regions: impl IntoIterator<Item = Region>) -> Self {
+        Self { regions: regions.into_iter().collect(), ..Self::default() }
     }
 
     /// The same layout over these servers only.
@@ -48,15 +83,25 @@ impl Layout {
 /// A layout over known servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    pub(crate) stripe: Stripe,
+    /// In order of offset; at least one, the first at 0.
+    regions: Vec<Striped>,
+}
+
+/// A region, or the whole file.
+#[derive(Clone, Debug)]
+struct Striped {
+    begin: u64,
+    stripe: Stripe,
     servers: Vec<u32>,
     start: Start,
+    /// The number of its first datafile among those of all regions.
+    datafiles: u32,
 }
 
 /// One server's part of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Its number in the file's own list.
+    /// Its number among all datafiles of the file.
     pub(crate) datafile: u32,
     /// Its number in the cluster.
     pub(crate) server: u32,
@@ -68,30 +113,100 @@ pub(crate) struct Share {
 }
 
 impl Placement {
-    pub(crate) fn new(layout: &Layout, data_servers: &[u32]) -> Result<Self, StripeError> {
-        let servers = if layout.servers.is_empty() { data_servers.to_vec() } else { layout.servers.clone() };
-        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
-        Ok(Self { stripe: Stripe::new(layout.distribution.clone(), count)?, servers, start: layout.start })
+    /// `data_servers` are in order.
+    pub(crate) fn new(layout: &Layout, data_servers: &[u32]) -> Result<Self, LayoutError> {
+        let named = layout.servers.iter().copied();
+        let striped_over = layout.regions.iter().flat_map(|region| region.stripes.iter().map(|(server, _)| *server));
+        let unknown = |server: &u32| data_servers.binary_search(server).is_err();
+        if let Some(server) = named.chain(striped_over).find(unknown) {
+            return Err(LayoutError::NoServer(server));
+        }
+        if layout.regions.is_empty() {
+            let servers = if layout.servers.is_empty() { data_servers.to_vec() } else { layout.servers.clone() };
+            let whole = Striped::new(0, layout.distribution.clone(), servers, layout.start, 0)?;
+            return Ok(Self { regions: vec![whole] });
+        }
+        let mut regions: Vec<Striped> = Vec::new();
+        for region in &layout.regions {
+            match regions.last() {
+                None if region.start > 0 => return Err(LayoutError::FirstRegion(region.start)),
+                Some(last) if region.start <= last.begin => return Err(LayoutError::RegionOrder(region.start)),
+                _ => {}
+            }
+            let datafiles = regions.last().map_or(0, |last| last.datafiles + last.count());
+            regions.push(Striped::of_region(region, datafiles)?);
+        }
+        Ok(Self { regions })
     }
 
-    /// All servers of a file, in the order of its datafiles.
-    pub(crate) fn servers(&self, file: u64) -> impl Iterator<Item = u32> {
+    /// All servers of a file, in the order of its datafiles; each once.
+    pub(crate) fn servers(&self, file: u64) -> Vec<u32> {
+        let mut servers: Vec<u32> = Vec::new();
+        for region in &self.regions {
+            let new = region.servers(file).filter(|server| !servers.contains(server));
+            servers.extend(new.collect::<Vec<_>>());
+        }
+        servers
+    }
+
+    /// The part of each server in `range` of a file, by region and datafile number; only parts that are not empty.
+    /// O(servers touched + log regions).
+    pub(crate) fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
+        shares.clear();
+        let first = self.regions.partition_point(|region| region.begin <= range.start) - 1;
+        for (index, region) in self.regions.iter().enumerate().skip(first) {
+            let end = self.regions.get(index + 1).map_or(u64::MAX, |next| next.begin).min(range.end);
+            let begin = range.start.max(region.begin);
+            if begin >= end {
+                break;
+            }
+            region.split(file, &(begin - region.begin..end - region.begin), shares);
+        }
+        let [region] = &self.regions[..] else { return };
+        region.tell_elsewhere(range, shares);
+    }
+}
+
+impl Striped {
+    fn new(
+        begin: u64,
+        distribution: Distribution,
+        servers: Vec<u32>,
+        start: Start,
+        datafiles: u32,
+    ) -> Result<Self, StripeError> {
+        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+        Ok(Self { begin, stripe: Stripe::new(distribution, count)?, servers, start, datafiles })
+    }
+
+    fn of_region(region: &Region, datafiles: u32) -> Result<Self, StripeError> {
+        let mut servers: Vec<u32> = region.stripes.iter().map(|(server, _)| *server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let number = |server| u32::try_from(servers.partition_point(|other| *other < server)).unwrap_or(u32::MAX);
+        let strips = VarStrip::new(region.stripes.iter().map(|&(server, bytes)| (number(server), bytes)))?;
+        Self::new(region.start, Distribution::VarStrip(strips), servers, Start::First, datafiles)
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.servers.len()).unwrap_or(u32::MAX)
+    }
+
+    fn servers(&self, file: u64) -> impl Iterator<Item = u32> {
         let count = self.servers.len();
         let first = self.first(file);
         (0..count).map(move |datafile| self.servers[(first + datafile) % count])
     }
 
-    /// The part of each server in `range` of a file, by datafile number; only parts that are not empty. O(servers
-    /// touched).
-    pub(crate) fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
-        shares.clear();
+    /// As [`Placement::split`], for a range of the region.
+    fn split(&self, file: u64, range: &Range<u64>, shares: &mut Vec<Share>) {
         let (count, first) = (self.servers.len(), self.first(file));
         let mut add = |datafile: u32| {
             let bytes = self.stripe.bytes_in(datafile, range);
             if bytes > 0 {
                 let server = self.servers[(first + datafile as usize) % count];
                 let offset = self.stripe.bytes_before(datafile, range.start);
-                shares.push(Share { datafile, server, offset, bytes, elsewhere: None });
+                shares.push(Share { datafile: self.datafiles + datafile, server, offset, bytes, elsewhere: None });
             }
         };
         match self.stripe.round() {
@@ -101,10 +216,9 @@ impl Placement {
                 touched.dedup();
                 touched.into_iter().for_each(add);
             }
-            Some(_) => (0..u32::try_from(count).unwrap_or(u32::MAX)).for_each(add),
+            Some(_) => (0..self.count()).for_each(add),
             None => add(0),
         }
-        self.tell_elsewhere(range, shares);
     }
 
     /// Either all servers can derive the cost of the other parts, or none.
@@ -137,16 +251,30 @@ impl Placement {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_core::stripe::VarStrip;
-
     use super::*;
+
+    const DATA_SERVERS: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
     /// The bytes of a range on each server, counted byte by byte.
     fn slowly(placement: &Placement, file: u64, range: Range<u64>) -> Vec<u64> {
-        let servers: Vec<u32> = placement.servers(file).collect();
         let mut bytes = vec![0; 8];
-        range.for_each(|at| bytes[servers[placement.stripe.locate(at).0 as usize] as usize] += 1);
+        for at in range {
+            let region = placement.regions.iter().rfind(|region| region.begin <= at).unwrap();
+            let servers: Vec<u32> = region.servers(file).collect();
+            bytes[servers[region.stripe.locate(at - region.begin).0 as usize] as usize] += 1;
+        }
         bytes
+    }
+
+    fn assert_splits(placement: &Placement) {
+        let mut shares = Vec::new();
+        for (file, begin, len) in [(0, 0, 1), (1, 5, 7), (2, 2, 40), (3, 1, 200), (9, 33, 12)] {
+            placement.split(file, &(begin..begin + len), &mut shares);
+            let mut bytes = vec![0; 8];
+            shares.iter().for_each(|share| bytes[share.server as usize] += share.bytes);
+            assert_eq!(bytes, slowly(placement, file, begin..begin + len), "{placement:?} {begin} {len}");
+            assert!(shares.iter().all(|share| share.bytes > 0));
+        }
     }
 
     #[test]
@@ -160,17 +288,41 @@ mod tests {
         ];
         for distribution in distributions {
             for start in [Start::First, Start::ByFile] {
-                let layout = Layout { distribution: distribution.clone(), servers: vec![6, 2, 4, 7, 0], start };
-                let placement = Placement::new(&layout, &[]).unwrap();
-                let mut shares = Vec::new();
-                for (file, begin, len) in [(0, 0, 1), (1, 5, 7), (2, 2, 40), (3, 1, 200), (9, 33, 12)] {
-                    placement.split(file, &(begin..begin + len), &mut shares);
-                    let mut bytes = vec![0; 8];
-                    shares.iter().for_each(|share| bytes[share.server as usize] += share.bytes);
-                    assert_eq!(bytes, slowly(&placement, file, begin..begin + len), "{distribution:?} {begin} {len}");
-                    assert!(shares.iter().all(|share| share.bytes > 0));
-                }
+                let servers = vec![6, 2, 4, 7, 0];
+                let layout = Layout { distribution: distribution.clone(), servers, start, ..Layout::default() };
+                assert_splits(&Placement::new(&layout, &DATA_SERVERS).unwrap());
             }
         }
+    }
+
+    #[test]
+    fn regions_split_as_byte_by_byte() {
+        let region = |start, stripes: &[(u32, u64)]| Region { start, stripes: stripes.to_vec() };
+        let regions = [
+            region(0, &[(6, 2), (2, 2), (4, 5)]),
+            region(9, &[(7, 3)]),
+            region(35, &[(0, 1), (6, 4), (0, 2)]),
+            region(60, &[(1, 7), (2, 7)]),
+        ];
+        let placement = Placement::new(&Layout::by_region(regions), &DATA_SERVERS).unwrap();
+        assert_splits(&placement);
+        assert_eq!(placement.servers(0), [2, 4, 6, 7, 0, 1]);
+        let mut shares = Vec::new();
+        placement.split(0, &(8..36), &mut shares);
+        let parts: Vec<_> =
+            shares.iter().map(|share| (share.datafile, share.server, share.offset, share.bytes)).collect();
+        assert_eq!(parts, [(1, 4, 4, 1), (3, 7, 0, 26), (4, 0, 0, 1)]);
+    }
+
+    #[test]
+    fn impossible_regions_are_refused() {
+        let error = |list: &[(u64, u32, u64)]| {
+            let region = |&(start, server, bytes): &(u64, u32, u64)| Region { start, stripes: vec![(server, bytes)] };
+            Placement::new(&Layout::by_region(list.iter().map(region)), &DATA_SERVERS).unwrap_err()
+        };
+        assert_eq!(error(&[(1, 0, 4)]), LayoutError::FirstRegion(1));
+        assert_eq!(error(&[(0, 0, 4), (9, 1, 4), (9, 1, 5)]), LayoutError::RegionOrder(9));
+        assert_eq!(error(&[(0, 8, 4)]), LayoutError::NoServer(8));
+        assert_eq!(error(&[(0, 0, 0)]), LayoutError::Stripe(StripeError::Zero));
     }
 }

@@ -110,7 +110,7 @@ mod trace;
 mod world;
 
 pub use error::{SimError, Violation};
-pub use layout::{Layout, Start};
+pub use layout::{Layout, Region, Start};
 pub use link::LinkProfile;
 pub use peer_network::{Partition, PeerNetwork, Restart};
 pub use read::scenario_manual;

@@ -269,9 +269,6 @@ impl<'a> Builder<'a> {
     fn app(&mut self, spec: &App, data: &[u32]) -> Result<(), SimError> {
         let refuse = |problem: String| SimError::Scenario(format!("{}: {problem}", spec.name));
         spec.workload.validate().map_err(|error| refuse(error.to_string()))?;
-        if let Some(server) = spec.layout.servers.iter().find(|server| data.binary_search(server).is_err()) {
-            return Err(refuse(format!("there is no server {server} that holds data")));
-        }
         let placement = Placement::new(&spec.layout, data).map_err(|error| refuse(error.to_string()))?;
         let salt = mix(self.scenario.seed ^ mix(stable_hash(&spec.name)));
         let plan = spec.workload.plan(salt);

@@ -324,7 +324,7 @@ impl World {
             Recipient::Object | Recipient::DataServers => messages::object(app.salt, plan_call),
         };
         let servers: Vec<u32> = match recipient {
-            Recipient::DataServers => app.placement.servers(object).collect(),
+            Recipient::DataServers => app.placement.servers(object),
             _ => vec![self.metadata_server(object)],
         };
         for server in servers {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
-use vpfs_sim::{Scenario, Simulation};
+use vpfs_sim::{Layout, Region, Scenario, Simulation};
 
 fn problems(text: &str) -> String {
     Scenario::parse("my.toml", text).unwrap_err().to_string()
@@ -169,6 +169,41 @@ fn a_device_may_have_parameters_of_its_own() {
         ..VolumeProfile::THROTTLED_DISK
     };
     assert_eq!(scenario.servers[0].device, DeviceProfile::Volume(limits));
+}
+
+#[test]
+fn regions_have_stripes_for_each_class_of_server() {
+    let servers = "[[servers]]\nname = \"disk\"\ncount = 2\ndevice = \"harl-disk\"\n[[servers]]\nname = \"flash\"\n\
+                   uniform = { read_startup_max = \"1ms\", read_startup_min = \"1ms\" }";
+    let rest = REST.replace("[[servers]]", servers);
+    let region = "[[app.region]]\nstart = \"1MiB\"\nstripes = [\"flash:64KiB\", \"disk:0B\"]";
+    let text =
+        format!("{rest}ior = {{ read = \"on\" }}\n[[app.region]]\nstripes = [\"disk:4KiB\", \"flash:8KiB\"]\n{region}");
+    let scenario = Scenario::parse("my.toml", &text).unwrap();
+    let region = |start, stripes: &[(u32, u64)]| Region { start, stripes: stripes.to_vec() };
+    let expected = [region(0, &[(0, 4096), (1, 4096), (2, 8192)]), region(1 << 20, &[(2, 65536)])];
+    assert_eq!(scenario.apps[0].layout, Layout::by_region(expected));
+    let results = Simulation::new(&scenario, &scenario.policies[0]).unwrap().run().unwrap();
+    assert_eq!(results.servers.iter().map(|server| server.bytes).sum::<u64>(), 2 * results.apps[0].written_bytes);
+    assert_eq!([0, 1].map(|server: usize| results.servers[server].bytes), [512 << 10; 2]);
+
+    let problem = |old: &str, new: &str| problems(&text.replacen(old, new, 1));
+    assert_eq!(
+        problem("disk:4KiB", "dsik:4KiB"),
+        "my.toml:16: app.region.stripes: \"dsik:4KiB\": no group of servers has this name; the names are disk, flash"
+    );
+    assert!(problem("disk:4KiB", "disk4").contains("\"disk4\": is not a class and a size such as"));
+    assert!(problem("flash:8KiB", "disk:8KiB").contains("my.toml:16: app.region.stripes: \"disk\" has two stripes"));
+    assert!(problem("flash:64KiB", "flash:0B").contains("my.toml:19: app.region.stripes: no class of servers holds"));
+    assert!(problem("1MiB", "0B").starts_with("my.toml:18: app.region.start: regions must be in the order"));
+    assert!(problem("name = \"flash\"", "name = \"disk\"").contains("another group of servers is called \"disk\""));
+    assert!(
+        problem("max = \"1ms\"", "max = \"1us\"").contains("uniform.read_startup_min: read_startup_min = 1ms exceeds")
+    );
+    assert!(problem("ior =", "strip = \"4KiB\"\nior =").contains("my.toml:14: app.strip: has no effect together with"));
+    let metadata = Scenario::parse("my.toml", &text.replacen("count = 2", "role = \"metadata\"", 1)).unwrap();
+    let error = Simulation::new(&metadata, &metadata.policies[0]).err().unwrap().to_string();
+    assert_eq!(error, "a: there is no server 0 that holds data");
 }
 
 /// The manual cannot fall behind the code. `UPDATE=1 cargo test -p vpfs-sim` rewrites it.

@@ -74,15 +74,28 @@ impl VarStrip {
     /// Parses `server:size;server:size;...`; a size may end in K, M or G (powers of 1024, either case), the
     /// list in a semicolon.
     pub fn parse(text: &str) -> Result<Self, StripeError> {
-        let mut strips = Vec::new();
-        let mut round = 0u64;
         let text = text.trim();
-        for entry in text.strip_suffix(';').unwrap_or(text).split(';') {
+        let entries = text.strip_suffix(';').unwrap_or(text).split(';').map(|entry| {
             let (server, size) = entry.split_once(':').ok_or(StripeError::Syntax)?;
             let server = server.trim().parse().map_err(|_| StripeError::Syntax)?;
-            let size = parse_size(size.trim())?;
+            Ok((server, parse_size(size.trim())?))
+        });
+        Self::new(entries.collect::<Result<Vec<_>, StripeError>>()?)
+    }
+
+    /// The strips of a round in file order: a server's number and the bytes of its strip. A server may have several.
+    ///
+    /// # Errors
+    /// If there are none, one has no bytes, or the round exceeds 64 bits.
+    pub fn new(list: impl IntoIterator<Item = (u32, u64)>) -> Result<Self, StripeError> {
+        let mut strips = Vec::new();
+        let mut round = 0u64;
+        for (server, size) in list {
             strips.push(VarStripEntry { server, start: round, size, before: 0 });
             round = round.checked_add(size).ok_or(StripeError::TooLarge)?;
+        }
+        if strips.is_empty() || strips.iter().any(|strip| strip.size == 0) {
+            return Err(StripeError::Zero);
         }
         strips.sort_unstable();
         for at in 1..strips.len() {

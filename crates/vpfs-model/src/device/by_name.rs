@@ -1,7 +1,8 @@
 //! Names for the hardware of the papers and for other storage.
 
 use super::{
-    DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, VolumeProfile, WriteBackProfile,
+    DeviceProfile, FileServerProfile, HddProfile, NullAioProfile, SsdProfile, UniformProfile, VolumeProfile,
+    WriteBackProfile,
 };
 
 /// No device model has this name; the message lists the existing ones.
@@ -18,7 +19,7 @@ fn names() -> Vec<&'static str> {
 
 impl DeviceProfile {
     /// All names with their meaning: one set of parameters for each description of hardware.
-    pub const NAMED: [(&str, &str); 13] = [
+    pub const NAMED: [(&str, &str); 15] = [
         ("none", "as fast as memory"),
         ("hdd", "the disk of a vPFS or vPFS+ data server, without cache, as in their profiling [vPFS+ §III-B]"),
         ("ssd", "flash of the IOCO and HARL nodes: PCI-E X4, 100 GB [IOCO §2.2], [HARL §IV-A]"),
@@ -31,6 +32,8 @@ impl DeviceProfile {
         ("ioco-ssd", "another name for `ssd`"),
         ("ioco-hdd-server", "`ioco-hdd` behind a PVFS2 server that reads ahead [IOCO §4.1]"),
         ("ioco-ssd-server", "`ioco-ssd` behind a PVFS2 server [IOCO §4.1]"),
+        ("harl-disk", "disk of a HARL server in that paper's own terms, parameters assumed [HARL §III-D]"),
+        ("harl-flash", "the same for flash"),
         ("null-aio", "one of 96 virtual servers that discard data [vPFS §IV-D]"),
         ("volume", "a general purpose cloud volume: 125 MiB and 3,000 I/Os per second"),
         (
@@ -55,6 +58,8 @@ impl DeviceProfile {
                 Self::FileServer(FileServerProfile::PVFS2_HDD, Box::new(Self::Hdd(HddProfile::SATA_7200)))
             }
             "ioco-ssd-server" => Self::FileServer(FileServerProfile::PVFS2_SSD, Box::new(Self::ssd())),
+            "harl-disk" => Self::Uniform(UniformProfile::HARL_DISK),
+            "harl-flash" => Self::Uniform(UniformProfile::HARL_FLASH),
             "null-aio" => Self::NullAio(NullAioProfile::XEN_GUEST),
             "volume" => Self::Volume(VolumeProfile::CLOUD),
             "throttled-disk" => Self::Volume(VolumeProfile::THROTTLED_DISK),

@@ -18,6 +18,7 @@ mod none;
 mod null_aio;
 mod profile;
 mod ssd;
+mod uniform;
 mod units;
 mod volume;
 mod write_back;
@@ -34,6 +35,7 @@ pub use none::NoDevice;
 pub use null_aio::{NullAio, NullAioProfile};
 pub use profile::DeviceProfile;
 pub use ssd::{Ssd, SsdProfile};
+pub use uniform::{Uniform, UniformAccess, UniformProfile};
 pub use volume::{Volume, VolumeProfile};
 pub use write_back::{WriteBack, WriteBackProfile};
 

@@ -1,8 +1,8 @@
 //! The model of a server's storage, with its parameters.
 
 use super::{
-    Device, FileServer, FileServerProfile, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, Ssd, SsdProfile, Volume,
-    VolumeProfile, WriteBack, WriteBackProfile,
+    Device, FileServer, FileServerProfile, Hdd, HddProfile, NoDevice, NullAio, NullAioProfile, Ssd, SsdProfile,
+    Uniform, UniformProfile, Volume, VolumeProfile, WriteBack, WriteBackProfile,
 };
 
 /// The storage model of a server.
@@ -15,6 +15,8 @@ pub enum DeviceProfile {
     Hdd(HddProfile),
     /// Flash with parallel channels.
     Ssd(SsdProfile),
+    /// A random start-up time, then a constant rate.
+    Uniform(UniformProfile),
     /// Limits on bytes and I/Os per second.
     Volume(VolumeProfile),
     /// No storage, only the server's own work.
@@ -42,6 +44,7 @@ impl DeviceProfile {
             Self::None => Box::new(NoDevice::default()),
             Self::Hdd(profile) => Box::new(Hdd::new(profile.clone())),
             Self::Ssd(profile) => Box::new(Ssd::new(profile.clone())),
+            Self::Uniform(profile) => Box::new(Uniform::new(*profile)),
             Self::Volume(profile) => Box::new(Volume::new(profile.clone())),
             Self::NullAio(profile) => Box::new(NullAio::new(profile.clone())),
             Self::FileServer(profile, device) => Box::new(FileServer::new(profile.clone(), device.build())),

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_core::stripe::{Distribution, VarStrip};
 use vpfs_core::{Bytes, Cap, Target, Weight};
 use vpfs_model::plan::Phase;
 
-use super::{is_on, keys, read_numbers, workload};
+use super::layout::{self, Class};
+use super::{is_on, keys, workload};
 use crate::bounds::APPS;
-use crate::layout::{Layout, Start};
 use crate::scenario::App;
 
 /// Reads all applications and checks their names.
-pub(super) fn read(root: &Table<'_>) -> Vec<App> {
+pub(super) fn read(root: &Table<'_>, classes: &[Class]) -> Vec<App> {
     let (mut apps, mut names) = (Vec::new(), BTreeSet::new());
     for table in root.tables("app", &keys::APP) {
-        let copies = read_copies(&table);
+        let copies = read_copies(&table, classes);
         if (apps.len() + copies.len()) as u64 > APPS {
             table.refuse("copies", format!("makes more than {APPS} applications"));
             break;
@@ -35,19 +34,19 @@ pub(super) fn read(root: &Table<'_>) -> Vec<App> {
     apps
 }
 
-fn read_copies(table: &Table<'_>) -> Vec<App> {
+fn read_copies(table: &Table<'_>, classes: &[Class]) -> Vec<App> {
     let (copies, stagger) = (table.count("copies").unwrap_or(1), table.duration("stagger").unwrap_or_default());
-    let Some(app) = read_app(table) else { return Vec::new() };
+    let Some(app) = read_app(table, classes) else { return Vec::new() };
     let name = |copy: u32| if copies == 1 { app.name.clone() } else { format!("{}-{}", app.name, copy + 1) };
     let copy = |copy: u32| App { name: name(copy), start: app.start + stagger.saturating_mul(copy), ..app.clone() };
     (0..copies).map(copy).collect()
 }
 
 /// `None` after a problem that prevents reading further.
-fn read_app(table: &Table<'_>) -> Option<App> {
+fn read_app(table: &Table<'_>, classes: &[Class]) -> Option<App> {
     let name = super::read_name(table);
     let nodes = table.count("nodes").unwrap_or(1);
-    let (phases, layout) = (read_phases(table), read_layout(table));
+    let (phases, layout) = (read_phases(table), layout::read(table, classes));
     let workload = workload::read(table, nodes)?;
     Some(App {
         weight: table.count("weight").and_then(Weight::new).unwrap_or(Weight::ONE),
@@ -116,30 +115,4 @@ fn read_phases(table: &Table<'_>) -> Vec<Phase> {
         found
     };
     table.texts("phases").into_iter().filter_map(phase).collect()
-}
-
-fn read_layout(table: &Table<'_>) -> Layout {
-    let starts = [Start::First, Start::ByFile];
-    Layout {
-        distribution: read_distribution(table),
-        servers: read_numbers(table, "servers"),
-        start: table.choice("start_server").map_or(Start::ByFile, |index| starts[index]),
-    }
-}
-
-fn read_distribution(table: &Table<'_>) -> Distribution {
-    let strip = table.number("strip").unwrap_or(1);
-    let count = |key| table.count(key).unwrap_or(1);
-    match table.choice("distribution") {
-        Some(1) => Distribution::Basic,
-        Some(2) => match VarStrip::parse(table.text("strips").unwrap_or_default()) {
-            Ok(strips) => Distribution::VarStrip(strips),
-            Err(error) => {
-                table.refuse("strips", error.to_string());
-                Distribution::Basic
-            }
-        },
-        Some(3) => Distribution::TwoDStripe { groups: count("groups"), strip, factor: count("factor") },
-        _ => Distribution::SimpleStripe { strip },
-    }
 }

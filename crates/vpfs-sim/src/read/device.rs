@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_model::device::{DeviceProfile, HddProfile, SsdProfile, VolumeProfile, WriteBackProfile};
+use vpfs_model::device::{
+    DeviceProfile, HddProfile, SsdProfile, UniformAccess, UniformProfile, VolumeProfile, WriteBackProfile,
+};
 
 use super::keys;
 
 /// Tables with device parameters; a group has at most one of them.
-const KINDS: [&str; 3] = ["hdd", "ssd", "volume"];
+const KINDS: [&str; 4] = ["hdd", "ssd", "uniform", "volume"];
 
 /// The device of a group; missing parameters are those of the model named by `device`.
 pub(super) fn read(group: &Table<'_>) -> DeviceProfile {
@@ -42,6 +44,10 @@ fn read_own(group: &Table<'_>, kind: &str, named: &DeviceProfile) -> DeviceProfi
         "ssd" => {
             let own = read_ssd(&group.table(kind, &keys::SSD), named);
             (DeviceProfile::Ssd(own), matches!(named, DeviceProfile::Ssd(_)))
+        }
+        "uniform" => {
+            let own = read_uniform(&group.table(kind, &keys::UNIFORM), named);
+            (DeviceProfile::Uniform(own), matches!(named, DeviceProfile::Uniform(_)))
         }
         _ => {
             let own = read_volume(&group.table(kind, &keys::VOLUME), named);
@@ -79,6 +85,30 @@ fn read_ssd(table: &Table<'_>, named: &DeviceProfile) -> SsdProfile {
         write_base: table.duration("write_base").unwrap_or(base.write_base),
         read_bytes_per_second: table.number("read_rate").unwrap_or(base.read_bytes_per_second),
         write_bytes_per_second: table.number("write_rate").unwrap_or(base.write_bytes_per_second),
+    }
+}
+
+fn read_uniform(table: &Table<'_>, named: &DeviceProfile) -> UniformProfile {
+    let base = if let DeviceProfile::Uniform(base) = named { *base } else { UniformProfile::HARL_DISK };
+    let access = |[min, max, rate]: [&str; 3], base: UniformAccess| {
+        let startup_min = table.duration(min).unwrap_or(base.startup_min);
+        let startup_max = table.duration(max).unwrap_or(base.startup_max);
+        if startup_min > startup_max {
+            let key = if table.has(min) { min } else { max };
+            table.refuse(
+                key,
+                format!("{min} = {startup_min:?} exceeds {max} = {startup_max:?}; exchange or adjust them"),
+            );
+        }
+        UniformAccess {
+            startup_min,
+            startup_max,
+            bytes_per_second: table.number(rate).unwrap_or(base.bytes_per_second),
+        }
+    };
+    UniformProfile {
+        read: access(["read_startup_min", "read_startup_max", "read_rate"], base.read),
+        write: access(["write_startup_min", "write_startup_max", "write_rate"], base.write),
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &SERVER_GROUP,
     &HDD,
     &SSD,
+    &UNIFORM,
     &VOLUME,
     &CACHE,
     &NODE_LINK,
@@ -34,6 +35,7 @@ pub(super) const SECTIONS: &[&Section] = &[
     &RESTART,
     &POLICY,
     &APP,
+    &REGION,
     &IOR,
     &BTIO,
     &MD,
@@ -79,10 +81,13 @@ pub(super) const SERVER_GROUP: Section = Section {
     header: "[[servers]]",
     doc: "A group of equal servers, numbered in the order of the file.",
     keys: &[
+        key("name", NAME, "The name of this class of servers, for the stripes of regions.").absent_means("none"),
         key("count", COUNT, "The number of servers.").default("1").range("1", "100000"),
         key("device", Kind::Text("a device model such as \"hdd\""), "The device that holds the data.").default("hdd"),
         key("hdd", Kind::Table("[servers.hdd]"), "A disk with custom parameters.").absent_means("that of `device`"),
         key("ssd", Kind::Table("[servers.ssd]"), "Flash with custom parameters.").absent_means("that of `device`"),
+        key("uniform", Kind::Table("[servers.uniform]"), "Storage in HARL's terms with custom parameters.")
+            .absent_means("that of `device`"),
         key("volume", Kind::Table("[servers.volume]"), "A volume with limits and custom parameters.")
             .absent_means("that of `device`"),
         key("cache", Kind::Table("[servers.cache]"), "A write-back cache in front of the device.")
@@ -198,6 +203,8 @@ pub(super) const APP: Section = Section {
         key("strip", SIZE, "Bytes in a strip (`simple-stripe`, `twod-stripe`).").default("64KiB").range("1B", "1TiB"),
         key("strips", Kind::Text("strips such as \"0:64K;1:128K\""), "The strips of a round (`varstrip`).")
             .absent_means("none"),
+        key("region", Kind::List("[[app.region]]"), "Regions of each file with their own stripes for each class of server.")
+            .absent_means("all of a file is striped in the same way"),
         some("groups", "2", "Groups of servers (`twod-stripe`)."),
         some("factor", "256", "Strips of a server before the next group's turn (`twod-stripe`)."),
         key("ior", Kind::Table("[app.ior]"), "Its workload.").absent_means("another workload is given"),
@@ -209,6 +216,21 @@ pub(super) const APP: Section = Section {
         key("noncontig", Kind::Table("[app.noncontig]"), "Its workload.").absent_means("another workload is given"),
         key("paced", Kind::Table("[app.paced]"), "Its workload.").absent_means("another workload is given"),
         key("interactive", Kind::Table("[app.interactive]"), "Its workload.").absent_means("another workload is given"),
+    ],
+};
+
+pub(super) const REGION: Section = Section {
+    name: "app.region",
+    header: "[[app.region]]",
+    doc: "A region of each file, striped as a file of its own [HARL §III]; it ends where the next one starts.",
+    keys: &[
+        key("start", SIZE, "Its first byte in the file; 0 for the first region.").default("0B").range("0B", "1PiB"),
+        key(
+            "stripes",
+            Kind::List("classes with their stripes, such as [\"disk:32KiB\", \"flash:160KiB\"]"),
+            "The bytes that each server of a class holds of a round, class after class; classes that are not named, or \
+             have 0B, hold nothing.",
+        ),
     ],
 };
 
@@ -411,6 +433,21 @@ pub(super) const SSD: Section = Section {
         own_time("write_base", "The fixed time of writing a piece."),
         own_rate("read_rate", "The read rate of one channel."),
         own_rate("write_rate", "The write rate of one channel."),
+    ],
+};
+
+pub(super) const UNIFORM: Section = Section {
+    name: "servers.uniform",
+    header: "[servers.uniform]",
+    doc: "One access at a time: a start-up time drawn evenly from a range, then bytes at a constant rate \
+          [HARL §III-D]; `harl-disk` if there is no `device`.",
+    keys: &[
+        own_time("read_startup_min", "The shortest start-up time of a read."),
+        own_time("read_startup_max", "The longest start-up time of a read."),
+        own_rate("read_rate", "The rate of reads after the start-up."),
+        own_time("write_startup_min", "The shortest start-up time of a write."),
+        own_time("write_startup_max", "The longest start-up time of a write."),
+        own_rate("write_rate", "The rate of writes after the start-up."),
     ],
 };
 

@@ -3,6 +3,7 @@
 mod app;
 mod device;
 mod keys;
+mod layout;
 mod manual;
 mod servers;
 mod workload;
@@ -41,9 +42,9 @@ type Files<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
 fn read(root: &Table<'_>, file: &str, files: Files<'_>) -> Scenario {
     let file_name = || Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned());
-    let apps = app::read(root);
-    let policies = read_policies(root, files);
     let groups = root.tables("servers", &keys::SERVER_GROUP);
+    let apps = app::read(root, &layout::read_classes(&groups));
+    let policies = read_policies(root, files);
     Scenario {
         name: root.text("name").map_or_else(file_name, str::to_owned),
         seed: root.number("seed").unwrap_or(1),
