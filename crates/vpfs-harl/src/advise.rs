@@ -84,6 +84,9 @@ pub enum AdviceError {
     /// No trace has a request to the file.
     #[error("no trace has a request that moves bytes of this file")]
     NoRequests,
+    /// No class is small enough for the file system.
+    #[error("this file system puts a file on at most {0} servers, and each class has more; name fewer servers")]
+    TooManyServers(u32),
 }
 
 impl Advice {
@@ -142,7 +145,7 @@ struct Asked {
 
 impl Asked {
     fn new(cluster: &Cluster, runs: &[(Trace, u32)], region: &Region, total: u64, question: &Question) -> Self {
-        let demand = demand(runs, region, question);
+        let demand = Demand::new(demand(runs, &region.bytes, region.bytes.start, question));
         let budget = u128::from(question.budget) * u128::from(demand.requests()) / u128::from(total);
         let stripes = vec![question.now; cluster.classes().len()];
         let others = std::slice::from_ref(&stripes);
@@ -180,17 +183,18 @@ impl Asked {
     }
 }
 
-fn demand(runs: &[(Trace, u32)], region: &Region, question: &Question) -> Demand {
+/// What the runs ask of a part of the file, with offsets from `base`.
+pub(crate) fn demand(runs: &[(Trace, u32)], bytes: &Range<u64>, base: u64, question: &Question) -> Vec<Run> {
     let run = |(trace, weight): &(Trace, u32)| {
         let requests = trace.requests();
         let place = |offset| requests.partition_point(|request| request.offset < offset);
         // A request at the end of the file may lie beyond the last region only if it is empty, and those are left out.
-        let own = &requests[place(region.bytes.start)..place(region.bytes.end)];
+        let own = &requests[place(bytes.start)..place(bytes.end)];
         let outstanding = match question.model {
             Model::Paper => 1000,
             Model::Concurrent => question.outstanding_milli.unwrap_or(trace.outstanding_milli()),
         };
-        Run::new(own, region.bytes.start, *weight, outstanding)
+        Run::new(own, base, *weight, outstanding)
     };
-    Demand::new(runs.iter().map(run).collect())
+    runs.iter().map(run).collect()
 }
