@@ -9,7 +9,8 @@ use vpfs_harl::{CHUNK, Model, Question, advise};
 
 use super::advised::Advised;
 use super::classes::Classes;
-use super::{logs, orangefs, picture, show};
+use super::system::System;
+use super::{logs, picture, show};
 use crate::cmd::workload::output;
 use crate::exit::Exit;
 use crate::print::print;
@@ -62,7 +63,7 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     outstanding: Option<u64>,
 
-    /// Also print what an administrator sets in this file system
+    /// Also print what an administrator sets in this file system, within its rules, and what those cost
     #[arg(long = "for", value_name = "SYSTEM")]
     system: Option<System>,
 
@@ -79,11 +80,6 @@ pub(crate) struct Advise {
 enum ModelName {
     Concurrent,
     Paper,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum System {
-    Orangefs,
 }
 
 fn some_size(text: &str) -> Result<Bytes, String> {
@@ -146,7 +142,10 @@ impl Advise {
             all.iter().try_for_each(|advised| print(show::text(classes, advised)))?;
         }
         match self.system {
-            Some(System::Orangefs) => all.iter().try_for_each(|advised| print(orangefs::commands(classes, advised)?)),
+            Some(system) => {
+                let question = self.question();
+                all.iter().try_for_each(|advised| print(system.commands(classes, advised, &question)?))
+            }
             None => Ok(()),
         }
     }

@@ -64,7 +64,7 @@ impl Classes {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    fn parse(file: &str, text: &str) -> Result<Self, Exit> {
+    pub(super) fn parse(file: &str, text: &str) -> Result<Self, Exit> {
         let read = read_file(file, text, &ROOT, Self::of);
         let read = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
         read.ok_or_else(|| Exit::Usage(format!("{file}: is not complete")))
