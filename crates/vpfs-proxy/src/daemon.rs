@@ -234,12 +234,7 @@ impl Daemon {
         self.peers = None;
         while self.accepting.join_next().await.is_some() {}
         self.sockets.clear();
-        let patience = self.shared.rules().limits.drain_timeout;
-        // The number of remaining connections reveals whether the time was enough.
-        let _ = tokio::time::timeout(patience, self.permits.all_free()).await;
-        let cut_off = self.permits.taken();
-        self.shared.enter(Stage::Stopped);
-        self.permits.all_free().await;
+        let cut_off = self.shared.end_connections(&self.permits).await;
         debug_assert!(
             self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
             "closed connections have no requests"
