@@ -78,8 +78,8 @@ impl Csv {
 fn not_a_header(name: &str) -> String {
     let known = COLUMNS.join(",");
     format!(
-        "not a log: {} is no column; give a CSV file with a header such as {known}, a fio iolog, or the output of \
-         `darshan-dxt-parser LOG`",
+        "not a log: {} is no column; give a CSV file with a header such as {known}, a fio iolog, a Darshan log, \
+         or the output of `darshan-dxt-parser LOG`",
         shown(name)
     )
 }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(problem("op,offset,size\nr,1"), "2: 2 fields, but the header has 3");
         assert_eq!(problem("op,offset,size\nr,1,1\nx,1,1"), "3: op \"x\" is not r or w");
         assert_eq!(problem("op,offset,size\nr,-1,1"), "2: offset \"-1\" is not a whole number from 0");
-        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time \"nan\" is not a number of seconds from 0");
+        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time NaN is not a number of seconds from 0");
         assert!(problem("op,offset,size\nr,1,99999999999999").contains("2: a request of 99999999999999 bytes"));
         assert!(problem("op,offset,size,time,end\nr,1,1,2,1").contains("ends before it begins"));
     }
