@@ -506,7 +506,7 @@ impl Connection {
         from_client.extend_from_slice(&client.buf);
         let from_server = server.buf;
         // A socket that cannot leave the runtime is closed, with a reset.
-        if let (Ok(client), Ok(server)) = (client.stream.into_std(), server.stream.into_std()) {
+        if let (Ok(client), Ok(server)) = (client.stream.detach(), server.stream.detach()) {
             let (address, upstream) = (listener.address, listener.upstream.clone());
             shared.give(Handed { listener: address, upstream, client, server, user, from_client, from_server });
         }
