@@ -1,4 +1,5 @@
-//! Darshan's logs: one that Darshan's own tools read as stated here, and others written as its headers document.
+//! Darshan's logs: of real runs, one that Darshan's own tools read as stated here, and others written as its headers
+//! document.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -9,6 +10,7 @@ mod builder;
 #[path = "../../../../fuzz/src/darshan.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 mod fuzz;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -3,6 +3,9 @@
 //! After a header with their places, a log has regions: the job, names of files, and one for each module of Darshan.
 //! Each is a sequence of zlib streams. The layout is that of `darshan-log-format.h` and `darshan-dxt-log-format.h`,
 //! versions 3.00 to 3.41, in either byte order.
+//!
+//! Logs compressed with bzip2, which only `darshan-convert --bzip2` writes, are refused: that program writes them with
+//! zlib, too. The uncompressed logs that a killed job leaves behind (`DARSHAN_MMAP_LOGPATH`) have no DXT.
 
 mod bytes;
 mod header;

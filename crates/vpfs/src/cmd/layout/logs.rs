@@ -64,8 +64,11 @@ fn read_log(path: &Path) -> Result<Log, Exit> {
 }
 
 fn read_darshan(path: &Path, mut file: &File, start: &[u8]) -> Result<Log, Exit> {
-    let size = file.metadata().map_err(|error| failed(path, &error))?.len();
-    let mut reader = DarshanReader::new(start, size).map_err(|error| failed(path, &error))?;
+    let metadata = file.metadata().map_err(|error| failed(path, &error))?;
+    if !metadata.is_file() {
+        return Err(failed(path, &"a Darshan log is not read from its start to its end; give a file, not a pipe"));
+    }
+    let mut reader = DarshanReader::new(start, metadata.len()).map_err(|error| failed(path, &error))?;
     let mut block = Vec::new();
     while let Some(wanted) = reader.wanted() {
         block.clear();
