@@ -1,4 +1,5 @@
 //! Reads logs of requests: CSV, fio's iologs and the text of `darshan-dxt-parser` by lines, Darshan's own by regions.
+//! Writes CSV.
 
 mod csv;
 mod darshan;
@@ -9,6 +10,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use self::csv::CsvLine;
 pub use self::darshan::{DarshanError, DarshanReader};
 use crate::trace::{Op, REQUESTS_MAX, Request, TraceError};
 
