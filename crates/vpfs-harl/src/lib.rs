@@ -19,7 +19,7 @@ mod trace;
 pub use advise::{Advice, AdviceError, Model, Question, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
-pub use log::{Log, LogError, LogReader};
+pub use log::{CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
 pub use search::{Choice, Demand, Found, Run, STEP, grid, search};
