@@ -20,7 +20,7 @@ mod trace;
 pub use advise::{Advice, AdviceError, Model, Question, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
-pub use log::{Log, LogError, LogReader};
+pub use log::{CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
 pub use rules::{Adapted, Component, Rules, adapt};

@@ -22,13 +22,13 @@ const GAIN_PERCENT: u32 = 5;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
 ///
-/// TRACE is a CSV file (rank,op,offset,size,time,end,file; the last two may be missing), an iolog of fio, or the output
-/// of `darshan-dxt-parser`. Several are runs of the same applications, and the layout suits all of them. Each file in
-/// them gets its own answer.
+/// TRACE is a Darshan log with DXT, the output of `darshan-dxt-parser`, an iolog of fio, or a CSV file
+/// (rank,op,offset,size,time,end,file; the last two may be missing). Several are runs of the same applications, and the
+/// layout suits all of them. Each file in them gets its own answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout advise run.csv --servers classes.toml\n  \
-    darshan-dxt-parser job.darshan > job.txt; vpfs layout advise job.txt --servers classes.toml --html layout.html\n  \
+    vpfs layout advise job.darshan --servers classes.toml --html layout.html\n  \
     vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs")]
 pub(crate) struct Advise {
     /// Logs of requests
@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// Runs the command on a log, and returns its JSON and page.
-    fn advised(log: &str, arguments: &[&str]) -> Result<(Value, String), Exit> {
+    fn advised(log: &(impl AsRef<[u8]> + ?Sized), arguments: &[&str]) -> Result<(Value, String), Exit> {
         let folder = tempfile::tempdir().expect("a directory");
         let files = ["run.csv", "classes.toml", "advice.json", "advice.html"].map(|name| folder.path().join(name));
         fs::write(&files[0], log).expect("a file");
@@ -205,6 +205,17 @@ mod tests {
         assert!(page.contains("<svg") && page.contains("disk 32KiB, flash 160KiB"), "the page has no picture or table");
         let (all, _) = advised(&log(), &[]).unwrap();
         assert_eq!(all.as_array().map(Vec::len), Some(2), "each file has its own answer");
+    }
+
+    #[test]
+    fn binary_logs_of_darshan_are_read() {
+        let log: &[u8] = include_bytes!("../../../../../fuzz/corpus/darshan/two_ranks");
+        let (json, _) = advised(log, &[]).unwrap();
+        assert_eq!((&json[0]["file"], json.as_array().map(Vec::len)), (&"/scratch/shared.dat".into(), Some(1)));
+        let requests = json[0]["regions"].as_array().unwrap().iter().map(|region| region["requests"].as_u64().unwrap());
+        assert_eq!(requests.sum::<u64>(), 5);
+        let Err(Exit::Failed(message)) = advised(&log[..590], &[]) else { panic!("it is cut off") };
+        assert!(message.contains("run.csv: byte ") && message.contains("in this log of 590 bytes"), "{message}");
     }
 
     #[test]

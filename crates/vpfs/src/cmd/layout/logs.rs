@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use vpfs_harl::{Log, LogReader, Trace};
+use vpfs_harl::{DarshanReader, Log, LogReader, Trace};
 
 use crate::exit::Exit;
 
 /// The longest line that is read; names of files have up to 4 KiB.
 const LINE_MAX: u64 = 64 << 10;
+/// Bytes of a Darshan log that are read at once.
+const BLOCK: u64 = 64 << 10;
 
 /// The runs that use a file, each with its weight.
 pub(super) type Runs = Vec<(Trace, u32)>;
@@ -35,7 +37,11 @@ pub(super) fn read(paths: &[PathBuf], weights: &[u32], only: Option<&str>) -> Re
 
 fn warn(path: &Path, log: &Log) {
     if log.left_out > 0 {
-        eprintln!("vpfs: {}: {} requests move nothing and are left out", path.display(), log.left_out);
+        eprintln!(
+            "vpfs: {}: {} requests moved nothing, or have no offset, and are left out",
+            path.display(),
+            log.left_out
+        );
     }
     if log.is_incomplete {
         let remedy = "raise MODMEM and MAX_RECORDS of Darshan for a complete one";
@@ -48,10 +54,35 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Exit {
 }
 
 fn read_log(path: &Path) -> Result<Log, Exit> {
-    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let mut file = File::open(path).map_err(|error| failed(path, &error))?;
+    let mut start = Vec::new();
+    (&mut file).take(DarshanReader::HEADER as u64).read_to_end(&mut start).map_err(|error| failed(path, &error))?;
+    match DarshanReader::is_darshan(&start) {
+        true => read_darshan(path, &file, &start),
+        false => read_lines(path, start.chain(file)),
+    }
+}
+
+fn read_darshan(path: &Path, mut file: &File, start: &[u8]) -> Result<Log, Exit> {
+    let metadata = file.metadata().map_err(|error| failed(path, &error))?;
+    if !metadata.is_file() {
+        return Err(failed(path, &"a Darshan log is not read from its start to its end; give a file, not a pipe"));
+    }
+    let mut reader = DarshanReader::new(start, metadata.len()).map_err(|error| failed(path, &error))?;
+    let mut block = Vec::new();
+    while let Some(wanted) = reader.wanted() {
+        block.clear();
+        file.seek(SeekFrom::Start(wanted.start)).map_err(|error| failed(path, &error))?;
+        file.take(BLOCK).read_to_end(&mut block).map_err(|error| failed(path, &error))?;
+        reader.push(&block).map_err(|error| failed(path, &error))?;
+    }
+    reader.finish().map_err(|error| failed(path, &error))
+}
+
+fn read_lines(path: &Path, log: impl Read) -> Result<Log, Exit> {
     // Errors of the reader begin with the line.
     let at = |error: vpfs_harl::LogError| Exit::Failed(format!("{}:{error}", path.display()));
-    let (mut lines, mut line, mut reader) = (BufReader::new(file), Vec::new(), LogReader::default());
+    let (mut lines, mut line, mut reader) = (BufReader::new(log), Vec::new(), LogReader::default());
     loop {
         line.clear();
         let length = (&mut lines).take(LINE_MAX).read_until(b'\n', &mut line).map_err(|error| failed(path, &error))?;

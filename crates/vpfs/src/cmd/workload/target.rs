@@ -83,6 +83,10 @@ pub(super) struct Target {
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub(super) json: Option<PathBuf>,
 
+    /// Write each transfer to this file, a CSV log for `vpfs layout advise`; those that prepare files are left out
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    pub(super) trace: Option<PathBuf>,
+
     /// Show no progress on standard error
     #[arg(short, long, help_heading = "Run")]
     pub(super) quiet: bool,
@@ -120,6 +124,7 @@ impl Target {
             keep,
             seed: self.seed,
             interval: self.interval,
+            trace: None,
         })
     }
 
