@@ -1,0 +1,93 @@
+//! The parameters of HARL's cost model, found again in models that have them, and measured in a directory.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::time::Duration;
+
+use vpfs_core::Bytes;
+use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
+use vpfs_profile::{
+    AccessFit, ClassLabels, ClassPlan, ModelStorage, Options, Probe, RealStorage, TimedStorage, Timing, class_toml,
+    fit_class,
+};
+
+fn timed(storage: &mut dyn TimedStorage, plan: &ClassPlan, time: Option<Duration>) -> Vec<Timing> {
+    plan.run(storage, time, |_| {}).unwrap()
+}
+
+fn assert_found(fit: &AccessFit, model: UniformAccess) {
+    let nanos = |time: Duration| time.as_nanos() as f64;
+    let range = nanos(model.startup_max) - nanos(model.startup_min);
+    let off = |found: f64, expected: f64, scale: f64| (found - expected).abs() / scale;
+    // A start-up time is found within a part of the range that it is drawn from.
+    assert!(off(fit.startup_min_ns.mean, nanos(model.startup_min), range) < 0.02, "{fit:?}, {model:?}");
+    assert!(off(fit.startup_max_ns.mean, nanos(model.startup_max), range) < 0.02, "{fit:?}, {model:?}");
+    let per_byte = 1e9 / model.bytes_per_second as f64;
+    assert!(off(fit.ns_per_byte.mean, per_byte, per_byte) < 0.02, "{fit:?}, {model:?}");
+}
+
+#[test]
+fn models_of_servers_are_found_again() {
+    let slow_writes = UniformProfile { write: UniformProfile::HARL_DISK.write, ..UniformProfile::HARL_FLASH };
+    for model in [UniformProfile::HARL_DISK, UniformProfile::HARL_FLASH, slow_writes] {
+        let mut storage = ModelStorage(DeviceProfile::Uniform(model));
+        let fit = fit_class(&timed(&mut storage, &ClassPlan::default(), None), None).unwrap();
+        assert_found(&fit.read, model.read);
+        assert_found(&fit.write, model.write);
+        assert!(fit.read.off_the_line < 0.1, "{fit:?}");
+    }
+}
+
+#[test]
+fn a_directory_is_timed_and_left_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = ClassPlan { sizes: vec![Bytes::kib(4), Bytes::kib(256)], repetitions: 2, most: 5 };
+    let options = Options {
+        size: Bytes::mib(2),
+        largest_access: plan.largest(),
+        fill_time: Duration::from_secs(60),
+        buffered: true,
+        destroy_data: None,
+    };
+    let mut storage = RealStorage::open(directory.path(), &options).unwrap();
+    let timings = timed(&mut storage, &plan, Some(Duration::ZERO));
+    let shape: Vec<_> = timings.iter().map(|one| (one.repetition, one.probe, one.size_bytes >> 10)).collect();
+    let of = |repetition| [Probe::Read, Probe::Write].map(|probe| [4, 256].map(|kib| (repetition, probe, kib)));
+    assert_eq!(shape, [of(0), of(1)].concat().concat());
+    // Without time, the least number of accesses.
+    assert!(timings.iter().all(|one| one.accesses == 3 && one.p1_ns > 0 && one.p99_ns >= one.median_ns), "{timings:?}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_file_has_the_keys_of_classes() {
+    let steady = |millis, rate| UniformAccess {
+        startup_min: Duration::from_millis(millis),
+        startup_max: Duration::from_millis(millis),
+        bytes_per_second: rate,
+    };
+    let model = UniformProfile { read: steady(1, 100_000_000), write: steady(2, 500_000) };
+    let mut storage = ModelStorage(DeviceProfile::Uniform(model));
+    let plan = ClassPlan { most: 10, ..ClassPlan::default() };
+    let fit = fit_class(&timed(&mut storage, &plan, None), None).unwrap();
+    let mut labels = ClassLabels { name: "disk".into(), servers: 3, addresses: Vec::new(), network: None, free: None };
+    let expected = r#"# Written for a test.
+# Mean and standard deviation of all repetitions:
+#   read: startup_min 1000.0us ± 0.0us, startup_max 1000.0us ± 0.0us, rate 100.00MB/s ± 0.0 %
+#   write: startup_min 2000.0us ± 0.0us, startup_max 2000.0us ± 0.0us, rate 500KB/s ± 0.0 %
+# network = "..."    the rate of the link of each server, unless another file has it
+
+[[class]]
+name = "disk"
+servers = 3
+read = { startup_min = "1000.0us", startup_max = "1000.0us", rate = "100.00MB/s" }
+write = { startup_min = "2000.0us", startup_max = "2000.0us", rate = "500KB/s" }
+"#;
+    assert_eq!(class_toml(&fit, &labels, "Written for a test."), expected);
+    labels.addresses = vec!["tcp://a:1".into(), "tcp://b:1".into()];
+    (labels.network, labels.free) = (Some(125_000_000), Some(1 << 30));
+    let full = class_toml(&fit, &labels, "Written for a test.");
+    assert!(full.contains("\nnetwork = \"125000000B/s\"\n"), "{full}");
+    assert!(full.contains("\naddresses = [\"tcp://a:1\", \"tcp://b:1\"]\nread = "), "{full}");
+    assert!(full.ends_with("\nfree = \"1073741824B\"\n"), "{full}");
+}
