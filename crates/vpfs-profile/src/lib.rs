@@ -6,7 +6,8 @@
 //! daemon's configuration includes; [`report`] draws both models.
 //!
 //! For `vpfs layout advise`, a [`ClassPlan`] times single accesses to a [`TimedStorage`], [`fit_class`] finds the
-//! parameters of HARL's cost model, and [`class_toml`] writes them.
+//! parameters of HARL's cost model, and [`class_toml`] writes them. A [`NetworkPath`] is such a storage too: what
+//! [`answer_network`] sends, without storage.
 //!
 //! Each outstanding access has its own thread and uses the standard library: at these depths the kernel sees the same
 //! queue as with io_uring, and the io_uring crates (`io-uring`, `tokio-uring`, `rio`) need `unsafe` in the caller or
@@ -21,6 +22,7 @@ mod fit;
 mod load;
 mod measure;
 mod model;
+mod network;
 mod output;
 mod picture;
 mod real;
@@ -30,12 +32,13 @@ use std::time::Duration;
 
 pub use class::{
     AccessFit, ClassFit, ClassFitError, ClassLabels, ClassPlan, ClassProgress, Figure, Probe, Series, TimedStorage,
-    Timing, class_summary, class_toml, fit_class, fit_network,
+    Timing, class_summary, class_toml, fit_class, fit_network, network_summary, network_toml,
 };
 pub use error::ProfileError;
 pub use fit::{FitError, Measurement, OpFit, SizeFit, StorageFit, fit};
 pub use measure::measure;
 pub use model::ModelStorage;
+pub use network::{NetworkPath, answer_network};
 pub use output::{Record, records, to_toml};
 pub use picture::report;
 pub use real::{Options, RealStorage};

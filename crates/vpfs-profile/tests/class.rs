@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use vpfs_core::Bytes;
 use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
 use vpfs_profile::{
-    AccessFit, ClassLabels, ClassPlan, ModelStorage, Options, Probe, RealStorage, TimedStorage, Timing, class_toml,
-    fit_class,
+    AccessFit, ClassLabels, ClassPlan, Figure, ModelStorage, NetworkPath, Options, Probe, RealStorage, TimedStorage,
+    Timing, answer_network, class_toml, fit_class, fit_network, network_toml,
 };
 
 fn timed(storage: &mut dyn TimedStorage, plan: &ClassPlan, time: Option<Duration>) -> Vec<Timing> {
@@ -60,6 +62,46 @@ fn a_directory_is_timed_and_left_as_it_was() {
 }
 
 #[test]
+fn a_connection_is_timed_and_others_are_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || answer_network(listener.accept().unwrap().0));
+    let mut path = NetworkPath::connect(&address).unwrap();
+    let plan = ClassPlan { sizes: vec![Bytes::kib(4), Bytes::mib(3)], repetitions: 3, most: 5 };
+    let timings = timed(&mut path, &plan, None);
+    assert!(timings.iter().all(|one| (one.probe, one.accesses) == (Probe::Network, 5)), "{timings:?}");
+    let network = fit_network(&timings).unwrap();
+    assert!(network.mean > 0.0, "{network:?}");
+    drop(path);
+    server.join().unwrap().unwrap();
+    // Nobody listens there any more.
+    assert!(NetworkPath::connect(&address).unwrap_err().to_string().starts_with("cannot connect to 127.0.0.1:"));
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || std::io::Write::write_all(&mut other.accept().unwrap().0, b"SSH-2.0-"));
+    let refused = NetworkPath::connect(&address).unwrap_err().to_string();
+    assert!(refused.contains("is not `vpfs profile network --listen`"), "{refused}");
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_server_of_transfers_refuses_absurd_ones() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server = thread::spawn(move || answer_network(listener.accept().unwrap().0));
+    std::io::Write::write_all(&mut client, &u64::MAX.to_le_bytes()).unwrap();
+    assert!(server.join().unwrap().unwrap_err().to_string().contains("no `vpfs profile network`"));
+}
+
+#[test]
+fn the_networks_file_has_its_rate_and_spread() {
+    let network = Figure { mean: 8.0, deviation: 0.08 };
+    let expected =
+        "# Here.\n# Mean and standard deviation of all repetitions: 125.00MB/s ± 1.0 %\nnetwork = \"125.00MB/s\"\n";
+    assert_eq!(network_toml(network, "Here."), expected);
+}
+
+#[test]
 fn the_file_has_the_keys_of_classes() {
     let steady = |millis, rate| UniformAccess {
         startup_min: Duration::from_millis(millis),
@@ -75,7 +117,6 @@ fn the_file_has_the_keys_of_classes() {
 # Mean and standard deviation of all repetitions:
 #   read: startup_min 1000.0us ± 0.0us, startup_max 1000.0us ± 0.0us, rate 100.00MB/s ± 0.0 %
 #   write: startup_min 2000.0us ± 0.0us, startup_max 2000.0us ± 0.0us, rate 500KB/s ± 0.0 %
-# network = "..."    the rate of the link of each server, unless another file has it
 
 [[class]]
 name = "disk"
@@ -85,9 +126,9 @@ write = { startup_min = "2000.0us", startup_max = "2000.0us", rate = "500KB/s" }
 "#;
     assert_eq!(class_toml(&fit, &labels, "Written for a test."), expected);
     labels.addresses = vec!["tcp://a:1".into(), "tcp://b:1".into()];
-    (labels.network, labels.free) = (Some(125_000_000), Some(1 << 30));
+    (labels.network, labels.free) = (Some("125MB/s".into()), Some("1GiB".into()));
     let full = class_toml(&fit, &labels, "Written for a test.");
-    assert!(full.contains("\nnetwork = \"125000000B/s\"\n"), "{full}");
+    assert!(full.contains("\nnetwork = \"125MB/s\"\n"), "{full}");
     assert!(full.contains("\naddresses = [\"tcp://a:1\", \"tcp://b:1\"]\nread = "), "{full}");
-    assert!(full.ends_with("\nfree = \"1073741824B\"\n"), "{full}");
+    assert!(full.ends_with("\nfree = \"1GiB\"\n"), "{full}");
 }

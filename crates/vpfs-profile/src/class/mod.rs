@@ -11,7 +11,7 @@ use serde::Serialize;
 use vpfs_core::Bytes;
 
 pub use self::fit::{AccessFit, ClassFit, ClassFitError, Figure, fit_class, fit_network};
-pub use self::output::{ClassLabels, class_summary, class_toml};
+pub use self::output::{ClassLabels, class_summary, class_toml, network_summary, network_toml};
 pub use self::plan::{ClassPlan, ClassProgress};
 use crate::ProfileError;
 

@@ -11,10 +11,10 @@ pub struct ClassLabels {
     pub servers: u32,
     /// Their addresses, or none; without quotation marks, backslashes and control characters.
     pub addresses: Vec<String>,
-    /// The rate of each server's link in bytes per second, if it was given.
-    pub network: Option<u64>,
-    /// Bytes that may be placed on each server.
-    pub free: Option<u64>,
+    /// The rate of each server's link, if it was given, such as `112MB/s`.
+    pub network: Option<String>,
+    /// What may be placed on each server, such as `100GiB`.
+    pub free: Option<String>,
 }
 
 /// The file, with the keys of the classes of servers of `vpfs layout advise`. `measured` says what was measured, in one
@@ -22,9 +22,8 @@ pub struct ClassLabels {
 pub fn class_toml(fit: &ClassFit, labels: &ClassLabels, measured: &str) -> String {
     let mut text = format!("# {measured}\n# Mean and standard deviation of all repetitions:\n");
     class_summary(fit).lines().for_each(|line| text += &format!("#   {line}\n"));
-    match labels.network {
-        Some(network) => text += &format!("network = \"{network}B/s\"\n"),
-        None => text += "# network = \"...\"    the rate of the link of each server, unless another file has it\n",
+    if let Some(network) = &labels.network {
+        text += &format!("network = \"{network}\"\n");
     }
     text += &format!("\n[[class]]\nname = \"{}\"\n", labels.name);
     if labels.addresses.is_empty() {
@@ -34,10 +33,24 @@ pub fn class_toml(fit: &ClassFit, labels: &ClassLabels, measured: &str) -> Strin
         text += &format!("addresses = [{}]\n", quoted.join(", "));
     }
     text += &format!("read = {}\nwrite = {}\n", access(&fit.read), access(&fit.write));
-    if let Some(free) = labels.free {
-        text += &format!("free = \"{free}B\"\n");
+    if let Some(free) = &labels.free {
+        text += &format!("free = \"{free}\"\n");
     }
     text
+}
+
+/// The network's rate as a file that goes with those of classes. `measured` says what was measured, in one line.
+pub fn network_toml(network: Figure, measured: &str) -> String {
+    let rate = rate(network.mean);
+    format!(
+        "# {measured}\n# Mean and standard deviation of all repetitions: {}\nnetwork = \"{rate}\"\n",
+        spread(network)
+    )
+}
+
+/// The rate, with the spread among repetitions.
+pub fn network_summary(network: Figure) -> String {
+    format!("network: {}\n", spread(network))
 }
 
 /// A line for reads and writes each, with the spread among repetitions, and warnings.
@@ -51,6 +64,10 @@ pub fn class_summary(fit: &ClassFit) -> String {
         if access.is_hidden_by_network {
             text += &format!("{name}: the storage is hardly slower than the network, so its rate is a guess\n");
         }
+        if access.ns_per_byte.deviation > access.ns_per_byte.mean * MUCH_SPREAD {
+            text +=
+                &format!("{name}: repetitions differ much; measure longer, and while nothing else uses the storage\n");
+        }
         if access.off_the_line > OFF_THE_LINE {
             let percent = access.off_the_line * 100.0;
             text += &format!(
@@ -61,6 +78,8 @@ pub fn class_summary(fit: &ClassFit) -> String {
     text
 }
 
+/// A standard deviation of a larger part of the mean is worth a warning.
+const MUCH_SPREAD: f64 = 0.2;
 /// Medians that are off by more are worth a warning.
 const OFF_THE_LINE: f64 = 0.25;
 

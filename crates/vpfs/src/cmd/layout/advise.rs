@@ -28,6 +28,7 @@ const GAIN_PERCENT: u32 = 5;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout advise run.csv --servers classes.toml\n  \
+    vpfs layout advise run.csv --servers disk.toml --servers flash.toml --servers network.toml\n  \
     vpfs layout advise job.darshan --servers classes.toml --html layout.html\n  \
     vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs")]
 pub(crate) struct Advise {
@@ -35,9 +36,9 @@ pub(crate) struct Advise {
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
 
-    /// The classes of servers, see docs/guide/layout.md
-    #[arg(long, value_name = "FILE")]
-    servers: PathBuf,
+    /// The classes of servers, as `vpfs profile class` and `vpfs profile network` write them; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    servers: Vec<PathBuf>,
 
     /// How often each run occurs, in the order of the logs [default: all equally often]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
