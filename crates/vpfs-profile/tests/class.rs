@@ -10,7 +10,7 @@ use vpfs_core::Bytes;
 use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
 use vpfs_profile::{
     AccessFit, ClassLabels, ClassPlan, Figure, ModelStorage, NetworkPath, Options, Probe, RealStorage, TimedStorage,
-    Timing, answer_network, class_toml, fit_class, fit_network, network_toml,
+    Timing, answer_network, class_toml, fit_class, fit_network, network_summary, network_toml,
 };
 
 fn timed(storage: &mut dyn TimedStorage, plan: &ClassPlan, time: Option<Duration>) -> Vec<Timing> {
@@ -99,6 +99,9 @@ fn the_networks_file_has_its_rate_and_spread() {
     let expected =
         "# Here.\n# Mean and standard deviation of all repetitions: 125.00MB/s ± 1.0 %\nnetwork = \"125.00MB/s\"\n";
     assert_eq!(network_toml(network, "Here."), expected);
+    assert_eq!(network_summary(network), "network: 125.00MB/s ± 1.0 %\n");
+    let unsteady = network_summary(Figure { deviation: 2.0, ..network });
+    assert!(unsteady.contains("network: repetitions differ much"), "{unsteady}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn network_toml(network: Figure, measured: &str) -> String {
 
 /// The rate, with the spread among repetitions.
 pub fn network_summary(network: Figure) -> String {
-    format!("network: {}\n", spread(network))
+    format!("network: {}\n{}", spread(network), unsteady("network", network))
 }
 
 /// A line for reads and writes each, with the spread among repetitions, and warnings.
@@ -76,6 +76,15 @@ pub fn class_summary(fit: &ClassFit) -> String {
         }
     }
     text
+}
+
+fn unsteady(name: &str, figure: Figure) -> String {
+    match figure.deviation > figure.mean * MUCH_SPREAD {
+        true => {
+            format!("{name}: repetitions differ much; measure for longer (--time), and while nothing else uses it\n")
+        }
+        false => String::new(),
+    }
 }
 
 /// A standard deviation of a larger part of the mean is worth a warning.

@@ -25,10 +25,12 @@ use crate::print::print;
 /// The files of all classes and that of `vpfs profile network` are what --servers of `vpfs layout advise` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs profile class disk /srv/orangefs/storage --servers 6                 on a storage server; writes disk.toml\n  \
-    vpfs profile class flash /mnt/lustre/flash1 --servers 2 \\\n    \
-        --over-network --network 1.1GB/s                                      on a client, through the file system\n  \
-    vpfs profile class disk --model harl-disk --servers 6                     a model, in virtual time")]
+    vpfs profile class disk /srv/orangefs/storage --servers 6\n      \
+        on a storage server; writes disk.toml\n  \
+    vpfs profile class flash /mnt/lustre/flash1 --servers 2 --network 1.1GB/s --over-network\n      \
+        on a client, through the file system; writes flash.toml\n  \
+    vpfs profile class disk --model harl-disk --servers 6\n      \
+        a model, in virtual time")]
 pub(super) struct ClassArgs {
     /// The name of the class: letters, digits, "-" and "_"
     #[arg(value_name = "NAME", value_parser = name)]
