@@ -41,7 +41,7 @@ pub enum TraceError {
     #[error("a request at offset {0} ends beyond the largest file; are columns exchanged?")]
     TooFar(u64),
     /// A request that ends before it begins.
-    #[error("a request ends before it begins")]
+    #[error("a request ends before it begins; are the two times exchanged?")]
     EndsEarly,
     /// More than [`REQUESTS_MAX`] requests.
     #[error("there are more than {REQUESTS_MAX} requests; give a part of the trace")]

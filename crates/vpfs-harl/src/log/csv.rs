@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Requests, number, op, seconds, shown};
+use super::{LOGS, Requests, number, op, seconds, shown};
 use crate::trace::{Op, Request};
 
 const COLUMNS: [&str; 7] = ["rank", "op", "offset", "size", "time", "end", "file"];
@@ -109,12 +109,7 @@ impl Csv {
 }
 
 fn not_a_header(name: &str) -> String {
-    let known = COLUMNS.join(",");
-    format!(
-        "not a log: {} is no column; give a CSV file with a header such as {known}, a fio iolog, a Darshan log, \
-         or the output of `darshan-dxt-parser LOG`",
-        shown(name)
-    )
+    format!("not a log: {} is no column; {LOGS}", shown(name))
 }
 
 fn rank(field: &str) -> Result<u32, String> {
