@@ -188,7 +188,7 @@ fn seconds(what: &str, text: &str) -> Result<u64, String> {
 
 fn nanoseconds(what: &str, seconds: f64) -> Result<u64, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
-    time.ok_or_else(|| format!("{what} {seconds:?} is not a number of seconds from 0"))
+    time.ok_or_else(|| format!("{what} {seconds:?} is not a number of seconds from 0 to 10^10"))
 }
 
 /// Text of a log for a message: quoted, and limited in length.

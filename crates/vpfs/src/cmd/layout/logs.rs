@@ -162,6 +162,7 @@ mod tests {
             "0:2: a request of 68719476737 bytes is above the limit of 64 GiB; are columns exchanged?",
         );
         ends(of("0,r,9223372036854775807,1,0,0,a"), "ends beyond the largest file; are columns exchanged?");
+        ends(of("0,r,0,1,12000000000,12000000001,a"), "more than 300 years; is its time in seconds?");
         ends(of("0,r,0,1,2,1,a"), "0:2: a request ends before it begins; are the two times exchanged?");
         ends(
             of("0,r,0,0,0,0,a"),
