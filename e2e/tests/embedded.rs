@@ -59,6 +59,8 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(table.contains("MiB/sec"), "no summary in\n{table}");
     let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("valid JSON");
     assert!(report.is_object(), "{report}");
+    cluster.workload(&["ior", "--processes", "2", "--transfer", "256KiB", "--random", "--strip", "36KiB,148KiB"]);
+    cluster.workload(&["ior", "--processes", "2", "--block", "1MiB", "--strip", "0B,64KiB"]);
     cluster.workload(&["md", "--processes", "2", "--items", "50"]);
     let calls = ["interactive", "-n", "2", "-t", "4KiB", "--file", "1MiB", "--think", "2ms", "--time", "500ms"];
     for (access, read) in [("write", &[][..]), ("read", &["--read"])] {

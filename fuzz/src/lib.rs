@@ -5,6 +5,7 @@
 
 mod darshan;
 mod files;
+mod log;
 mod peer;
 mod scenario;
 pub mod session;
@@ -12,6 +13,7 @@ mod wire;
 
 pub use darshan::darshan;
 pub use files::configuration;
+pub use log::log;
 pub use peer::peer_frame;
 pub use scenario::scenario;
 pub use session::session;

@@ -27,4 +27,4 @@ pub use rules::{Adapted, Component, Rules, adapt};
 pub use search::{Choice, Demand, Found, Run, STEP, compare, grid, search};
 pub use space::{Candidates, NoSpace, fit};
 pub use table::{Piece, RegionStripeTable, Row};
-pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, Trace, TraceError};
+pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, TIME_MAX, Trace, TraceError};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Requests, number, op, seconds, shown};
+use super::{LOGS, Requests, number, op, seconds, shown};
 use crate::trace::{Op, Request};
 
 const COLUMNS: [&str; 7] = ["rank", "op", "offset", "size", "time", "end", "file"];
@@ -109,12 +109,7 @@ impl Csv {
 }
 
 fn not_a_header(name: &str) -> String {
-    let known = COLUMNS.join(",");
-    format!(
-        "not a log: {} is no column; give a CSV file with a header such as {known}, a fio iolog, a Darshan log, \
-         or the output of `darshan-dxt-parser LOG`",
-        shown(name)
-    )
+    format!("not a log: {} is no column; {LOGS}", shown(name))
 }
 
 fn rank(field: &str) -> Result<u32, String> {
@@ -124,7 +119,7 @@ fn rank(field: &str) -> Result<u32, String> {
 
 /// The reader takes a name as it is, unless it is quoted; blanks around it would be lost.
 fn quoted(name: &str) -> String {
-    let name = name.replace(['\n', '\r'], " ");
+    let name = name.replace('\n', " ");
     if name.starts_with('"') || name.trim() != name { format!("\"{}\"", name.replace('"', "\"\"")) } else { name }
 }
 
@@ -194,7 +189,7 @@ mod tests {
         assert_eq!(problem("op,offset,size\nr,1"), "2: 2 fields, but the header has 3");
         assert_eq!(problem("op,offset,size\nr,1,1\nx,1,1"), "3: op \"x\" is not r or w");
         assert_eq!(problem("op,offset,size\nr,-1,1"), "2: offset \"-1\" is not a whole number from 0");
-        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time NaN is not a number of seconds from 0");
+        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time NaN is not a number of seconds from 0 to 10^10");
         assert!(problem("op,offset,size\nr,1,99999999999999").contains("2: a request of 99999999999999 bytes"));
         assert!(problem("op,offset,size,time,end\nr,1,1,2,1").contains("ends before it begins"));
     }

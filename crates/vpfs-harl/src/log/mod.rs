@@ -19,8 +19,9 @@ const FILES_MAX: usize = 10_000;
 /// The longest name of a file, in bytes: Linux allows no longer path.
 const NAME_MAX: usize = 4096;
 
-const NOT_TEXT: &str =
-    "not UTF-8 text; give a CSV file, a fio iolog, a Darshan log, or the output of `darshan-dxt-parser LOG`";
+/// What to do if this is no log.
+const LOGS: &str = "give a CSV file with a header such as rank,op,offset,size,time,end,file, a fio iolog, a Darshan log, \
+                    or the output of `darshan-dxt-parser LOG`";
 
 /// The requests of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl LogReader {
     /// If the line is not of the log's format, or states an impossible request.
     pub fn line(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         self.line += 1;
-        let text = std::str::from_utf8(bytes).map_err(|_| self.error(NOT_TEXT.into()))?.trim();
+        let text = std::str::from_utf8(bytes).map_err(|_| self.error(format!("not UTF-8 text; {LOGS}")))?.trim();
         let taken = match &mut self.format {
             None if text.is_empty() || is_other_comment(text) => Ok(()),
             None => Format::of(text).map(|format| self.format = Some(format)),
@@ -83,7 +84,7 @@ impl LogReader {
     /// If there was no line of any format.
     pub fn finish(self) -> Result<Log, LogError> {
         let Some(format) = self.format else {
-            return Err(LogError { line: self.line.max(1), message: "the log is empty".into() });
+            return Err(LogError { line: self.line.max(1), message: format!("the log is empty; {LOGS}") });
         };
         let Requests { files, left_out, is_incomplete, .. } = self.requests;
         let files = match format {
@@ -187,7 +188,7 @@ fn seconds(what: &str, text: &str) -> Result<u64, String> {
 
 fn nanoseconds(what: &str, seconds: f64) -> Result<u64, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
-    time.ok_or_else(|| format!("{what} {seconds:?} is not a number of seconds from 0"))
+    time.ok_or_else(|| format!("{what} {seconds:?} is not a number of seconds from 0 to 10^10"))
 }
 
 /// Text of a log for a message: quoted, and limited in length.
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_no_log_is_refused() {
-        assert_eq!(problem("\n# nothing\n"), "2: the log is empty");
+        assert_eq!(problem("\n# nothing\n"), "2: the log is empty; ".to_owned() + LOGS);
         assert!(problem("hello").starts_with("1: not a log"), "{}", problem("hello"));
         assert!(LogReader::default().line(b"\xff\xfe").unwrap_err().to_string().starts_with("1: not UTF-8 text"));
     }
