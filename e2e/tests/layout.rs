@@ -17,12 +17,13 @@ fn write(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(name), text).expect("a file");
 }
 
-/// The log of the paper's experiment, shorter: 16 processes, 512 KiB at random places.
-fn log(op: char) -> String {
+/// The log of the paper's experiment, shorter: 16 processes, requests of `kib` KiB at random places.
+fn log(op: char, kib: u64) -> String {
     let mut log = String::from("rank,op,offset,size,time,end,file\n");
+    let size = kib << 10;
     for number in 0..64_u64 {
-        let (rank, offset) = (number % 16, number * 37 % 64 * 524_288);
-        writeln!(log, "{rank},{op},{offset},524288,{number},{number}.5,/pfs/shared").expect("text");
+        let (rank, offset) = (number % 16, number * 37 % 64 * size);
+        writeln!(log, "{rank},{op},{offset},{size},{number},{number}.5,/pfs/shared").expect("text");
     }
     log
 }
@@ -38,7 +39,7 @@ fn measured_classes_get_the_papers_stripes() {
     profile(&["flash", "--model", "harl-flash", "--addresses", "tcp://oss7:3334,tcp://oss8:3334"]);
     let advise = ["layout", "advise", "run.csv", "--servers", "disk.toml", "--servers", "flash.toml"];
     for (op, disk, flash) in [('r', 32, 160), ('w', 36, 148)] {
-        write(dir, "run.csv", &log(op));
+        write(dir, "run.csv", &log(op, 512));
         let advised = run(&mut command(dir, &[&advise[..], &["--model", "paper", "--json", "-"]].concat()));
         let json: Value = serde_json::from_str(&advised).expect("valid JSON");
         let region = &json[0]["regions"][0];
@@ -48,6 +49,14 @@ fn measured_classes_get_the_papers_stripes() {
     let refused = output(&mut command(dir, &[&advise[..], &["--for", "orangefs"]].concat()));
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && message.contains("class \"disk\" has no addresses"), "{message}");
+    write(dir, "run.csv", &log('r', 128));
+    let template = ["--model", "paper", "--for", "lustre-yaml", "--script", "a.lyl"];
+    run(&mut command(dir, &[&advise[..], &template[..]].concat()));
+    let written = std::fs::read_to_string(dir.join("a.lyl")).expect("a template");
+    assert!(written.contains("\nlmm_stripe_count: 2\nlmm_stripe_size: 65536\nlmm_pool: flash\n"), "{written}");
+    let again = output(&mut command(dir, &[&advise[..], &template[..]].concat()));
+    let message = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && message.contains("a.lyl exists; choose another name"), "{message}");
 }
 
 #[test]
@@ -62,7 +71,7 @@ fn the_network_is_measured_between_two_commands() {
     let told = run(&mut command(dir, &["profile", "network", &address, "--time", "200ms"]));
     assert!(told.starts_with("network: ") && told.contains("written to network.toml"), "{told}");
     run(&mut command(dir, &["profile", "class", "flash", "--model", "harl-flash", "--servers", "2"]));
-    write(dir, "run.csv", &log('w'));
+    write(dir, "run.csv", &log('w', 512));
     let advise = ["layout", "advise", "run.csv", "--servers", "network.toml", "--servers", "flash.toml"];
     assert!(run(&mut command(dir, &advise)).contains("/pfs/shared"));
     let again = output(&mut command(dir, &["profile", "network", &address]));

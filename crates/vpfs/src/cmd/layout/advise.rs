@@ -13,6 +13,7 @@ use super::system::System;
 use super::{logs, picture, show};
 use crate::cmd::workload::output;
 use crate::exit::Exit;
+use crate::new_file;
 use crate::print::print;
 
 /// Prices to compute for all regions of a file: about two seconds.
@@ -30,7 +31,8 @@ const GAIN_PERCENT: u32 = 5;
     vpfs layout advise run.csv --servers classes.toml\n  \
     vpfs layout advise run.csv --servers disk.toml --servers flash.toml --servers network.toml\n  \
     vpfs layout advise job.darshan --servers classes.toml --html layout.html\n  \
-    vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs")]
+    vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs\n  \
+    vpfs layout advise run.csv --file /scratch/a.h5 --servers classes.toml --for lustre-yaml --script a.lyl")]
 pub(crate) struct Advise {
     /// Logs of requests
     #[arg(value_name = "TRACE", required = true)]
@@ -68,6 +70,14 @@ pub(crate) struct Advise {
     #[arg(long = "for", value_name = "SYSTEM")]
     system: Option<System>,
 
+    /// Write what --for prints to this file instead
+    #[arg(long, value_name = "FILE", requires = "system")]
+    script: Option<PathBuf>,
+
+    /// Replace the file of --script if it exists
+    #[arg(long, requires = "script")]
+    overwrite: bool,
+
     /// Write a picture of requests, regions and stripes to this file, an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -94,6 +104,9 @@ fn some_size(text: &str) -> Result<Bytes, String> {
 impl Advise {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let classes = Classes::read(&self.servers)?;
+        if let Some(script) = &self.script {
+            new_file::check(script, self.overwrite)?;
+        }
         let files = logs::read(&self.traces, &self.weights()?, self.file.as_deref())?;
         let mut all = Vec::new();
         for (name, runs) in files {
@@ -142,12 +155,13 @@ impl Advise {
         if !is_printed {
             all.iter().try_for_each(|advised| print(show::text(classes, advised)))?;
         }
-        match self.system {
-            Some(system) => {
-                let question = self.question();
-                all.iter().try_for_each(|advised| print(system.commands(classes, advised, &question)?))
-            }
-            None => Ok(()),
+        let Some(system) = self.system else { return Ok(()) };
+        let question = self.question();
+        let texts =
+            all.iter().map(|advised| system.text(classes, advised, &question)).collect::<Result<Vec<_>, _>>()?;
+        match &self.script {
+            Some(script) => new_file::write(script, &texts.concat(), self.overwrite),
+            None => print(texts.concat().trim_end()),
         }
     }
 }

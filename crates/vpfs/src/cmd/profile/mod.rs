@@ -3,7 +3,6 @@
 
 mod class;
 mod network;
-mod new_file;
 
 use std::fs;
 use std::path::{Path, PathBuf};

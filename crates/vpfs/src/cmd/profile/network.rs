@@ -8,9 +8,9 @@ use vpfs_config::units::parse_duration;
 use vpfs_profile::{ClassPlan, NetworkPath, answer_network, fit_network, network_summary, network_toml};
 
 use super::class::describe;
-use super::new_file;
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::new_file;
 use crate::print::print;
 
 /// Measure the rate of a server's link, without storage, for `vpfs layout advise`

@@ -8,7 +8,7 @@ mod mpi;
 use clap::ValueEnum;
 use vpfs_harl::{Adapted, Component, Question, Rules, adapt};
 
-use super::advised::Advised;
+use super::advised::{Advised, shown};
 use super::classes::Classes;
 use super::orangefs;
 use super::show::{size, stripes};
@@ -17,10 +17,17 @@ use crate::exit::Exit;
 /// File systems, and a library that creates files in some of them.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum System {
+    /// Hints of a directory, with stripes of any size for each class
     Orangefs,
+    /// A command with components
     Lustre,
+    /// The same as a template for `lfs setstripe --yaml`
+    LustreYaml,
+    /// The pattern of a directory
     Beegfs,
+    /// The layout of an empty file
     Ceph,
+    /// Hints of ROMIO, for Lustre and OrangeFS
     MpiHints,
 }
 
@@ -38,10 +45,11 @@ const UNIT: u64 = 64 << 10;
 
 impl System {
     /// What to set for a file.
-    pub(super) fn commands(self, classes: &Classes, advised: &Advised, question: &Question) -> Result<String, Exit> {
+    pub(super) fn text(self, classes: &Classes, advised: &Advised, question: &Question) -> Result<String, Exit> {
         let limited = match self {
             Self::Orangefs => return orangefs::commands(classes, advised),
             Self::Lustre => lustre::SYSTEM,
+            Self::LustreYaml => lustre::YAML,
             Self::Beegfs => beegfs::SYSTEM,
             Self::Ceph => ceph::SYSTEM,
             Self::MpiHints => mpi::SYSTEM,
@@ -63,7 +71,7 @@ impl Limited {
 
     /// What was advised, what becomes of it, and what that costs.
     fn heading(&self, classes: &Classes, advised: &Advised, adapted: &Adapted) -> String {
-        let mut text = format!("\n# {}: {}\n{}", self.name, advised.name, self.reason);
+        let mut text = format!("\n# {}: {}\n{}", self.name, shown(&advised.name), self.reason);
         text += "# Advised:\n";
         for row in advised.advice.table.rows() {
             let stripes = stripes(classes, &row.stripes);

@@ -29,7 +29,7 @@ fn advised(classes: &Classes, now: u64) -> Advised {
 
 fn printed(system: System, now: u64) -> String {
     let classes = Classes::parse("classes.toml", TWO).unwrap();
-    system.commands(&classes, &advised(&classes, now), &question(now)).unwrap()
+    system.text(&classes, &advised(&classes, now), &question(now)).unwrap()
 }
 
 #[test]
@@ -50,6 +50,44 @@ fn lustre_gets_components() {
 lfs setstripe -E 200M -S 64K -c 2 -p flash -E -1 -S 64K -c 8 -p ignore "$FILE"
 "#;
     assert_eq!(printed(System::Lustre, UNIT), expected);
+}
+
+#[test]
+fn lustre_gets_a_template_with_the_same_components() {
+    let text = printed(System::LustreYaml, UNIT);
+    let (heading, template) = text.split_once("layout now.\n").unwrap();
+    assert!(heading.starts_with("\n# Lustre: /pfs/file\n") && heading.contains("64KiB on all 8 servers"), "{heading}");
+    let expected = r#"# Once: lctl pool_new "$FSNAME.flash"; lctl pool_add "$FSNAME.flash" OST...
+# lfs setstripe --yaml=TEMPLATE "$FILE" creates a file with this layout.
+component0:
+  lcme_extent.e_start: 0
+  lcme_extent.e_end: 209715200
+  sub_layout:
+    lmm_stripe_count: 2
+    lmm_stripe_size: 65536
+    lmm_pool: flash
+component1:
+  lcme_extent.e_start: 209715200
+  lcme_extent.e_end: EOF
+  sub_layout:
+    lmm_stripe_count: 8
+    lmm_stripe_size: 65536
+    lmm_pool: ignore
+"#;
+    assert_eq!(template, expected);
+}
+
+#[test]
+fn a_template_for_one_layout_has_no_components() {
+    let classes = Classes::parse("classes.toml", TWO).unwrap();
+    let component = |bytes, class| Component { bytes, stripe: 320 << 10, class };
+    let plain = (lustre::YAML.commands)(&classes, &[component(0..1 << 30, None)]).unwrap();
+    assert!(
+        plain.ends_with("\"$FILE\" creates a file with this layout.\nlmm_stripe_count: 8\nlmm_stripe_size: 327680\n")
+    );
+    let long = [component(0..5 << 30, None), component(5 << 30..6 << 30, None)];
+    let long = (lustre::YAML.commands)(&classes, &long).unwrap();
+    assert!(long.contains("# Old versions of lfs misread ends from 2 GiB on"), "{long}");
 }
 
 #[test]
@@ -138,6 +176,19 @@ fn names_that_no_pool_can_have_are_refused() {
             panic!("{name} was accepted")
         };
         assert!(problem.contains("rename it"), "{problem}");
+    }
+}
+
+/// A log's author could otherwise have an administrator run commands.
+#[test]
+fn names_from_logs_stay_comments() {
+    let text = TWO.replace("servers = 6", "addresses = [\"tcp://a:1\"]");
+    let classes = Classes::parse("classes.toml", &text).unwrap();
+    let advised = Advised { name: "/pfs/a\nrm -rf x\r\u{1b}[2J".into(), ..advised(&classes, UNIT) };
+    for system in System::value_variants() {
+        let text = system.text(&classes, &advised, &question(UNIT)).unwrap();
+        assert!(text.contains("/pfs/a\\nrm -rf x\\r\\u{1b}[2J"), "{text}");
+        assert!(text.lines().all(|line| !line.starts_with("rm")), "{text}");
     }
 }
 

@@ -11,10 +11,11 @@ use vpfs_profile::{
     class_summary, class_toml, fit_class,
 };
 
-use super::{Model, model, new_file};
+use super::{Model, model};
 use crate::cmd::workload::output;
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::new_file;
 use crate::print::print;
 
 /// Measure the start-up times and rates of a class of equal servers, for `vpfs layout advise`

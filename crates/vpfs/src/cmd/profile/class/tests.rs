@@ -36,7 +36,7 @@ fn a_file_is_replaced_only_on_request() {
     let first = fs::read_to_string(&file).expect("it was written");
     assert!(first.contains("\nname = \"disk\"\nservers = 6\n"), "{first}");
     let refused = problem(&arguments);
-    assert!(refused.contains("disk.toml exists; choose another name with --output, or use --overwrite"), "{refused}");
+    assert!(refused.contains("disk.toml exists; choose another name, or use --overwrite"), "{refused}");
     fs::write(&file, first.repeat(2)).expect("it can be written");
     run(&[&arguments[..], &["--overwrite"]].concat()).expect("it may be replaced");
     assert_eq!(fs::read_to_string(&file).expect("it was written"), first);

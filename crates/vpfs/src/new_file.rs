@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::exit::Exit;
 
-/// Refuses a file that exists already, before time is spent on measuring.
-pub(super) fn check(path: &Path, overwrite: bool) -> Result<(), Exit> {
+/// Refuses a file that exists already, before time is spent on its content.
+pub(crate) fn check(path: &Path, overwrite: bool) -> Result<(), Exit> {
     match fs::symlink_metadata(path) {
         Ok(_) if !overwrite => Err(exists(path)),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(path, &error)),
@@ -16,7 +16,7 @@ pub(super) fn check(path: &Path, overwrite: bool) -> Result<(), Exit> {
 }
 
 /// Writes the file.
-pub(super) fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), Exit> {
+pub(crate) fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), Exit> {
     let mut open = OpenOptions::new();
     let mut file = match open.write(true).truncate(true).create_new(!overwrite).create(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(path)),
@@ -26,7 +26,7 @@ pub(super) fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), Exit
 }
 
 fn exists(path: &Path) -> Exit {
-    Exit::Usage(format!("{} exists; choose another name with --output, or use --overwrite", path.display()))
+    Exit::Usage(format!("{} exists; choose another name, or use --overwrite", path.display()))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Exit {
