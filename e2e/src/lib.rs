@@ -1,4 +1,6 @@
-//! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback.
+//! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback or in namespaces.
+
+mod hosts;
 
 use std::fs::File;
 use std::io::Write;
@@ -7,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
+
+pub use hosts::Hosts;
 
 /// The vpfs command that was built along with the tests.
 ///

@@ -1,5 +1,5 @@
-//! Proxies on four hosts: network namespaces on one bridge. Needs root and `ip`; without them the test is skipped, and
-//! says so.
+//! Proxies on hosts of their own: network namespaces on one bridge. Needs root and `ip`, and `nft` for redirection;
+//! without them tests are skipped, and say so.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,64 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, on_path, output, run, skip, vpfs};
+use vpfs_e2e::{Daemon, Hosts, on_path, run, skip, vpfs};
 
-const PROXIES: u16 = 4;
-
-/// Namespaces that are connected by a bridge in the first one; deleted with the test.
-struct Hosts {
-    prefix: String,
-}
-
-impl Hosts {
-    /// `None` if this user may not create any.
-    fn new() -> Option<Self> {
-        on_path("ip")?;
-        let hosts = Self { prefix: format!("vpfs{}-", std::process::id()) };
-        let first = output(Command::new("ip").args(["netns", "add", &hosts.name(0)]));
-        if !first.status.success() {
-            return None;
-        }
-        hosts.ip(0, "link add br0 type bridge");
-        hosts.ip(0, "addr add 10.77.0.100/24 dev br0");
-        hosts.ip(0, "link set br0 up");
-        hosts.ip(0, "link set lo up");
-        for host in 1..=PROXIES {
-            let name = hosts.name(host);
-            run(Command::new("ip").args(["netns", "add", &name]));
-            hosts.ip(0, &format!("link add host{host} type veth peer name eth0 netns {name}"));
-            hosts.ip(0, &format!("link set host{host} master br0 up"));
-            hosts.ip(host, &format!("addr add 10.77.0.{host}/24 dev eth0"));
-            hosts.ip(host, "link set eth0 up");
-            hosts.ip(host, "link set lo up");
-        }
-        Some(hosts)
-    }
-
-    fn name(&self, host: u16) -> String {
-        format!("{}{host}", self.prefix)
-    }
-
-    fn ip(&self, host: u16, args: &str) {
-        run(Command::new("ip").args(["-n", &self.name(host)]).args(args.split(' ')));
-    }
-
-    /// A command on this host.
-    fn on(&self, host: u16) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(host)]).arg(vpfs());
-        command
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in 0..=PROXIES {
-            // It may not exist.
-            let _ = output(Command::new("ip").args(["netns", "delete", &self.name(host)]));
-        }
-    }
-}
+const PROXIES: u16 = Hosts::COUNT;
 
 /// Servers at the bridge; the proxy of each on a host of its own, which listens at the same ports on all.
 fn write_files(dir: &Path) {
@@ -147,4 +92,72 @@ fn a_partition_in_halves_heals() {
     // A short absence is not told. On a slow machine a proxy may also have been missed when the cluster started.
     let absences = log.matches("cannot be reached: shares").count();
     assert!(absences <= 5, "one line for each peer that is gone, not each second:\n{log}");
+}
+
+/// The configuration of four servers as OrangeFS has it.
+fn servers_own_config() -> String {
+    let names = || (1..=PROXIES).map(|id| format!("s{id}"));
+    let aliases: String =
+        names().zip(3334..).map(|(name, port)| format!("Alias {name} tcp://10.77.0.100:{port}\n")).collect();
+    let ranges = |first: u64| -> String {
+        names()
+            .zip(0..)
+            .map(|(name, id): (_, u64)| format!("Range {name} {}-{}\n", first + id * 100, first + id * 100 + 99))
+            .collect()
+    };
+    format!(
+        "<Defaults>\nUnexpectedRequests 50\n</Defaults>\n<Aliases>\n{aliases}</Aliases>\n<FileSystem>\nName pfs\nID 1001\n\
+         RootHandle 10\n<MetaHandleRanges>\n{}</MetaHandleRanges>\n<DataHandleRanges>\n{}</DataHandleRanges>\n\
+         </FileSystem>\n",
+        ranges(3),
+        ranges(1 << 20)
+    )
+}
+
+/// What applications got through the proxy of the first server, in bytes of cost.
+fn served(config: &Path) -> u64 {
+    let text = run(Command::new(vpfs()).args(["peers", "--json", "--server", "s1", "--config"]).arg(config));
+    let reports: Value = serde_json::from_str(&text).expect("JSON");
+    reports[0]["apps"].as_array().expect("a list").iter().filter_map(|app| app["here"].as_u64()).sum()
+}
+
+#[test]
+fn clients_are_redirected_and_notice_nothing() {
+    let Some(hosts) = Hosts::new() else { return skip("no network namespaces: not root, or no `ip`") };
+    let Some(nft) = on_path("nft") else { return skip("no `nft` on PATH") };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (conf, cluster) = (dir.path().join("fs.conf"), dir.path().join("cluster"));
+    std::fs::write(&conf, servers_own_config()).expect("a file");
+    let init = ["init", "--file-system", "pfs", "--redirect", "--from"];
+    run(Command::new(vpfs()).args(init).arg(&conf).arg("--output").arg(&cluster));
+    let config = cluster.join("vpfs.toml");
+    // `[peers]` is the last table. Sockets in /run could be those of another cluster.
+    let text = std::fs::read_to_string(&config).expect("vpfs.toml") + "sockets = \"sockets\"\n";
+    std::fs::write(&config, text).expect("a file");
+    let mut serve = hosts.on(0);
+    let _servers =
+        Daemon::start(dir.path(), "servers", serve.args(["serve", "--servers", "4", "--listen", "10.77.0.100:3334"]));
+    let mut proxies: Vec<Daemon> = (1..=PROXIES)
+        .map(|id| {
+            let (name, mut command) = (format!("s{id}"), hosts.on(0));
+            Daemon::start(dir.path(), &name, command.args(["proxy", "--server", &name, "--config"]).arg(&config))
+        })
+        .collect();
+    proxies.iter_mut().for_each(|proxy| proxy.await_log("ready"));
+    await_reached(&config, "s1", &["s2", "s3", "s4"]);
+    let load = |host| {
+        let ior = ["workload", "ior", "--processes", "2", "--transfer", "1MiB", "--block", "8MiB"];
+        run(hosts.on(host).args(ior).args(["--url", "tcp://10.77.0.100:3334/pfs"]));
+    };
+    load(1);
+    assert_eq!(served(&config), 0, "nobody is redirected before the rules are there");
+    run(hosts.program(0, &nft).arg("-f").arg(cluster.join("vpfs.nft")));
+    load(1);
+    let redirected = served(&config);
+    assert!(redirected >= 2 << 20, "a quarter of 16 MiB, written and read: {redirected}");
+    load(0);
+    assert_eq!(served(&config), redirected, "servers' own hosts reach them directly");
+    run(hosts.program(0, &nft).args(["delete", "table", "ip", "vpfs"]));
+    load(1);
+    assert_eq!(served(&config), redirected, "the rules are gone");
 }

@@ -22,6 +22,7 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Demo),
     Init(cmd::init::Init),
+    Layout(cmd::layout::Layout),
     Peers(cmd::peers::Peers),
     Profile(cmd::profile::ProfileArgs),
     Proxy(cmd::proxy::Proxy),
@@ -35,6 +36,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
         Command::Init(init) => init.run(),
+        Command::Layout(layout) => layout.run(),
         Command::Peers(peers) => peers.run(),
         Command::Profile(profile) => profile.run(),
         Command::Proxy(proxy) => proxy.run(),

@@ -121,9 +121,11 @@ impl Config {
         found.ok_or_else(|| format!("{} has no server {name:?}{}", self.file, did_you_mean(name, names)))
     }
 
-    /// Each server's own address with the one that this listener advertises to clients.
+    /// Each server's own address with the one that clients of this listener are told.
     pub fn address_pairs(&self, listener: usize) -> impl Iterator<Item = (&Address, &Address)> {
-        self.servers.iter().map(|server| &server.address).zip(&self.listeners[listener].addresses)
+        let listener = &self.listeners[listener];
+        let told = |(server, proxy)| (server, if listener.is_redirected { server } else { proxy });
+        self.servers.iter().map(|server| &server.address).zip(&listener.addresses).map(told)
     }
 
     /// Host names in the rules and in `trust.servers`, each once, in alphabetical order, with the first line where each

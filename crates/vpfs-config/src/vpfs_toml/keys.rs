@@ -70,13 +70,21 @@ pub(crate) const LISTENER: Section = Section {
         Tunable::new(
             "addresses",
             Kind::Table("a table such as { s1 = \"tcp://10.0.0.1:5334\", s2 = \"tcp://10.0.0.2:5334\" }"),
-            "The addresses that clients are told, by server name.",
+            "The addresses of the proxies, by server name.",
         )
         .absent_means("`port` is given")
         .at_restart(),
         Tunable::new("bind", Kind::Text("an IP address such as \"0.0.0.0\""), "The local address to listen at.")
-            .absent_means("the host of the advertised address")
+            .absent_means("the host of the listener's address")
             .at_restart(),
+        Tunable::new(
+            "advertise",
+            Kind::Choice(&["listener", "server"]),
+            "The addresses that clients are told. `listener`: those of this listener. `server`: the servers' own, since \
+             a packet filter redirects clients from there to this listener.",
+        )
+        .default("listener")
+        .at_restart(),
     ],
 };
 

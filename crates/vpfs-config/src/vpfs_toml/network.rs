@@ -117,10 +117,12 @@ pub struct Server {
 pub struct Listener {
     /// Clients that connect here belong to this application.
     pub app: Option<AppIndex>,
-    /// The addresses that clients are told, by [`ServerId`]; one for each server.
+    /// The addresses of the proxies, by [`ServerId`]; one for each server.
     pub addresses: Vec<Address>,
-    /// The local address to listen at, if it is not the advertised host.
+    /// The local address to listen at, if it is not the host of the proxy's address.
     pub bind: Option<IpAddr>,
+    /// Clients are told the servers' own addresses, from which a packet filter redirects them.
+    pub is_redirected: bool,
 }
 
 impl Listener {
@@ -214,7 +216,8 @@ pub(crate) fn read_listeners(
             reader.set("app", found.text);
         }
         let addresses = read_addresses(&reader, servers, index + 1, taken);
-        listeners.push(Listener { app, addresses, bind: read_bind(&reader) });
+        let is_redirected = reader.choice("advertise") == Some(1);
+        listeners.push(Listener { app, addresses, bind: read_bind(&reader), is_redirected });
     }
     if listeners.is_empty() {
         root.cx.refuse(0, "listener", "is missing; add a [[listener]] with port = 5334 or addresses = { ... }");
@@ -237,7 +240,7 @@ fn read_bind(reader: &Reader<'_>) -> Option<IpAddr> {
 }
 
 fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken: &mut Addresses) -> Vec<Address> {
-    let given: Vec<Told<'_>> = match (reader.has("port"), reader.has("addresses")) {
+    let given: Vec<ProxyAddress<'_>> = match (reader.has("port"), reader.has("addresses")) {
         (true, true) => {
             reader.refuse("port", "cannot be combined with addresses; remove one of the two");
             return Vec::new();
@@ -266,28 +269,28 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
     given.into_iter().map(|announced| announced.address).collect()
 }
 
-/// The address that clients are told for one server.
-struct Told<'a> {
+/// The address of the proxy in front of one server.
+struct ProxyAddress<'a> {
     server: &'a str,
     address: Address,
     line: usize,
 }
 
 /// The same port on every server's own host.
-fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
+fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
     let Some(port) = reader.count("port").and_then(|port| u16::try_from(port).ok()) else { return Vec::new() };
     let line = reader.line_of("port");
     // A server with an invalid address has no host; that has been reported.
     let servers = servers.iter().filter(|server| !server.address.host.is_empty());
     let announced = |server: &'a Server| {
         let address = server.address.at_port(port);
-        Told { server: &server.name, address, line }
+        ProxyAddress { server: &server.name, address, line }
     };
     servers.map(announced).collect()
 }
 
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
-fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'a>> {
+fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
     let Some(value) = reader.value("addresses") else { return Vec::new() };
     let DeValue::Table(table) = value.get_ref() else {
         reader.refuse("addresses", reader.mismatch("addresses", value.get_ref()));
@@ -314,7 +317,7 @@ fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<Told<'
             other => Err(reader.mismatch("addresses", other)),
         };
         match parsed {
-            Ok(address) => addresses.push(Told { server: &server.name, address, line }),
+            Ok(address) => addresses.push(ProxyAddress { server: &server.name, address, line }),
             Err(message) => reader.cx.refuse(line, path(&server.name), message),
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod demo;
 pub(crate) mod init;
+pub(crate) mod layout;
 pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;

@@ -1,5 +1,7 @@
 //! `vpfs init`: the configuration of a cluster, with keys or certificates, from the servers' own one.
 
+mod config;
+mod nftables;
 mod secrets;
 
 use std::fs::OpenOptions;
@@ -8,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use vpfs_config::Config;
-use vpfs_testbed::fsconfig::{FsConfig, FsServer};
+use vpfs_testbed::fsconfig::FsConfig;
 
 use crate::exit::Exit;
 use crate::print::print;
@@ -16,7 +18,8 @@ use crate::print::print;
 /// Write the configuration of a cluster from that of its OrangeFS servers
 ///
 /// Writes vpfs.toml and what proxies recognise each other by: a shared key, or an authority with a certificate for each
-/// server's host. Nothing that exists is overwritten.
+/// server's host; with --redirect also rules of nftables, by which clients reach the proxies at the servers' own
+/// addresses. Nothing that exists is overwritten.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs init --from /etc/orangefs/orangefs-server.conf --output /etc/vpfs\n  \
@@ -45,18 +48,25 @@ pub(crate) struct Init {
     /// Write certificates instead of a shared key
     #[arg(long)]
     certificates: bool,
+
+    /// Redirect clients on the servers' hosts, so that they keep the servers' addresses
+    #[arg(long)]
+    redirect: bool,
 }
 
 impl Init {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let fs = self.read()?;
-        let text = self.config(&fs.servers);
+        let text = config::text(self, &fs.servers);
         // What is written must be valid: names of servers can be too long, or addresses of another transport.
-        Config::parse("vpfs.toml", &text)
+        let config = Config::parse("vpfs.toml", &text)
             .map_err(|problems| Exit::Failed(format!("{} leads to\n{problems}", self.from.display())))?;
         std::fs::create_dir_all(&self.output)
             .map_err(|error| Exit::Failed(format!("cannot create {}: {error}", self.output.display())))?;
         write(&self.output.join("vpfs.toml"), &text, 0o644)?;
+        if self.redirect {
+            write(&self.output.join("vpfs.nft"), &nftables::rules(&config), 0o644)?;
+        }
         if self.certificates {
             secrets::certificates(&self.output, &fs.servers)?;
         } else {
@@ -69,24 +79,6 @@ impl Init {
         let failed = |error: &dyn std::fmt::Display| Exit::Usage(format!("{}: {error}", self.from.display()));
         let text = vpfs_config::read_text(&self.from).map_err(|error| failed(&error))?;
         FsConfig::parse(&text, &self.file_system).map_err(|error| failed(&error))
-    }
-
-    fn config(&self, servers: &[FsServer]) -> String {
-        let mut text = String::from("# Written by `vpfs init`; the same file on all hosts. See docs/config.md.\n\n");
-        for server in servers {
-            text += &format!("[[server]]\nname = {:?}\naddress = {:?}\n\n", server.alias, server.address);
-        }
-        let security = if self.certificates {
-            "security = \"certificates\"\nauthority = \"ca.pem\"\ncertificate = \"peers.pem\"\nprivate_key = \
-             \"peers-key.pem\"\n"
-        } else {
-            "shared_key = \"peers.key\"\n"
-        };
-        text + &format!(
-            "[[listener]]\nport = {}\n\n[scheduler]\n# Shares hold for the sum over all servers.\nsharing = \
-             \"threshold\"\n\n[peers]\nport = {}\n{security}",
-            self.port, self.peer_port
-        )
     }
 }
 
@@ -107,11 +99,15 @@ mod tests {
     use super::*;
 
     fn init(output: &Path, certificates: bool) -> Result<(), Exit> {
-        let addresses = ["tcp://oss1:3334".to_owned(), "tcp://10.0.0.2:3334".to_owned()];
+        init_for(output, certificates, false, &["tcp://oss1:3334", "tcp://10.0.0.2:3334"])
+    }
+
+    fn init_for(output: &Path, certificates: bool, redirect: bool, addresses: &[&str]) -> Result<(), Exit> {
+        let addresses: Vec<String> = addresses.iter().map(|address| (*address).to_owned()).collect();
         let from = output.with_extension("conf");
         std::fs::write(&from, FsConfig::new("orangefs", &addresses).to_text()).unwrap();
         let (output, file_system) = (output.to_owned(), "orangefs".to_owned());
-        Init { from, file_system, output, port: 5334, peer_port: 7334, certificates }.run()
+        Init { from, file_system, output, port: 5334, peer_port: 7334, certificates, redirect }.run()
     }
 
     #[test]
@@ -140,5 +136,22 @@ mod tests {
             }
         }
         assert_eq!(std::fs::metadata(output.join("ca-key.pem")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn servers_of_one_host_get_ports_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("shared");
+        init_for(&output, false, true, &["tcp://oss1:3334", "tcp://oss2:3334", "tcp://oss1:3335"]).unwrap();
+        let config = Config::load(&output.join("vpfs.toml")).unwrap();
+        let listener: Vec<&str> = config.listeners[0].addresses.iter().map(|address| address.as_str()).collect();
+        assert_eq!(listener, ["tcp://oss1:5334", "tcp://oss2:5334", "tcp://oss1:5335"]);
+        let clients: Vec<&str> = config.address_pairs(0).map(|(_, told)| told.as_str()).collect();
+        assert_eq!(clients, ["tcp://oss1:3334", "tcp://oss2:3334", "tcp://oss1:3335"], "clients notice nothing");
+        let peers = config.peers.unwrap().addresses;
+        assert_eq!(peers, [("oss1".into(), 7334), ("oss2".into(), 7334), ("oss1".into(), 7335)]);
+        let rules = std::fs::read_to_string(output.join("vpfs.nft")).unwrap();
+        assert!(rules.contains("oss1 . 3335 : 5335"), "{rules}");
+        assert!(rules.contains("elements = { oss1, oss2 }"), "{rules}");
     }
 }

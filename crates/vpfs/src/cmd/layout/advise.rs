@@ -1,0 +1,235 @@
+//! `vpfs layout advise`: from logs of requests to stripes.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use vpfs_config::units::parse_size;
+use vpfs_core::Bytes;
+use vpfs_harl::{CHUNK, Model, Question, advise};
+
+use super::advised::Advised;
+use super::classes::Classes;
+use super::{logs, orangefs, picture, show};
+use crate::cmd::workload::output;
+use crate::exit::Exit;
+use crate::print::print;
+
+/// Prices to compute for all regions of a file: about two seconds.
+const BUDGET: u64 = 20_000_000;
+/// What gains less keeps its layout: a model is not that accurate.
+const GAIN_PERCENT: u32 = 5;
+
+/// Advise stripes for each region of a file and each class of server, from logs of its requests
+///
+/// TRACE is a CSV file (rank,op,offset,size,time,end,file; the last two may be missing), an iolog of fio, or the output
+/// of `darshan-dxt-parser`. Several are runs of the same applications, and the layout suits all of them. Each file in
+/// them gets its own answer.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs layout advise run.csv --servers classes.toml\n  \
+    darshan-dxt-parser job.darshan > job.txt; vpfs layout advise job.txt --servers classes.toml --html layout.html\n  \
+    vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs")]
+pub(crate) struct Advise {
+    /// Logs of requests
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+
+    /// The classes of servers, see docs/guide/layout.md
+    #[arg(long, value_name = "FILE")]
+    servers: PathBuf,
+
+    /// How often each run occurs, in the order of the logs [default: all equally often]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    weights: Vec<u32>,
+
+    /// Only this file of the logs
+    #[arg(long, value_name = "NAME")]
+    file: Option<String>,
+
+    /// The stripe of every server now
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = some_size)]
+    now: Bytes,
+
+    /// All stripes are multiples of this
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = some_size)]
+    step: Bytes,
+
+    /// How requests are priced: with those that are outstanding at the same time, or each alone, as in the paper
+    #[arg(long, value_name = "MODEL", default_value = "concurrent")]
+    model: ModelName,
+
+    /// Requests outstanding at the same time [default: as in the logs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    outstanding: Option<u64>,
+
+    /// Also print what an administrator sets in this file system
+    #[arg(long = "for", value_name = "SYSTEM")]
+    system: Option<System>,
+
+    /// Write a picture of requests, regions and stripes to this file, an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write the advice to this file; "-" for standard output instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModelName {
+    Concurrent,
+    Paper,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum System {
+    Orangefs,
+}
+
+fn some_size(text: &str) -> Result<Bytes, String> {
+    match parse_size(text) {
+        Ok(size) if (1..=1 << 30).contains(&size.0) => Ok(size),
+        Ok(_) => Err("give a size from 1B to 1GiB".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Advise {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let classes = Classes::read(&self.servers)?;
+        let files = logs::read(&self.traces, &self.weights()?, self.file.as_deref())?;
+        let mut all = Vec::new();
+        for (name, runs) in files {
+            let advice = advise(&classes.cluster, &runs, &self.question())
+                .map_err(|error| Exit::Failed(format!("{name}: {error}")))?;
+            all.push(Advised { name, runs, advice });
+        }
+        self.show(&classes, &all)
+    }
+
+    fn weights(&self) -> Result<Vec<u32>, Exit> {
+        match self.weights.len() {
+            0 => Ok(vec![1; self.traces.len()]),
+            given if given == self.traces.len() => Ok(self.weights.clone()),
+            given => Err(Exit::Usage(format!(
+                "--weights has {given} numbers for {} logs; give one for each",
+                self.traces.len()
+            ))),
+        }
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            model: match self.model {
+                ModelName::Concurrent => Model::Concurrent,
+                ModelName::Paper => Model::Paper,
+            },
+            outstanding_milli: self.outstanding.map(|number| number * 1000),
+            now: self.now.0,
+            step: self.step.0,
+            chunk: CHUNK,
+            budget: BUDGET,
+            gain_percent: GAIN_PERCENT,
+        }
+    }
+
+    fn show(&self, classes: &Classes, all: &[Advised]) -> Result<(), Exit> {
+        if let Some(page) = &self.html {
+            std::fs::write(page, picture::report(classes, all).html())
+                .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", page.display())))?;
+        }
+        let is_printed = self.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
+        if let Some(file) = &self.json {
+            output::write(file, &show::json(classes, all))?;
+        }
+        if !is_printed {
+            all.iter().try_for_each(|advised| print(show::text(classes, advised)))?;
+        }
+        match self.system {
+            Some(System::Orangefs) => all.iter().try_for_each(|advised| print(orangefs::commands(classes, advised)?)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::fs;
+
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::super::classes::tests::TWO;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        advise: Advise,
+    }
+
+    /// Runs the command on a log, and returns its JSON and page.
+    fn advised(log: &str, arguments: &[&str]) -> Result<(Value, String), Exit> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let files = ["run.csv", "classes.toml", "advice.json", "advice.html"].map(|name| folder.path().join(name));
+        fs::write(&files[0], log).expect("a file");
+        fs::write(&files[1], TWO).expect("a file");
+        let [log, servers, json, html] = files.each_ref().map(|path| path.to_str().expect("a plain path"));
+        let all = ["advise", log, "--servers", servers, "--json", json, "--html", html];
+        Cli::try_parse_from([&all, arguments].concat()).expect("the arguments are right").advise.run()?;
+        let json = serde_json::from_slice(&fs::read(json).expect("it was written")).expect("JSON");
+        Ok((json, fs::read_to_string(html).expect("it was written")))
+    }
+
+    /// 512 KiB requests in a first file, as in the paper's experiment, and one small request in another.
+    fn log() -> String {
+        let mut log = String::from("rank,op,offset,size,time,file\n");
+        for number in 0..64_u64 {
+            writeln!(log, "{},r,{},524288,{number},/pfs/shared", number % 16, number * 37 % 64 * 524_288)
+                .expect("text");
+        }
+        log + "0,w,0,4096,0,/pfs/small\n"
+    }
+
+    #[test]
+    fn the_papers_stripes_are_found_by_the_papers_model() {
+        let (json, page) = advised(&log(), &["--model", "paper", "--file", "/pfs/shared"]).unwrap();
+        let region = &json[0]["regions"][0];
+        assert_eq!((json[0]["file"].as_str(), json.as_array().map(Vec::len)), (Some("/pfs/shared"), Some(1)));
+        assert_eq!((region["requests"].as_u64(), region["end"].as_u64()), (Some(64), Some(32 << 20)));
+        assert_eq!(
+            (&region["stripes"]["disk"], &region["stripes"]["flash"]),
+            (&Value::from(32 << 10), &(160 << 10).into())
+        );
+        assert!(region["bytes_per_second_advised"].as_f64() > region["bytes_per_second_now"].as_f64());
+        assert!(page.contains("<svg") && page.contains("disk 32KiB, flash 160KiB"), "the page has no picture or table");
+        let (all, _) = advised(&log(), &[]).unwrap();
+        assert_eq!(all.as_array().map(Vec::len), Some(2), "each file has its own answer");
+    }
+
+    #[test]
+    fn the_default_model_gives_classes_stripes_of_their_own() {
+        let (json, _) = advised(&log(), &["--file", "/pfs/shared"]).unwrap();
+        let stripes = &json[0]["regions"][0]["stripes"];
+        assert_ne!(stripes["disk"], stripes["flash"], "classes differ");
+        assert_eq!((&json[0]["worth_it"], &json[0]["regions"][0]["kept"]), (&true.into(), &false.into()));
+    }
+
+    #[test]
+    fn wrong_arguments_and_logs_name_the_place() {
+        let failed = |log: &str, arguments: &[&str]| match advised(log, arguments) {
+            Err(Exit::Failed(message) | Exit::Usage(message)) => message,
+            other => panic!("{other:?}"),
+        };
+        let broken = failed("rank,op,offset,size,time\n0,r,0,x,1\n", &[]);
+        assert!(broken.contains("run.csv:2: size"), "{broken}");
+        assert!(failed(&log(), &["--weights", "1,2"]).contains("2 numbers for 1 logs"));
+        assert!(failed(&log(), &["--file", "/pfs/other"]).contains("no log has a request to \"/pfs/other\""));
+        assert!(
+            failed(&log(), &["--for", "orangefs", "--file", "/pfs/shared"]).contains("class \"disk\" has no addresses")
+        );
+        assert!(failed("rank,op,offset,size,time\n", &[]).contains("no request"));
+        assert!(Cli::try_parse_from(["advise", "log", "--servers", "c", "--step", "0B"]).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! What an administrator sets in OrangeFS: hints of a directory, which new files in it inherit.
+
+use vpfs_harl::Row;
+
+use super::advised::Advised;
+use super::classes::Classes;
+use super::show::stripes;
+use crate::exit::Exit;
+
+/// The longest parameters that OrangeFS reads.
+const PARAMETERS_MAX: usize = 1000;
+
+/// Commands for each region. OrangeFS has one distribution for a file, so each region is a file of its own.
+pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, Exit> {
+    let rows = advised.advice.table.rows();
+    let files = advised.advice.table.files(&advised.name);
+    let mut text = format!("\n# OrangeFS: hints for {}\n", advised.name);
+    text += "# Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them on an empty\n\
+             # directory of a mounted client, before files are created in it.\n";
+    if rows.len() > 1 {
+        text += "# OrangeFS has one distribution for a file: each region becomes a file of its own, which the application\n\
+                 # must know.\n";
+    }
+    for (row, file) in rows.iter().zip(&files) {
+        let name = if rows.len() > 1 { file } else { &advised.name };
+        text += &format!("\n# {name}: {}\n", stripes(classes, &row.stripes));
+        for (key, value) in hints(classes, row)? {
+            let digits: String = value.bytes().chain([0]).map(|byte| format!("{byte:02x}")).collect();
+            text +=
+                &format!("# user.pvfs2.{key} = {value}\nsetfattr -n user.pvfs2.{key} -v 0x{digits} \"$DIRECTORY\"\n");
+        }
+    }
+    Ok(text)
+}
+
+fn hints(classes: &Classes, row: &Row) -> Result<Vec<(&'static str, String)>, Exit> {
+    let mut servers: Vec<(&str, u64)> = Vec::new();
+    for ((class, addresses), stripe) in classes.cluster.classes().iter().zip(&classes.addresses).zip(&row.stripes) {
+        if *stripe > 0 && addresses.is_empty() {
+            let problem = format!("class {:?} has no addresses, which decide where each strip lies", class.name);
+            return Err(Exit::Usage(format!(
+                "{problem}; add addresses = [\"tcp://oss1:3334\", ...] as clients know them"
+            )));
+        }
+        servers.extend(addresses.iter().map(|address| (address.as_str(), *stripe)).filter(|(_, stripe)| *stripe > 0));
+    }
+    let strips: Vec<String> =
+        servers.iter().enumerate().map(|(index, (_, stripe))| format!("{index}:{stripe}")).collect();
+    let parameters = format!("strips:{}", strips.join(";"));
+    if parameters.len() > PARAMETERS_MAX {
+        let limit = format!("{} servers need {} bytes of parameters", servers.len(), parameters.len());
+        return Err(Exit::Failed(format!(
+            "{limit}, and OrangeFS reads {PARAMETERS_MAX}; use fewer servers of a class"
+        )));
+    }
+    let list: Vec<&str> = servers.iter().map(|(address, _)| *address).collect();
+    Ok(vec![
+        ("dist_name", "varstrip_dist".into()),
+        ("dist_params", parameters),
+        // A list of servers: other layouts begin at a random one.
+        ("layout", "00004".into()),
+        ("server_list", format!("{:05} {}", list.len(), list.join(" "))),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vpfs_harl::{Access, Cluster, ServerClass};
+
+    fn classes(flash: &[&str]) -> Classes {
+        let access = Access::new(std::time::Duration::ZERO, std::time::Duration::ZERO, 1_000_000_000).unwrap();
+        let class =
+            |name: &str, servers| ServerClass { name: name.into(), servers, read: access, write: access, free: None };
+        Classes {
+            cluster: Cluster::new(vec![class("disk", 2), class("flash", 1)], 1_000_000_000).unwrap(),
+            addresses: vec![
+                vec!["tcp://a:1".into(), "tcp://b:1".into()],
+                flash.iter().map(|address| (*address).to_owned()).collect(),
+            ],
+        }
+    }
+
+    #[test]
+    fn strips_are_numbered_as_the_servers_in_the_list() {
+        let row = |stripes: [u64; 2]| Row { bytes: 0..1, stripes: stripes.to_vec() };
+        let both = hints(&classes(&["tcp://c:1"]), &row([36864, 151552])).unwrap();
+        assert_eq!(both[1].1, "strips:0:36864;1:36864;2:151552");
+        assert_eq!(both[3].1, "00003 tcp://a:1 tcp://b:1 tcp://c:1");
+        let flash_only = hints(&classes(&["tcp://c:1"]), &row([0, 65536])).unwrap();
+        assert_eq!((flash_only[1].1.as_str(), flash_only[3].1.as_str()), ("strips:0:65536", "00001 tcp://c:1"));
+        let Err(Exit::Usage(problem)) = hints(&classes(&[]), &row([4096, 4096])) else { panic!("no addresses") };
+        assert!(problem.contains("class \"flash\" has no addresses"), "{problem}");
+    }
+}

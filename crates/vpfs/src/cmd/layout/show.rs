@@ -1,0 +1,100 @@
+//! Advice as a table and as JSON.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Value, json};
+use vpfs_config::units::Size;
+use vpfs_core::Bytes;
+use vpfs_harl::RegionAdvice;
+
+use super::advised::Advised;
+use super::classes::Classes;
+
+const PICOS: f64 = 1e12;
+
+/// A table of regions, and what the layout gains.
+pub(super) fn text(classes: &Classes, advised: &Advised) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["bytes", "requests", "mean size", "stripes", "now", "advised", "gain"]);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for region in &advised.advice.regions {
+        table.add_row([
+            format!("{} - {}", size(region.bytes.start), size(region.bytes.end)),
+            region.requests.to_string(),
+            size(region.mean_size),
+            stripes(classes, &region.advised.stripes),
+            rate(region, region.time_now),
+            rate(region, region.advised.time),
+            if region.is_kept { "as now".into() } else { gain(region.time_now, region.advised.time) },
+        ]);
+    }
+    let (now, then) = advised.advice.times();
+    let summary = match advised.advice.is_worth_it() {
+        true => format!(
+            "With these stripes, the predicted throughput of all regions together changes by {}.",
+            gain(now, then)
+        ),
+        false => "Nothing is to be gained: keep the layout.".into(),
+    };
+    format!("{}\n{table}\n\n{summary}{}", advised.name, notes(&advised.advice.regions))
+}
+
+fn notes(regions: &[RegionAdvice]) -> String {
+    let mut notes = String::new();
+    if regions.iter().any(|region| !region.is_exact) {
+        notes += "\nNot all stripes were compared for all requests; there may be slightly better ones.";
+    }
+    if regions.iter().any(|region| region.is_limited) {
+        notes += "\nSpace on a class forbids stripes that would be faster.";
+    }
+    notes
+}
+
+/// `disk 32KiB, flash 160KiB`; a class that is not used has none.
+pub(super) fn stripes(classes: &Classes, stripes: &[u64]) -> String {
+    let used = classes.cluster.classes().iter().zip(stripes).filter(|(_, stripe)| **stripe > 0);
+    used.map(|(class, stripe)| format!("{} {}", class.name, size(*stripe))).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    Size(Bytes(bytes)).to_string()
+}
+
+/// Bytes per second.
+pub(super) fn bytes_per_second(region: &RegionAdvice, time: u128) -> f64 {
+    region.moved as f64 / (time.max(1) as f64 / PICOS)
+}
+
+fn rate(region: &RegionAdvice, time: u128) -> String {
+    format!("{:.1} MB/s", bytes_per_second(region, time) / 1e6)
+}
+
+/// How much more throughput.
+fn gain(now: u128, then: u128) -> String {
+    format!("{:+.0} %", (now as f64 / then.max(1) as f64 - 1.0) * 100.0)
+}
+
+/// All files, with everything that is known.
+pub(super) fn json(classes: &Classes, all: &[Advised]) -> Value {
+    let region = |region: &RegionAdvice| {
+        let stripes: serde_json::Map<String, Value> = (classes.cluster.classes().iter())
+            .zip(&region.advised.stripes)
+            .map(|(class, stripe)| (class.name.clone(), json!(stripe)))
+            .collect();
+        json!({
+            "begin": region.bytes.start, "end": region.bytes.end, "requests": region.requests,
+            "mean_size": region.mean_size, "stripes": stripes, "kept": region.is_kept,
+            "exact": region.is_exact, "limited_by_space": region.is_limited,
+            "bytes_per_second_now": bytes_per_second(region, region.time_now),
+            "bytes_per_second_advised": bytes_per_second(region, region.advised.time),
+        })
+    };
+    let file = |advised: &Advised| {
+        let regions: Vec<Value> = advised.advice.regions.iter().map(region).collect();
+        let files = advised.advice.table.files(&advised.name);
+        json!({ "file": advised.name, "worth_it": advised.advice.is_worth_it(), "regions": regions, "files": files })
+    };
+    all.iter().map(file).collect()
+}
