@@ -31,7 +31,6 @@ pub(super) struct Advised {
 /// All layouts in one experiment.
 #[derive(Clone, Debug)]
 pub(super) struct Comparison {
-    pub(super) case: Case,
     pub(super) fixed: Vec<Layout>,
     pub(super) random: Vec<Layout>,
     /// By the paper's cost.
@@ -52,7 +51,7 @@ impl Comparison {
     pub(super) fn of(case: Case) -> Result<Self, SimError> {
         let (cluster, trace) = (case.cluster()?, case.trace()?);
         let runs = [(trace, 1)];
-        let ask = |model| {
+        let ask = |model, gain_percent| {
             let question = Question {
                 model,
                 outstanding_milli: None,
@@ -60,14 +59,14 @@ impl Comparison {
                 step: STEP,
                 chunk: CHUNK,
                 budget: BUDGET,
-                gain_percent: 5,
+                gain_percent,
             };
             let advice = advise(&cluster, &runs, &question).map_err(|error| SimError::Scenario(error.to_string()))?;
             let (now, then) = advice.times();
             let row = advice.table.rows().first().map(|row| [row.stripes[0], row.stripes[1]]);
             Ok::<_, SimError>((row.unwrap_or([DEFAULT; 2]), now as f64 / then as f64))
         };
-        let (paper, concurrent) = (ask(Model::Paper)?, ask(Model::Concurrent)?);
+        let (paper, concurrent) = (ask(Model::Paper, 0)?, ask(Model::Concurrent, 5)?);
         let random = (0..RANDOM).map(|number| [random_stripe(2 * number), random_stripe(2 * number + 1)]);
         let all: Vec<[u64; 2]> =
             FIXED.map(|stripe| [stripe; 2]).into_iter().chain(random).chain([paper.0, concurrent.0]).collect();
@@ -76,7 +75,6 @@ impl Comparison {
         let mut random = fixed.split_off(FIXED.len());
         let advised = random.split_off(random.len() - 2);
         Ok(Self {
-            case,
             fixed,
             random,
             paper: Advised { layout: advised[0], predicted: paper.1 },
