@@ -1,80 +1,70 @@
 //! The cluster of [HARL §IV-A], as the simulator and as the cost model see it.
 //!
 //! Deviations and guesses, for all figures of the paper:
-//! - The paper prints no parameters of its hardware. One set for all figures, with which its cost model gives the
-//!   stripes that it reports, see [`UniformProfile::HARL_DISK`]; disks read and write at the same speed, as in its
-//!   Table I.
-//! - A run of ten seconds of random requests instead of a pass over 16 GiB: each process in its own 1/16 of the file.
-//! - Clients' links are not a bottleneck.
+//! - The paper names its hardware (disks of 250 GB, PCI-E X4 flash of 100 GB, Gigabit Ethernet, eight client nodes),
+//!   but prints no parameters of it. One set for all figures, with which its cost model gives the stripes that it
+//!   reports, see [`UniformProfile::HARL_DISK`]; disks read and write at the same speed, as in its Table I.
+//! - Clients' links are not a bottleneck: the cost model has links of servers only.
+
+use std::sync::Arc;
 
 use vpfs_harl::{Access, Cluster, ClusterError, Op, Request, ServerClass, Trace, TraceError};
 use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
-use vpfs_model::plan::{Call, Ior, Phase, Plan, Step};
+use vpfs_model::plan::{Call, Extent, Ior, Phase, Plan, Step};
 use vpfs_sim::{Region, Results, Scenario, SimError, Workload};
 
 use crate::scenario;
 
 const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
 
-/// An experiment of the paper with IOR.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Case {
-    pub(super) op: Op,
-    pub(super) disks: u32,
-    pub(super) flash: u32,
-    pub(super) processes: u32,
-    pub(super) request: u32,
+/// The stripes of disk and flash servers in bytes.
+pub(super) type Stripes = [u64; 2];
+
+/// An application on the cluster.
+#[derive(Clone)]
+pub(super) struct Job {
+    /// Servers with disks, and with flash.
+    pub(super) servers: [u32; 2],
+    /// What is simulated.
+    pub(super) plan: Arc<dyn Plan>,
+    /// Its requests as a trace has them, each place once.
+    pub(super) pass: Arc<dyn Plan>,
+    /// The phases that are measured.
+    pub(super) phases: Vec<Phase>,
 }
 
-impl Case {
-    /// Sixteen processes, 512 KiB, six disks and two flash servers.
-    pub(super) const fn default(op: Op) -> Self {
-        Self { op, disks: 6, flash: 2, processes: 16, request: 512 << 10 }
+/// The IOR of the scenario file: 16 processes, 512 KiB, random offsets in 16 GiB, ten seconds.
+pub(super) fn ior() -> Result<Ior, SimError> {
+    match scenario::parse("harl.toml", TEXT)?.apps.swap_remove(0).workload {
+        Workload::Ior(ior) => Ok(ior),
+        other => Err(SimError::Scenario(format!("harl.toml: the application is not IOR but {other:?}"))),
     }
+}
 
-    pub(super) fn op_name(&self) -> &'static str {
-        match self.op {
-            Op::Read => "read",
-            Op::Write => "write",
-        }
-    }
-
-    fn phase(&self) -> Phase {
-        match self.op {
-            Op::Read => Phase::Read,
-            Op::Write => Phase::Write,
-        }
-    }
-
-    /// Its scenario with these regions.
+impl Job {
     fn scenario(&self, regions: Vec<Region>) -> Result<Scenario, SimError> {
         let mut scenario = scenario::parse("harl.toml", TEXT)?;
-        for (group, count) in scenario.servers.iter_mut().zip([self.disks, self.flash]) {
+        for (group, count) in scenario.servers.iter_mut().zip(self.servers) {
             group.count = count;
         }
         let app = &mut scenario.apps[0];
         app.layout.regions = regions;
-        app.phases = vec![self.phase()];
-        if let Workload::Ior(ior) = &mut app.workload {
-            let total = ior.block_bytes * u64::from(ior.processes);
-            ior.block_bytes = total / u64::from(self.processes);
-            ior.processes = self.processes;
-            ior.transfer_bytes = self.request;
-            (ior.read, ior.write) = (self.op == Op::Read, self.op == Op::Write);
-        }
+        app.phases.clone_from(&self.phases);
+        app.workload = Workload::Plan(Arc::clone(&self.plan));
         Ok(scenario)
     }
 
-    /// Runs it with these stripes of disk and flash servers.
-    pub(super) fn run(&self, stripes: [u64; 2]) -> Result<Results, SimError> {
-        let region = Region { start: 0, stripes: self.round(stripes) };
-        scenario::run(&self.scenario(vec![region])?, "fifo")
+    /// Runs it with these stripes of disk and flash servers, by region.
+    pub(super) fn run(&self, layout: &[(u64, Stripes)]) -> Result<Results, SimError> {
+        let region = |&(start, stripes): &(u64, Stripes)| Region { start, stripes: self.round(stripes) };
+        scenario::run(&self.scenario(layout.iter().map(region).collect())?, "fifo")
     }
 
-    fn round(&self, [disk, flash]: [u64; 2]) -> Vec<(u32, u64)> {
-        let disks = (0..self.disks).map(|server| (server, disk));
-        let flash = (self.disks..self.disks + self.flash).map(|server| (server, flash));
-        disks.chain(flash).filter(|(_, bytes)| *bytes > 0).collect()
+    fn round(&self, [disk, flash]: Stripes) -> Vec<(u32, u64)> {
+        let [disks, flashes] = self.servers;
+        let disks_round = (0..disks).map(|server| (server, disk));
+        let flash_round = (disks..disks + flashes).map(|server| (server, flash));
+        disks_round.chain(flash_round).filter(|(_, bytes)| *bytes > 0).collect()
     }
 
     /// The servers as the cost model knows them.
@@ -94,26 +84,24 @@ impl Case {
         Cluster::new(classes, scenario.servers[0].link.bytes_per_second).map_err(|error| refuse(&error))
     }
 
-    /// One pass of all processes over the file.
+    /// The requests of one pass, without times.
     pub(super) fn trace(&self) -> Result<Trace, SimError> {
-        let scenario = self.scenario(Vec::new())?;
-        let Workload::Ior(ior) = &scenario.apps[0].workload else {
-            return Err(SimError::Scenario("harl.toml: the application is not IOR".into()));
-        };
-        let pass = Ior { time_limit: None, ..ior.clone() };
-        let requests = (0..pass.processes).flat_map(|rank| pass.steps(self.phase(), rank).filter_map(request(rank)));
+        let of =
+            |(rank, phase): (u32, &Phase)| self.pass.steps(*phase, rank).filter_map(move |step| request(rank, step));
+        let ranks = 0..self.pass.processes();
+        let requests = ranks.flat_map(|rank| self.phases.iter().map(move |phase| (rank, phase))).flat_map(of);
         Trace::new(requests.collect()).map_err(|error: TraceError| SimError::Scenario(error.to_string()))
     }
 }
 
-fn request(rank: u32) -> impl Fn(Step) -> Option<Request> {
-    move |step| {
-        let (op, extent) = match step {
-            Step::Call(Call::Read(extent)) => (Op::Read, extent),
-            Step::Call(Call::Write(extent)) => (Op::Write, extent),
-            _ => return None,
-        };
+fn request(rank: u32, step: Step) -> Option<Request> {
+    let request = |op, extent: Extent| {
         Some(Request { rank, op, offset: extent.offset, size: extent.bytes.into(), start: 0, end: 0 })
+    };
+    match step {
+        Step::Call(Call::Read(extent)) => request(Op::Read, extent),
+        Step::Call(Call::Write(extent)) => request(Op::Write, extent),
+        _ => None,
     }
 }
 
