@@ -4,15 +4,15 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::cluster::Cluster;
 use super::copies::Copies;
 use super::disks::Disks;
 use super::fio::{self, Figures};
 use super::mounts::{Mounts, remove_files};
 use super::options::{Access, Options};
-use super::process::Running;
-use super::scratch::Scratch;
 use super::{config, vpfs};
+use crate::bench::cluster::Cluster;
+use crate::bench::process::Running;
+use crate::bench::scratch::Scratch;
 
 /// Time for the large application to fill the storage before anything is measured.
 const RAMP: Duration = Duration::from_secs(5);

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::cluster::Cluster;
 use super::options::Options;
+use crate::bench::cluster::Cluster;
 
 /// Where a proxy process listens: each application has its own listener, so that neither is mistaken for the other.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use super::options::Access;
-use super::process::Running;
-use super::scratch::{PREFIX, Scratch};
+use crate::bench::process::Running;
+use crate::bench::scratch::{PREFIX, Scratch};
 
 /// Number of concurrent loops.
 const LOOPS: usize = 12;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::options::Access;
-use super::process::Running;
-use super::scratch::{PREFIX, Scratch};
+use crate::bench::process::Running;
+use crate::bench::scratch::{PREFIX, Scratch};
 
 /// Its results.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,24 +1,23 @@
 //! Isolation in front of a running OrangeFS cluster: stock clients, real servers, `vpfs proxy` between them.
 
 mod case;
-mod cluster;
 mod config;
 mod copies;
 mod disks;
 mod fio;
 mod mounts;
 mod options;
-mod process;
-mod scratch;
 mod table;
 mod vpfs;
 
 use std::path::PathBuf;
 
 use case::Bench;
-use cluster::Cluster;
 use options::Options;
-use scratch::Scratch;
+
+use crate::bench::cluster::Cluster;
+use crate::bench::program;
+use crate::bench::scratch::Scratch;
 
 /// External programs that are needed.
 const PROGRAMS: [&str; 4] = ["pvfs2fuse", "pvfs2-cp", "fio", "fusermount"];
@@ -32,7 +31,7 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let cluster = Cluster::read(&options.cluster)?;
-    let program = vpfs::program(options.vpfs.as_deref())?;
+    let program = program::build(options.vpfs.as_deref())?;
     let scratch = Scratch::new()?;
     let bench = Bench { options: &options, cluster: &cluster, program: &program, scratch: &scratch };
     let outcomes = bench.run()?;

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::options::Access;
-use super::process::Running;
-use super::scratch::{PREFIX, Scratch};
+use crate::bench::process::Running;
+use crate::bench::scratch::{PREFIX, Scratch};
 
 /// Mounted directories; they are unmounted when dropped.
 #[derive(Debug)]

@@ -1,30 +1,12 @@
-//! Builds our own program and starts it as a proxy.
+//! Starts our own program as a proxy.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::config::ListenerPorts;
-use super::process::Running;
-use super::scratch::Scratch;
-
-/// `given`, or the release build in the target directory of this program, built first so that it is up to date.
-pub(super) fn program(given: Option<&Path>) -> Result<PathBuf, String> {
-    if let Some(given) = given {
-        let found = given.is_file().then(|| given.to_owned());
-        return found.ok_or_else(|| format!("--vpfs {}: no such file; leave it out to build one", given.display()));
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "vpfs"]).status();
-    if !build.map_err(|error| format!("cannot run cargo build: {error}"))?.success() {
-        return Err("vpfs does not build; see above".to_owned());
-    }
-    let this = std::env::current_exe().map_err(|error| format!("cannot find the target directory: {error}"))?;
-    // target/debug/xtask -> target/release/vpfs
-    let target = this.ancestors().nth(2).ok_or("this program is in no target directory; give --vpfs PROGRAM")?;
-    let vpfs = target.join("release/vpfs");
-    if vpfs.is_file() { Ok(vpfs) } else { Err(format!("{} is missing; give --vpfs PROGRAM", vpfs.display())) }
-}
+use crate::bench::process::Running;
+use crate::bench::scratch::Scratch;
 
 /// Free ports of 127.0.0.1 for both listeners of `servers` servers.
 pub(super) fn free_ports(servers: usize) -> Result<ListenerPorts, String> {
