@@ -9,14 +9,16 @@ mod advise;
 mod cluster;
 mod cost;
 mod log;
+mod mix;
 mod regions;
+mod replay;
 mod round;
 mod search;
 mod space;
 mod table;
 mod trace;
 
-pub use advise::{Advice, AdviceError, Model, Question, RegionAdvice, advise};
+pub use advise::{Advice, AdviceError, GAIN_PERCENT, Model, Question, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
 pub use log::{Log, LogError, LogReader};

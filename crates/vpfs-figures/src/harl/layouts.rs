@@ -1,7 +1,7 @@
 //! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
 
 use vpfs_core::hash::mix;
-use vpfs_harl::{CHUNK, Model, Question, STEP, advise};
+use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, STEP, advise};
 use vpfs_sim::{SimError, parallel};
 
 use super::cluster::{Job, Stripes};
@@ -12,8 +12,6 @@ const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 
 const RANDOM: usize = 4;
 /// Enough for every pair of stripes up to 1 MiB.
 const BUDGET: u64 = 50_000_000;
-/// What `vpfs layout advise` asks for.
-const GAIN_PERCENT: u32 = 5;
 
 /// A layout, and the throughput with it in MB/s.
 #[derive(Clone, Debug, PartialEq)]

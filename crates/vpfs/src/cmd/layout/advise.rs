@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use vpfs_config::units::parse_size;
 use vpfs_core::Bytes;
-use vpfs_harl::{CHUNK, Model, Question, advise};
+use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, advise};
 
 use super::advised::Advised;
 use super::classes::Classes;
@@ -16,8 +16,6 @@ use crate::print::print;
 
 /// Prices to compute for all regions of a file: about two seconds.
 const BUDGET: u64 = 20_000_000;
-/// What gains less keeps its layout: a model is not that accurate.
-const GAIN_PERCENT: u32 = 5;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
 ///
