@@ -59,6 +59,8 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(table.contains("MiB/sec"), "no summary in\n{table}");
     let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("valid JSON");
     assert!(report.is_object(), "{report}");
+    cluster.workload(&["ior", "--processes", "2", "--transfer", "256KiB", "--random", "--strip", "36KiB,148KiB"]);
+    cluster.workload(&["ior", "--processes", "2", "--block", "1MiB", "--strip", "0B,64KiB"]);
     cluster.workload(&["md", "--processes", "2", "--items", "50"]);
     let calls = ["interactive", "-n", "2", "-t", "4KiB", "--file", "1MiB", "--think", "2ms", "--time", "500ms"];
     for (access, read) in [("write", &[][..]), ("read", &["--read"])] {
@@ -70,6 +72,32 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
     let log = cluster.proxy.log();
     assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn a_workload_writes_a_log_that_is_advised_on() {
+    let cluster = Cluster::start("");
+    let [log, classes] = ["run.csv", "classes.toml"].map(|name| cluster.dir.path().join(name));
+    let class = |name, rate| {
+        let access = format!("{{ startup_min = \"1ms\", startup_max = \"9ms\", rate = \"{rate}\" }}");
+        format!("[[class]]\nname = \"{name}\"\nservers = 1\nread = {access}\nwrite = {access}\n")
+    };
+    let classes_text = format!("network = \"1GB/s\"\n{}{}", class("old", "50MB/s"), class("new", "500MB/s"));
+    std::fs::write(&classes, classes_text).expect("a file");
+    let log_text = log.display().to_string();
+    cluster.workload(&["ior", "-n", "4", "-t", "256KiB", "-b", "2MiB", "--random", "--trace", &log_text]);
+    let written = std::fs::read_to_string(&log).expect("a log");
+    assert!(written.starts_with("rank,op,offset,size,time,end,file\n"), "{written}");
+    assert_eq!(written.lines().count(), 1 + 2 * 32, "{written}");
+    let mut advise = Command::new(vpfs());
+    advise.args(["layout", "advise", "--json", "-", "--servers"]).args([&classes, &log]);
+    let advice: Value = serde_json::from_str(&run(&mut advise)).expect("valid JSON");
+    let regions = advice[0]["regions"].as_array().expect("a list");
+    let sum = |key: &str| regions.iter().filter_map(|region| region[key].as_u64()).sum::<u64>();
+    assert_eq!((&advice[0]["file"], sum("requests")), (&"/ior/file.0".into(), 64), "{advice}");
+    let url = format!("tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
+    let full = output(Command::new(vpfs()).args(["workload", "ior", "--trace", "/dev/full", "--url", &url]));
+    assert!(!full.status.success() && String::from_utf8_lossy(&full.stderr).contains("cannot write /dev/full"));
 }
 
 #[test]

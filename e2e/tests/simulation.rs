@@ -47,6 +47,41 @@ phases = ["write"]
 ior = { processes = 8, transfer = "1MiB", block = "64MiB", file = "per-process", time_limit = "5s" }
 "#;
 
+const CLASSES: &str = r#"
+network = "117MB/s"
+[[class]]
+name = "disk"
+servers = 2
+read = { startup_min = "1ms", startup_max = "14ms", rate = "180MB/s" }
+write = { startup_min = "1ms", startup_max = "14ms", rate = "160MB/s" }
+[[class]]
+name = "flash"
+servers = 1
+read = { startup_min = "80us", startup_max = "200us", rate = "2GB/s" }
+write = { startup_min = "90us", startup_max = "600us", rate = "1GB/s" }
+"#;
+
+#[test]
+fn a_simulation_writes_a_log_that_is_advised_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("my.toml"), SCENARIO).expect("a file");
+    std::fs::write(dir.path().join("classes.toml"), CLASSES).expect("a file");
+    let both = refused(&output(&mut command(dir.path(), &["sim", "my.toml", "-q", "--trace", "run.csv"])));
+    assert!(both.contains("--trace: a log is of one run; choose one with --policy of today, shares"), "{both}");
+    run(&mut command(dir.path(), &["sim", "my.toml", "-q", "--policy", "today", "--trace", "run.csv"]));
+    let log = file(dir.path(), "run.csv");
+    let advise = ["layout", "advise", "run.csv", "--servers", "classes.toml", "--json", "-"];
+    let advice: Value = serde_json::from_str(&run(&mut command(dir.path(), &advise))).expect("valid JSON");
+    let files = advice.as_array().expect("a list");
+    assert_eq!((files.len(), &files[0]["file"]), (16, &Value::from("/heavy/file.0")), "each file has its own answer");
+    let requests: u64 = files
+        .iter()
+        .flat_map(|file| file["regions"].as_array().expect("a list"))
+        .map(|region| region["requests"].as_u64().expect("a number"))
+        .sum();
+    assert_eq!((requests > 100, requests), (true, log.lines().count() as u64 - 1));
+}
+
 #[test]
 fn a_simulation_prints_draws_and_repeats() {
     let dir = tempfile::tempdir().expect("a directory");

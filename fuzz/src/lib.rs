@@ -3,13 +3,17 @@
 //! Run one with `cargo +nightly fuzz run request` (`cargo install cargo-fuzz`). A crash becomes a file in
 //! `corpus/<target>/` together with its fix.
 
+mod darshan;
 mod files;
+mod log;
 mod peer;
 mod scenario;
 pub mod session;
 mod wire;
 
+pub use darshan::darshan;
 pub use files::configuration;
+pub use log::log;
 pub use peer::peer_frame;
 pub use scenario::scenario;
 pub use session::session;

@@ -3,28 +3,33 @@
 //! Pure: no I/O, no clock, no randomness. Sizes are bytes, times are picoseconds in integers, so equal input gives
 //! equal advice. [`divide`] cuts a file into regions of similar requests, [`Pricing`] predicts the time that requests
 //! take under given stripes, and [`search`] finds the stripes that take least. [`advise`] does all of it, for several
-//! runs and limited space.
+//! runs and limited space. [`adapt`] finds what comes closest to that in a file system with rules of its own.
 
 mod advise;
 mod cluster;
 mod cost;
 mod log;
 mod mix;
+mod predictor;
+mod question;
 mod regions;
 mod replay;
 mod round;
+mod rules;
 mod search;
 mod space;
 mod table;
 mod trace;
 
-pub use advise::{Advice, AdviceError, GAIN_PERCENT, Model, Question, RegionAdvice, advise};
+pub use advise::{Advice, AdviceError, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
-pub use log::{Log, LogError, LogReader};
+pub use log::{CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader};
+pub use question::{GAIN_PERCENT, Model, Question};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
-pub use search::{Choice, Demand, Found, Run, STEP, grid, search};
+pub use rules::{Adapted, Component, Rules, adapt};
+pub use search::{Choice, Demand, Found, Run, STEP, compare, grid, search};
 pub use space::{Candidates, NoSpace, fit};
 pub use table::{Piece, RegionStripeTable, Row};
-pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, Trace, TraceError};
+pub use trace::{Op, REQUEST_MAX, REQUESTS_MAX, Request, TIME_MAX, Trace, TraceError};

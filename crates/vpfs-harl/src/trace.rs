@@ -31,6 +31,9 @@ pub const REQUESTS_MAX: usize = 1 << 24;
 /// The largest request, in bytes.
 pub const REQUEST_MAX: u64 = 1 << 36;
 
+/// The latest end of a request, in nanoseconds: 10^10 seconds, which floating point has exactly.
+pub const TIME_MAX: u64 = 10_000_000_000_000_000_000;
+
 /// Why a request or trace cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -41,8 +44,11 @@ pub enum TraceError {
     #[error("a request at offset {0} ends beyond the largest file; are columns exchanged?")]
     TooFar(u64),
     /// A request that ends before it begins.
-    #[error("a request ends before it begins")]
+    #[error("a request ends before it begins; are the two times exchanged?")]
     EndsEarly,
+    /// A request that ends after [`TIME_MAX`].
+    #[error("a request ends after more than 300 years; is its time in seconds?")]
+    TooLate,
     /// More than [`REQUESTS_MAX`] requests.
     #[error("there are more than {REQUESTS_MAX} requests; give a part of the trace")]
     TooMany,
@@ -60,7 +66,11 @@ impl Request {
         if self.offset.checked_add(self.size).is_none_or(|end| end > 1 << 62) {
             return Err(TraceError::TooFar(self.offset));
         }
-        if self.end < self.start { Err(TraceError::EndsEarly) } else { Ok(()) }
+        match self.end {
+            end if end > TIME_MAX => Err(TraceError::TooLate),
+            end if end < self.start => Err(TraceError::EndsEarly),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -153,5 +163,6 @@ mod tests {
         assert_eq!(Trace::new(vec![large]), Err(TraceError::TooLarge(REQUEST_MAX + 1)));
         assert_eq!(request(0, u64::MAX, 0, 0).check(), Err(TraceError::TooFar(u64::MAX)));
         assert_eq!(request(0, 0, 2, 1).check(), Err(TraceError::EndsEarly));
+        assert_eq!(request(0, 0, 2, TIME_MAX + 1).check(), Err(TraceError::TooLate));
     }
 }

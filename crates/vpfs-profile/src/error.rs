@@ -71,6 +71,19 @@ pub enum ProfileError {
         /// Offset of the first data.
         at: u64,
     },
+    /// A connection failed.
+    #[error("cannot {action} {address}: {source}")]
+    Network {
+        /// What was tried.
+        action: &'static str,
+        /// `HOST:PORT`.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Something else answers there.
+    #[error("{0} is not `vpfs profile network --listen`; start that on the server, at this port")]
+    NotOurServer(String),
 }
 
 impl ProfileError {
@@ -78,5 +91,11 @@ impl ProfileError {
     pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// For `map_err`.
+    pub(crate) fn network(action: &'static str, address: &str) -> impl FnOnce(io::Error) -> Self {
+        let address = address.to_owned();
+        move |source| Self::Network { action, address, source }
     }
 }

@@ -5,6 +5,10 @@
 //! [`fit`] derives D and L from the [`Measurements`]; [`to_toml`] writes the fragment that a
 //! daemon's configuration includes; [`report`] draws both models.
 //!
+//! For `vpfs layout advise`, a [`ClassPlan`] times single accesses to a [`TimedStorage`], [`fit_class`] finds the
+//! parameters of HARL's cost model, and [`class_toml`] writes them. A [`NetworkPath`] is such a storage too: what
+//! [`answer_network`] sends, without storage.
+//!
 //! Each outstanding access has its own thread and uses the standard library: at these depths the kernel sees the same
 //! queue as with io_uring, and the io_uring crates (`io-uring`, `tokio-uring`, `rio`) need `unsafe` in the caller or
 //! are unmaintained. `rustix` provides the flags and file system calls that the standard library lacks.
@@ -12,11 +16,13 @@
 //! Nothing but a file of our own is ever written, except for a device that is named a second time, is not in use and is
 //! empty at both ends.
 
+mod class;
 mod error;
 mod fit;
 mod load;
 mod measure;
 mod model;
+mod network;
 mod output;
 mod picture;
 mod real;
@@ -24,10 +30,15 @@ mod sweep;
 
 use std::time::Duration;
 
+pub use class::{
+    AccessFit, ClassFit, ClassFitError, ClassLabels, ClassPlan, ClassProgress, Figure, Probe, Series, TimedStorage,
+    Timing, class_summary, class_toml, fit_class, fit_network, network_summary, network_toml,
+};
 pub use error::ProfileError;
 pub use fit::{FitError, Measurement, OpFit, SizeFit, StorageFit, fit};
 pub use measure::measure;
 pub use model::ModelStorage;
+pub use network::{NetworkPath, answer_network};
 pub use output::{Record, records, to_toml};
 pub use picture::report;
 pub use real::{Options, RealStorage};

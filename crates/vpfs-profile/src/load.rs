@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, OpKind};
 
-use crate::Point;
 use crate::fit::Measurement;
+use crate::{Point, Probe, Series};
 
 /// Alignment of memory that satisfies direct I/O on any device.
 const ALIGNMENT: usize = 4096;
@@ -38,6 +38,34 @@ pub(crate) fn run(file: &File, span: Bytes, point: Point, time: Duration) -> io:
     });
     let done = results.into_iter().collect::<io::Result<Vec<Done>>>()?;
     Ok(summarize(point, &done))
+}
+
+/// The times of the accesses of `series` to the first `span` bytes of `file`, one at a time.
+pub(crate) fn times(file: &File, span: Bytes, series: Series) -> io::Result<Vec<Duration>> {
+    let op = if series.probe == Probe::Write { OpKind::Write } else { OpKind::Read };
+    let point = Point { op, size: series.size, outstanding: 1 };
+    let seed = mix(series.size.0 ^ mix(u64::from(series.repetition) + 1));
+    let failed = AtomicBool::new(false);
+    let worker = Worker { file, span, point, time: series.time, seed, failed: &failed };
+    let mut buffer = Buffer::new(series.size, seed);
+    timed(series, |number| worker.access(buffer.bytes(), number))
+}
+
+/// The times of the accesses of `series`, which `access` makes. The first one finds storage and network in another
+/// state than the others do, and does not count.
+pub(crate) fn timed(series: Series, mut access: impl FnMut(u32) -> io::Result<()>) -> io::Result<Vec<Duration>> {
+    access(0)?;
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    let mut now = begin;
+    for number in 1..=series.most {
+        if number > series.least && now.duration_since(begin) >= series.time {
+            break;
+        }
+        access(number)?;
+        times.push(now.elapsed());
+        now = Instant::now();
+    }
+    Ok(times)
 }
 
 struct Worker<'a> {

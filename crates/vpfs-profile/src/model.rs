@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use vpfs_core::{Bytes, OpKind};
-use vpfs_model::device::{DeviceProfile, IoKind};
+use vpfs_core::hash::mix;
+use vpfs_core::{Bytes, OpKind, Time};
+use vpfs_model::device::{DeviceProfile, Io, IoKind};
 
 use crate::fit::Measurement;
 use crate::measure::measure;
-use crate::{Point, ProfileError, Storage};
+use crate::{Point, Probe, ProfileError, Series, Storage, TimedStorage};
 
 /// A device model, newly created for each point and measured in its own time.
 #[derive(Clone, Debug)]
@@ -29,5 +30,33 @@ impl Storage for ModelStorage {
     fn measure(&mut self, point: Point, _time: Duration) -> Result<Measurement, ProfileError> {
         let kind = if point.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
         Ok(measure(&self.0, kind, point.size, point.outstanding, ACCESSES, SPAN))
+    }
+}
+
+impl TimedStorage for ModelStorage {
+    fn probes(&self) -> Vec<Probe> {
+        vec![Probe::Read, Probe::Write]
+    }
+
+    fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError> {
+        let kind = if series.probe == Probe::Write { IoKind::Write } else { IoKind::Read };
+        let (mut device, mut now) = (self.0.build(), Time::ZERO);
+        let places = (SPAN - series.size).0 / 4096 + 1;
+        let object = u64::from(series.repetition) + 1;
+        let mut times = Vec::new();
+        // The first access finds the head elsewhere.
+        for number in 0..=u64::from(series.most) {
+            let offset = mix(mix(object) ^ number) % places * 4096;
+            device.submit(now, Io { kind, object, offset, len: series.size.0 });
+            let begin = now;
+            while let Some(next) = device.poll_timeout() {
+                now = next.max(now);
+                if let Some(completion) = device.poll_completed(now) {
+                    times.extend((number > 0).then(|| completion.at.since(begin)));
+                    break;
+                }
+            }
+        }
+        Ok(times)
     }
 }

@@ -12,7 +12,7 @@ use vpfs_core::Bytes;
 
 use crate::fit::Measurement;
 use crate::load::{self, Buffer};
-use crate::{Point, ProfileError, Storage};
+use crate::{Point, Probe, ProfileError, Series, Storage, TimedStorage};
 
 /// How to measure real storage.
 #[derive(Clone, Debug)]
@@ -114,6 +114,14 @@ impl RealStorage {
         self.span
     }
 
+    fn drop_cache(&self) -> Result<(), ProfileError> {
+        if !self.buffered {
+            return Ok(());
+        }
+        let dropped = fadvise(&self.file, 0, None, Advice::DontNeed);
+        dropped.map_err(|error| ProfileError::io("drop the cache of", &self.path)(error.into()))
+    }
+
     fn fill(&mut self, options: &Options) -> Result<(), ProfileError> {
         let mut buffer = Buffer::new(FILL, 0);
         let begin = Instant::now();
@@ -133,11 +141,19 @@ impl Storage for RealStorage {
     }
 
     fn measure(&mut self, point: Point, time: Duration) -> Result<Measurement, ProfileError> {
-        if self.buffered {
-            let dropped = fadvise(&self.file, 0, None, Advice::DontNeed);
-            dropped.map_err(|error| ProfileError::io("drop the cache of", &self.path)(error.into()))?;
-        }
+        self.drop_cache()?;
         load::run(&self.file, self.span, point, time).map_err(ProfileError::io("access", &self.path))
+    }
+}
+
+impl TimedStorage for RealStorage {
+    fn probes(&self) -> Vec<Probe> {
+        if self.writable { vec![Probe::Read, Probe::Write] } else { vec![Probe::Read] }
+    }
+
+    fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError> {
+        self.drop_cache()?;
+        load::times(&self.file, self.span, series).map_err(ProfileError::io("access", &self.path))
     }
 }
 

@@ -212,12 +212,14 @@ impl Connection {
         let limits = rules.limits;
         let requester = rules.requester(peer.ip());
         let identity = ClientIdentity::new(&shared, peer.ip(), listener.index);
+        let mut session = listener.interposer.session(limits.session, requester, user);
+        session.set_patience(identity.host().patience.at(shared.clock.now()));
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
             client,
             server,
-            session: listener.interposer.session(limits.session, requester, user),
+            session,
             mailbox: Arc::new(Mailbox::default()),
             requests: Requests::new(Arc::clone(&listener.gate)),
             dispatched: Vec::new(),
@@ -363,6 +365,7 @@ impl Connection {
             return Err(Failure::TimedOut("the client did not receive the last bytes from the server"));
         }
         let now = self.shared.clock.now();
+        self.session.set_patience(self.identity.host().patience.at(now));
         self.session.handle_timeout(now);
         // Data that waited for its turn was already read.
         self.session.handle_client(now, &mut self.client.buf);
@@ -475,7 +478,10 @@ impl Connection {
                 return still_alive(&completed);
             }
             Action::Cancel(op) => self.requests.cancel(op),
-            Action::Release(op) => self.requests.release(op),
+            Action::Release(op) => {
+                self.identity.host().patience.shorten(self.shared.clock.now());
+                self.requests.release(op);
+            }
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
@@ -506,7 +512,7 @@ impl Connection {
         from_client.extend_from_slice(&client.buf);
         let from_server = server.buf;
         // A socket that cannot leave the runtime is closed, with a reset.
-        if let (Ok(client), Ok(server)) = (client.stream.into_std(), server.stream.into_std()) {
+        if let (Ok(client), Ok(server)) = (client.stream.detach(), server.stream.detach()) {
             let (address, upstream) = (listener.address, listener.upstream.clone());
             shared.give(Handed { listener: address, upstream, client, server, user, from_client, from_server });
         }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -80,6 +81,8 @@ pub struct Daemon {
     sockets: Vec<Arc<TcpListener>>,
     accepting: JoinSet<()>,
     peers: Option<Peers>,
+    /// Serves the connections of a predecessor.
+    taking_over: Option<JoinHandle<()>>,
     _timers: JoinSet<()>,
 }
 
@@ -103,10 +106,16 @@ impl Daemon {
         servers: &[ServerId],
         mut inheritance: Inheritance,
     ) -> Result<Self, StartError> {
-        let daemon = Self::start_with(config, servers, Some(&mut inheritance)).await?;
+        let mut daemon = Self::start_with(config, servers, Some(&mut inheritance)).await?;
         let connections = inheritance.confirm().map_err(StartError::Predecessor)?;
-        take_over(daemon.acceptors.clone(), connections);
+        daemon.taking_over = Some(take_over(daemon.acceptors.clone(), connections));
         Ok(daemon)
+    }
+
+    /// Whether a predecessor may still have connections for this daemon. If it ended or handed over now, they would be
+    /// lost.
+    pub fn is_taking_over(&self) -> bool {
+        self.taking_over.as_ref().is_some_and(|taking_over| !taking_over.is_finished())
     }
 
     async fn start_with(
@@ -144,7 +153,7 @@ impl Daemon {
             acceptors.push(acceptor);
             sockets.push(socket);
         }
-        Ok(Self { shared, config, permits, acceptors, sockets, accepting, peers, _timers: timers })
+        Ok(Self { shared, config, permits, acceptors, sockets, accepting, peers, taking_over: None, _timers: timers })
     }
 
     /// The configuration in force.
@@ -234,12 +243,7 @@ impl Daemon {
         self.peers = None;
         while self.accepting.join_next().await.is_some() {}
         self.sockets.clear();
-        let patience = self.shared.rules().limits.drain_timeout;
-        // The number of remaining connections reveals whether the time was enough.
-        let _ = tokio::time::timeout(patience, self.permits.all_free()).await;
-        let cut_off = self.permits.taken();
-        self.shared.enter(Stage::Stopped);
-        self.permits.all_free().await;
+        let cut_off = self.shared.end_connections(&self.permits).await;
         debug_assert!(
             self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
             "closed connections have no requests"
@@ -301,7 +305,7 @@ impl Drop for Daemon {
 }
 
 /// Serves the connections of a predecessor as they come, in a thread of their own.
-fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) {
+fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) -> JoinHandle<()> {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         let _entered = runtime.enter();
@@ -326,7 +330,7 @@ fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) {
                 tracing::warn!("limits.connections is reached; a connection of the predecessor is closed");
             }
         }
-    });
+    })
 }
 
 /// Writes a line to the log, with mean times.

@@ -4,11 +4,10 @@ use std::io;
 
 use bytes::{BufMut, BytesMut};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use vpfs_session::Outbound;
 
 use crate::read_buffers::{self, READ_SIZE};
-use crate::stream::Stream;
+use crate::stream::{Detached, Stream};
 
 /// A read buffer with less room than this is replaced or reclaimed.
 const MIN_READ: usize = 32 << 10;
@@ -28,9 +27,8 @@ impl Half {
     }
 
     /// A socket of a predecessor, which had read `buf` from it.
-    pub(crate) fn inherited(stream: std::net::TcpStream, buf: BytesMut) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self { buf, ..Self::new(Stream::Tcp(TcpStream::from_std(stream)?)) })
+    pub(crate) fn inherited(stream: Detached, buf: BytesMut) -> io::Result<Self> {
+        Ok(Self { buf, ..Self::new(stream.attach()?) })
     }
 
     /// Reads available bytes, at most `most`, without waiting. `None` if no bytes are available, `Some(0)` at the end
@@ -99,7 +97,7 @@ impl Half {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 

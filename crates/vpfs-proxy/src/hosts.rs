@@ -10,6 +10,7 @@ use vpfs_session::User;
 
 use crate::budget::Budget;
 use crate::log_limit::LogLimit;
+use crate::patience::Patience;
 
 /// The known client hosts.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Host {
     connections: AtomicUsize,
     /// The memory that its connections hold together.
     pub(crate) memory: Budget,
+    /// How long its clients may keep slots without progress.
+    pub(crate) patience: Patience,
     /// The lines in the log about its failures.
     pub(crate) log: LogLimit,
     /// The user that a connection from this host stated last. Connections that have not stated a user are attributed to

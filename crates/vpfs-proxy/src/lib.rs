@@ -22,6 +22,7 @@ mod listener;
 mod log_limit;
 mod mailbox;
 mod memory;
+mod patience;
 mod peers;
 mod post;
 mod read_buffers;

@@ -11,6 +11,7 @@ use vpfs_core::AppId;
 use vpfs_session::{Requester, User};
 
 use crate::clock::Clock;
+use crate::connection_permits::ConnectionPermits;
 use crate::gate::Gate;
 use crate::handover::Handed;
 use crate::hosts::Hosts;
@@ -155,6 +156,18 @@ impl Shared {
 
     pub(crate) fn enter(&self, stage: Stage) {
         self.stage.send_replace(stage);
+    }
+
+    /// Waits until all connections have ended as the stage demands, and cuts off those for which that takes longer than
+    /// `limits.drain_timeout`. Returns their number.
+    pub(crate) async fn end_connections(&self, permits: &ConnectionPermits) -> usize {
+        let patience = self.rules().limits.drain_timeout;
+        // The number of remaining connections reveals whether the time was enough.
+        let _ = tokio::time::timeout(patience, permits.all_free()).await;
+        let cut_off = permits.taken();
+        self.enter(Stage::Stopped);
+        permits.all_free().await;
+        cut_off
     }
 
     /// Sets where connections go; with `None`, those that are still given away end with a reset.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use vpfs_core::{FileKey, FilePosition, Objects, OpKind, Pieces, Time};
@@ -51,6 +52,10 @@ pub trait Session: fmt::Debug + Send {
 
     /// Returns every operation to the scheduler; the session is over.
     fn end(&mut self);
+
+    /// Sets the time after which a client that makes no progress loses the slots of what waits for it; longer than
+    /// zero, at first [`SessionLimits::PATIENCE`]. Heeded from the next [`Session::handle_timeout`] at the latest.
+    fn set_patience(&mut self, patience: Duration);
 
     /// Frees the slots of operations that made no progress for longer than the limits allow. Ends the session if the
     /// rest of a request is overdue.

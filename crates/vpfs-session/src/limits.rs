@@ -31,8 +31,9 @@ pub struct SessionLimits {
 }
 
 impl SessionLimits {
-    /// After this time without progress by the client, the slots of what waits for it are freed.
-    pub(crate) const STALL: Duration = Duration::from_secs(1);
+    /// After this time without progress by the client, the slots of what waits for it are freed, unless
+    /// [`Session::set_patience`](crate::Session::set_patience) says otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(1);
 
     /// The number of operations at which a client is disconnected. Only an endless series of requests reaches it,
     /// either in front of the data of a dispatched write or between unsolicited messages.

@@ -223,3 +223,22 @@ fn a_client_that_must_wait_is_not_blamed() {
     wire.client_passes(&data(1, 1000));
     assert_eq!(wire.wait(Duration::from_secs(300)), []);
 }
+
+#[test]
+fn a_driver_may_have_less_patience() {
+    let mut wire = Wire::new();
+    let op = wire.sent(&write(1, 100_000));
+    wire.server_passes(&ack(1, 0));
+    wire.session.set_patience(Duration::from_millis(100));
+    assert_eq!(wire.wait(Duration::from_millis(520)), [Action::Release(op)], "at the check that was due");
+    let op = wire.sent(&read(2, 100_000));
+    wire.client_passes(&data(1, 100_000));
+    wire.server_passes(&written(1, 100_000));
+    wire.server_passes(&ack(2, 100_000));
+    assert_eq!(wire.wait(SHORT), [], "the server is slow");
+    assert_done(&wire.server_passes(&data(2, 100_000)), op, 100_000);
+    let op = wire.sent(&write(3, 100_000));
+    wire.server_passes(&ack(3, 0));
+    assert_eq!(wire.wait(Duration::from_millis(90)), []);
+    assert_eq!(wire.wait(Duration::from_millis(70)), [Action::Release(op)]);
+}

@@ -51,9 +51,9 @@
 //! [`AppResults`]; shares and fairness over any time from [`Results::shares_between`], [`Results::jain_between`] and
 //! [`Results::unfairness_between`]; the series of each application and server. `Scenario::by_server` adds each
 //! application's service at each server, with the time of its last request there; `Scenario::trace` adds every call
-//! with its finish at each server. [`App::phases`] leaves out phases that a figure does not measure, and
-//! [`App::background`] keeps up a load until the others have finished. Simulations are independent of each other, so a
-//! sweep may run them on several threads.
+//! with its finish at each server; [`Simulation::run_traced`] tells what each moved. [`App::phases`] leaves out phases
+//! that a figure does not measure, and [`App::background`] keeps up a load until the others have finished. Simulations
+//! are independent of each other, so a sweep may run them on several threads.
 //!
 //! # Invariants
 //!
@@ -119,3 +119,4 @@ pub use results::{
 };
 pub use scenario::{App, PolicySpec, Role, Scenario, ServerGroup, Workload};
 pub use simulation::{Progress, Simulation};
+pub use trace::Transfer;

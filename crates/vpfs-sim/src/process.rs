@@ -149,6 +149,11 @@ impl Process {
         self.steps.as_mut()?.next()
     }
 
+    /// Whether it creates what the measured phases need.
+    pub(crate) fn is_preparing(&self, app: &AppState) -> bool {
+        app.phases.get(self.phase) == Some(&Phase::Setup)
+    }
+
     /// All processes have finished the phase.
     pub(crate) fn end_phase(&mut self, app: &AppState) -> AfterPhase {
         self.steps = None;

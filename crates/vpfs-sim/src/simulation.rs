@@ -18,7 +18,7 @@ use crate::process::{AppState, Process};
 use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
 use crate::scenario::{App, PolicySpec, Role, Scenario};
 use crate::server::{NodeLink, Server};
-use crate::trace::Trace;
+use crate::trace::{Trace, Transfer};
 use crate::world::{ServerSamples, World, WorldSettings};
 
 /// One scenario under one policy, ready to run.
@@ -64,12 +64,35 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimError::Violation`] if an invariant was broken.
-    pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Results, SimError> {
-        self.world.run(|now, events| {
+    pub fn run_with(self, progress: impl FnMut(Progress)) -> Result<Results, SimError> {
+        self.run_observed(progress, |_| {})
+    }
+
+    /// [`Simulation::run_with`], with a call of `transfer` for each [`Transfer`], in the order in which they are done.
+    /// They are not kept. Those that prepare files ([`vpfs_model::plan::Phase::Setup`]) are left out.
+    ///
+    /// # Errors
+    /// [`SimError::Violation`] if an invariant was broken.
+    pub fn run_traced(
+        mut self,
+        progress: impl FnMut(Progress),
+        transfer: impl FnMut(Transfer),
+    ) -> Result<Results, SimError> {
+        self.world.trace.transfers = Some(Vec::new());
+        self.run_observed(progress, transfer)
+    }
+
+    fn run_observed(
+        mut self,
+        mut progress: impl FnMut(Progress),
+        transfer: impl FnMut(Transfer),
+    ) -> Result<Results, SimError> {
+        let every_so_often = |now, events| {
             if events % PROGRESS_EVERY == 0 {
                 progress(Progress { now, events });
             }
-        })?;
+        };
+        self.world.run(every_so_often, transfer)?;
         Ok(self.results())
     }
 

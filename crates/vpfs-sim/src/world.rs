@@ -20,7 +20,7 @@ use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
 use crate::server::{Check, NodeLink, Part, Server};
-use crate::trace::Trace;
+use crate::trace::{Trace, Transfer};
 
 /// A call that a process waits for.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,9 @@ pub(crate) struct Call {
     process: u32,
     issued: Time,
     op: OpKind,
-    /// Its remaining requests, for metadata.
-    metadata: Option<(PlanCall, usize)>,
+    plan: PlanCall,
+    /// How many of its requests were sent, one after another, for metadata.
+    stage: usize,
     parts_left: u32,
 }
 
@@ -105,8 +106,12 @@ pub(crate) struct ServerSamples {
 }
 
 impl World {
-    /// Handles events until the run is over; reports each to `progress`.
-    pub(crate) fn run(&mut self, mut progress: impl FnMut(Time, u64)) -> Result<(), SimError> {
+    /// Handles events until the run is over; reports each to `progress`, and what calls moved to `transfer`.
+    pub(crate) fn run(
+        &mut self,
+        mut progress: impl FnMut(Time, u64),
+        mut transfer: impl FnMut(Transfer),
+    ) -> Result<(), SimError> {
         while self.unfinished > 0 || self.settings.end.is_some() {
             let Some((at, event)) = self.calendar.pop() else { return self.check_stuck() };
             if at < self.now {
@@ -119,6 +124,7 @@ impl World {
             self.now = at;
             self.events += 1;
             self.handle(event)?;
+            self.trace.transfers.iter_mut().flat_map(|transfers| transfers.drain(..)).for_each(&mut transfer);
             progress(at, self.events);
         }
         if self.sampled < self.now {
@@ -280,8 +286,7 @@ impl World {
             PlanCall::Read(_) | PlanCall::ReadStrided(_) => OpKind::Read,
             _ => OpKind::Metadata,
         };
-        let metadata = (op == OpKind::Metadata).then_some((call, 0));
-        let entry = Call { process, issued: self.now, op, metadata, parts_left: 0 };
+        let entry = Call { process, issued: self.now, op, plan: call, stage: 0, parts_left: 0 };
         let key = u32::try_from(self.calls.insert(entry)).expect("calls are bounded by the processes");
         if op == OpKind::Metadata {
             self.next_metadata(key);
@@ -314,10 +319,9 @@ impl World {
     /// Sends the next requests of a metadata call; returns `false` if there are none.
     fn next_metadata(&mut self, call: u32) -> bool {
         let entry = &mut self.calls[call as usize];
-        let Some((plan_call, stage)) = &mut entry.metadata else { return false };
-        let Some(&(recipient, metadata)) = messages::requests(*plan_call).get(*stage) else { return false };
-        *stage += 1;
-        let (plan_call, process) = (*plan_call, entry.process);
+        let (plan_call, process) = (entry.plan, entry.process);
+        let Some(&(recipient, metadata)) = messages::requests(plan_call).get(entry.stage) else { return false };
+        entry.stage += 1;
         let app = self.app_of(process);
         let object = match recipient {
             Recipient::Parent => messages::parent(app.salt, plan_call),
@@ -433,10 +437,13 @@ impl World {
         if self.calls[call as usize].parts_left > 0 || self.next_metadata(call) {
             return Ok(());
         }
-        let Call { process, issued, op, .. } = self.calls.remove(call as usize);
+        let Call { process, issued, op, plan, .. } = self.calls.remove(call as usize);
         let entry = &mut self.processes[process as usize];
         entry.call_done(self.now);
         self.trace.call(self.now, call, (entry.app, entry.number), op, issued);
+        if !entry.is_preparing(&self.apps[entry.app as usize]) {
+            self.trace.transfer(self.now, plan, (entry.app, entry.number), issued);
+        }
         let measures = &mut self.measures[entry.app as usize];
         measures.calls += 1;
         measures.latencies(op).record(self.now.since(issued));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use vpfs_model::plan::{
     Btio, BtioClass, FileMode, Interactive, Ior, Md, MdData, MpiTileIo, Noncontig, Order, Phase, PioBench, PioPattern,
     Plan, Wrf,
@@ -29,6 +30,7 @@ fn options(cluster: &EmbeddedCluster) -> RunOptions {
         keep: false,
         seed: 1,
         interval: Duration::from_millis(100),
+        trace: None,
     }
 }
 
@@ -80,6 +82,48 @@ async fn ior_moves_and_verifies_every_byte_in_every_mode() {
         }
     }
     assert_empty(&cluster).await;
+}
+
+#[tokio::test]
+async fn every_transfer_is_reported_once_but_not_preparation() {
+    let cluster = cluster().await;
+    let traced = async |plan: Box<dyn Plan>| {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let run = Run::prepare(plan.into(), RunOptions { trace: Some(sender), ..options(&cluster) }).await.unwrap();
+        let collect = async {
+            let mut all = Vec::new();
+            while let Some(transfer) = receiver.recv().await {
+                assert!(transfer.began <= transfer.done);
+                all.push(transfer);
+            }
+            all
+        };
+        tokio::join!(run.execute(), collect)
+    };
+    let (report, transfers) = traced(Box::new(ior())).await;
+    assert!(report.unwrap().verification.is_clean());
+    for is_write in [true, false] {
+        let mut offsets: Vec<u64> =
+            transfers.iter().filter(|one| one.is_write == is_write).map(|one| one.extent.offset).collect();
+        offsets.sort_unstable();
+        assert_eq!(offsets, (0..120).map(|number| number * 10_007).collect::<Vec<_>>());
+    }
+    assert!(transfers.iter().all(|one| one.path == "/run/file.0" && one.extent.bytes == 10_007 && one.process < 4));
+
+    // Files are filled before.
+    let plan = Interactive {
+        processes: 2,
+        transfer_bytes: 100,
+        file_bytes: 1000,
+        think: Duration::ZERO,
+        time: Duration::from_millis(20),
+        read: true,
+        seed: 1,
+    };
+    let (report, transfers) = traced(Box::new(plan)).await;
+    let calls = report.unwrap().phase(Phase::Read).map_or(0, |phase| phase.operations);
+    assert_eq!(transfers.iter().filter(|one| !one.is_write).count() as u64, calls);
+    assert_eq!(transfers.len() as u64, calls);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod cmd;
 mod exit;
 mod log;
+mod new_file;
 mod print;
 mod signals;
 

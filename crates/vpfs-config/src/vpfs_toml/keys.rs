@@ -577,7 +577,7 @@ pub(crate) const LIMITS: Section = Section {
             "stall_timeout",
             Kind::Duration,
             "The same timeout for an operation that waits for its client, which neither sends the data of its write nor \
-             takes its replies. Its slots are freed after one second in any case, so that others do not wait.",
+             takes its replies. Its slots are freed after one second in any case, sooner if clients of its host stall again and again, so that others do not wait.",
         )
         .default("5min")
         .range("1s", "1d"),

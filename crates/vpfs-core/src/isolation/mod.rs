@@ -20,6 +20,7 @@
 
 mod bound;
 mod calibration;
+mod charging;
 mod congestion;
 mod control;
 mod device_time;
@@ -403,34 +404,6 @@ impl Isolation {
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
     }
 
-    /// Charges a request again when it is dispatched: much may have been learned about costs since it was enqueued,
-    /// above all about a class that was unknown then.
-    fn update_charge(&mut self, now: Time, id: RequestId) {
-        let entry = self.requests.get_mut(id);
-        if entry.version == self.times.version() {
-            return;
-        }
-        let Entry { request: Request { app, op, cost, objects, .. }, arrival, charged: from, .. } = *entry;
-        if !self.times.is_known(op, cost) {
-            return;
-        }
-        let service = Bytes(self.times.request_ns(op, cost, objects));
-        let before = entry.service;
-        if service.0.abs_diff(before.0) <= before.0 / 4 {
-            return;
-        }
-        entry.service = service;
-        self.meters[app.index()].on_correction(now, before.0, service.0);
-        if self.cost_unit == CostUnit::Bytes {
-            return;
-        }
-        let to = service;
-        self.requests.get_mut(id).charged = to;
-        let account = self.account(app);
-        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [Bytes::ZERO; 2]));
-        self.correct(app, arrival, delta);
-    }
-
     /// A request is complete or cancelled.
     fn forget_pending(&mut self, now: Time, app: AppId, cost_ns: u64) {
         self.meters[app.index()].on_over(now, cost_ns);
@@ -586,12 +559,17 @@ impl Scheduler for Isolation {
     }
 
     fn release(&mut self, now: Time, id: RequestId) {
+        self.charge_stall(now, id);
         let Entry { request: Request { app, cost, .. }, service, state, .. } = *self.requests.get(id);
         self.requests.remove(id);
         self.free(now, app, &state.outstanding(), service.0);
         self.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app, cost });
         self.learning.restart();
+        if self.calibration.solo() == Some(app) {
+            // It shows nothing, and meanwhile the others wait for its client.
+            self.calibration.end_solo(now);
+        }
         self.end_if_idle(now);
     }
 

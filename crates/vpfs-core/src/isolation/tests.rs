@@ -358,6 +358,58 @@ fn cost_after(end: fn(&mut Isolation, Time, RequestId)) -> [u64; 2] {
     [before_ns, cost_ns(&disk)]
 }
 
+/// The number of answers in 20 s, after 10 s, for an application with requests of 1 ms, 8 at a time, beside one with as
+/// many writes, each of which is outstanding for `hang` and then released; and the longest time without an answer.
+fn beside_hangs(hang: Duration) -> (u32, Duration) {
+    const SMALLS: u32 = 8;
+    let mut scheduler = Isolation::new(16);
+    let enqueue = |scheduler: &mut Isolation, now, id: RequestId| {
+        let (app, size) = if id.0 < SMALLS { (SMALL, Bytes::kib(64)) } else { (LARGE, Bytes::mib(4)) };
+        scheduler.enqueue(now, Request::new(id, app, OpKind::Write, size));
+    };
+    (0..2 * SMALLS).for_each(|id| enqueue(&mut scheduler, Time::ZERO, RequestId(id)));
+    let mut ends = BTreeMap::new();
+    let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
+    let (mut answers, mut longest) = (0, Duration::ZERO);
+    while now < Time::from_millis(30_000) {
+        while let Some(dispatch) = scheduler.poll_dispatch(now) {
+            let takes = if dispatch.id.0 < SMALLS { Duration::from_millis(1) } else { hang };
+            ends.insert((now + takes, dispatch.id), ());
+        }
+        let next = ends.keys().map(|(at, _)| *at).chain(scheduler.poll_timeout()).min();
+        now = next.expect("something is outstanding or due").max(now);
+        while let Some(entry) = ends.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, id), ()) = entry.remove_entry();
+            if id.0 < SMALLS {
+                scheduler.complete(now, id);
+                if now >= Time::from_millis(10_000) {
+                    longest = longest.max(now.since(latest));
+                    answers += 1;
+                }
+                latest = now;
+            } else {
+                scheduler.release(now, id);
+            }
+            enqueue(&mut scheduler, now, id);
+        }
+    }
+    (answers, longest)
+}
+
+/// Symptom: writes whose data never came, one after another, stopped everybody else. Causes: their application ran
+/// alone to show what its requests cost, which ended only when one of them completed; and each kept the storage for as
+/// long as its client hung, but was charged for the time that the storage would have taken.
+#[test]
+fn clients_that_hang_again_and_again_get_no_more_than_their_share() {
+    for ms in [62, 250, 1000] {
+        let (answers, _) = beside_hangs(Duration::from_millis(ms));
+        // Of 160,000 without them, and half of that for their share.
+        assert!(answers >= 45_000, "{answers} answers beside hangs of {ms} ms");
+    }
+    let (answers, longest) = beside_hangs(Duration::from_millis(62));
+    assert!(answers >= 80_000 && longest <= Duration::from_millis(250), "{answers} answers, {longest:?} without one");
+}
+
 /// A released request waited for its client: how long says nothing about the storage.
 #[test]
 fn nothing_is_learned_from_released_requests() {

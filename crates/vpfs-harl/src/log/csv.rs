@@ -1,9 +1,42 @@
 //! CSV: a header such as `rank,op,offset,size,time,end,file`, then a line for each request.
 
-use super::{Requests, number, op, seconds, shown};
-use crate::trace::Request;
+use std::fmt;
+
+use super::{LOGS, Requests, number, op, seconds, shown};
+use crate::trace::{Op, Request};
 
 const COLUMNS: [&str; 7] = ["rank", "op", "offset", "size", "time", "end", "file"];
+
+/// A line of a log in CSV, without its end. Line breaks in the name of a file become spaces.
+#[derive(Clone, Copy, Debug)]
+pub enum CsvLine<'a> {
+    /// The first line.
+    Header,
+    /// A request, and the file that it is to.
+    Request(&'a Request, &'a str),
+}
+
+impl fmt::Display for CsvLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Request(Request { rank, op, offset, size, start, end }, file) = self else {
+            return f.write_str(&COLUMNS.join(","));
+        };
+        let op = match op {
+            Op::Read => 'r',
+            Op::Write => 'w',
+        };
+        write!(f, "{rank},{op},{offset},{size},{},{},{}", Seconds(*start), Seconds(*end), quoted(file))
+    }
+}
+
+/// Nanoseconds as seconds.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
 
 /// A column of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +83,7 @@ impl Csv {
         if text.is_empty() || text.starts_with('#') {
             return Ok(());
         }
-        let mut request = Request { rank: 0, op: crate::trace::Op::Read, offset: 0, size: 0, start: 0, end: 0 };
+        let mut request = Request { rank: 0, op: Op::Read, offset: 0, size: 0, start: 0, end: 0 };
         let (mut file, mut end) = (String::new(), None);
         let mut fields = text.splitn(self.columns.len(), ',').map(str::trim);
         for column in &self.columns {
@@ -76,17 +109,18 @@ impl Csv {
 }
 
 fn not_a_header(name: &str) -> String {
-    let known = COLUMNS.join(",");
-    format!(
-        "not a log: {} is no column; give a CSV file with a header such as {known}, a fio iolog, or the output of \
-         `darshan-dxt-parser LOG`",
-        shown(name)
-    )
+    format!("not a log: {} is no column; {LOGS}", shown(name))
 }
 
 fn rank(field: &str) -> Result<u32, String> {
     let rank = number("rank", field)?;
     u32::try_from(rank).map_err(|_| format!("rank {rank} is above {}", u32::MAX))
+}
+
+/// The reader takes a name as it is, unless it is quoted; blanks around it would be lost.
+fn quoted(name: &str) -> String {
+    let name = name.replace('\n', " ");
+    if name.starts_with('"') || name.trim() != name { format!("\"{}\"", name.replace('"', "\"\"")) } else { name }
 }
 
 fn unquoted(field: &str) -> String {
@@ -99,8 +133,37 @@ fn unquoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{problem, read};
+    use super::super::{Log, LogReader};
     use super::*;
-    use crate::trace::Op;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            rank in any::<u32>(),
+            is_write in any::<bool>(),
+            (offset, size) in (0..1_u64 << 50, 1..1_u64 << 36),
+            (start, duration) in (0..1_u64 << 51, 0..1_u64 << 40),
+            file in "\\PC*|[ ,\"a]*",
+        ) {
+            let op = if is_write { Op::Write } else { Op::Read };
+            let request = Request { rank, op, offset, size, start, end: start + duration };
+            let mut reader = LogReader::default();
+            for line in [CsvLine::Header, CsvLine::Request(&request, &file)] {
+                reader.line(line.to_string().as_bytes()).unwrap();
+            }
+            prop_assert_eq!(reader.finish().unwrap(), Log { files: [(file, vec![request])].into(), ..Log::default() });
+        }
+    }
+
+    #[test]
+    fn a_line_is_a_request() {
+        let request =
+            Request { rank: 3, op: Op::Write, offset: 4096, size: 512, start: 1_500_000_000, end: 2_000_000_001 };
+        let line = CsvLine::Request(&request, "a\nb").to_string();
+        assert_eq!(line, "3,w,4096,512,1.500000000,2.000000001,a b");
+        assert_eq!(CsvLine::Header.to_string(), "rank,op,offset,size,time,end,file");
+    }
 
     #[test]
     fn files_have_their_own_requests() {
@@ -126,7 +189,7 @@ mod tests {
         assert_eq!(problem("op,offset,size\nr,1"), "2: 2 fields, but the header has 3");
         assert_eq!(problem("op,offset,size\nr,1,1\nx,1,1"), "3: op \"x\" is not r or w");
         assert_eq!(problem("op,offset,size\nr,-1,1"), "2: offset \"-1\" is not a whole number from 0");
-        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time \"nan\" is not a number of seconds from 0");
+        assert_eq!(problem("op,offset,size,time\nr,1,1,nan"), "2: time NaN is not a number of seconds from 0 to 10^10");
         assert!(problem("op,offset,size\nr,1,99999999999999").contains("2: a request of 99999999999999 bytes"));
         assert!(problem("op,offset,size,time,end\nr,1,1,2,1").contains("ends before it begins"));
     }

@@ -115,6 +115,9 @@ mod tests {
         );
         assert_eq!(after("X_STDIO 0 write 0 1 2 0.1 0.2"), "2: module \"X_STDIO\" is neither X_POSIX nor X_MPIIO");
         assert_eq!(after("X_POSIX 0 seek 0 1 2 0.1 0.2"), "2: \"seek\" is neither read nor write");
-        assert_eq!(after("X_POSIX 0 read 0 1 2 0.2 0.1"), "2: a request ends before it begins");
+        assert_eq!(
+            after("X_POSIX 0 read 0 1 2 0.2 0.1"),
+            "2: a request ends before it begins; are the two times exchanged?"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Logs that fio writes with `write_iolog` and replays with `read_iolog`, versions 2 and 3.
 //!
-//! They have no ranks and no ends of requests. Jobs that share a log each begin with a header, which counts as the next
-//! rank.
+//! They have no ranks and no ends of requests. Each job begins its log with a header, so logs can be joined, and each
+//! header counts as the next rank. Jobs that are processes and share a log write into each other's lines.
 
 use super::{Requests, number, op, shown};
 use crate::trace::Request;
@@ -19,8 +19,16 @@ impl Fio {
         Ok(Self { has_times: has_times(header)?, rank: 0, now: 0 })
     }
 
-    /// Names of files are not quoted, so a line is read from its end.
     pub(super) fn line(&mut self, text: &str, requests: &mut Requests) -> Result<(), String> {
+        self.action(text, requests).map_err(|problem| {
+            format!(
+                "{problem}; if several jobs wrote this log, give each its own (write_iolog) and join them with `cat`"
+            )
+        })
+    }
+
+    /// Names of files are not quoted, so a line is read from its end.
+    fn action(&mut self, text: &str, requests: &mut Requests) -> Result<(), String> {
         if text.is_empty() {
             return Ok(());
         }
@@ -45,7 +53,7 @@ impl Fio {
                 self.now = self.now.saturating_add(offset.saturating_mul(1000));
                 Ok(())
             }
-            (None, "trim" | "sync" | "datasync") => Ok(()),
+            (None, "trim" | "sync" | "datasync" | "sync_file_range" | "syncfs") => Ok(()),
             (None, other) => Err(format!("{} is no action that fio logs", shown(other))),
         }
     }
@@ -96,9 +104,68 @@ mod tests {
     #[test]
     fn problems_name_their_line() {
         assert!(problem("fio version 1 iolog").starts_with("1: \"fio version 1 iolog\" is not supported"));
-        assert!(problem("fio version 3 iolog\n5 a wri").starts_with("2: \"a wri\" is no action"));
-        assert_eq!(problem("fio version 3 iolog\nx a read 0 1"), "2: time \"x\" is not a whole number from 0");
-        assert_eq!(problem("fio version 3 iolog\n1 a read 0 -1"), "2: length \"-1\" is not a whole number from 0");
-        assert_eq!(problem("fio version 2 iolog\na eat 0 1"), "2: \"eat\" is no action that fio logs");
+        let begins = |text: &str, expected: &str| assert!(problem(text).starts_with(expected), "{}", problem(text));
+        begins("fio version 3 iolog\n5 a wri", "2: \"a wri\" is no action");
+        begins("fio version 3 iolog\nx a read 0 1", "2: time \"x\" is not a whole number from 0");
+        begins("fio version 3 iolog\n1 a read 0 -1", "2: length \"-1\" is not a whole number from 0");
+        begins("fio version 2 iolog\na eat 0 1", "2: \"eat\" is no action that fio logs");
+        assert!(
+            problem("fio version 3 iolog\n5 a").contains("2: \"a\" is no action on a file; is the log cut off?; if")
+        );
+    }
+
+    /// fio 3.33: `--rw=randwrite --bs=8k --size=1m --filename='we ird:second' --fsync=4 --number_ios=12`.
+    const TWO_FILES: &str = "fio version 3 iolog
+24 we ird add
+31 second add
+135 we ird open
+140 we ird write 24576 8192
+174 second open
+175 second write 385024 8192
+182 we ird write 434176 8192
+188 second write 245760 8192
+192 we ird sync 245760 0
+2924 second write 204800 8192
+2949 we ird write 442368 8192
+2956 second write 196608 8192
+2963 we ird write 180224 8192
+2967 second sync 180224 0
+3983 we ird write 475136 8192
+3994 second write 32768 8192
+4000 we ird write 450560 8192
+4003 second write 335872 8192
+4016 we ird close
+4033 second close
+";
+
+    /// fio 3.33: `--rw=write --bs=1k-9k --bs_unaligned=1 --size=64k --iodepth=4 --sync_file_range=write:2`.
+    const RANGES: &str = "fio version 3 iolog
+23 d.0.0 add
+252 d.0.0 open
+255 d.0.0 write 0 9216
+288 d.0.0 write 9216 9216
+295 d.0.0 sync_file_range 0 0
+300 d.0.0 write 18432 9216
+888 d.0.0 close
+";
+
+    /// fio 3.33: the end of a buffer of one of four processes, and what another one wrote then.
+    const TORN: &str = "fio version 3 iolog
+22 ./a.2.0 add
+131 ./a.2.0 open
+13452 ./a.2.0 read 386fio version 3 iolog
+";
+
+    #[test]
+    fn logs_of_fio_itself_are_read() {
+        let log = read(&[TWO_FILES, RANGES].concat()).unwrap();
+        let offsets = |file: &str| log.files[file].iter().map(|request| request.offset / 8192).collect::<Vec<_>>();
+        assert_eq!(offsets("we ird"), [3, 53, 54, 22, 58, 55]);
+        assert_eq!(offsets("second"), [47, 30, 25, 24, 4, 41]);
+        assert_eq!(log.files["second"][5], Request { size: 8192, ..request(0, Op::Write, 335_872, 4_003_000) });
+        assert_eq!(log.files["d.0.0"][2], Request { size: 9216, ..request(1, Op::Write, 18_432, 300_000) });
+        assert_eq!((log.files.len(), log.files["d.0.0"].len(), log.left_out), (3, 3, 0));
+        assert!(problem(TORN).starts_with("4: length \"iolog\""), "{}", problem(TORN));
+        assert!(problem(TORN).ends_with("give each its own (write_iolog) and join them with `cat`"));
     }
 }

@@ -1,18 +1,27 @@
-//! Reads logs of requests line by line: CSV, fio's iologs, and the text of `darshan-dxt-parser`.
+//! Reads logs of requests: CSV, fio's iologs and the text of `darshan-dxt-parser` by lines, Darshan's own by regions.
+//! Writes CSV.
 
 mod csv;
+mod darshan;
 mod dxt;
 mod fio;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use self::csv::CsvLine;
+pub use self::darshan::{DarshanError, DarshanReader};
 use crate::trace::{Op, REQUESTS_MAX, Request, TraceError};
 
 /// The most files of a log; the names of all take 40 MB at most.
 const FILES_MAX: usize = 10_000;
 /// The longest name of a file, in bytes: Linux allows no longer path.
 const NAME_MAX: usize = 4096;
+
+/// What to do if this is no log.
+const LOGS: &str = "give a CSV file with a header such as rank,op,offset,size,time,end,file, a fio iolog, a Darshan log, \
+                    or the output of `darshan-dxt-parser LOG`";
 
 /// The requests of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +44,8 @@ pub struct LogError {
     pub message: String,
 }
 
-/// Reads a log of any known format: push its lines, then [`LogReader::finish`]. Holds the requests, 40 bytes each, and
-/// nothing else that grows with the log.
+/// Reads a log of lines in any known format: push its lines, then [`LogReader::finish`]. Holds the requests, 40 bytes
+/// each, and nothing else that grows with the log.
 #[derive(Debug, Default)]
 pub struct LogReader {
     line: u64,
@@ -58,7 +67,7 @@ impl LogReader {
     /// If the line is not of the log's format, or states an impossible request.
     pub fn line(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         self.line += 1;
-        let text = std::str::from_utf8(bytes).map_err(|_| self.error(not_text(bytes)))?.trim();
+        let text = std::str::from_utf8(bytes).map_err(|_| self.error(format!("not UTF-8 text; {LOGS}")))?.trim();
         let taken = match &mut self.format {
             None if text.is_empty() || is_other_comment(text) => Ok(()),
             None => Format::of(text).map(|format| self.format = Some(format)),
@@ -75,7 +84,7 @@ impl LogReader {
     /// If there was no line of any format.
     pub fn finish(self) -> Result<Log, LogError> {
         let Some(format) = self.format else {
-            return Err(LogError { line: self.line.max(1), message: "the log is empty".into() });
+            return Err(LogError { line: self.line.max(1), message: format!("the log is empty; {LOGS}") });
         };
         let Requests { files, left_out, is_incomplete, .. } = self.requests;
         let files = match format {
@@ -107,24 +116,37 @@ fn is_other_comment(text: &str) -> bool {
     text.starts_with('#') && !text.starts_with("# DXT") && !text.starts_with("# darshan")
 }
 
-fn not_text(bytes: &[u8]) -> String {
-    if bytes.starts_with(b"3.") && bytes.contains(&0) {
-        return "this is a binary Darshan log; give the output of `darshan-dxt-parser --show-incomplete LOG`".into();
-    }
-    "not UTF-8 text; give a CSV file, a fio iolog, or the output of `darshan-dxt-parser LOG`".into()
-}
-
-/// The requests read so far.
-#[derive(Debug, Default)]
-struct Requests {
-    files: BTreeMap<String, Vec<Request>>,
+/// The requests read so far, by file.
+#[derive(Debug)]
+struct Requests<File = String> {
+    files: BTreeMap<File, Vec<Request>>,
     count: usize,
     left_out: u64,
     is_incomplete: bool,
 }
 
+impl<File> Default for Requests<File> {
+    fn default() -> Self {
+        Self { files: BTreeMap::new(), count: 0, left_out: 0, is_incomplete: false }
+    }
+}
+
 impl Requests {
+    /// Adds a request to the file of this name.
     fn add(&mut self, file: &str, request: Request) -> Result<(), String> {
+        if file.len() > NAME_MAX {
+            return Err(format!("the name of the file is longer than {NAME_MAX} bytes"));
+        }
+        self.push(file, request)
+    }
+}
+
+impl<File: Ord> Requests<File> {
+    fn push<Q>(&mut self, file: &Q, request: Request) -> Result<(), String>
+    where
+        File: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = File> + ?Sized,
+    {
         request.check().map_err(|error| error.to_string())?;
         if request.size == 0 {
             self.left_out += 1;
@@ -137,9 +159,6 @@ impl Requests {
         if let Some(requests) = self.files.get_mut(file) {
             requests.push(request);
             return Ok(());
-        }
-        if file.len() > NAME_MAX {
-            return Err(format!("the name of the file is longer than {NAME_MAX} bytes"));
         }
         if self.files.len() == FILES_MAX {
             return Err(format!("there are more than {FILES_MAX} files; give a part of the log"));
@@ -163,9 +182,13 @@ fn number(what: &str, text: &str) -> Result<u64, String> {
 
 /// Seconds as nanoseconds.
 fn seconds(what: &str, text: &str) -> Result<u64, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let nanos = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
-    nanos.ok_or_else(|| format!("{what} {} is not a number of seconds from 0", shown(text)))
+    let seconds = text.parse().map_err(|_| format!("{what} {} is not a number of seconds", shown(text)))?;
+    nanoseconds(what, seconds)
+}
+
+fn nanoseconds(what: &str, seconds: f64) -> Result<u64, String> {
+    let time = Duration::try_from_secs_f64(seconds).ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
+    time.ok_or_else(|| format!("{what} {seconds:?} is not a number of seconds from 0 to 10^10"))
 }
 
 /// Text of a log for a message: quoted, and limited in length.
@@ -190,11 +213,9 @@ mod tests {
 
     #[test]
     fn what_is_no_log_is_refused() {
-        assert_eq!(problem("\n# nothing\n"), "2: the log is empty");
+        assert_eq!(problem("\n# nothing\n"), "2: the log is empty; ".to_owned() + LOGS);
         assert!(problem("hello").starts_with("1: not a log"), "{}", problem("hello"));
-        let mut reader = LogReader::default();
-        let error = reader.line(b"3.41\0\0\0\0\x37\x35\x64\0\xff").unwrap_err();
-        assert!(error.to_string().contains("darshan-dxt-parser"));
+        assert!(LogReader::default().line(b"\xff\xfe").unwrap_err().to_string().starts_with("1: not UTF-8 text"));
     }
 
     proptest! {

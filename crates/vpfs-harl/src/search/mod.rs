@@ -1,11 +1,13 @@
 //! Finds the stripes of a region [HARL §III-E, Algorithm 2].
 
+mod compare;
 mod demand;
 mod refine;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+pub use compare::compare;
 pub use demand::{Demand, Run};
 
 use crate::cluster::Cluster;

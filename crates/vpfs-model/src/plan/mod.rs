@@ -52,6 +52,18 @@ pub struct FileId {
     pub number: u32,
 }
 
+/// The path in the run's directory.
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dir {
+            Dir::Base => {}
+            Dir::Sub(a) => write!(f, "dir.{a}/")?,
+            Dir::Nested(a, b) => write!(f, "dir.{a}/dir.{b}/")?,
+        }
+        write!(f, "file.{}", self.number)
+    }
+}
+
 /// Consecutive bytes of a file, moved by one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

@@ -8,13 +8,13 @@ mod frames;
 mod giving;
 mod taking;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use vpfs_session::User;
 
-use crate::sockets::reset_on_close;
+use crate::stream::Detached;
 
 pub use giving::Offer;
 pub(crate) use giving::{give, offer};
@@ -27,8 +27,8 @@ pub(crate) struct Handed {
     pub(crate) listener: SocketAddr,
     /// Host and port of the server.
     pub(crate) upstream: (String, u16),
-    pub(crate) client: TcpStream,
-    pub(crate) server: TcpStream,
+    pub(crate) client: Detached,
+    pub(crate) server: Detached,
     /// The user that the client stated last.
     pub(crate) user: Option<Arc<User>>,
     /// Bytes that were read from the client and not processed.
@@ -40,6 +40,6 @@ pub(crate) struct Handed {
 impl Handed {
     /// Ends a connection that nobody serves. Dropping it does not: another process may have it, too.
     pub(crate) fn end(self) {
-        reset_on_close(&self.client);
+        self.client.reset_on_close();
     }
 }

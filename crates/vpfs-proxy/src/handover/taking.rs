@@ -1,7 +1,7 @@
 //! The newer process: it takes the sockets over.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use vpfs_session::User;
 
 use super::Handed;
 use super::frames::{FORMAT, Frame, Received, invalid, receive};
+use crate::stream::Detached;
 
 /// What a process gets from its predecessor.
 pub struct Inheritance {
@@ -72,8 +73,8 @@ impl Connections {
         Ok(Some(Handed {
             listener,
             upstream,
-            client: TcpStream::from(client),
-            server: TcpStream::from(server),
+            client: Detached::Tcp(client.into()),
+            server: Detached::Tcp(server.into()),
             user: user.map(|(uid, gids)| Arc::new(User { uid, gids })),
             from_client: BytesMut::from(&received.from_client[..]),
             from_server: BytesMut::from(&received.from_server[..]),

@@ -3,32 +3,26 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
 mod peers;
+mod process;
 #[path = "../../tests/daemon/common/raw.rs"]
 #[allow(dead_code, reason = "made for the tests of the whole daemon")]
 mod raw;
 mod record;
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
-use vpfs_config::{AppTable, Config};
-use vpfs_core::ServerId;
-use vpfs_session::orangefs::{AddressMap, OrangeFs};
+use vpfs_config::Config;
 
-use crate::accept::Acceptor;
 use crate::clock::Clock;
-use crate::connection::Newcomer;
-use crate::connection_permits::ConnectionPermits;
-use crate::gate::Gate;
-use crate::listener::Listener;
-use crate::log_limit::LogLimit;
-use crate::post::Post;
-use crate::shared::{Rules, Shared, Stage};
 use crate::stream::simulated::{Randomness, pair};
 use peers::{Fate, Peer, Points, client, server};
+use process::{PROXY, Process, SERVER};
 use record::Trace;
 
 /// Where nothing stalls, whoever is not done after this time has been forgotten.
@@ -42,6 +36,10 @@ struct Schedule {
     settings: String,
     /// Of the client and the server of each connection.
     fates: Vec<[Fate; 2]>,
+    /// When each client connects.
+    starts: Vec<Duration>,
+    /// When the process hands over to another one.
+    hand_over: Option<Duration>,
 }
 
 impl Schedule {
@@ -49,8 +47,19 @@ impl Schedule {
         let mut random = SmallRng::seed_from_u64(seed);
         let settings = settings(&mut random);
         let (connections, faults) = (random.random_range(1..=5), random.random_ratio(3, 4));
-        let fates = (0..connections).map(|_| [(); 2].map(|()| fate(&mut random, faults))).collect();
-        Self { random: Arc::new(Mutex::new(random)), settings, fates }
+        let fates: Vec<_> = (0..connections).map(|_| [(); 2].map(|()| fate(&mut random, faults))).collect();
+        // From a source of its own, so that a seed means the same connections with and without it.
+        let mut other = SmallRng::seed_from_u64(!seed);
+        let hand_over = other.random_ratio(1, 2).then(|| Duration::from_micros(1 << other.random_range(0..17)));
+        let start = |_| hand_over.map_or(Duration::ZERO, |at| at * other.random_range(0..150) / 100);
+        let starts = fates.iter().map(start).collect();
+        Self { random: Arc::new(Mutex::new(random)), settings, fates, starts, hand_over }
+    }
+
+    /// Whether a hand-over may have to wait too long for a connection: one that stalls, or one whose operations wait
+    /// for the slots of that.
+    fn may_cut_off(&self) -> bool {
+        self.hand_over.is_some() && self.fates.iter().flatten().any(|fate| matches!(fate, Fate::Stalls { .. }))
     }
 
     fn draw(&self, most: u64) -> u64 {
@@ -90,9 +99,10 @@ fn settings(random: &mut SmallRng) -> String {
 
 struct World {
     schedule: Schedule,
-    shared: Arc<Shared>,
-    acceptor: Arc<Acceptor>,
-    permits: Arc<ConnectionPermits>,
+    /// The second one takes over from the first.
+    processes: [Process; 2],
+    /// The one that accepts clients.
+    current: AtomicUsize,
     trace: Trace,
 }
 
@@ -101,38 +111,23 @@ impl World {
         let schedule = Schedule::of(seed);
         let config = Config::parse("simulation", &schedule.settings).unwrap();
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
-        let apps = AppTable::new(&config);
-        let gate = Arc::new(Gate::new(clock.clone(), ServerId(0), Post::default(), &config, &apps));
-        let listener = Listener {
-            server: "s".to_owned(),
-            address: ([127, 0, 0, 1], 5334).into(),
-            upstream: ("127.0.0.1".to_owned(), 3334),
-            index: 0,
-            interposer: Arc::new(OrangeFs::new(AddressMap::default())),
-            gate: Arc::clone(&gate),
-            down: false.into(),
-            log: LogLimit::default(),
-        };
-        let shared = Arc::new(Shared::new(clock, vec![gate], Rules::resolved(&config), apps));
-        let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
-        let acceptor =
-            Acceptor { listener: Arc::new(listener), shared: Arc::clone(&shared), permits: Arc::clone(&permits) };
-        Self { schedule, shared, acceptor: Arc::new(acceptor), permits, trace: Trace::default() }
+        let processes = [(); 2].map(|()| Process::new(&clock, &config));
+        Self { schedule, processes, current: AtomicUsize::new(0), trace: Trace::default() }
     }
 
     /// One client, its server, and the proxy's connection between them.
     async fn connection(self: Arc<Self>, number: usize) {
         let schedule = &self.schedule;
+        tokio::time::sleep(schedule.starts[number]).await;
         let capacity = 1 << (10 + schedule.draw(8));
-        let [client_end, proxy_client] = pair(&schedule.random, capacity);
-        let [proxy_server, server_end] = pair(&schedule.random, capacity);
+        let address = ([10, 0, 0, 1 + (number % 2) as u8], 40_000).into();
+        let [client_end, proxy_client] = pair(&schedule.random, capacity, [address, PROXY.into()]);
+        let [proxy_server, server_end] = pair(&schedule.random, capacity, [PROXY.into(), SERVER.into()]);
         let fates = schedule.fates[number];
         let points = Points::default();
         let peer = |socket, fate, name| Peer::new(socket, fate, &schedule.random, &self.trace, name);
         let (ours, theirs) = (peer(client_end, fates[0], (number, 0)), peer(server_end, fates[1], (number, 1)));
-        let address = ([10, 0, 0, 1 + (number % 2) as u8], 40_000).into();
-        let permit = self.permits.try_take().unwrap();
-        self.acceptor.admit(Newcomer::Simulated(proxy_client, proxy_server), address, permit);
+        self.processes[self.current.load(Relaxed)].admit(proxy_client, proxy_server, address);
         let serving = tokio::spawn(server(theirs, points.clone()));
         let (ops, at_once) = (1 + schedule.draw(30), 1 + schedule.draw(15) as usize);
         let calls = client(ours, points.clone(), ops, at_once);
@@ -140,7 +135,7 @@ impl World {
         let answered = tokio::time::timeout(patience, calls).await;
         let answered = answered.expect("every operation is answered or its connection closed");
         tokio::time::timeout(FOREVER, serving).await.expect("the server's connection ends").unwrap();
-        let is_good = fates == [Fate::Good; 2];
+        let is_good = fates == [Fate::Good; 2] && !schedule.may_cut_off();
         if is_good {
             assert_eq!(answered, ops, "nothing failed, so everything is answered");
         }
@@ -154,31 +149,41 @@ impl World {
             tokio::time::sleep(Duration::from_millis(self.schedule.draw(100))).await;
             let settings = settings(&mut self.schedule.random.lock().unwrap());
             let config = Config::parse("simulation", &settings).unwrap();
-            self.shared.replace(Rules::resolved(&config), |apps, gates| {
-                apps.reload(&config);
-                gates.iter().for_each(|gate| gate.reconfigure(&config));
-            });
+            self.processes[self.current.load(Relaxed)].reload(&config);
         }
+    }
+
+    /// Hands everything over to the second process.
+    async fn hand_over(self: Arc<Self>, at: Duration) {
+        tokio::time::sleep(at).await;
+        self.current.store(1, Relaxed);
+        let [old, new] = &self.processes;
+        let cut_off = old.hand_over(new, &self.schedule.random).await;
+        self.trace.add(("cut off", cut_off));
+        assert!(cut_off == 0 || self.schedule.may_cut_off(), "{cut_off} connections were not handed over");
     }
 
     async fn run(self) -> (u64, u64) {
         let world = Arc::new(self);
         let mut timers = JoinSet::new();
-        let gate = Arc::clone(&world.shared.gates[0]);
-        timers.spawn(async move { gate.run_timer().await });
+        for process in &world.processes {
+            let gate = Arc::clone(process.gate());
+            timers.spawn(async move { gate.run_timer().await });
+        }
         let mut tasks = JoinSet::new();
         for number in 0..world.schedule.fates.len() {
             tasks.spawn(Arc::clone(&world).connection(number));
         }
         tasks.spawn(Arc::clone(&world).reloads());
+        if let Some(at) = world.schedule.hand_over {
+            tasks.spawn(Arc::clone(&world).hand_over(at));
+        }
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
-        let freed = tokio::time::timeout(FOREVER, world.permits.all_free()).await;
-        freed.expect("every connection ends");
-        assert!(world.shared.gates[0].is_idle(), "slots are left");
-        assert_eq!(world.shared.memory.held(), 0, "memory is left");
-        world.shared.enter(Stage::Stopped);
+        for process in &world.processes {
+            tokio::time::timeout(FOREVER, process.end()).await.expect("every connection ends");
+        }
         world.trace.digest()
     }
 }

@@ -1,6 +1,8 @@
 //! The sockets of connections: those of the system, or simulated ones in tests.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bytes::BufMut;
 use tokio::io::{AsyncWriteExt, Interest};
@@ -71,11 +73,60 @@ impl Stream {
     }
 
     /// Takes it out of the runtime.
-    pub(crate) fn into_std(self) -> io::Result<std::net::TcpStream> {
+    pub(crate) fn detach(self) -> io::Result<Detached> {
         match self {
-            Self::Tcp(stream) => stream.into_std(),
+            Self::Tcp(stream) => stream.into_std().map(Detached::Tcp),
             #[cfg(test)]
-            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Simulated(socket) => Ok(Detached::Simulated(socket)),
+        }
+    }
+}
+
+/// A connected socket outside of any runtime, on its way to another process.
+pub(crate) enum Detached {
+    Tcp(std::net::TcpStream),
+    #[cfg(test)]
+    Simulated(simulated::Socket),
+}
+
+impl Detached {
+    /// Puts it into this runtime.
+    pub(crate) fn attach(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                TcpStream::from_std(stream).map(Stream::Tcp)
+            }
+            #[cfg(test)]
+            Self::Simulated(socket) => Ok(Stream::Simulated(socket)),
+        }
+    }
+
+    /// The address of the other end.
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr(),
+            #[cfg(test)]
+            Self::Simulated(socket) => Ok(socket.peer_addr()),
+        }
+    }
+
+    /// Makes closing it send a reset.
+    pub(crate) fn reset_on_close(&self) {
+        match self {
+            Self::Tcp(stream) => reset_on_close(stream),
+            #[cfg(test)]
+            Self::Simulated(socket) => socket.reset_on_close(),
+        }
+    }
+}
+
+impl AsFd for Detached {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            #[cfg(test)]
+            Self::Simulated(_) => unreachable!("a simulated socket stays in its process"),
         }
     }
 }

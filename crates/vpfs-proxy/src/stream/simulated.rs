@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BufMut;
@@ -43,17 +44,22 @@ pub(crate) struct Socket {
     shared: Arc<Shared>,
     side: usize,
     resets: Mutex<bool>,
+    addresses: [SocketAddr; 2],
 }
 
-/// Both ends of a connection whose buffers hold `capacity` bytes in each direction.
-pub(crate) fn pair(random: &Randomness, capacity: usize) -> [Socket; 2] {
+/// Both ends of a connection between `addresses` whose buffers hold `capacity` bytes in each direction.
+pub(crate) fn pair(random: &Randomness, capacity: usize, addresses: [SocketAddr; 2]) -> [Socket; 2] {
     let wire = Mutex::new(Wire { pipes: Default::default(), gone: [false; 2], was_reset: false });
     let random = Arc::clone(random);
     let shared = Arc::new(Shared { wire, changed: Default::default(), capacity, random });
-    [0, 1].map(|side| Socket { shared: Arc::clone(&shared), side, resets: Mutex::new(false) })
+    [0, 1].map(|side| Socket { shared: Arc::clone(&shared), side, resets: Mutex::new(false), addresses })
 }
 
 impl Socket {
+    pub(crate) fn peer_addr(&self) -> SocketAddr {
+        self.addresses[1 - self.side]
+    }
+
     pub(crate) async fn ready(&self, interest: Interest) {
         loop {
             if self.is_ready(interest) {

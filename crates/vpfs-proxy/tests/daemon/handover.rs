@@ -37,7 +37,7 @@ async fn requests_continue_where_they_were() {
     let last = raw::metadata(3);
     client.send([raw::write(1, 1, 5), raw::metadata(2)].concat()).await;
     assert_eq!(server.tag().await, Tag(1));
-    let (_successor, offer) = start_successor(&network, &daemon, settings).await;
+    let (successor, offer) = start_successor(&network, &daemon, settings).await;
     let handing_over = tokio::spawn(daemon.hand_over(offer));
     // The connection notices that before its write ends.
     tokio::task::yield_now().await;
@@ -45,6 +45,7 @@ async fn requests_continue_where_they_were() {
     assert_eq!(client.tag().await, Tag(1));
     client.send([&raw::data(Tag(1), b"bytes")[..], &last[..20]].concat()).await;
     assert_eq!(server.receive().await.unwrap().1, b"bytes");
+    assert!(successor.is_taking_over(), "the connection has not arrived");
     server.send(raw::completion(Tag(1), 5)).await;
     assert_eq!(client.tag().await, Tag(1));
     assert_eq!(handing_over.await.unwrap(), (1, 0));
@@ -54,6 +55,9 @@ async fn requests_continue_where_they_were() {
     assert_eq!(server.tag().await, Tag(3));
     server.send(raw::done(Tag(3))).await;
     assert_eq!([client.tag().await, client.tag().await], [Tag(2), Tag(3)]);
+    while successor.is_taking_over() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Clients with many concurrent operations do not notice any of many upgrades: no connection ends.

@@ -205,6 +205,30 @@ async fn clients_that_stop_in_the_middle_of_writes_do_not_stall_others() {
     }
 }
 
+/// Symptom: writes without data, each over a new connection, held the only slot for a second each, so others had it
+/// once a second. Virtual time.
+#[tokio::test(start_paused = true)]
+async fn clients_that_stall_again_and_again_lose_their_slots_sooner() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let begin = tokio::time::Instant::now();
+    let mut stalled = Vec::new();
+    for tag in 1..=40 {
+        let (mut hostile, mut hostile_server) = fake.pair(network.address(0, 0)).await;
+        hostile.send(raw::write(1, 1, CHUNK)).await;
+        assert_eq!(hostile_server.tag().await, Tag(1));
+        hostile_server.send(raw::ack(Tag(1), 0)).await;
+        stalled.push((hostile, hostile_server));
+        client.send(raw::metadata(tag)).await;
+        assert_eq!(server.tag().await, Tag(tag));
+        server.send(raw::done(Tag(tag))).await;
+        assert_eq!(client.tag().await, Tag(tag));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(6), "{:?} instead of 40 s", begin.elapsed());
+}
+
 /// Virtual time. Otherwise such connections, and what was read from them, would stay for ever.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_complete_its_request_is_cut_off() {

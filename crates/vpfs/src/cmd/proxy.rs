@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::{ServerId, SharingMode};
@@ -47,6 +47,12 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn run(&self) -> Result<(), Exit> {
+        let runtime = runtime()?;
+        if self.take_over {
+            // First of all: whoever signals all processes of a service hits its successor, too, and must not end it.
+            let _guard = runtime.enter();
+            drop(upgrades()?);
+        }
         let config = self.load()?;
         let servers = self.chosen(&config)?;
         if self.check {
@@ -56,7 +62,7 @@ impl Proxy {
         if !config.warnings.list.is_empty() {
             tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not as intended");
         }
-        runtime()?.block_on(self.serve(config, &servers, &switch))
+        runtime.block_on(self.serve(config, &servers, &switch))
     }
 
     fn load(&self) -> Result<Config, Exit> {
@@ -71,12 +77,11 @@ impl Proxy {
     }
 
     async fn serve(&self, config: Config, servers: &[ServerId], log: &LogSwitch) -> Result<(), Exit> {
-        let fail = |error: std::io::Error| Exit::Failed(format!("cannot handle signals: {error}"));
-        let mut hangup = signal(SignalKind::hangup()).map_err(fail)?;
-        let mut upgrade = signal(SignalKind::user_defined2()).map_err(fail)?;
-        let mut stop = Stop::new().map_err(fail)?;
+        let mut hangup = handled(signal(SignalKind::hangup()))?;
+        let mut stop = handled(Stop::new())?;
         let socket = socket_path(&config, servers);
         let mut daemon = self.start(config, servers).await?;
+        let mut upgrade = upgrades()?;
         tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
         if !self.take_over {
             systemd::tell(NotifyState::Ready);
@@ -132,6 +137,15 @@ impl Proxy {
             Err(error) => tracing::error!(%error, "reload rejected; the old configuration stays active"),
         }
     }
+}
+
+/// The requests for an upgrade from now on.
+fn upgrades() -> Result<Signal, Exit> {
+    handled(signal(SignalKind::user_defined2()))
+}
+
+fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
+    result.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))
 }
 
 /// Where `vpfs peers` asks, if there are peers in other processes.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use sd_notify::NotifyState;
@@ -16,10 +17,16 @@ use crate::signals::Stop;
 /// The argument by which a successor knows that it is one.
 const TAKE_OVER: &str = "--take-over";
 
+/// What [`Child::kill`](std::process::Child::kill) sends.
+const SIGKILL: i32 = 9;
+
 /// Starts a successor with the arguments of this process, and waits until it serves the listening sockets.
 ///
 /// It is started by the name that this process was started by: an upgrade may have replaced that file, or a link to it.
 pub(crate) async fn start(daemon: &Daemon) -> io::Result<Offer> {
+    if daemon.is_taking_over() {
+        return Err(io::Error::other("an upgrade is in progress: its connections have not all arrived"));
+    }
     let mut args = std::env::args_os();
     let program = args.next().ok_or_else(|| io::Error::other("the name of this program is unknown"))?;
     let args: Vec<OsString> = args.filter(|arg| arg != TAKE_OVER).collect();
@@ -37,8 +44,13 @@ pub(crate) async fn start(daemon: &Daemon) -> io::Result<Offer> {
         Err(error) => {
             // It may have ended by itself, and is of no use in any case.
             let _ = child.kill();
-            let _ = child.wait();
-            Err(error)
+            match child.wait()?.signal() {
+                Some(signal) if signal != SIGKILL => {
+                    let fix = "with systemctl kill, use --kill-who=main";
+                    Err(io::Error::other(format!("signal {signal} ended the new process; {fix}")))
+                }
+                _ => Err(error),
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use vpfs_core::{Pieces, Time};
@@ -271,6 +272,10 @@ impl Session for OrangeFsSession {
         self.paused_until = None;
         self.incomplete_since = None;
         self.closed = true;
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.stall.patience = patience;
     }
 
     fn handle_timeout(&mut self, now: Time) {

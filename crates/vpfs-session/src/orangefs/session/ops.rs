@@ -6,7 +6,7 @@ use vpfs_core::Time;
 
 use super::{Inbound, Meaning, OrangeFsSession};
 use crate::orangefs::op::{Op, Reply, State};
-use crate::{Action, CloseReason, OpId, Outcome, Session, SessionLimits};
+use crate::{Action, CloseReason, OpId, Outcome, Session};
 
 /// A session without operations keeps tables with room for this number of them.
 const KEPT_OPS: usize = 16;
@@ -138,7 +138,7 @@ impl OrangeFsSession {
     pub(super) fn arm_watch(&mut self, now: Time) {
         if self.next_watch.is_none() && self.in_progress + self.dispatched.len() > 0 {
             let shortest = self.limits.flow_timeout.min(self.limits.reply_timeout);
-            self.next_watch = Some(now + (shortest / 4).min(SessionLimits::STALL / 2));
+            self.next_watch = Some(now + (shortest / 4).min(self.stall.patience / 2));
         }
     }
 
@@ -175,6 +175,7 @@ mod tests {
 
     use super::*;
     use crate::Requester;
+    use crate::SessionLimits;
     use crate::orangefs::AddressMap;
 
     const BURST: u64 = 200;

@@ -1,14 +1,16 @@
 //! Clients that stop or trickle in the middle of an operation: what waits for them frees its slots, so that a client
 //! that hangs stops nobody else.
 
+use std::time::Duration;
+
 use vpfs_core::Time;
 
 use super::{Inbound, OrangeFsSession};
 use crate::orangefs::op::{Op, State};
 use crate::{Action, OpId, Session, SessionLimits};
 
-/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::STALL`], or all of
-/// the operation's data.
+/// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
+/// of the operation's data.
 ///
 /// No network of a storage system is that slow, and a disk moves more with the random accesses of a slot. But a client
 /// that sends a byte now and then, or one write's data while many others wait, does not keep their slots.
@@ -36,18 +38,27 @@ impl Progress {
         }
     }
 
-    fn has_stalled(&self, now: Time) -> bool {
-        now.since(self.since) >= SessionLimits::STALL
+    fn has_stalled(&self, now: Time, patience: Duration) -> bool {
+        now.since(self.since) >= patience
     }
 }
 
 /// The progress of the client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stall {
+    /// How long it may make no progress.
+    pub(super) patience: Duration,
     sending: Progress,
     receiving: Progress,
     /// The bytes that it had received at the latest check.
     received: u64,
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        let [sending, receiving] = [Progress::default(), Progress::default()];
+        Self { patience: SessionLimits::PATIENCE, sending, receiving, received: 0 }
+    }
 }
 
 impl OrangeFsSession {
@@ -90,7 +101,7 @@ impl OrangeFsSession {
             true => self.stall.receiving.restart(now, self.in_progress),
             false => self.stall.receiving.moved(now, count, self.in_progress),
         }
-        if self.stall.receiving.has_stalled(now) || self.is_slow(now) {
+        if self.stall.receiving.has_stalled(now, self.stall.patience) || self.is_slow(now) {
             for id in self.ids_where(|op| self.waits_for_client(op)) {
                 self.release(id);
             }
@@ -100,7 +111,7 @@ impl OrangeFsSession {
     /// Whether the client has sent next to nothing for a while, although it is in the middle of a message or the data
     /// of a write is expected, and nothing else is in its way.
     fn is_slow(&self, now: Time) -> bool {
-        self.stall.sending.has_stalled(now) && self.must_read_client() && self.is_listening()
+        self.stall.sending.has_stalled(now, self.stall.patience) && self.must_read_client() && self.is_listening()
     }
 
     /// Whether whatever the client sends is passed on at once.

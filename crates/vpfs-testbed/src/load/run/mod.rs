@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use names::Names;
 use process::Process;
-use vpfs_model::plan::Plan;
-use vpfs_model::plan::node;
+use vpfs_model::plan::{Extent, Phase, Plan, node};
 
 use crate::client::{Client, ClientError, ClientOptions, CreateOptions};
 use crate::load::content::Content;
@@ -53,6 +53,26 @@ pub struct RunOptions {
     pub seed: u64,
     /// Length of an interval of the timeline.
     pub interval: Duration,
+    /// Where each transfer is reported, except those that prepare files ([`Phase::Setup`]). A process waits for room
+    /// before its next call.
+    pub trace: Option<mpsc::Sender<Transfer>>,
+}
+
+/// A call that moved data.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// Number of the process.
+    pub process: u32,
+    /// Whether it wrote.
+    pub is_write: bool,
+    /// What it moved.
+    pub extent: Extent,
+    /// The path of the file.
+    pub path: String,
+    /// When the call began.
+    pub began: Instant,
+    /// When it returned.
+    pub done: Instant,
 }
 
 /// Why a run ended before its plan was done.
@@ -109,6 +129,20 @@ struct Shared {
     overwrite: bool,
     recorder: Recorder,
     barrier: Barrier,
+    trace: Option<mpsc::Sender<Transfer>>,
+}
+
+impl Shared {
+    /// Measures a call that moved data, and reports it.
+    async fn transfer(&self, phase: Phase, process: u32, is_write: bool, extent: Extent, began: Instant) {
+        let done = Instant::now();
+        self.recorder.call(phase, began, done, u64::from(extent.bytes));
+        if let Some(trace) = self.trace.as_ref().filter(|_| phase != Phase::Setup) {
+            let path = self.names.file(extent.file);
+            // A receiver that has gone wants no more.
+            let _ = trace.send(Transfer { process, is_write, extent, path, began, done }).await;
+        }
+    }
 }
 
 impl Run {
@@ -129,6 +163,7 @@ impl Run {
             overwrite: options.overwrite,
             recorder: Recorder::new(options.interval),
             barrier: Barrier::new(processes as usize),
+            trace: options.trace,
         };
         Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
     }

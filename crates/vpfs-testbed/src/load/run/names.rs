@@ -27,7 +27,7 @@ impl Names {
     }
 
     pub(super) fn file(&self, file: FileId) -> String {
-        format!("{}/file.{}", self.dir(file.dir).trim_end_matches('/'), file.number)
+        format!("{}/{file}", self.base.trim_end_matches('/'))
     }
 
     /// The path that a call refers to.

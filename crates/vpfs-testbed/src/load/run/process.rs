@@ -119,7 +119,7 @@ impl Process {
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
         self.client.write_at(&file, extent.offset, data.clone()).await?;
-        self.shared.recorder.call(phase, begin, Instant::now(), u64::from(extent.bytes));
+        self.shared.transfer(phase, self.number, true, extent, begin).await;
         // Fails, at the cost of one allocation, if the client still holds a reference to the data.
         if let Ok(buffer) = data.try_into_mut() {
             (self.buffer, self.buffered) = (buffer, Some(extent));
@@ -131,7 +131,8 @@ impl Process {
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
         let data = self.client.read_at(&file, extent.offset, extent.bytes as usize).await?;
-        self.shared.recorder.call(phase, begin, Instant::now(), data.len() as u64);
+        let moved = Extent { bytes: u32::try_from(data.len()).unwrap_or(u32::MAX), ..extent };
+        self.shared.transfer(phase, self.number, false, moved, begin).await;
         match self.verify(extent, &data) {
             Ok(()) => self.shared.recorder.checked(data.len() as u64),
             Err(wrong) => self.shared.recorder.wrong(wrong),

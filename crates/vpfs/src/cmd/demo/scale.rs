@@ -181,6 +181,7 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
         keep: true,
         seed: network.into(),
         interval: Duration::from_millis(500),
+        trace: None,
     }
 }
 

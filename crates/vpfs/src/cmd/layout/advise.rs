@@ -9,9 +9,11 @@ use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, advise};
 
 use super::advised::Advised;
 use super::classes::Classes;
-use super::{logs, orangefs, picture, show};
+use super::system::System;
+use super::{logs, picture, show};
 use crate::cmd::workload::output;
 use crate::exit::Exit;
+use crate::new_file;
 use crate::print::print;
 
 /// Prices to compute for all regions of a file: about two seconds.
@@ -19,22 +21,24 @@ const BUDGET: u64 = 20_000_000;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
 ///
-/// TRACE is a CSV file (rank,op,offset,size,time,end,file; the last two may be missing), an iolog of fio, or the output
-/// of `darshan-dxt-parser`. Several are runs of the same applications, and the layout suits all of them. Each file in
-/// them gets its own answer.
+/// TRACE is a Darshan log with DXT, the output of `darshan-dxt-parser`, an iolog of fio, or a CSV file
+/// (rank,op,offset,size,time,end,file; the last two may be missing). Several are runs of the same applications, and the
+/// layout suits all of them. Each file in them gets its own answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout advise run.csv --servers classes.toml\n  \
-    darshan-dxt-parser job.darshan > job.txt; vpfs layout advise job.txt --servers classes.toml --html layout.html\n  \
-    vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs")]
+    vpfs layout advise run.csv --servers disk.toml --servers flash.toml --servers network.toml\n  \
+    vpfs layout advise job.darshan --servers classes.toml --html layout.html\n  \
+    vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs\n  \
+    vpfs layout advise run.csv --file /scratch/a.h5 --servers classes.toml --for lustre-yaml --script a.lyl")]
 pub(crate) struct Advise {
     /// Logs of requests
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
 
-    /// The classes of servers, see docs/guide/layout.md
-    #[arg(long, value_name = "FILE")]
-    servers: PathBuf,
+    /// The classes of servers, as `vpfs profile class` and `vpfs profile network` write them; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    servers: Vec<PathBuf>,
 
     /// How often each run occurs, in the order of the logs [default: all equally often]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -60,9 +64,17 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     outstanding: Option<u64>,
 
-    /// Also print what an administrator sets in this file system
+    /// Also print what an administrator sets in this file system, within its rules, and what those cost
     #[arg(long = "for", value_name = "SYSTEM")]
     system: Option<System>,
+
+    /// Write what --for prints to this file instead
+    #[arg(long, value_name = "FILE", requires = "system")]
+    script: Option<PathBuf>,
+
+    /// Replace the file of --script if it exists
+    #[arg(long, requires = "script")]
+    overwrite: bool,
 
     /// Write a picture of requests, regions and stripes to this file, an HTML page
     #[arg(long, value_name = "FILE")]
@@ -79,11 +91,6 @@ enum ModelName {
     Paper,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum System {
-    Orangefs,
-}
-
 fn some_size(text: &str) -> Result<Bytes, String> {
     match parse_size(text) {
         Ok(size) if (1..=1 << 30).contains(&size.0) => Ok(size),
@@ -95,6 +102,9 @@ fn some_size(text: &str) -> Result<Bytes, String> {
 impl Advise {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let classes = Classes::read(&self.servers)?;
+        if let Some(script) = &self.script {
+            new_file::check(script, self.overwrite)?;
+        }
         let files = logs::read(&self.traces, &self.weights()?, self.file.as_deref())?;
         let mut all = Vec::new();
         for (name, runs) in files {
@@ -143,9 +153,13 @@ impl Advise {
         if !is_printed {
             all.iter().try_for_each(|advised| print(show::text(classes, advised)))?;
         }
-        match self.system {
-            Some(System::Orangefs) => all.iter().try_for_each(|advised| print(orangefs::commands(classes, advised)?)),
-            None => Ok(()),
+        let Some(system) = self.system else { return Ok(()) };
+        let question = self.question();
+        let texts =
+            all.iter().map(|advised| system.text(classes, advised, &question)).collect::<Result<Vec<_>, _>>()?;
+        match &self.script {
+            Some(script) => new_file::write(script, &texts.concat(), self.overwrite),
+            None => print(texts.concat().trim_end()),
         }
     }
 }
@@ -168,7 +182,7 @@ mod tests {
     }
 
     /// Runs the command on a log, and returns its JSON and page.
-    fn advised(log: &str, arguments: &[&str]) -> Result<(Value, String), Exit> {
+    fn advised(log: &(impl AsRef<[u8]> + ?Sized), arguments: &[&str]) -> Result<(Value, String), Exit> {
         let folder = tempfile::tempdir().expect("a directory");
         let files = ["run.csv", "classes.toml", "advice.json", "advice.html"].map(|name| folder.path().join(name));
         fs::write(&files[0], log).expect("a file");
@@ -204,6 +218,17 @@ mod tests {
         assert!(page.contains("<svg") && page.contains("disk 32KiB, flash 160KiB"), "the page has no picture or table");
         let (all, _) = advised(&log(), &[]).unwrap();
         assert_eq!(all.as_array().map(Vec::len), Some(2), "each file has its own answer");
+    }
+
+    #[test]
+    fn binary_logs_of_darshan_are_read() {
+        let log: &[u8] = include_bytes!("../../../../../fuzz/corpus/darshan/two_ranks");
+        let (json, _) = advised(log, &[]).unwrap();
+        assert_eq!((&json[0]["file"], json.as_array().map(Vec::len)), (&"/scratch/shared.dat".into(), Some(1)));
+        let requests = json[0]["regions"].as_array().unwrap().iter().map(|region| region["requests"].as_u64().unwrap());
+        assert_eq!(requests.sum::<u64>(), 5);
+        let Err(Exit::Failed(message)) = advised(&log[..590], &[]) else { panic!("it is cut off") };
+        assert!(message.contains("run.csv: byte ") && message.contains("in this log of 590 bytes"), "{message}");
     }
 
     #[test]

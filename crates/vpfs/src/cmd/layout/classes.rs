@@ -1,8 +1,9 @@
-//! Reads the file of server classes.
+//! Reads the files of server classes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vpfs_config::tunables::{Kind, Section, Tunable};
+use vpfs_config::units::Rate;
 use vpfs_config::{Table, read_file, read_text};
 use vpfs_harl::{Access, Cluster, ServerClass};
 
@@ -15,6 +16,13 @@ pub(super) struct Classes {
     pub(super) addresses: Vec<Vec<String>>,
 }
 
+/// What one file says.
+struct Part {
+    file: String,
+    network: Option<u64>,
+    classes: Vec<(ServerClass, Vec<String>)>,
+}
+
 const fn key(key: &'static str, kind: Kind, doc: &'static str) -> Tunable {
     Tunable::new(key, kind, doc)
 }
@@ -24,8 +32,8 @@ const ROOT: Section = Section {
     header: "",
     doc: "Classes of servers that are equal to each other, and their network.",
     keys: &[
-        key("network", Kind::Rate, "The rate of the link of each server."),
-        key("class", Kind::List("[[class]] tables"), "The classes."),
+        key("network", Kind::Rate, "The rate of the link of each server.").absent_means("that of another file"),
+        key("class", Kind::List("[[class]] tables"), "The classes.").absent_means("those of other files"),
     ],
 };
 
@@ -59,32 +67,71 @@ const ACCESS: Section = Section {
 };
 
 impl Classes {
-    pub(super) fn read(path: &Path) -> Result<Self, Exit> {
+    /// The classes of all files, in the order given.
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Exit> {
+        Self::join(paths.iter().map(|path| Part::read(path)).collect::<Result<_, _>>()?)
+    }
+
+    /// One file after the other. The network's rate is in any of them, or the same in several.
+    fn join(parts: Vec<Part>) -> Result<Self, Exit> {
+        let files = parts.iter().map(|part| part.file.as_str()).collect::<Vec<_>>().join(", ");
+        let network = network(&parts)?.ok_or_else(|| {
+            let measured = "`vpfs profile network` measures it";
+            Exit::Usage(format!("{files}: network is missing: the rate of the link of each server; {measured}"))
+        })?;
+        let mut origins: Vec<(String, String)> = Vec::new();
+        let (mut classes, mut addresses) = (Vec::new(), Vec::new());
+        for part in parts {
+            for (class, own) in part.classes {
+                if let Some((_, other)) = origins.iter().find(|(name, _)| *name == class.name) {
+                    let problem = format!("there is a class {:?} in {other} already; rename one of them", class.name);
+                    return Err(Exit::Usage(format!("{}: {problem}", part.file)));
+                }
+                origins.push((class.name.clone(), part.file.clone()));
+                classes.push(class);
+                addresses.push(own);
+            }
+        }
+        let cluster = Cluster::new(classes, network).map_err(|error| Exit::Usage(format!("{files}: {error}")))?;
+        Ok(Self { cluster, addresses })
+    }
+
+    #[cfg(test)]
+    pub(super) fn parse(file: &str, text: &str) -> Result<Self, Exit> {
+        Self::join(vec![Part::parse(file, text)?])
+    }
+}
+
+fn network(parts: &[Part]) -> Result<Option<u64>, Exit> {
+    let mut given = parts.iter().filter_map(|part| Some((&part.file, part.network?)));
+    let Some((first, rate)) = given.next() else { return Ok(None) };
+    match given.find(|(_, other)| *other != rate) {
+        Some((file, other)) => Err(Exit::Usage(format!(
+            "{file}: network is {}, but {} in {first}; keep one of them",
+            Rate(other),
+            Rate(rate)
+        ))),
+        None => Ok(Some(rate)),
+    }
+}
+
+impl Part {
+    fn read(path: &Path) -> Result<Self, Exit> {
         let text = read_text(path).map_err(|error| Exit::Usage(format!("{}: {error}", path.display())))?;
         Self::parse(&path.display().to_string(), &text)
     }
 
     fn parse(file: &str, text: &str) -> Result<Self, Exit> {
-        let read = read_file(file, text, &ROOT, Self::of);
+        let read = read_file(file, text, &ROOT, |root| {
+            let classes = root.tables("class", &CLASS).iter().map(class).collect::<Option<Vec<_>>>()?;
+            Some(Self { file: file.to_owned(), network: root.number("network"), classes })
+        });
         let read = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
         read.ok_or_else(|| Exit::Usage(format!("{file}: is not complete")))
     }
-
-    /// `None` after a problem, which has been reported.
-    fn of(root: &Table<'_>) -> Option<Self> {
-        let tables = root.tables("class", &CLASS);
-        let read: Vec<_> = tables.iter().map(class).collect();
-        let (classes, addresses) = read.into_iter().collect::<Option<(Vec<_>, Vec<_>)>>()?;
-        match Cluster::new(classes, root.number("network")?) {
-            Ok(cluster) => Some(Self { cluster, addresses }),
-            Err(error) => {
-                root.refuse("class", error.to_string());
-                None
-            }
-        }
-    }
 }
 
+/// `None` after a problem, which has been reported.
 fn class(table: &Table<'_>) -> Option<(ServerClass, Vec<String>)> {
     let addresses: Vec<String> = table.texts("addresses").into_iter().map(str::to_owned).collect();
     let known = u32::try_from(addresses.len()).ok().filter(|number| *number > 0);
@@ -144,6 +191,31 @@ pub(super) mod tests {
         let numbers: Vec<_> = classes.cluster.classes().iter().map(|class| (class.servers, class.free)).collect();
         assert_eq!(numbers, [(6, None), (2, Some(100 << 30))]);
         assert_eq!(classes.addresses[1], ["tcp://oss7:3334", "tcp://oss8:3334"]);
+    }
+
+    fn joined(files: &[(&str, &str)]) -> Result<Classes, Exit> {
+        Classes::join(files.iter().map(|(file, text)| Part::parse(file, text).unwrap()).collect())
+    }
+
+    #[test]
+    fn files_are_joined() {
+        let (network, classes) = TWO.trim().split_once('\n').unwrap();
+        let (disk, flash) = classes.rsplit_once("[[class]]").unwrap();
+        let flash = format!("[[class]]{flash}");
+        let all = joined(&[("disk.toml", disk), ("flash.toml", &flash), ("network.toml", network)]).unwrap();
+        assert_eq!(all.cluster, Classes::parse("classes.toml", TWO).unwrap().cluster);
+        let problem = |files: &[(&str, &str)]| match joined(files) {
+            Err(Exit::Usage(message)) => message,
+            _ => panic!("{files:?} were joined"),
+        };
+        let absent = problem(&[("disk.toml", disk), ("flash.toml", &flash)]);
+        assert!(absent.starts_with("disk.toml, flash.toml: network is missing"), "{absent}");
+        let twice = problem(&[("a.toml", TWO), ("b.toml", &flash)]);
+        assert_eq!(twice, "b.toml: there is a class \"flash\" in a.toml already; rename one of them");
+        let differ = problem(&[("a.toml", TWO), ("b.toml", "network = \"1GB/s\"")]);
+        assert_eq!(differ, "b.toml: network is 1GB/s, but 112MB/s in a.toml; keep one of them");
+        let none = problem(&[("a.toml", network)]);
+        assert_eq!(none, "a.toml: there must be one to four classes of servers");
     }
 
     #[test]

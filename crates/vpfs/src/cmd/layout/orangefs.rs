@@ -2,7 +2,7 @@
 
 use vpfs_harl::Row;
 
-use super::advised::Advised;
+use super::advised::{Advised, shown};
 use super::classes::Classes;
 use super::show::stripes;
 use crate::exit::Exit;
@@ -14,7 +14,7 @@ const PARAMETERS_MAX: usize = 1000;
 pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, Exit> {
     let rows = advised.advice.table.rows();
     let files = advised.advice.table.files(&advised.name);
-    let mut text = format!("\n# OrangeFS: hints for {}\n", advised.name);
+    let mut text = format!("\n# OrangeFS: hints for {}\n", shown(&advised.name));
     text += "# Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them on an empty\n\
              # directory of a mounted client, before files are created in it.\n";
     if rows.len() > 1 {
@@ -23,7 +23,7 @@ pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, E
     }
     for (row, file) in rows.iter().zip(&files) {
         let name = if rows.len() > 1 { file } else { &advised.name };
-        text += &format!("\n# {name}: {}\n", stripes(classes, &row.stripes));
+        text += &format!("\n# {}: {}\n", shown(name), stripes(classes, &row.stripes));
         for (key, value) in hints(classes, row)? {
             let digits: String = value.bytes().chain([0]).map(|byte| format!("{byte:02x}")).collect();
             text +=

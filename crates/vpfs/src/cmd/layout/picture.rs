@@ -3,7 +3,7 @@
 use vpfs_harl::{Op, Request};
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 
-use super::advised::Advised;
+use super::advised::{Advised, shown};
 use super::classes::Classes;
 use super::show::{bytes_per_second, size, stripes};
 
@@ -24,7 +24,7 @@ pub(super) fn report(classes: &Classes, all: &[Advised]) -> Report {
 }
 
 fn section(classes: &Classes, advised: &Advised) -> Section {
-    let section = Section::new(&advised.name)
+    let section = Section::new(shown(&advised.name))
         .figure(requests(advised), "Each point is a request; vertical lines are borders of regions.")
         .table(table(classes, advised));
     let regions = &advised.advice.regions;

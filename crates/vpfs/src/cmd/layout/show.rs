@@ -7,7 +7,7 @@ use vpfs_config::units::Size;
 use vpfs_core::Bytes;
 use vpfs_harl::RegionAdvice;
 
-use super::advised::Advised;
+use super::advised::{Advised, shown};
 use super::classes::Classes;
 
 const PICOS: f64 = 1e12;
@@ -38,7 +38,7 @@ pub(super) fn text(classes: &Classes, advised: &Advised) -> String {
         ),
         false => "Nothing is to be gained: keep the layout.".into(),
     };
-    format!("{}\n{table}\n\n{summary}{}", advised.name, notes(&advised.advice.regions))
+    format!("{}\n{table}\n\n{summary}{}", shown(&advised.name), notes(&advised.advice.regions))
 }
 
 fn notes(regions: &[RegionAdvice]) -> String {

@@ -10,10 +10,12 @@ use serde_json::json;
 use vpfs_config::read_text;
 use vpfs_config::units::{Span, parse_duration};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Time};
-use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulation};
+use vpfs_harl::{Op, Request};
+use vpfs_sim::{App, PolicySpec, Progress, Results, Scenario, SimError, Simulation, Transfer};
 
 use super::workload::output;
 use super::workload::progress::ProgressLine;
+use super::workload::trace::TraceFile;
 use crate::exit::Exit;
 use crate::print::print;
 use report::Base;
@@ -26,7 +28,8 @@ use report::Base;
 #[command(after_help = "Examples:\n  \
     vpfs sim\n  \
     vpfs sim scenarios/two-to-one.toml --html two-to-one.html\n  \
-    vpfs sim my-cluster.toml --compare fifo,isolation --seed 7 --json results.json")]
+    vpfs sim my-cluster.toml --compare fifo,isolation --seed 7 --json results.json\n  \
+    vpfs sim my-cluster.toml --policy fifo --trace requests.csv")]
 pub(crate) struct Sim {
     /// The scenario file; scenarios/ has some to start with
     scenario: Option<PathBuf>,
@@ -60,6 +63,11 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
+    /// Write each transfer to this file, a CSV log for `vpfs layout advise`; only with one policy. Those that prepare
+    /// files are left out
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     /// Show no progress on standard error
     #[arg(short, long)]
     quiet: bool,
@@ -73,11 +81,26 @@ impl Sim {
         let scenario = self.scenario()?;
         let line = ProgressLine::start(self.quiet);
         let policies = self.policies(&scenario)?;
+        let mut trace = self.trace_of(&policies)?;
         let alone = if self.alone { scenario.apps.as_slice() } else { &[] };
         let alone: Result<Vec<_>, _> = alone.iter().map(|app| simulate_alone(&scenario, app, &line)).collect();
-        let results: Result<Vec<_>, _> = policies.iter().map(|policy| simulate(&scenario, policy, &line)).collect();
+        let results: Result<Vec<_>, _> =
+            policies.iter().map(|policy| simulate(&scenario, policy, &line, trace.as_mut())).collect();
         line.clear();
-        self.tell(&scenario, &alone?, &results?)
+        self.tell(&scenario, &alone?, &results?)?;
+        trace.map_or(Ok(()), TraceFile::finish)
+    }
+
+    fn trace_of(&self, policies: &[PolicySpec]) -> Result<Option<TraceFile>, Exit> {
+        match (&self.trace, policies) {
+            (None, _) => Ok(None),
+            (Some(path), [_]) => TraceFile::create(path).map(Some),
+            (Some(_), all) => {
+                let names: Vec<&str> = all.iter().map(|policy| policy.name.as_str()).collect();
+                let problem = "--trace: a log is of one run; choose one with --policy of";
+                Err(Exit::Usage(format!("{problem} {}", names.join(", "))))
+            }
+        }
     }
 
     fn scenario(&self) -> Result<Scenario, Exit> {
@@ -149,19 +172,42 @@ fn simulate_alone(scenario: &Scenario, app: &App, line: &ProgressLine) -> Result
     let end = app.end.map(|end| end.saturating_sub(app.start));
     let app = App { background: false, start: Duration::ZERO, end, ..app.clone() };
     let policy = PolicySpec { name: format!("{} alone", app.name), ..PolicySpec::fifo() };
-    simulate(&Scenario { apps: vec![app], ..scenario.clone() }, &policy, line)
+    simulate(&Scenario { apps: vec![app], ..scenario.clone() }, &policy, line, None)
 }
 
-fn simulate(scenario: &Scenario, policy: &PolicySpec, line: &ProgressLine) -> Result<Results, Exit> {
+fn simulate(
+    scenario: &Scenario,
+    policy: &PolicySpec,
+    line: &ProgressLine,
+    trace: Option<&mut TraceFile>,
+) -> Result<Results, Exit> {
     line.announce(format!("{}: started", policy.name));
     let show = |Progress { now, events }| {
         line.show(|| format!("{}: {:.1} simulated, {events} events", policy.name, Span(now.since(Time::ZERO))));
     };
-    let run = Simulation::new(scenario, policy).and_then(|simulation| simulation.run_with(show));
+    let run = Simulation::new(scenario, policy).and_then(|simulation| match trace {
+        Some(trace) => simulation.run_traced(show, |transfer| add(trace, scenario, &transfer)),
+        None => simulation.run_with(show),
+    });
     run.map_err(|error| match error {
         SimError::Scenario(problem) => Exit::Usage(format!("{}: {problem}", scenario.name)),
         violation => Exit::Failed(format!("{}, {}: {violation}", scenario.name, policy.name)),
     })
+}
+
+/// Each application has files of its own.
+fn add(trace: &mut TraceFile, scenario: &Scenario, transfer: &Transfer) {
+    let app = scenario.apps.get(transfer.app as usize).map_or("", |app| app.name.as_str());
+    let nanoseconds = |at: Time| u64::try_from(at.since(Time::ZERO).as_nanos()).unwrap_or(u64::MAX);
+    let request = Request {
+        rank: transfer.process,
+        op: if transfer.is_write { Op::Write } else { Op::Read },
+        offset: transfer.extent.offset,
+        size: transfer.extent.bytes.into(),
+        start: nanoseconds(transfer.issued),
+        end: nanoseconds(transfer.finished),
+    };
+    trace.add(&request, &format!("/{app}/{}", transfer.extent.file));
 }
 
 #[cfg(test)]

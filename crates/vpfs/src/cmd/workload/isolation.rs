@@ -14,6 +14,7 @@ use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 
 use super::progress::{self, ProgressLine};
 use super::target::Target;
+use super::trace::Tracer;
 use super::{explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
@@ -102,10 +103,13 @@ impl IsolationArgs {
                 "--repetitions: three runs form one measurement; run the command again instead".to_owned(),
             ));
         }
-        let (small, large) = (self.small()?, self.large()?);
+        let (mut small, mut large) = (self.small()?, self.large()?);
+        let (tracer, trace) = Tracer::start(self.target.trace.as_deref())?;
+        (small.options.trace, large.options.trace) = (trace.clone(), trace);
         let line = ProgressLine::start(self.target.quiet);
         let reports = measure(&small, &large, &line).await;
         line.clear();
+        (small.options.trace, large.options.trace) = (None, None);
         let [small_alone, large_alone, small_beside, large_beside] =
             reports.map_err(|error| Exit::Failed(explain(&error)))?;
         let pair = |alone, beside| Pair { alone, beside };
@@ -125,6 +129,7 @@ impl IsolationArgs {
             });
             output::write(path, &document)?;
         }
+        tracer.finish().await?;
         output::verdict([&small_alone, &large_alone, &small_beside, &large_beside])
     }
 
@@ -191,6 +196,7 @@ impl Application<Ior> {
     async fn fill(&self, line: &ProgressLine) -> Result<(), RunError> {
         let Self { plan, options } = self.keeping();
         let plan = Ior { write: true, read: false, time_limit: None, ..plan };
+        let options = RunOptions { trace: None, ..options };
         Self { plan, options }.alone("files of the large one", line).await.map(drop)
     }
 }

@@ -45,6 +45,9 @@ impl MdArgs {
             data: None,
         };
         plan.validate().map_err(|error| usage(&error))?;
+        if self.target.trace.is_some() {
+            return Err(Exit::Usage("--trace: this workload moves no data".to_owned()));
+        }
         Job { name: "md", plan, target: &self.target, keep: false }.run(table::md).await
     }
 }

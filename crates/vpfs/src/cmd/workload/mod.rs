@@ -8,6 +8,7 @@ mod md;
 pub(crate) mod output;
 pub(crate) mod progress;
 mod target;
+pub(crate) mod trace;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::print::print;
 use progress::ProgressLine;
 use target::Target;
+use trace::Tracer;
 
 /// Load a file system with the I/O of a known application, verify the data, and measure
 ///
@@ -67,15 +69,19 @@ struct Job<'a, P> {
 impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
     /// Runs all repetitions, prints them as formatted by `table`, writes JSON, and fails if data was wrong.
     async fn run(&self, table: impl Fn(&[Report]) -> String) -> Result<(), Exit> {
-        let options = self.target.options(self.name, self.keep, self.plan.processes())?;
+        let mut options = self.target.options(self.name, self.keep, self.plan.processes())?;
+        let tracer;
+        (tracer, options.trace) = Tracer::start(self.target.trace.as_deref())?;
         let mut reports = Vec::new();
         for repetition in 1..=self.target.repetitions {
             reports.push(self.once(options.clone(), repetition).await.map_err(|error| Exit::Failed(explain(&error)))?);
         }
+        drop(options);
         if !self.target.json_on_stdout() {
             print(output::table(&table(&reports), &reports))?;
         }
         output::write_json(self, &reports)?;
+        tracer.finish().await?;
         output::verdict(&reports)
     }
 

@@ -47,11 +47,11 @@ pub(super) struct Target {
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     directory: Option<String>,
 
-    /// Strip size of new files
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
-    strip: Bytes,
+    /// Strip size of new files; several: of each server, in the order of the file system's configuration, 0B for none
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
+    strip: Vec<Bytes>,
 
-    /// Number of servers that each new file is striped over [default: all]
+    /// Number of servers that each new file is striped over, if all have equal strips [default: all]
     #[arg(long, value_name = "N", help_heading = "Target")]
     datafiles: Option<u32>,
 
@@ -82,6 +82,10 @@ pub(super) struct Target {
     /// Write parameters and all measurements to this file; "-" for standard output instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub(super) json: Option<PathBuf>,
+
+    /// Write each transfer to this file, a CSV log for `vpfs layout advise`; those that prepare files are left out
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
+    pub(super) trace: Option<PathBuf>,
 
     /// Show no progress on standard error
     #[arg(short, long, help_heading = "Run")]
@@ -115,11 +119,12 @@ impl Target {
                 SharedBy::Process => Connections::PerProcess,
             },
             directory,
-            create: self.create(),
+            create: self.create()?,
             overwrite: self.overwrite,
             keep,
             seed: self.seed,
             interval: self.interval,
+            trace: None,
         })
     }
 
@@ -139,16 +144,43 @@ impl Target {
         }
     }
 
-    fn create(&self) -> CreateOptions {
-        let create = CreateOptions::simple_stripe(self.strip.0);
-        match self.datafiles {
-            Some(count) => create.datafiles(count),
-            None => create,
+    /// The layout of new files.
+    fn create(&self) -> Result<CreateOptions, Exit> {
+        match (self.strip.as_slice(), self.datafiles) {
+            ([strip], None) => Ok(CreateOptions::simple_stripe(strip.0)),
+            ([strip], Some(count)) => Ok(CreateOptions::simple_stripe(strip.0).datafiles(count)),
+            (strips, None) => variable_strips(strips),
+            (_, Some(_)) => Err(Exit::Usage("--datafiles: --strip says already which servers hold data".to_owned())),
         }
     }
+}
+
+/// Strips of these sizes on the first servers, none where it is zero.
+fn variable_strips(strips: &[Bytes]) -> Result<CreateOptions, Exit> {
+    let (servers, sizes): (Vec<usize>, Vec<u64>) =
+        strips.iter().enumerate().filter(|(_, strip)| strip.0 > 0).map(|(server, strip)| (server, strip.0)).unzip();
+    if servers.is_empty() {
+        return Err(Exit::Usage("--strip: no server has a strip; give at least one a size".to_owned()));
+    }
+    let strips: Vec<String> = sizes.iter().enumerate().map(|(index, size)| format!("{index}:{size}")).collect();
+    Ok(CreateOptions::variable_strips(strips.join(";")).on_servers(servers))
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text).map_err(|error| error.to_string())?;
     if interval < Duration::from_millis(10) { Err("must be at least 10ms".to_owned()) } else { Ok(interval) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strips_of_each_server() {
+        let strips = |sizes: &[u64]| variable_strips(&sizes.iter().copied().map(Bytes::kib).collect::<Vec<_>>());
+        let some = CreateOptions::variable_strips("0:65536;1:1048576").on_servers(vec![0, 2]);
+        assert_eq!(strips(&[64, 0, 1024]).ok(), Some(some));
+        let Err(Exit::Usage(problem)) = strips(&[0, 0]) else { panic!("no strips at all") };
+        assert!(problem.contains("at least one"), "{problem}");
+    }
 }

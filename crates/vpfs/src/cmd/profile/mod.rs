@@ -1,4 +1,8 @@
-//! `vpfs profile`: the depth and the slot costs of real storage or of a device model.
+//! `vpfs profile`: the depth and the slot costs of real storage or of a device model. Its subcommands measure what
+//! `vpfs layout advise` needs.
+
+mod class;
+mod network;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +17,8 @@ use vpfs_profile::{
     to_toml,
 };
 
-use super::workload::output;
-use super::workload::progress::ProgressLine;
+use crate::cmd::workload::output;
+use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -23,12 +27,19 @@ use crate::print::print;
 /// Run it on a storage server, on the server's storage directory, while the storage is idle. Random reads and writes of
 /// 4 KiB to 4 MiB, 1 to 64 at a time, go to a test file without a name, so nothing remains of it even after Ctrl-C. A
 /// block device is only read.
+///
+/// The subcommands measure classes of servers and their network for `vpfs layout advise`. (Write ./class and ./network
+/// for directories of these names.)
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:\n  \
     vpfs profile /srv/orangefs/storage             a directory, in about a minute\n  \
     vpfs profile /srv/data --time 5min             a disk: more accurate\n  \
     vpfs profile --model hdd                       the disk model of `vpfs serve --device hdd`")]
 pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// The storage directory of a server, or a block device
     #[arg(value_name = "PATH", required_unless_present = "model")]
     path: Option<PathBuf>,
@@ -70,6 +81,12 @@ pub(crate) struct ProfileArgs {
     quiet: bool,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    Class(Box<class::ClassArgs>),
+    Network(network::NetworkArgs),
+}
+
 /// A device model and its name.
 #[derive(Clone, Debug)]
 struct Model {
@@ -83,6 +100,14 @@ fn model(name: &str) -> Result<Model, vpfs_model::device::UnknownDevice> {
 
 impl ProfileArgs {
     pub(crate) fn run(&self) -> Result<(), Exit> {
+        match &self.command {
+            Some(Command::Class(class)) => class.run(),
+            Some(Command::Network(network)) => network.run(),
+            None => self.sweep(),
+        }
+    }
+
+    fn sweep(&self) -> Result<(), Exit> {
         let line = ProgressLine::start(self.quiet);
         let measurements = self.measure(&line);
         line.clear();

@@ -1,0 +1,149 @@
+//! The header of a log: where its regions are. It alone is not compressed.
+
+use std::ops::Range;
+
+use super::super::shown;
+use super::bytes::Bytes;
+use super::{DarshanError, Layer, at};
+
+/// The number that tells a Darshan log and its byte order.
+const MAGIC: u64 = 6_567_223;
+/// Bytes of the longest header, that of version 3.41.
+pub(super) const HEADER_MAX: usize = 1328;
+
+/// What the header says.
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) is_big_endian: bool,
+    pub(super) is_compressed: bool,
+    /// Whether names have a length instead of an end.
+    pub(super) has_counted_names: bool,
+    pub(super) names: Option<Range<u64>>,
+    pub(super) posix: Option<Module>,
+    pub(super) mpiio: Option<Module>,
+}
+
+/// A trace in the log.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) span: Range<u64>,
+    pub(super) version: u32,
+    /// Whether Darshan ran out of memory for it.
+    pub(super) is_partial: bool,
+}
+
+/// Where the fields of a version are.
+struct Fields {
+    partial: usize,
+    names: usize,
+    modules: usize,
+    versions: usize,
+    size: usize,
+    /// The place of DXT_POSIX in the tables of modules; DXT_MPIIO follows it.
+    dxt: usize,
+}
+
+/// Until 3.21: 16 modules.
+const OLD: Fields = Fields { partial: 20, names: 24, modules: 40, versions: 296, size: 360, dxt: 8 };
+/// The module H5D came before DXT.
+const WITH_H5D: Fields = Fields { dxt: 9, ..OLD };
+/// From 3.41: 64 modules, of which PNETCDF_VAR came before DXT.
+const NEW: Fields = Fields { partial: 24, names: 32, modules: 48, versions: 1072, size: HEADER_MAX, dxt: 10 };
+
+/// Whether bytes begin a Darshan log of version 3.
+pub(super) fn begins(bytes: &[u8]) -> bool {
+    bytes.len() > 8 && bytes.starts_with(b"3.") && bytes[..8].contains(&0)
+}
+
+impl Header {
+    /// Reads the header at the beginning of a log of `size` bytes.
+    pub(super) fn read(bytes: &[u8], size: u64) -> Result<Self, DarshanError> {
+        let (fields, version) = Fields::of(bytes)?;
+        if bytes.len() < fields.size {
+            let message = format!("the log ends within its header of {} bytes; was it copied whole?", fields.size);
+            return Err(at(bytes.len() as u64, message));
+        }
+        let mut numbers = Bytes { bytes, is_big_endian: false };
+        if numbers.u64(8) != MAGIC {
+            numbers.is_big_endian = true;
+        }
+        if numbers.u64(8) != MAGIC {
+            return Err(at(8, "the magic number is not that of a Darshan log; is it damaged?".into()));
+        }
+        let module = |index: usize, name| fields.module(numbers, index, name, size);
+        Ok(Self {
+            is_big_endian: numbers.is_big_endian,
+            is_compressed: is_compressed(bytes[16])?,
+            has_counted_names: version == "3.00",
+            names: fields.span(numbers, fields.names, "the names of files", size)?,
+            posix: module(fields.dxt, Layer::Posix.name())?,
+            mpiio: module(fields.dxt + 1, Layer::Mpiio.name())?,
+        })
+    }
+}
+
+impl Fields {
+    /// The fields of the version that bytes begin with, and that version.
+    fn of(bytes: &[u8]) -> Result<(Self, &str), DarshanError> {
+        let text = bytes.get(..8).unwrap_or(bytes);
+        let version = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let version = std::str::from_utf8(version).unwrap_or_default();
+        let fields = match version {
+            "3.00" | "3.10" => OLD,
+            "3.20" | "3.21" => WITH_H5D,
+            "3.41" => NEW,
+            other => {
+                let message = format!(
+                    "version {} of Darshan logs is not supported, only 3.00 to 3.41; give the output of \
+                     `darshan-dxt-parser --show-incomplete LOG`",
+                    shown(other)
+                );
+                return Err(at(0, message));
+            }
+        };
+        Ok((fields, version))
+    }
+
+    /// The module at `index` of the tables, if the log has it.
+    fn module(&self, numbers: Bytes<'_>, index: usize, name: &str, size: u64) -> Result<Option<Module>, DarshanError> {
+        let Some(span) = self.span(numbers, self.modules + 16 * index, name, size)? else { return Ok(None) };
+        let partial = match self.partial {
+            20 => u64::from(numbers.u32(20)),
+            place => numbers.u64(place),
+        };
+        let version = numbers.u32(self.versions + 4 * index);
+        Ok(Some(Module { span, version, is_partial: partial >> index & 1 == 1 }))
+    }
+
+    /// The bytes of a region whose place and length are at `place`.
+    fn span(
+        &self,
+        numbers: Bytes<'_>,
+        place: usize,
+        name: &str,
+        size: u64,
+    ) -> Result<Option<Range<u64>>, DarshanError> {
+        let (begin, length) = (numbers.u64(place), numbers.u64(place + 8));
+        if length == 0 {
+            return Ok(None);
+        }
+        match begin.checked_add(length) {
+            Some(end) if begin >= self.size as u64 && end <= size => Ok(Some(begin..end)),
+            _ => {
+                let message = format!(
+                    "{name}: {length} bytes from byte {begin} are not in this log of {size} bytes; was it copied whole?"
+                );
+                Err(at(place as u64, message))
+            }
+        }
+    }
+}
+
+fn is_compressed(byte: u8) -> Result<bool, DarshanError> {
+    match byte {
+        0 => Ok(true),
+        1 => Err(at(16, "the log is compressed with bzip2; convert it to zlib: `darshan-convert LOG NEW_LOG`".into())),
+        2 => Ok(false),
+        other => Err(at(16, format!("compression {other} is not known; is the log damaged?"))),
+    }
+}

@@ -1,0 +1,81 @@
+//! The built command from server profiles and a log to layouts.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use vpfs_e2e::{Daemon, free_ports, output, run, vpfs};
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(vpfs());
+    command.current_dir(dir).args(args);
+    command
+}
+
+fn write(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).expect("a file");
+}
+
+/// The log of the paper's experiment, shorter: 16 processes, requests of `kib` KiB at random places.
+fn log(op: char, kib: u64) -> String {
+    let mut log = String::from("rank,op,offset,size,time,end,file\n");
+    let size = kib << 10;
+    for number in 0..64_u64 {
+        let (rank, offset) = (number % 16, number * 37 % 64 * size);
+        writeln!(log, "{rank},{op},{offset},{size},{number},{number}.5,/pfs/shared").expect("text");
+    }
+    log
+}
+
+/// Six disks and two flash servers that are measured, as models, have the stripes that the paper found on real ones
+/// [HARL §IV-B]. They depend on times by server class to a few percent.
+#[test]
+fn measured_classes_get_the_papers_stripes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let profile = |args: &[&str]| run(&mut command(dir, &[&["profile", "class"], args].concat()));
+    profile(&["disk", "--model", "harl-disk", "--servers", "6", "--network", "112.36MB/s"]);
+    profile(&["flash", "--model", "harl-flash", "--addresses", "tcp://oss7:3334,tcp://oss8:3334"]);
+    let advise = ["layout", "advise", "run.csv", "--servers", "disk.toml", "--servers", "flash.toml"];
+    for (op, disk, flash) in [('r', 32, 160), ('w', 36, 148)] {
+        write(dir, "run.csv", &log(op, 512));
+        let advised = run(&mut command(dir, &[&advise[..], &["--model", "paper", "--json", "-"]].concat()));
+        let json: Value = serde_json::from_str(&advised).expect("valid JSON");
+        let region = &json[0]["regions"][0];
+        assert_eq!(region["stripes"]["disk"], disk << 10, "{json}");
+        assert_eq!(region["stripes"]["flash"], flash << 10, "{json}");
+    }
+    let refused = output(&mut command(dir, &[&advise[..], &["--for", "orangefs"]].concat()));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && message.contains("class \"disk\" has no addresses"), "{message}");
+    write(dir, "run.csv", &log('r', 128));
+    let template = ["--model", "paper", "--for", "lustre-yaml", "--script", "a.lyl"];
+    run(&mut command(dir, &[&advise[..], &template[..]].concat()));
+    let written = std::fs::read_to_string(dir.join("a.lyl")).expect("a template");
+    assert!(written.contains("\nlmm_stripe_count: 2\nlmm_stripe_size: 65536\nlmm_pool: flash\n"), "{written}");
+    let again = output(&mut command(dir, &[&advise[..], &template[..]].concat()));
+    let message = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && message.contains("a.lyl exists; choose another name"), "{message}");
+}
+
+#[test]
+fn the_network_is_measured_between_two_commands() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let port = free_ports(1);
+    let address = format!("127.0.0.1:{port}");
+    let mut listening =
+        Daemon::start(dir, "network", Command::new(vpfs()).args(["profile", "network", "--listen", &address]));
+    listening.await_log("listening on");
+    let told = run(&mut command(dir, &["profile", "network", &address, "--time", "200ms"]));
+    assert!(told.starts_with("network: ") && told.contains("written to network.toml"), "{told}");
+    run(&mut command(dir, &["profile", "class", "flash", "--model", "harl-flash", "--servers", "2"]));
+    write(dir, "run.csv", &log('w', 512));
+    let advise = ["layout", "advise", "run.csv", "--servers", "network.toml", "--servers", "flash.toml"];
+    assert!(run(&mut command(dir, &advise)).contains("/pfs/shared"));
+    let again = output(&mut command(dir, &["profile", "network", &address]));
+    assert!(again.status.code() == Some(2) && String::from_utf8_lossy(&again.stderr).contains("--overwrite"));
+    let without = output(&mut command(dir, &["layout", "advise", "run.csv", "--servers", "flash.toml"]));
+    assert!(String::from_utf8_lossy(&without.stderr).contains("flash.toml: network is missing"), "{without:?}");
+}

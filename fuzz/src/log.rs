@@ -1,0 +1,34 @@
+//! The check of logs of lines, on any bytes: it panics if an invariant is violated, never because of an invalid log.
+
+use vpfs_harl::{CsvLine, Log, LogReader, Trace};
+
+/// What is read of a log can be used, and written and read again; or its error has a line of it.
+pub fn log(data: &[u8]) {
+    match read(data) {
+        Ok(log) => {
+            let again = read(written(&log).as_bytes()).expect("our own log");
+            assert_eq!(again.files.keys().collect::<Vec<_>>(), log.files.keys().collect::<Vec<_>>());
+            for (requests, again) in log.files.into_values().zip(again.files.into_values()) {
+                // Times in floating point are not those of other tracers to the last nanosecond.
+                let place = |request: &vpfs_harl::Request| (request.rank, request.op, request.offset, request.size);
+                assert!(requests.iter().map(place).eq(again.iter().map(place)));
+                assert!(!Trace::new(requests).expect("checked by the reader").requests().is_empty());
+            }
+        }
+        Err(line) => assert!((1..=data.split(|byte| *byte == b'\n').count() as u64).contains(&line), "line {line}"),
+    }
+}
+
+/// Reads a log; the error is the line.
+fn read(data: &[u8]) -> Result<Log, u64> {
+    let mut reader = LogReader::default();
+    for line in data.split(|byte| *byte == b'\n') {
+        reader.line(line).map_err(|error| error.line)?;
+    }
+    reader.finish().map_err(|error| error.line)
+}
+
+fn written(log: &Log) -> String {
+    let requests = log.files.iter().flat_map(|(file, all)| all.iter().map(|request| CsvLine::Request(request, file)));
+    std::iter::once(CsvLine::Header).chain(requests).map(|line| format!("{line}\n")).collect()
+}
