@@ -362,9 +362,10 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Attributes of the user's own; OrangeFS and other software keep theirs under other names.
+/// Attributes of users and access lists. OrangeFS lists its own as `system.pvfs2.`, and hints are `user.pvfs2.`.
 fn is_a_users(name: &[u8]) -> bool {
-    name.starts_with(b"user.") && !name.starts_with(b"user.pvfs2.")
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
+    begins(&["user.", "trusted.", "system.posix_acl"]) && !begins(&["user.pvfs2."])
 }
 
 /// Without empty components, so that equal paths are equal texts.
@@ -420,4 +421,28 @@ async fn read_state(client: &Client, path: &str) -> Result<Option<Record>, Relay
         return Err(bad(format!("format {} of another version", record.format)));
     }
     Ok(Some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_paths_are_equal_texts() {
+        assert_eq!(["/a//b/", "/", "a/b"].map(plain), ["/a/b", "/", "a/b"]);
+        assert_eq!([beside("/a", ".x"), beside("/d/a", ".x")], ["/.a.x", "/d/.a.x"]);
+    }
+
+    #[test]
+    fn attributes_of_orangefs_are_no_loss() {
+        let names = ["user.mime", "system.posix_acl_access", "system.pvfs2.dh", "user.pvfs2.num_dfiles", "security.x"];
+        assert_eq!(names.map(|name| is_a_users(name.as_bytes())), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn the_first_difference_is_found() {
+        let find = |one: &'static str, other: &'static str| first_difference(&one.into(), &other.into(), 100, 104);
+        assert_eq!([find("abcd", "abcd"), find("abcd", "abxd"), find("abc", "abc")], [None, Some(102), Some(103)]);
+        assert_eq!([find("abcd", "ab"), find("", "")], [Some(102), Some(100)]);
+    }
 }

@@ -11,9 +11,9 @@ use super::{ClientError, FileKind, Result, Stat, StatFs};
 
 /// Both times, with the given values instead of the server's clock. Like the stock client, sends an object type (none).
 const TIMES_MASK: u32 = mask::ATIME | mask::ATIME_SET | mask::MTIME | mask::MTIME_SET | mask::TYPE;
-/// Space for each name of an extended attribute, and names requested at a time.
+/// Space for each name of an extended attribute, and names requested at a time: the most that servers accept.
 const XATTR_NAME_MAX: i64 = 256;
-const XATTR_COUNT: usize = 32;
+const XATTR_COUNT: usize = 16;
 /// No object has more of them.
 const XATTRS_MAX: usize = 10_000;
 /// Owner, group and permissions, with an object type as above.
