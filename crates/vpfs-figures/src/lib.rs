@@ -13,6 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod harl;
 mod ioco;
 mod scenario;
 pub mod testbed;
@@ -57,7 +58,7 @@ pub struct UnknownFigure {
 
 /// All figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    [vpfs::FIGURES, vpfs_plus::FIGURES, two_level::FIGURES, ioco::FIGURES].into_iter().flatten()
+    [vpfs::FIGURES, vpfs_plus::FIGURES, two_level::FIGURES, ioco::FIGURES, harl::FIGURES].into_iter().flatten()
 }
 
 /// The figure of this id.

@@ -228,11 +228,13 @@ impl Relayout {
         let path = self.partial_path.clone();
         let wanted = self.job.record().version.size;
         let partial = self.partial(false)?;
-        if size == wanted {
+        let len = || partial.metadata().map(|metadata| metadata.len()).map_err(RelayoutError::io("look at", &path));
+        // Only for a hole at the end: OrangeFS loses data if a file with varstrip_dist is set to the size that it has.
+        if size == wanted && len()? != wanted {
             partial.set_len(wanted).map_err(RelayoutError::io("set the size of", &path))?;
         }
         partial.sync_all().map_err(RelayoutError::io("write", &path))?;
-        let has = partial.metadata().map_err(RelayoutError::io("look at", &path))?.len();
+        let has = len()?;
         if size == wanted && has != wanted {
             return Err(RelayoutError::WrongSize { path, has, wanted });
         }

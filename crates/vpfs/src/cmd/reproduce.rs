@@ -13,8 +13,9 @@ use crate::print::print;
 
 /// Repeat the papers' experiments in the simulator and compare the results with the papers
 ///
-/// Runs the experiments of vPFS, vPFS+, Two-level and IOCO with the schedulers of the proxy, in virtual time, and
-/// prints one row for each value in a paper: the paper's, ours, the tolerance, and the computed verdict.
+/// Runs the experiments of vPFS, vPFS+, Two-level and IOCO with the schedulers of the proxy, and those of HARL with its
+/// layouts, in virtual time. Prints one row for each value in a paper: the paper's, ours, the tolerance, and the
+/// computed verdict.
 ///
 /// Writes DIR/report.html (one file with everything), DIR/report.txt, and for each figure its numbers (FIGURE.json) and
 /// each of its charts (FIGURE-1.svg, FIGURE-1.csv, ...).

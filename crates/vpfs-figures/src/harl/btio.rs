@@ -1,0 +1,51 @@
+//! [HARL Fig. 12]: BTIO with 4, 16 and 64 processes.
+//!
+//! Assumed:
+//! - Of the 1.69 GB, all are written and then read back. The paper calls this class A, which writes 0.42 GB in the NAS
+//!   benchmarks; class B writes 1.70 GB.
+//! - Collective buffering: one process on each of the eight client nodes (four, with four processes) writes its part
+//!   of a dump in calls of 4 MiB, ROMIO's default buffer. 40 dumps, as in the NAS benchmarks.
+//! - Throughput is that of I/O alone, so there is no computation between dumps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vpfs_model::plan::{Btio, BtioClass, Phase, Plan, Subtype};
+use vpfs_report::Section;
+use vpfs_sim::SimError;
+
+use super::cluster::Job;
+use super::rows::{Against, Stated, section};
+
+/// Processes, and the gain over 64K for reads and writes together, in %.
+const STATED: [(u32, f64); 3] = [(4, 163.5), (16, 116.9), (64, 114.8)];
+const NODES: u32 = 8;
+
+pub(super) fn run() -> Result<Section, SimError> {
+    let stated = STATED.map(|(processes, gain)| {
+        let gains = vec![(Against::Default, gain)];
+        Stated { gains, ..Stated::new(format!("{processes} processes"), job(processes)) }
+    });
+    let intro = Section::new("HARL Fig. 12: BTIO").text(
+        "BTIO, full subtype, writes 1.69 GB in 40 dumps and reads them back. One process on each of eight client nodes \
+         does the I/O for the others, in calls of 4 MiB, and all wait for each other after each dump; so 16 and 64 \
+         processes have equal requests, unlike in the paper. Hardware and the two ways to price requests are those of \
+         Fig. 7.",
+    );
+    section(intro, "Fig. 12", &stated, &[])
+}
+
+fn job(processes: u32) -> Job {
+    let plan: Arc<dyn Plan> = Arc::new(Btio {
+        processes,
+        nodes: NODES.min(processes),
+        subtype: Subtype::Full,
+        total_bytes: 1_690_000_000,
+        transfer_min_bytes: 4 << 20,
+        transfer_max_bytes: 4 << 20,
+        think_write: Duration::ZERO,
+        think_read: Duration::ZERO,
+        ..Btio::class(BtioClass::A)
+    });
+    Job { servers: [6, 2], pass: Arc::clone(&plan), plan, phases: vec![Phase::Write, Phase::Read] }
+}

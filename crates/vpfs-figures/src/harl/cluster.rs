@@ -1,0 +1,114 @@
+//! The cluster of [HARL §IV-A], as the simulator and as the cost model see it.
+//!
+//! Deviations and guesses, for all figures of the paper:
+//! - The paper names its hardware (disks of 250 GB, PCI-E X4 flash of 100 GB, Gigabit Ethernet, eight client nodes),
+//!   but prints no parameters of it. One set for all figures, with which its cost model gives the stripes that it
+//!   reports, see [`UniformProfile::HARL_DISK`]; disks read and write at the same speed, as in its Table I.
+//! - Clients' links are not a bottleneck: the cost model has links of servers only.
+
+use std::sync::Arc;
+
+use vpfs_harl::{Access, Cluster, ClusterError, Op, Request, ServerClass, Trace, TraceError};
+use vpfs_model::device::{DeviceProfile, UniformAccess, UniformProfile};
+use vpfs_model::plan::{Call, Extent, Ior, Phase, Plan, Step};
+use vpfs_sim::{Region, Results, Scenario, SimError, Workload};
+
+use crate::scenario;
+
+const TEXT: &str = include_str!("../../../../scenarios/figures/harl.toml");
+
+/// The stripes of disk and flash servers in bytes.
+pub(super) type Stripes = [u64; 2];
+
+/// An application on the cluster.
+#[derive(Clone)]
+pub(super) struct Job {
+    /// Servers with disks, and with flash.
+    pub(super) servers: [u32; 2],
+    /// What is simulated.
+    pub(super) plan: Arc<dyn Plan>,
+    /// Its requests as a trace has them, each place once.
+    pub(super) pass: Arc<dyn Plan>,
+    /// The phases that are measured.
+    pub(super) phases: Vec<Phase>,
+}
+
+/// The IOR of the scenario file: 16 processes, 512 KiB, random offsets in 16 GiB, ten seconds.
+pub(super) fn ior() -> Result<Ior, SimError> {
+    match scenario::parse("harl.toml", TEXT)?.apps.swap_remove(0).workload {
+        Workload::Ior(ior) => Ok(ior),
+        other => Err(SimError::Scenario(format!("harl.toml: the application is not IOR but {other:?}"))),
+    }
+}
+
+impl Job {
+    fn scenario(&self, regions: Vec<Region>) -> Result<Scenario, SimError> {
+        let mut scenario = scenario::parse("harl.toml", TEXT)?;
+        for (group, count) in scenario.servers.iter_mut().zip(self.servers) {
+            group.count = count;
+        }
+        let app = &mut scenario.apps[0];
+        app.layout.regions = regions;
+        app.phases.clone_from(&self.phases);
+        app.workload = Workload::Plan(Arc::clone(&self.plan));
+        Ok(scenario)
+    }
+
+    /// Runs it with these stripes of disk and flash servers, by region.
+    pub(super) fn run(&self, layout: &[(u64, Stripes)]) -> Result<Results, SimError> {
+        let region = |&(start, stripes): &(u64, Stripes)| Region { start, stripes: self.round(stripes) };
+        scenario::run(&self.scenario(layout.iter().map(region).collect())?, "fifo")
+    }
+
+    fn round(&self, [disk, flash]: Stripes) -> Vec<(u32, u64)> {
+        let [disks, flashes] = self.servers;
+        let disks_round = (0..disks).map(|server| (server, disk));
+        let flash_round = (disks..disks + flashes).map(|server| (server, flash));
+        disks_round.chain(flash_round).filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// The servers as the cost model knows them.
+    pub(super) fn cluster(&self) -> Result<Cluster, SimError> {
+        let scenario = self.scenario(Vec::new())?;
+        let class = |(group, name): (&vpfs_sim::ServerGroup, &str)| match &group.device {
+            DeviceProfile::Uniform(UniformProfile { read, write }) => Ok(ServerClass {
+                name: name.into(),
+                servers: group.count,
+                read: access(read)?,
+                write: access(write)?,
+                free: None,
+            }),
+            other => Err(SimError::Scenario(format!("harl.toml: {name} has no uniform device but {other:?}"))),
+        };
+        let classes = scenario.servers.iter().zip(["disk", "flash"]).map(class).collect::<Result<_, _>>()?;
+        Cluster::new(classes, scenario.servers[0].link.bytes_per_second).map_err(|error| refuse(&error))
+    }
+
+    /// The requests of one pass, without times.
+    pub(super) fn trace(&self) -> Result<Trace, SimError> {
+        let of =
+            |(rank, phase): (u32, &Phase)| self.pass.steps(*phase, rank).filter_map(move |step| request(rank, step));
+        let ranks = 0..self.pass.processes();
+        let requests = ranks.flat_map(|rank| self.phases.iter().map(move |phase| (rank, phase))).flat_map(of);
+        Trace::new(requests.collect()).map_err(|error: TraceError| SimError::Scenario(error.to_string()))
+    }
+}
+
+fn request(rank: u32, step: Step) -> Option<Request> {
+    let request = |op, extent: Extent| {
+        Some(Request { rank, op, offset: extent.offset, size: extent.bytes.into(), start: 0, end: 0 })
+    };
+    match step {
+        Step::Call(Call::Read(extent)) => request(Op::Read, extent),
+        Step::Call(Call::Write(extent)) => request(Op::Write, extent),
+        _ => None,
+    }
+}
+
+fn access(access: &UniformAccess) -> Result<Access, SimError> {
+    Access::new(access.startup_min, access.startup_max, access.bytes_per_second).map_err(|error| refuse(&error))
+}
+
+fn refuse(error: &ClusterError) -> SimError {
+    SimError::Scenario(format!("harl.toml: {error}"))
+}

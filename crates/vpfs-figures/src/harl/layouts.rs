@@ -1,0 +1,113 @@
+//! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
+
+use vpfs_core::hash::mix;
+use vpfs_harl::{CHUNK, Model, Question, STEP, advise};
+use vpfs_sim::{SimError, parallel};
+
+use super::cluster::{Job, Stripes};
+
+const DEFAULT: u64 = 64 << 10;
+const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
+/// Random pairs; the paper does not say how many, nor from which range.
+const RANDOM: usize = 4;
+/// Enough for every pair of stripes up to 1 MiB.
+const BUDGET: u64 = 50_000_000;
+/// What `vpfs layout advise` asks for.
+const GAIN_PERCENT: u32 = 5;
+
+/// A layout, and the throughput with it in MB/s.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Layout {
+    /// By region: its start, and its stripes.
+    pub(super) regions: Vec<(u64, Stripes)>,
+    pub(super) rate: f64,
+}
+
+/// What one model advises.
+#[derive(Clone, Debug)]
+pub(super) struct Advised {
+    pub(super) layout: Layout,
+    /// Predicted gain over the default, as a factor.
+    pub(super) predicted: f64,
+}
+
+/// All layouts in one experiment.
+#[derive(Clone, Debug)]
+pub(super) struct Comparison {
+    /// Servers with disks, and with flash.
+    pub(super) servers: [u32; 2],
+    pub(super) fixed: Vec<Layout>,
+    pub(super) random: Vec<Layout>,
+    /// By the paper's cost.
+    pub(super) paper: Advised,
+    /// By the cost that knows of concurrency, as `vpfs layout advise` has it.
+    pub(super) concurrent: Advised,
+}
+
+impl Layout {
+    /// As in the paper: `36K-148K`.
+    pub(super) fn name(&self) -> String {
+        let name = |&(_, [disk, flash]): &(u64, Stripes)| match [disk >> 10, flash >> 10] {
+            [disk, flash] if disk == flash => format!("{disk}K"),
+            [disk, flash] => format!("{disk}K-{flash}K"),
+        };
+        self.regions.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Comparison {
+    pub(super) fn of(job: &Job) -> Result<Self, SimError> {
+        let advised = [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, GAIN_PERCENT)?];
+        let whole = |stripes| vec![(0, stripes)];
+        let fixed = FIXED.map(|stripe| whole([stripe; 2]));
+        let random = (0..).step_by(2).take(RANDOM).map(|lot| whole([random_stripe(lot), random_stripe(lot + 1)]));
+        let all: Vec<_> =
+            fixed.into_iter().chain(random).chain(advised.iter().map(|(regions, _)| regions.clone())).collect();
+        let rates = parallel::map(&all, |regions| Ok(job.run(regions)?.throughput() / 1e6));
+        let rates: Vec<f64> = rates.into_iter().collect::<Result<_, SimError>>()?;
+        let mut layouts = all.into_iter().zip(rates).map(|(regions, rate)| Layout { regions, rate });
+        let fixed = layouts.by_ref().take(FIXED.len()).collect();
+        let random = layouts.by_ref().take(RANDOM).collect();
+        let mut advised = layouts.zip(advised).map(|(layout, (_, predicted))| Advised { layout, predicted });
+        let mut next = || advised.next().expect("one for each model");
+        Ok(Self { servers: job.servers, fixed, random, paper: next(), concurrent: next() })
+    }
+
+    pub(super) fn default_layout(&self) -> &Layout {
+        &self.fixed[FIXED.iter().position(|stripe| *stripe == DEFAULT).expect("it is one of them")]
+    }
+
+    /// By how many % the paper's choice is faster than `layout`.
+    pub(super) fn gain_over(&self, layout: &Layout) -> f64 {
+        (self.paper.layout.rate / layout.rate - 1.0) * 100.0
+    }
+
+    /// All layouts, in the order of the paper's bars.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Layout> {
+        let advised = [&self.paper.layout, &self.concurrent.layout];
+        self.fixed.iter().chain(&self.random).chain(advised)
+    }
+}
+
+/// The regions and stripes that a model advises, and the gain over the default that it predicts.
+fn advise_by(job: &Job, model: Model, gain_percent: u32) -> Result<(Vec<(u64, Stripes)>, f64), SimError> {
+    let question = Question {
+        model,
+        outstanding_milli: None,
+        now: DEFAULT,
+        step: STEP,
+        chunk: CHUNK,
+        budget: BUDGET,
+        gain_percent,
+    };
+    let advice = advise(&job.cluster()?, &[(job.trace()?, 1)], &question);
+    let advice = advice.map_err(|error| SimError::Scenario(error.to_string()))?;
+    let (now, then) = advice.times();
+    let regions = advice.table.rows().iter().map(|row| (row.bytes.start, [row.stripes[0], row.stripes[1]]));
+    Ok((regions.collect(), now as f64 / then as f64))
+}
+
+/// A multiple of 4 KiB up to 512 KiB.
+fn random_stripe(lot: u64) -> u64 {
+    (mix(lot) % 128 + 1) * STEP
+}
