@@ -70,8 +70,8 @@ pub fn fit_class(timings: &[Timing], network_ns_per_byte: Option<f64>) -> Result
     Ok(ClassFit { read: access(Probe::Read, "reads")?, write: access(Probe::Write, "writes")? })
 }
 
-/// The network's time of each byte: the slope of the least-squares line through the means, so that latency is no part of
-/// it [HARL §III-D, t].
+/// The network's time of each byte: the slope of the least-squares line through the means, so that latency is no part
+/// of it [HARL §III-D, t].
 ///
 /// # Errors
 /// Transfers are missing, or do not take longer the larger they are.
