@@ -156,6 +156,10 @@ impl Scheduler for Policy {
         self.queues.poll_report(now)
     }
 
+    fn report_all(&mut self) {
+        self.queues.report_all();
+    }
+
     fn queued(&self) -> usize {
         self.queues.queued()
     }

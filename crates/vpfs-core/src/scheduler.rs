@@ -56,6 +56,10 @@ pub trait Scheduler: Send {
         None
     }
 
+    /// A message to the other servers goes out anyway: the next calls of [`Scheduler::poll_report`] return all amounts,
+    /// also while they are below the threshold. O(1).
+    fn report_all(&mut self) {}
+
     /// Requests queued, not yet dispatched.
     fn queued(&self) -> usize;
 

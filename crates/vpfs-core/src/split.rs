@@ -154,6 +154,10 @@ impl Scheduler for Split {
         self.each_mut().find_map(|scheduler| scheduler.poll_report(now))
     }
 
+    fn report_all(&mut self) {
+        self.each_mut().for_each(Scheduler::report_all);
+    }
+
     fn queued(&self) -> usize {
         self.each().map(|scheduler| scheduler.queued()).sum()
     }

@@ -212,6 +212,10 @@ impl Node {
 
     /// The next message to another server's node.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
+        if self.peers.as_mut()?.takes_all_reports() {
+            self.scheduler.report_all();
+            self.pass_reports_on(now);
+        }
         self.peers.as_mut()?.poll_transmit(now, &self.flows, &mut self.scheduler)
     }
 

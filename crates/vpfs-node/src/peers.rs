@@ -86,6 +86,11 @@ impl Peers {
         self.coordinator.handle_message(now, from, message)
     }
 
+    /// Whether a message to all peers goes out anyway, which should carry whatever has not been reported yet.
+    pub(crate) fn takes_all_reports(&mut self) -> bool {
+        self.coordinator.takes_all_reports()
+    }
+
     /// The next message to a peer. After the last one the scheduler has received all that peers reported.
     pub(crate) fn poll_transmit(
         &mut self,

@@ -22,8 +22,12 @@ fn settings() -> NodeSettings {
 }
 
 fn settings_of(kind: PolicyKind) -> NodeSettings {
+    settings_with(kind, Bytes::kib(4))
+}
+
+fn settings_with(kind: PolicyKind, broadcast_threshold: Bytes) -> NodeSettings {
     let policy = Settings::new(kind, Depth::new(4).unwrap(), SlotCostTable::default());
-    let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold: Bytes::kib(4), ..policy.sharing };
+    let sharing = Sharing { mode: SharingMode::Threshold, broadcast_threshold, ..policy.sharing };
     let coordination = vpfs_node::coordination::CoordinationSettings {
         max_flows: usize::MAX,
         ..vpfs_node::coordination::CoordinationSettings::default()
@@ -175,6 +179,22 @@ fn applications_that_a_reload_allows_are_announced_to_other_servers() {
     }
     let told = PeerService { reported: 4096, heard: 0 };
     assert!((0..APPS).all(|app| node.peer_service(AppId(app)) == told));
+}
+
+#[test]
+fn a_message_that_is_sent_anyway_reports_what_is_below_the_threshold() {
+    let mut pair = Pair::new();
+    for node in &mut pair.nodes {
+        node.reconfigure(Time::ZERO, &settings_with(PolicyKind::SfqD, Bytes::mib(10)));
+    }
+    let heard = |pair: &Pair| pair.nodes[1].peer_service(APP).heard;
+    pair.write(secs(1), 1 << 20);
+    assert_eq!(heard(&pair), 1 << 20, "with the announcement");
+    pair.write(secs(2), 2 << 20);
+    pair.write(secs(2), 4 << 20);
+    assert_eq!(heard(&pair), 1 << 20);
+    pair.run(secs(2), secs(4));
+    assert_eq!(heard(&pair), 7 << 20, "with the next sign of life");
 }
 
 /// Messages that a node sends for requests larger than the threshold, one after the other, each with its entries.

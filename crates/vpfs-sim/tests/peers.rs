@@ -62,6 +62,26 @@ fn equal_parts() -> Scenario {
     scenario
 }
 
+/// A threshold 20 times as large takes a 20th of the messages, although peers must hear of each other every other
+/// second: keep-alives and acknowledgements ride on reports, here of servers that make one in 0.6 and in 1.7 seconds.
+#[test]
+fn a_larger_threshold_sends_fewer_messages_in_proportion_at_the_same_fairness() {
+    let mut scenario = equal_parts();
+    scenario.servers = vec![ServerGroup::new(4, DeviceProfile::hdd())];
+    scenario.apps[0].layout = Layout::striped(64 << 10).over(0..2);
+    let [small, large] = [Bytes::kib(512), Bytes::mib(10)].map(|threshold| {
+        let mut policy = dsfq(SharingMode::Threshold);
+        policy.settings.sharing.broadcast_threshold = threshold;
+        let results = run(&scenario, &policy);
+        assert!((ratio(&results) - 1.0).abs() < 0.03, "{threshold:?}: {}", ratio(&results));
+        let series = results.coordination.unwrap().messages_series;
+        // Without the first contact, in the first ten seconds.
+        series[series.len() / 6..].iter().sum::<u64>()
+    });
+    // The period may cut one report more for each of twelve pairs.
+    assert!(large > 0 && large <= small / 20 + 12, "{large} of {small} messages");
+}
+
 /// The fraction of time that a server spends on messages is lost to its storage.
 #[test]
 fn messages_cost_a_server_without_storage_its_work() {

@@ -339,6 +339,10 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         self.inner.poll_report(now)
     }
 
+    fn report_all(&mut self) {
+        self.inner.report_all();
+    }
+
     fn queued(&self) -> usize {
         self.held + self.inner.queued()
     }

@@ -19,7 +19,7 @@ pub(super) struct Accumulation {
     changed: Vec<AppId>,
     /// The sum of the absolute values of all amounts.
     unreported: u128,
-    /// The threshold was reached, and not all amounts have been drained yet.
+    /// The threshold was reached or a message goes out anyway, and not all amounts have been drained yet.
     due: bool,
 }
 
@@ -62,8 +62,8 @@ impl Accumulation {
         }
     }
 
-    /// The next amount to report if the sum of all has reached `threshold`; call until `None`. O(1) for each flow that
-    /// changed.
+    /// The next amount to report if the sum of all has reached `threshold` or all must be reported; call until `None`.
+    /// O(1) for each flow that changed.
     pub(super) fn poll(&mut self, threshold: u64) -> Option<(AppId, i64)> {
         self.due |= self.unreported >= u128::from(threshold);
         while self.due {
@@ -78,6 +78,11 @@ impl Accumulation {
             }
         }
         None
+    }
+
+    /// The next calls of [`Accumulation::poll`] drain all amounts, whatever their sum is. O(1).
+    pub(super) fn report_all(&mut self) {
+        self.due = true;
     }
 
     #[cfg(test)]
@@ -112,6 +117,16 @@ mod tests {
         counted.add(AppId(0), 99, 1);
         assert_eq!(drain(&mut counted, 100), [], "it starts again");
         assert_eq!(drain(&mut counted, 99), [(0, 99)], "the threshold can change");
+    }
+
+    #[test]
+    fn a_message_that_goes_out_anyway_takes_all_amounts_with_it() {
+        let mut counted = Accumulation::new(ServiceClass::Data);
+        counted.add(AppId(0), 60, 1);
+        counted.report_all();
+        assert_eq!(drain(&mut counted, 100), [(0, 60)]);
+        counted.add(AppId(0), 99, 1);
+        assert_eq!(drain(&mut counted, 100), [], "only what was there");
     }
 
     #[test]

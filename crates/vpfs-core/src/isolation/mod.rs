@@ -635,6 +635,10 @@ impl Scheduler for Isolation {
         self.ledger.poll_report(now, &mut self.events)
     }
 
+    fn report_all(&mut self) {
+        self.ledger.report_all();
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }

@@ -395,6 +395,10 @@ impl Scheduler for Sfq {
         self.ledger.poll_report(now, &mut self.events)
     }
 
+    fn report_all(&mut self) {
+        self.ledger.report_all();
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }

@@ -58,6 +58,8 @@ pub enum Op {
     Peer {
         report: ServiceReport,
     },
+    /// A message to the other servers goes out anyway.
+    ReportAll,
 }
 
 impl Op {
@@ -80,7 +82,14 @@ impl Op {
             16 | 17 => Self::CorrectCost { pick, real: random_cost(&mut random) },
             18 => Self::SetWeight { app, weight: Weight::new(1 + random.below(8)).unwrap_or(Weight::ONE) },
             19 | 20 => Self::Peer { report: random_report(&mut random, app) },
-            _ if random.below(2) == 0 => Self::SetSlotCosts { table: pick },
+            _ => Self::rare(&mut random, pick),
+        }
+    }
+
+    fn rare(random: &mut Random, pick: u32) -> Self {
+        match random.below(3) {
+            0 => Self::SetSlotCosts { table: pick },
+            1 => Self::ReportAll,
             _ => Self::SetDepth { depth: Depth::new(1 + random.below(16)).unwrap_or(DEFAULT_DEPTH) },
         }
     }
@@ -259,6 +268,7 @@ impl<S: Tunable> Runner<S> {
             Op::SetDepth { depth } => self.scheduler.set_depth(now, depth),
             Op::SetSlotCosts { table } => self.scheduler.set_slot_costs(now, Op::slot_cost_table(table)),
             Op::Peer { report } => self.scheduler.handle_peer(now, report),
+            Op::ReportAll => self.scheduler.report_all(),
         }
         self.reports.extend(core::iter::from_fn(|| self.scheduler.poll_report(now)));
         self.events.extend(core::iter::from_fn(|| self.scheduler.poll_event()));

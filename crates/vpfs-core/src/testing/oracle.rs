@@ -514,6 +514,10 @@ impl Scheduler for Oracle {
         None
     }
 
+    fn report_all(&mut self) {
+        self.reporting.extend([ServiceClass::Data, ServiceClass::Metadata]);
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }

@@ -35,6 +35,8 @@ pub struct Coordinator {
     /// Servers that take this one for a peer although it is none, with their incarnations.
     replies: BTreeMap<ServerId, u64>,
     pub(super) timers: BTreeSet<(Time, ServerId)>,
+    /// A live peer of level 0 gets a message because it is time, not because there are changes.
+    keeps_alive: bool,
     /// When to look for live representatives again.
     pub(super) search_at: Option<Time>,
     pub(super) totals: ClusterTotals,
@@ -71,6 +73,7 @@ impl Coordinator {
             ready: BTreeSet::new(),
             replies: BTreeMap::new(),
             timers: BTreeSet::new(),
+            keeps_alive: false,
             search_at: None,
             totals: ClusterTotals::default(),
             owed: BTreeMap::new(),
@@ -128,6 +131,12 @@ impl Coordinator {
             }
         }
         (0..self.levels.len()).for_each(|level| self.forget(now, level));
+    }
+
+    /// Whether peers get a message now anyway, so that it should carry all service that the caller has not reported
+    /// yet: then the next one is due later. Ask before [`Coordinator::poll_transmit`]. O(1).
+    pub fn takes_all_reports(&mut self) -> bool {
+        std::mem::take(&mut self.keeps_alive) || self.levels.first().is_some_and(|level| level.changed)
     }
 
     /// The next message to send, and its receiver. Call until `None`, after every input: one message combines all
@@ -496,6 +505,7 @@ impl Coordinator {
         let (must_send, is_lost) = peer.link.on_timeout(now);
         if must_send {
             self.ready.insert(id);
+            self.keeps_alive |= peer.level == 0 && peer.link.state == PeerState::Live;
         }
         self.set_timer(id);
         if is_lost {

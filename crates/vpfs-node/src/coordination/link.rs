@@ -62,7 +62,7 @@ impl Link {
 
     pub(crate) fn on_sent(&mut self, now: Time, message: &Message, must_answer: bool, settings: &CoordinationSettings) {
         self.ack_at = None;
-        self.keep_alive_at = settings.keep_alive.map(|period| now + period);
+        self.keep_alive_at = settings.keep_alive_after(message.is_data()).map(|period| now + period);
         if std::mem::take(&mut self.owes_changes) {
             self.sent = message.at.version;
             self.partial = message.more;

@@ -11,16 +11,17 @@ pub struct CoordinationSettings {
     /// Changes that a peer has not acknowledged within this time are sent again; the time doubles up to fourfold while
     /// the peer is silent.
     pub refresh: Duration,
-    /// An acknowledgement waits at most this long for another message to the same peer. Must be below `refresh`; as
-    /// long as `keep_alive`, acknowledgements take no messages of their own.
+    /// An acknowledgement waits at most this long for another message to the same peer. Must be below `refresh`; twice
+    /// as long as `keep_alive`, acknowledgements take no messages of their own.
     pub ack_delay: Duration,
     /// What a representative passes on between groups waits this long, so that its messages do not grow with the number
     /// of servers. Twice for each level, it is how late service becomes known in other groups.
     pub pass_on_delay: Duration,
-    /// A peer to which nothing was sent for this long gets an empty message. `None`: no such messages, so that a loss
-    /// is noticed only when there is something to acknowledge. Not possible if servers form several groups.
+    /// A peer to which nothing was sent for this long gets a message with whatever has not been reported; for twice as
+    /// long after a message with changes, since their next ones usually come before that. `None`: no such messages, so
+    /// that a loss is noticed only when there is something to acknowledge. Not possible if servers form several groups.
     pub keep_alive: Option<Duration>,
-    /// A peer is lost if it should have sent a message and did not for this long. Several times `keep_alive`.
+    /// A peer is lost if it should have sent a message and did not for this long. More than twice `keep_alive`.
     pub lost_after: Duration,
     /// Entries of flows that left are kept this long for late peers.
     pub forget_after: Duration,
@@ -42,6 +43,11 @@ impl CoordinationSettings {
 
     const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
+    /// When a peer gets a message in any case, after one with changes or without.
+    pub(crate) fn keep_alive_after(self, changes: bool) -> Option<Duration> {
+        self.keep_alive.map(|period| if changes { 2 * period } else { period })
+    }
+
     /// Limits every value to its range. With groups of several levels, silence must be noticed.
     pub(crate) fn clamped(self, levels: usize) -> Self {
         let several = levels > 1;
@@ -61,8 +67,8 @@ impl CoordinationSettings {
 impl Default for CoordinationSettings {
     fn default() -> Self {
         Self {
-            refresh: Duration::from_secs(2),
-            ack_delay: Duration::from_secs(1),
+            refresh: Duration::from_secs(3),
+            ack_delay: 2 * Self::KEEP_ALIVE,
             pass_on_delay: Duration::from_millis(100),
             keep_alive: Some(Self::KEEP_ALIVE),
             lost_after: Duration::from_secs(3),
