@@ -46,6 +46,7 @@ fn measured_classes_get_the_papers_stripes() {
         assert_eq!(region["stripes"]["disk"], disk << 10, "{json}");
         assert_eq!(region["stripes"]["flash"], flash << 10, "{json}");
     }
+    write(dir, "run.csv", &log('r', 512));
     let refused = output(&mut command(dir, &[&advise[..], &["--for", "orangefs"]].concat()));
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && message.contains("class \"disk\" has no addresses"), "{message}");

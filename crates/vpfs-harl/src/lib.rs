@@ -25,7 +25,7 @@ pub use advise::{Advice, AdviceError, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
 pub use log::{CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader};
-pub use question::{GAIN_PERCENT, Model, Question};
+pub use question::{Model, Question};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};
 pub use rules::{Adapted, Component, Rules, adapt};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_harl::{
-    Access, AdviceError, CHUNK, Candidates, Choice, Cluster, GAIN_PERCENT, Model, Op, Question, Request, Round, STEP,
-    ServerClass, Trace, advise, fit,
+    Access, AdviceError, CHUNK, Candidates, Choice, Cluster, Model, Op, Question, Request, Round, STEP, ServerClass,
+    Trace, advise, fit,
 };
 
 const KIB: u64 = 1 << 10;
@@ -31,7 +31,7 @@ fn question(model: Model) -> Question {
         step: STEP,
         chunk: CHUNK,
         budget: 1 << 22,
-        gain_percent: GAIN_PERCENT,
+        gain_percent: model.gain_percent(),
     }
 }
 

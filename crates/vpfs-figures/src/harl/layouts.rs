@@ -1,7 +1,7 @@
 //! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
 
 use vpfs_core::hash::mix;
-use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, STEP, advise};
+use vpfs_harl::{CHUNK, Model, Question, STEP, advise};
 use vpfs_sim::{SimError, parallel};
 
 use super::cluster::{Job, Stripes};
@@ -55,7 +55,8 @@ impl Layout {
 
 impl Comparison {
     pub(super) fn of(job: &Job) -> Result<Self, SimError> {
-        let advised = [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, GAIN_PERCENT)?];
+        let advised =
+            [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, Model::Concurrent.gain_percent())?];
         let whole = |stripes| vec![(0, stripes)];
         let fixed = FIXED.map(|stripe| whole([stripe; 2]));
         let random = (0..).step_by(2).take(RANDOM).map(|lot| whole([random_stripe(lot), random_stripe(lot + 1)]));

@@ -5,7 +5,7 @@ mod workload;
 
 use std::env;
 
-use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, RegionStripeTable, Row, STEP, advise};
+use vpfs_harl::{CHUNK, Model, Question, RegionStripeTable, Row, STEP, advise};
 use vpfs_sim::parallel;
 use workload::Experiment;
 
@@ -34,7 +34,7 @@ fn outcome(seed: u64) -> Option<Outcome> {
         step: STEP,
         chunk: CHUNK,
         budget: 2_000_000,
-        gain_percent: GAIN_PERCENT,
+        gain_percent: Model::Concurrent.gain_percent(),
     };
     let advice = advise(&experiment.cluster, &[(trace, 1)], &question).unwrap();
     if !advice.is_worth_it() {

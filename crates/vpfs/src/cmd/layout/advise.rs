@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use vpfs_config::units::parse_size;
 use vpfs_core::Bytes;
-use vpfs_harl::{CHUNK, GAIN_PERCENT, Model, Question, advise};
+use vpfs_harl::{CHUNK, Model, Question, advise};
 
 use super::advised::Advised;
 use super::classes::Classes;
@@ -127,17 +127,18 @@ impl Advise {
     }
 
     fn question(&self) -> Question {
+        let model = match self.model {
+            ModelName::Concurrent => Model::Concurrent,
+            ModelName::Paper => Model::Paper,
+        };
         Question {
-            model: match self.model {
-                ModelName::Concurrent => Model::Concurrent,
-                ModelName::Paper => Model::Paper,
-            },
+            model,
             outstanding_milli: self.outstanding.map(|number| number * 1000),
             now: self.now.0,
             step: self.step.0,
             chunk: CHUNK,
             budget: BUDGET,
-            gain_percent: GAIN_PERCENT,
+            gain_percent: model.gain_percent(),
         }
     }
 
