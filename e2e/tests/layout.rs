@@ -46,6 +46,7 @@ fn measured_classes_get_the_papers_stripes() {
         assert_eq!(region["stripes"]["disk"], disk << 10, "{json}");
         assert_eq!(region["stripes"]["flash"], flash << 10, "{json}");
     }
+    write(dir, "run.csv", &log('r', 512));
     let refused = output(&mut command(dir, &[&advise[..], &["--for", "orangefs"]].concat()));
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && message.contains("class \"disk\" has no addresses"), "{message}");
@@ -78,4 +79,43 @@ fn the_network_is_measured_between_two_commands() {
     assert!(again.status.code() == Some(2) && String::from_utf8_lossy(&again.stderr).contains("--overwrite"));
     let without = output(&mut command(dir, &["layout", "advise", "run.csv", "--servers", "flash.toml"]));
     assert!(String::from_utf8_lossy(&without.stderr).contains("flash.toml: network is missing"), "{without:?}");
+}
+
+/// From a run's log to the same file in the advised stripes, without a mounted client; the workload finds its data.
+#[test]
+fn an_advised_file_is_copied_and_read_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let port = free_ports(4);
+    let listen = format!("127.0.0.1:{port}");
+    let mut servers =
+        Daemon::start(dir, "servers", Command::new(vpfs()).args(["serve", "--servers", "4", "--listen", &listen]));
+    servers.await_port(port + 3);
+    let addresses = |first: u16| format!("tcp://127.0.0.1:{},tcp://127.0.0.1:{}", port + first, port + first + 1);
+    let profile = |class: &str, model: &str, first: u16| {
+        let addresses = addresses(first);
+        let args = ["profile", "class", class, "--model", model, "--addresses", &addresses];
+        run(command(dir, &args).args(["--network", "112.36MB/s"]));
+    };
+    profile("disk", "harl-disk", 0);
+    profile("flash", "harl-flash", 2);
+    let url = format!("tcp://{listen}/pfs");
+    let ior = ["workload", "ior", "-q", "--url", &url, "-n", "4", "-t", "256KiB", "-b", "1MiB", "--keep"];
+    run(command(dir, &ior).args(["--write", "--trace", "run.csv"]));
+    let advise = ["layout", "advise", "run.csv", "--servers", "disk.toml", "--servers", "flash.toml"];
+    run(command(dir, &advise).args(["--for", "orangefs", "--script", "hints.sh"]));
+    let hints = std::fs::read_to_string(dir.join("hints.sh")).expect("it was written");
+    let strips = hints.split_once("--strip '").and_then(|(_, rest)| rest.split_once('\'')).expect("strips").0;
+    assert!(strips.contains(&format!("tcp://127.0.0.1:{}=", port + 3)), "{hints}");
+    let copy = ["layout", "copy", "-q", "/ior/file.0", "/ior/file.0", "--url", &url, "--strip", strips];
+    let exists = output(&mut command(dir, &copy));
+    let message = String::from_utf8_lossy(&exists.stderr).into_owned();
+    assert!(exists.status.code() == Some(1) && message.contains("/ior/file.0 exists; name a new file"), "{message}");
+    let told = run(command(dir, &copy).arg("--replace"));
+    assert!(told.starts_with("/ior/file.0: 4194304 bytes, verified, sha256 "), "{told}");
+    run(command(dir, &ior).arg("--read"));
+    let wrong = output(command(dir, &copy[..copy.len() - 1]).args(["tcp://oss9:1=4KiB", "--replace"]));
+    assert!(
+        wrong.status.code() == Some(2) && String::from_utf8_lossy(&wrong.stderr).contains("no server tcp://oss9:1")
+    );
 }

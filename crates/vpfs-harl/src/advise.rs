@@ -3,42 +3,14 @@
 use std::ops::Range;
 
 use crate::cluster::Cluster;
-use crate::cost::Pricing;
+use crate::predictor::Predictor;
+use crate::question::Question;
 use crate::regions::{Region, divide};
-use crate::round::Round;
-use crate::search::{Choice, Demand, Found, Run, search};
+use crate::replay::Spread;
+use crate::search::{Choice, Found, search};
 use crate::space::{Candidates, NoSpace, fit};
 use crate::table::{RegionStripeTable, Row};
 use crate::trace::{Trace, TraceError};
-
-/// How requests are priced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Model {
-    /// With the requests that are outstanding at once in the trace.
-    #[default]
-    Concurrent,
-    /// Each request alone, as in the paper.
-    Paper,
-}
-
-/// What to optimise, and how long to search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// How requests are priced.
-    pub model: Model,
-    /// The number of requests outstanding at once, in thousandths, instead of that of the traces.
-    pub outstanding_milli: Option<u64>,
-    /// The stripe of every server now, in bytes, not zero.
-    pub now: u64,
-    /// Distance of the stripes tried, in bytes, not zero; all stripes are multiples of it.
-    pub step: u64,
-    /// The chunk of the fixed-size division, in bytes.
-    pub chunk: u64,
-    /// Prices to compute for all regions together, of 0.1 µs each.
-    pub budget: u64,
-    /// The gain over the layout now, in percent, below which a region keeps it.
-    pub gain_percent: u32,
-}
 
 /// A region with its stripes and predicted times.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +89,13 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
         return Err(AdviceError::NoRequests);
     }
     let total = all.requests().len() as u64;
-    let asked: Vec<Asked> = regions.iter().map(|region| Asked::new(cluster, runs, region, total, question)).collect();
+    let mut asked: Vec<Asked<'_>> =
+        regions.iter().map(|region| Asked::new(cluster, runs, region, total, question)).collect();
+    let now = asked.iter().map(|region| region.time_now).sum();
+    let then = asked.iter().map(Asked::time_then).sum();
+    if question.gains_too_little(now, then) {
+        asked.iter_mut().for_each(|region| region.is_kept = true);
+    }
     let candidates: Vec<Candidates> = asked.iter().map(Asked::candidates).collect();
     let chosen = fit(cluster, &candidates)?;
     let regions: Vec<RegionAdvice> = asked.into_iter().zip(chosen).map(|(asked, index)| asked.advice(index)).collect();
@@ -135,27 +113,36 @@ fn all_of(runs: &[(Trace, u32)]) -> Result<Trace, TraceError> {
 }
 
 /// A region with what was found for it.
-struct Asked {
+struct Asked<'a> {
     region: Region,
-    demand: Demand,
+    predictor: Predictor<'a>,
     now: Choice,
     found: Found,
+    /// Predicted times with the layout now and with the best one.
+    time_now: Spread,
+    time_best: Spread,
     is_kept: bool,
 }
 
-impl Asked {
-    fn new(cluster: &Cluster, runs: &[(Trace, u32)], region: &Region, total: u64, question: &Question) -> Self {
-        let demand = Demand::new(demand(runs, &region.bytes, region.bytes.start, question));
+impl<'a> Asked<'a> {
+    fn new(cluster: &'a Cluster, runs: &[(Trace, u32)], region: &Region, total: u64, question: &Question) -> Self {
+        let predictor = Predictor::new(cluster, runs, &region.bytes, region.bytes.start, question);
+        let demand = predictor.demand();
         let budget = u128::from(question.budget) * u128::from(demand.requests()) / u128::from(total);
         let stripes = vec![question.now; cluster.classes().len()];
         let others = std::slice::from_ref(&stripes);
         let budget = u64::try_from(budget).unwrap_or(u64::MAX);
-        let found = search(cluster, &demand, question.step, budget, others).expect("a region has requests");
-        let round = Round::new(cluster.classes().iter().map(|class| class.servers), &stripes).expect("not all zero");
-        let time = demand.time(&mut Pricing::new(cluster), &round, u128::MAX).expect("nothing is above the maximum");
-        let needed = time.saturating_mul(100) / u128::from(100 + question.gain_percent);
-        let is_kept = found.best.time > needed;
-        Self { region: region.clone(), demand, now: Choice { stripes, time }, found, is_kept }
+        let found = search(cluster, demand, question.step, budget, others).expect("a region has requests");
+        let now = Choice { time: predictor.sum(&stripes), stripes };
+        let [time_now, time_best] = [&now, &found.best].map(|choice| predictor.times(&choice.stripes));
+        let is_kept = question.gains_too_little(Spread::exactly(now.time), Spread::exactly(found.best.time))
+            || question.gains_too_little(time_now, time_best);
+        Self { region: region.clone(), predictor, now, found, time_now, time_best, is_kept }
+    }
+
+    /// The predicted time with what is best for the region.
+    fn time_then(&self) -> Spread {
+        if self.is_kept { self.time_now } else { self.time_best }
     }
 
     /// The choices, with the layout now instead of the best if that gains too little.
@@ -168,33 +155,25 @@ impl Asked {
     }
 
     fn advice(self, index: usize) -> RegionAdvice {
-        let advised = self.candidates().choices.swap_remove(index);
+        let mut advised = self.candidates().choices.swap_remove(index);
+        let predicted = if advised.stripes == self.now.stripes {
+            self.time_now
+        } else if advised.stripes == self.found.best.stripes {
+            self.time_best
+        } else {
+            self.predictor.times(&advised.stripes)
+        };
+        advised.time = predicted.mean;
         RegionAdvice {
             bytes: self.region.bytes,
-            requests: self.demand.requests(),
-            mean_size: self.demand.mean_size(),
-            moved: self.demand.bytes(),
-            time_now: self.now.time,
+            requests: self.predictor.demand().requests(),
+            mean_size: self.predictor.demand().mean_size(),
+            moved: self.predictor.demand().bytes(),
+            time_now: self.time_now.mean,
             is_kept: advised.stripes == self.now.stripes,
             advised,
             is_exact: self.found.is_exact,
             is_limited: index > 0,
         }
     }
-}
-
-/// What the runs ask of a part of the file, with offsets from `base`.
-pub(crate) fn demand(runs: &[(Trace, u32)], bytes: &Range<u64>, base: u64, question: &Question) -> Vec<Run> {
-    let run = |(trace, weight): &(Trace, u32)| {
-        let requests = trace.requests();
-        let place = |offset| requests.partition_point(|request| request.offset < offset);
-        // A request at the end of the file may lie beyond the last region only if it is empty, and those are left out.
-        let own = &requests[place(bytes.start)..place(bytes.end)];
-        let outstanding = match question.model {
-            Model::Paper => 1000,
-            Model::Concurrent => question.outstanding_milli.unwrap_or(trace.outstanding_milli()),
-        };
-        Run::new(own, base, *weight, outstanding)
-    };
-    runs.iter().map(run).collect()
 }

@@ -70,6 +70,11 @@ impl Access {
         self.largest_startup(1)
     }
 
+    /// A start-up time in picoseconds; numbers without a pattern give times spread evenly over their range.
+    pub(crate) fn startup(&self, lot: u64) -> u64 {
+        self.startup_min + lot % (self.startup_max - self.startup_min + 1)
+    }
+
     /// The time for `bytes`, in picoseconds, without the start-up.
     pub fn transfer(&self, bytes: u64) -> u64 {
         self.per_byte.saturating_mul(bytes)

@@ -22,7 +22,7 @@ pub struct Group {
 pub struct Time {
     /// The sum of the times that each request takes alone: the paper's cost [HARL §III-D, eq. 7 and 8].
     pub alone: u128,
-    /// The time for which the busiest device or link is busy.
+    /// The time for which the busiest device, or direction of a link, is busy.
     pub busiest: u128,
 }
 
@@ -42,16 +42,17 @@ impl Time {
 #[derive(Debug)]
 pub struct Pricing<'a> {
     cluster: &'a Cluster,
-    /// Busy time of each server's device and link, as differences to the server before.
+    /// Busy time of each server's device and of its link in each direction, as differences to the server before.
     device: Vec<u128>,
-    link: Vec<u128>,
+    sending: Vec<u128>,
+    receiving: Vec<u128>,
 }
 
 impl<'a> Pricing<'a> {
     /// Prices for a cluster.
     pub fn new(cluster: &'a Cluster) -> Self {
         let servers = cluster.servers() as usize + 1;
-        Self { cluster, device: vec![0; servers], link: vec![0; servers] }
+        Self { cluster, device: vec![0; servers], sending: vec![0; servers], receiving: vec![0; servers] }
     }
 
     /// The time that one request takes alone, in picoseconds: network, expected largest start-up and largest transfer,
@@ -70,8 +71,8 @@ impl<'a> Pricing<'a> {
     /// # Panics
     /// If the round has other classes than the cluster.
     pub fn time(&mut self, round: &Round, groups: &[Group], alone_max: u128) -> Option<Time> {
-        self.device.fill(0);
-        self.link.fill(0);
+        let Self { device, sending, receiving, .. } = self;
+        [device, sending, receiving].into_iter().for_each(|busy| busy.fill(0));
         let mut alone = 0_u128;
         for group in groups {
             alone += u128::from(self.group(round, group)) * u128::from(group.count);
@@ -79,14 +80,16 @@ impl<'a> Pricing<'a> {
                 return None;
             }
         }
-        Some(Time { alone, busiest: largest_sum(&self.device).max(largest_sum(&self.link)) })
+        let busiest = [&self.device, &self.sending, &self.receiving].map(|busy| largest_sum(busy));
+        Some(Time { alone, busiest: busiest.into_iter().max().unwrap_or(0) })
     }
 
     fn group(&mut self, round: &Round, group: &Group) -> u64 {
         const CLASSES: usize = Cluster::CLASSES_MAX;
         let (mut touched, mut largest) = ([0_u32; CLASSES], [0_u64; CLASSES]);
         let count = u128::from(group.count);
-        let Self { cluster, device, link } = self;
+        let Self { cluster, device, sending, receiving } = self;
+        let link = if group.op == Op::Read { sending } else { receiving };
         let access = |class: usize| match group.op {
             Op::Read => &cluster.classes()[class].read,
             Op::Write => &cluster.classes()[class].write,

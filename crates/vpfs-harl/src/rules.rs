@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use crate::advise::{Advice, AdviceError, Question, RegionAdvice, demand};
+use crate::advise::{Advice, AdviceError, RegionAdvice};
 use crate::cluster::Cluster;
-use crate::cost::Pricing;
-use crate::round::Round;
+use crate::predictor::{Predictor, demand};
+use crate::question::Question;
+use crate::replay::Spread;
 use crate::search::{Choice, Demand, compare};
 use crate::space::{Candidates, fit};
 use crate::trace::Trace;
@@ -83,10 +84,9 @@ pub fn adapt(
     if let Some(last) = components.last_mut() {
         last.bytes.end = last.bytes.end.max(span(&advice.regions).end);
     }
-    let time = components.iter().map(|component| adapting.time(advice, component)).sum::<u128>();
-    let needed = time.saturating_mul(u128::from(100 + question.gain_percent));
-    let is_worth_it = needed <= advice.times().0.saturating_mul(100);
-    Ok(Adapted { components, time, is_worth_it })
+    let then = components.iter().map(|component| adapting.times(advice, component)).sum::<Spread>();
+    let now = advice.regions.iter().map(|region| adapting.times_now(region)).sum();
+    Ok(Adapted { components, time: then.mean, is_worth_it: !question.gains_too_little(now, then) })
 }
 
 /// The bytes of regions that follow each other.
@@ -161,18 +161,24 @@ impl Adapting<'_> {
         if end - below < above - end && below > start { below } else { above }
     }
 
-    /// The time of a component's requests, region by region as in the advice.
-    fn time(&self, advice: &Advice, component: &Component) -> u128 {
-        let classes = self.cluster.classes();
+    /// The times of a component's requests, region by region as in the advice.
+    fn times(&self, advice: &Advice, component: &Component) -> Spread {
         let is_used = |class: usize| component.class.is_none_or(|only| only == class);
-        let stripes: Vec<u64> =
-            (0..classes.len()).map(|class| if is_used(class) { component.stripe } else { 0 }).collect();
-        let round = Round::new(classes.iter().map(|class| class.servers), &stripes).expect("a class is used");
+        let stripes: Vec<u64> = self.classes().map(|class| if is_used(class) { component.stripe } else { 0 }).collect();
         let clip = |region: &RegionAdvice| {
             region.bytes.start.max(component.bytes.start)..region.bytes.end.min(component.bytes.end)
         };
-        let parts: Vec<Range<u64>> = advice.regions.iter().map(clip).filter(|part| !part.is_empty()).collect();
-        let time = self.demand(parts.iter()).time(&mut Pricing::new(self.cluster), &round, u128::MAX);
-        time.expect("nothing is above the maximum")
+        let parts = advice.regions.iter().map(clip).filter(|part| !part.is_empty());
+        parts.map(|part| Predictor::new(self.cluster, self.runs, &part, 0, self.question).times(&stripes)).sum()
+    }
+
+    /// The times of a region's requests with the layout now.
+    fn times_now(&self, region: &RegionAdvice) -> Spread {
+        let stripes: Vec<u64> = self.classes().map(|_| self.question.now).collect();
+        Predictor::new(self.cluster, self.runs, &region.bytes, region.bytes.start, self.question).times(&stripes)
+    }
+
+    fn classes(&self) -> Range<usize> {
+        0..self.cluster.classes().len()
     }
 }

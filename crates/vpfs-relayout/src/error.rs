@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use vpfs_testbed::client::ClientError;
+
 use crate::ResumeError;
 
 /// Why a copy ended before its end, and what would help. The source has its name and content in each case.
@@ -17,6 +19,16 @@ pub enum RelayoutError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// A server of OrangeFS refused or failed.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Orangefs {
+        /// What was to be done.
+        action: &'static str,
+        /// The path in the file system.
+        path: PathBuf,
+        /// The client's error.
+        source: Box<ClientError>,
     },
     /// It is a directory, a device or a pipe.
     #[error("{} is not a regular file", .0.display())]

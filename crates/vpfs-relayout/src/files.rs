@@ -83,7 +83,7 @@ pub(crate) fn drop_cache(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-fn hex(digest: Context) -> String {
+pub(crate) fn hex(digest: Context) -> String {
     digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -3,18 +3,20 @@
 //! and verified, the old one keeps its name.
 //!
 //! [`Job`] has the order of steps and what a crash leaves of them, without I/O; [`Relayout`] executes the steps on any
-//! file system. Layouts themselves are set by whoever prepares the target: a directory that new files inherit theirs
-//! from, or an empty file.
+//! mounted file system, and [`OrangefsRelayout`] on OrangeFS without a mount. Layouts themselves are set by whoever
+//! prepares the target (a directory that new files inherit theirs from, or an empty file), or given by the caller.
 
 mod attributes;
 mod error;
 mod files;
 mod job;
+mod orangefs;
 mod record;
 mod relayout;
 mod writers;
 
 pub use error::RelayoutError;
 pub use job::{Done, Found, Job, ResumeError, Step};
+pub use orangefs::OrangefsRelayout;
 pub use record::{Record, Stage, Version};
 pub use relayout::{Options, Progress, Relayout, Summary};

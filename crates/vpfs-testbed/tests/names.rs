@@ -103,6 +103,13 @@ async fn renaming() {
     assert_eq!((0..4).map(|server| cluster.used_bytes(server)).sum::<u64>() * 2, used);
     assert!(client.read_at(&client.open("/target").await.unwrap(), 0, 500_000).await.unwrap() == pattern(1, 500_000));
 
+    let other = client.create("/other", &CreateOptions::default()).await.unwrap();
+    assert!(client.rename_new("/other", "/target").await.unwrap_err().is_already_exists());
+    client.rename_new("/other", "/d/other").await.unwrap();
+    client.rename_new("/d/other", "/d/other").await.unwrap();
+    assert_eq!(client.stat("/d/other").await.unwrap().handle, other.handle());
+    assert_eq!(names(&client, "/").await, ["d", "target"]);
+
     client.rename("/target", "/target").await.unwrap();
     client.mkdir("/d/e", 0o755).await.unwrap();
     client.rename("/d/e", "/e").await.unwrap();
@@ -131,6 +138,10 @@ async fn times_are_what_was_set() {
         assert_eq!(after, Stat { accessed, modified, changed, ..before }, "{path}: the rest stays");
     }
     assert!(client.set_times("/d/nothing", 1, 1).await.unwrap_err().is_not_found());
+    client.set_owner("/d/striped", 1000, 100, 0o640).await.unwrap();
+    let owned = client.stat("/d/striped").await.unwrap();
+    assert_eq!((owned.uid, owned.gid, owned.mode, owned.modified), (1000, 100, 0o640, at(1_000_000_007)));
+    assert_eq!(client.xattr_names("/d/striped").await.unwrap(), Vec::<Vec<u8>>::new());
 
     let stranger = Client::connect(ClientOptions { uid: 1000, ..options(&cluster) }).await.unwrap();
     let denied = stranger.set_times("/d/stuffed", 1, 1).await.unwrap_err();

@@ -139,6 +139,10 @@ async fn extended_attributes() {
         }
         other => panic!("{other:?}"),
     }
+    let names = client(&cluster).await.xattr_names("/").await.unwrap();
+    assert_eq!(names, [b"user.a", b"user.b"]);
+    let list = request::ListEattr { handle, fs: FS, token: request::TOKEN_START, key_sizes: vec![256; 17] };
+    assert_eq!(raw.ask(RequestBody::ListEattr(list)).await, Err(Errno::EINVAL));
     let add = Columns3(vec![(key("b"), KeyVal(vec![2, 0, 0, 0]), 4)]);
     let add = request::AtomicEattr { handle, fs: FS, flags: 0, opcode: 0xadd, entries: add };
     match raw.ask(RequestBody::AtomicEattr(add)).await {

@@ -84,19 +84,22 @@ impl Job {
         Cluster::new(classes, scenario.servers[0].link.bytes_per_second).map_err(|error| refuse(&error))
     }
 
-    /// The requests of one pass, without times.
+    /// The requests of one pass. Their times are the numbers of a process's requests, so that they tell an order, and
+    /// no durations.
     pub(super) fn trace(&self) -> Result<Trace, SimError> {
-        let of =
-            |(rank, phase): (u32, &Phase)| self.pass.steps(*phase, rank).filter_map(move |step| request(rank, step));
-        let ranks = 0..self.pass.processes();
-        let requests = ranks.flat_map(|rank| self.phases.iter().map(move |phase| (rank, phase))).flat_map(of);
-        Trace::new(requests.collect()).map_err(|error: TraceError| SimError::Scenario(error.to_string()))
+        let of_rank = |rank| {
+            let steps = self.phases.iter().flat_map(move |phase| self.pass.steps(*phase, rank));
+            (0..).zip(steps).filter_map(move |(number, step)| request(rank, number, step))
+        };
+        let requests = (0..self.pass.processes()).flat_map(of_rank).collect();
+        Trace::new(requests).map_err(|error: TraceError| SimError::Scenario(error.to_string()))
     }
 }
 
-fn request(rank: u32, step: Step) -> Option<Request> {
+fn request(rank: u32, number: u64, step: Step) -> Option<Request> {
     let request = |op, extent: Extent| {
-        Some(Request { rank, op, offset: extent.offset, size: extent.bytes.into(), start: 0, end: 0 })
+        let (offset, size) = (extent.offset, extent.bytes.into());
+        Some(Request { rank, op, offset, size, start: number, end: number })
     };
     match step {
         Step::Call(Call::Read(extent)) => request(Op::Read, extent),

@@ -12,8 +12,6 @@ const FIXED: [u64; 8] = [16 << 10, 32 << 10, DEFAULT, 128 << 10, 256 << 10, 512 
 const RANDOM: usize = 4;
 /// Enough for every pair of stripes up to 1 MiB.
 const BUDGET: u64 = 50_000_000;
-/// What `vpfs layout advise` asks for.
-const GAIN_PERCENT: u32 = 5;
 
 /// A layout, and the throughput with it in MB/s.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +55,8 @@ impl Layout {
 
 impl Comparison {
     pub(super) fn of(job: &Job) -> Result<Self, SimError> {
-        let advised = [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, GAIN_PERCENT)?];
+        let advised =
+            [advise_by(job, Model::Paper, 0)?, advise_by(job, Model::Concurrent, Model::Concurrent.gain_percent())?];
         let whole = |stripes| vec![(0, stripes)];
         let fixed = FIXED.map(|stripe| whole([stripe; 2]));
         let random = (0..).step_by(2).take(RANDOM).map(|lot| whole([random_stripe(lot), random_stripe(lot + 1)]));

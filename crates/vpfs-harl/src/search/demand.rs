@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::cost::{Group, Pricing};
+use crate::mix::mixed;
 use crate::round::Round;
 use crate::trace::Request;
 
@@ -126,14 +127,6 @@ impl Kind {
 
 fn is_same_kind(one: &Group, other: &Group) -> bool {
     one.op == other.op && one.size == other.size
-}
-
-/// SplitMix64's mixing function.
-fn mixed(number: u64) -> u64 {
-    let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The requests of all runs to a region.

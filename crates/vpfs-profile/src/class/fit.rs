@@ -22,7 +22,7 @@ pub struct AccessFit {
     pub startup_max_ns: Figure,
     /// The time of each byte.
     pub ns_per_byte: Figure,
-    /// How far medians are from the line through them, at most, as a part of the median.
+    /// How far the mean times of sizes are from the line through them, at most, as a part of the mean.
     pub off_the_line: f64,
     /// Whether the time of a byte could not be told from that of the network, of which a twentieth was taken.
     pub is_hidden_by_network: bool,
@@ -56,10 +56,11 @@ pub enum ClassFitError {
 /// The parameters of the cost model from `timings`. `network_ns_per_byte` is that of the network which the accesses
 /// passed, if they passed one.
 ///
-/// For each repetition, the rate is the slope of the least-squares line through the medians of all sizes. The times of
-/// the smallest accesses without those of their bytes are start-up times: their 1st and 99th percentile lie inside the
-/// ends of an even distribution by a 98th of their distance, which is added. Percentiles, because one outlier would
-/// decide about the largest time [HARL §III-D takes averages and does not say how it finds the limits].
+/// For each repetition, the rate is the slope of the least-squares line through the mean times of all sizes. The times
+/// of the smallest accesses without those of their bytes are start-up times: an even distribution with their 1st
+/// percentile and their mean [HARL §III-D takes averages and does not say how it finds the limits]. Means, because
+/// storage that is limited to a rate serves most accesses at once and lets a few wait for long: no percentile shows how
+/// many it serves in a second.
 ///
 /// # Errors
 /// Reads or writes are missing, or do not take longer the larger they are.
@@ -69,7 +70,7 @@ pub fn fit_class(timings: &[Timing], network_ns_per_byte: Option<f64>) -> Result
     Ok(ClassFit { read: access(Probe::Read, "reads")?, write: access(Probe::Write, "writes")? })
 }
 
-/// The network's time of each byte: the slope of the least-squares line through the medians, so that latency is no part
+/// The network's time of each byte: the slope of the least-squares line through the means, so that latency is no part
 /// of it [HARL §III-D, t].
 ///
 /// # Errors
@@ -94,10 +95,11 @@ fn access(repetitions: &[Vec<Timing>], network: f64, name: &'static str) -> Resu
     for (list, line) in repetitions.iter().zip(&lines) {
         let Some(small) = list.first() else { continue };
         let bytes = small.size_bytes as f64 * line.slope;
-        let (p1, p99) = (small.p1_ns as f64, small.p99_ns as f64);
-        let beyond = (p99 - p1) / 98.0;
-        least.push((p1 - beyond - bytes).max(0.0));
-        most.push((p99 + beyond - bytes).max(0.0));
+        let (p1, mean) = (small.p1_ns as f64, small.mean_ns as f64);
+        // The 1st percentile is 49 of 50 parts below the mean.
+        let shortest = (mean - (mean - p1) * 50.0 / 49.0 - bytes).max(0.0);
+        least.push(shortest);
+        most.push((2.0 * (mean - bytes) - shortest).max(shortest));
     }
     let storage = slope.mean - network;
     let floor = slope.mean * STORAGE_LEAST;
@@ -127,11 +129,11 @@ struct Line {
 }
 
 impl Line {
-    /// The least-squares line through the medians; level if there are fewer than two sizes.
+    /// The least-squares line through the means; level if there are fewer than two sizes.
     fn through(list: &[Timing]) -> Self {
         let count = (list.len() as f64).max(1.0);
         let mean = |of: fn(&Timing) -> f64| list.iter().map(of).sum::<f64>() / count;
-        let (size, time) = (|timing: &Timing| timing.size_bytes as f64, |timing: &Timing| timing.median_ns as f64);
+        let (size, time) = (|timing: &Timing| timing.size_bytes as f64, |timing: &Timing| timing.mean_ns as f64);
         let (mean_size, mean_time) = (mean(size), mean(time));
         let variance: f64 = list.iter().map(|timing| (size(timing) - mean_size).powi(2)).sum();
         let covariance: f64 = list.iter().map(|t| (size(t) - mean_size) * (time(t) - mean_time)).sum();
@@ -139,10 +141,10 @@ impl Line {
         Self { start: mean_time - slope * mean_size, slope }
     }
 
-    /// The largest distance of a median, as a part of it.
+    /// The largest distance of a mean, as a part of it.
     fn distance(&self, list: &[Timing]) -> f64 {
         let distance = |timing: &Timing| {
-            let time = timing.median_ns as f64;
+            let time = timing.mean_ns as f64;
             (self.start + self.slope * timing.size_bytes as f64 - time).abs() / time.max(1.0)
         };
         list.iter().map(distance).fold(0.0, f64::max)
@@ -160,7 +162,7 @@ fn figure(values: &[f64]) -> Figure {
 mod tests {
     use super::*;
 
-    /// Times of 1 to 2 ms and 10 ns for each byte, with the median in the middle.
+    /// Times of 1 to 2 ms and 10 ns for each byte.
     fn exact(probe: Probe, repetition: u32, size_bytes: u64) -> Timing {
         let at = |startup: u64| startup + 10 * size_bytes;
         Timing {
@@ -169,7 +171,7 @@ mod tests {
             size_bytes,
             accesses: 99,
             p1_ns: at(1_010_000),
-            median_ns: at(1_500_000),
+            mean_ns: at(1_500_000),
             p99_ns: at(1_990_000),
         }
     }
@@ -194,6 +196,17 @@ mod tests {
         assert_eq!(fit.write, fit.read);
     }
 
+    /// Ten accesses at once, then a wait until they are within the limit.
+    #[test]
+    fn a_limit_of_accesses_is_found_by_the_mean() {
+        let limited = |timing: &Timing| {
+            let mean_ns = 5_000_000 + 10 * timing.size_bytes;
+            Timing { p1_ns: 100_000 + 10 * timing.size_bytes, p99_ns: 50_000_000, mean_ns, ..*timing }
+        };
+        let read = fit_class(&all().iter().map(limited).collect::<Vec<_>>(), None).unwrap().read;
+        assert!(read.startup_min_ns.mean < 1e-6 && is_near(read.startup_max_ns, 1e7), "{read:?}");
+    }
+
     #[test]
     fn the_networks_part_of_the_time_is_subtracted() {
         let known = fit_class(&all(), Some(4.0)).unwrap();
@@ -204,7 +217,7 @@ mod tests {
 
     #[test]
     fn latency_is_no_part_of_the_networks_time() {
-        let timed = |kib: u64| Timing { median_ns: 3000 * kib + 77, ..exact(Probe::Network, 0, 1000 * kib) };
+        let timed = |kib: u64| Timing { mean_ns: 3000 * kib + 77, ..exact(Probe::Network, 0, 1000 * kib) };
         assert!(is_near(fit_network(&[1, 2, 5].map(timed)).unwrap(), 3.0));
         assert_eq!(fit_network(&all()), Err(ClassFitError::Missing("transfers")));
         assert_eq!(fit_network(&[timed(1)]), Err(ClassFitError::NoRate("transfers")));
@@ -214,7 +227,7 @@ mod tests {
     fn repetitions_give_mean_and_spread() {
         let mut timings = all();
         for timing in timings.iter_mut().filter(|timing| timing.repetition == 1) {
-            timing.median_ns += 2 * timing.size_bytes;
+            timing.mean_ns += 2 * timing.size_bytes;
         }
         let read = fit_class(&timings, None).unwrap().read;
         assert!((read.ns_per_byte.mean - 11.0).abs() < 1e-6, "{read:?}");
@@ -225,7 +238,7 @@ mod tests {
     fn times_that_give_no_profile_are_refused() {
         let reads: Vec<Timing> = all().into_iter().filter(|timing| timing.probe == Probe::Read).collect();
         assert_eq!(fit_class(&reads, None), Err(ClassFitError::Missing("writes")));
-        let level: Vec<Timing> = all().iter().map(|timing| Timing { median_ns: 5, ..*timing }).collect();
+        let level: Vec<Timing> = all().iter().map(|timing| Timing { mean_ns: 5, ..*timing }).collect();
         assert_eq!(fit_class(&level, None), Err(ClassFitError::NoRate("reads")));
     }
 }

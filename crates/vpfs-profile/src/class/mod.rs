@@ -69,8 +69,8 @@ pub struct Timing {
     pub accesses: u32,
     /// The time that 1 % of them are below.
     pub p1_ns: u64,
-    /// The median.
-    pub median_ns: u64,
+    /// The mean.
+    pub mean_ns: u64,
     /// The time that 99 % of them are below.
     pub p99_ns: u64,
 }
@@ -80,14 +80,15 @@ impl Timing {
     fn new(series: Series, mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
-        let at = |percent: usize| u64::try_from(times[(last * percent + 50) / 100].as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let at = |percent: usize| nanos(times[(last * percent + 50) / 100]);
         Some(Self {
             probe: series.probe,
             repetition: series.repetition,
             size_bytes: series.size.0,
             accesses: u32::try_from(times.len()).unwrap_or(u32::MAX),
             p1_ns: at(1),
-            median_ns: at(50),
+            mean_ns: nanos(times.iter().sum::<Duration>()) / times.len() as u64,
             p99_ns: at(99),
         })
     }

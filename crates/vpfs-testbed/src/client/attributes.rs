@@ -11,6 +11,13 @@ use super::{ClientError, FileKind, Result, Stat, StatFs};
 
 /// Both times, with the given values instead of the server's clock. Like the stock client, sends an object type (none).
 const TIMES_MASK: u32 = mask::ATIME | mask::ATIME_SET | mask::MTIME | mask::MTIME_SET | mask::TYPE;
+/// Space for each name of an extended attribute, and names requested at a time: the most that servers accept.
+const XATTR_NAME_MAX: i64 = 256;
+const XATTR_COUNT: usize = 16;
+/// No object has more of them.
+const XATTRS_MAX: usize = 10_000;
+/// Owner, group and permissions, with an object type as above.
+const OWNER_MASK: u32 = mask::UID | mask::GID | mask::PERMS | mask::TYPE;
 const STAT_MASK: u32 = mask::COMMON | mask::DIST | mask::DATAFILES | mask::SYMLINK_TARGET | mask::CAPABILITY;
 
 impl Mount {
@@ -45,12 +52,46 @@ impl Mount {
     }
 
     pub(super) async fn set_times(&self, path: &str, atime: u64, mtime: u64) -> Result<()> {
+        self.set_attr(path, Attr { atime, mtime, mask: TIMES_MASK, ..Attr::default() }).await
+    }
+
+    pub(super) async fn set_owner(&self, path: &str, owner: u32, group: u32, perms: u32) -> Result<()> {
+        self.set_attr(path, Attr { owner, group, perms, mask: OWNER_MASK, ..Attr::default() }).await
+    }
+
+    async fn set_attr(&self, path: &str, attr: Attr) -> Result<()> {
         let handle = self.resolve(path).await?;
-        let capability = self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default();
-        let attr = Attr { atime, mtime, mask: TIMES_MASK, ..Attr::default() };
         let body = request::SetAttr { handle, fs: self.config.fs_id, attr, credential: self.credential() };
-        let request = self.request(capability, handle, RequestBody::SetAttr(body));
+        let request = self.request(self.capability(handle).await?, handle, RequestBody::SetAttr(body));
         self.call_owner(handle, &request).await.map(|_| ())
+    }
+
+    async fn capability(&self, handle: Handle) -> Result<Capability> {
+        Ok(self.get_attr(handle, mask::COMMON | mask::CAPABILITY).await?.capability.unwrap_or_default())
+    }
+
+    pub(super) async fn xattr_names(&self, path: &str) -> Result<Vec<Vec<u8>>> {
+        let handle = self.resolve(path).await?;
+        let capability = self.capability(handle).await?;
+        let server = self.owner(handle)?;
+        let (mut token, mut names) = (request::TOKEN_START, Vec::new());
+        while token != request::TOKEN_END {
+            let key_sizes = vec![XATTR_NAME_MAX; XATTR_COUNT];
+            let body = request::ListEattr { handle, fs: self.config.fs_id, token, key_sizes };
+            let request = self.request(capability.clone(), handle, RequestBody::ListEattr(body));
+            let ReplyBody::ListEattr(page) = self.call(server, &request).await? else {
+                return Err(self.unexpected(server, Op::ListEattr));
+            };
+            if page.keys.is_empty() {
+                break;
+            }
+            if names.len() > XATTRS_MAX {
+                return Err(self.unexpected(server, Op::ListEattr));
+            }
+            token = page.token;
+            names.extend(page.keys.into_iter().map(|key| key.0.strip_suffix(b"\0").unwrap_or(&key.0).to_vec()));
+        }
+        Ok(names)
     }
 
     pub(super) async fn readlink(&self, path: &str) -> Result<String> {

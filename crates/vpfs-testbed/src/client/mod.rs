@@ -101,6 +101,18 @@ impl Client {
         self.mount.set_times(path, atime_secs, mtime_secs).await
     }
 
+    /// Sets owner, group and permission bits of the object that `path` names.
+    ///
+    /// Fails with EACCES unless this client's user may do that. Takes two requests besides the look-up.
+    pub async fn set_owner(&self, path: &str, uid: u32, gid: u32, mode: u32) -> Result<()> {
+        self.mount.set_owner(path, uid, gid, mode).await
+    }
+
+    /// The names of the extended attributes of the object that `path` names.
+    pub async fn xattr_names(&self, path: &str) -> Result<Vec<Vec<u8>>> {
+        self.mount.xattr_names(path).await
+    }
+
     /// Removes a file or link.
     pub async fn remove(&self, path: &str) -> Result<()> {
         self.mount.remove(path).await
@@ -119,6 +131,12 @@ impl Client {
     /// Renames; an existing file under the new name is replaced and removed.
     pub async fn rename(&self, old: &str, new: &str) -> Result<()> {
         self.mount.rename(old, new).await
+    }
+
+    /// Renames a file; fails if the new name exists. A rename that was interrupted after it had added the new name can
+    /// be repeated.
+    pub async fn rename_new(&self, old: &str, new: &str) -> Result<()> {
+        self.mount.rename_new(old, new).await
     }
 
     /// All entries of a directory, in the server's order.

@@ -244,6 +244,18 @@ impl Mount {
         }
     }
 
+    /// As [`Self::rename`], but fails if the new name exists and is not this object.
+    pub(super) async fn rename_new(&self, old: &str, new: &str) -> Result<()> {
+        let (old_parent, old_name) = self.parent(old).await?;
+        let moved = self.entry(&old_parent, old_name).await?;
+        let (new_parent, new_name) = self.parent(new).await?;
+        if (old_parent.handle, old_name) == (new_parent.handle, new_name) {
+            return Ok(());
+        }
+        self.add_entry(&new_parent, new_name, moved).await?;
+        self.remove_entry(&old_parent, old_name).await.map(|_| ())
+    }
+
     async fn is_directory(&self, handle: Handle) -> Result<bool> {
         Ok(self.get_attr(handle, mask::COMMON).await?.objtype == ObjType::DIRECTORY)
     }

@@ -19,6 +19,8 @@ const FETCH_AND_ADD: i32 = 0xadd;
 const KEY_MAX: usize = 256;
 const VALUE_MAX: usize = 8192;
 const ATTRIBUTES_MAX: usize = 64;
+/// The most keys that are listed at once [OrangeFS: include/pvfs2-types.h, PVFS_MAX_XATTR_LISTLEN].
+const LISTED_MAX: usize = 16;
 
 impl Server {
     /// All values, or ENOENT if one of the keys does not exist.
@@ -60,6 +62,10 @@ impl Server {
     pub(super) fn list_xattrs(&self, body: &request::ListEattr) -> Answer {
         self.same_fs(body.fs)?;
         self.own(body.handle)?;
+        let too_long = |room: &i64| usize::try_from(*room).is_ok_and(|room| room > KEY_MAX);
+        if body.key_sizes.len() > LISTED_MAX || body.key_sizes.iter().any(too_long) {
+            return Err(Errno::EINVAL);
+        }
         let namespace = self.cluster.namespace();
         let xattrs = &namespace.get(body.handle)?.xattrs;
         let first = match body.token {

@@ -18,8 +18,6 @@ use crate::print::print;
 
 /// Prices to compute for all regions of a file: about two seconds.
 const BUDGET: u64 = 20_000_000;
-/// What gains less keeps its layout: a model is not that accurate.
-const GAIN_PERCENT: u32 = 5;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
 ///
@@ -129,17 +127,18 @@ impl Advise {
     }
 
     fn question(&self) -> Question {
+        let model = match self.model {
+            ModelName::Concurrent => Model::Concurrent,
+            ModelName::Paper => Model::Paper,
+        };
         Question {
-            model: match self.model {
-                ModelName::Concurrent => Model::Concurrent,
-                ModelName::Paper => Model::Paper,
-            },
+            model,
             outstanding_milli: self.outstanding.map(|number| number * 1000),
             now: self.now.0,
             step: self.step.0,
             chunk: CHUNK,
             budget: BUDGET,
-            gain_percent: GAIN_PERCENT,
+            gain_percent: model.gain_percent(),
         }
     }
 

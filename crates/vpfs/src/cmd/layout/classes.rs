@@ -134,6 +134,9 @@ impl Part {
 /// `None` after a problem, which has been reported.
 fn class(table: &Table<'_>) -> Option<(ServerClass, Vec<String>)> {
     let addresses: Vec<String> = table.texts("addresses").into_iter().map(str::to_owned).collect();
+    if let Some(wrong) = addresses.iter().find(|address| !is_plain(address)) {
+        table.refuse("addresses", format!("{wrong:?} is no address; write tcp://HOST:PORT"));
+    }
     let known = u32::try_from(addresses.len()).ok().filter(|number| *number > 0);
     let servers = table.count("servers").or(known);
     match (servers, known) {
@@ -147,6 +150,12 @@ fn class(table: &Table<'_>) -> Option<(ServerClass, Vec<String>)> {
     let name = table.text("name")?.to_owned();
     let free = table.size("free").map(|size| size.0);
     Some((ServerClass { name, servers: servers?, read: read?, write: write?, free }, addresses))
+}
+
+/// Addresses become parts of commands and of lists.
+fn is_plain(address: &str) -> bool {
+    let may_occur = |letter: char| letter.is_ascii_alphanumeric() || ":/.-_[]%".contains(letter);
+    address.strip_prefix("tcp://").is_some_and(|rest| !rest.is_empty() && rest.chars().all(may_occur))
 }
 
 fn access(class: &Table<'_>, key: &str) -> Option<Access> {
@@ -225,6 +234,8 @@ pub(super) mod tests {
         assert!(no_servers.contains("give the number of servers"), "{no_servers}");
         let differ = problem(&TWO.replace("servers = 6", "servers = 6\naddresses = \"tcp://oss1:3334\""));
         assert!(differ.contains("has 1 of them for 6 servers"), "{differ}");
+        let address = problem(&TWO.replace("tcp://oss7:3334", "tcp://oss7:3334; rm x"));
+        assert!(address.contains("is no address; write tcp://HOST:PORT"), "{address}");
         let exchanged = problem(&TWO.replace("\"1200us\"", "\"1us\""));
         assert!(exchanged.contains("exchange them"), "{exchanged}");
         let slow = problem(&TWO.replace("25MB/s", "25B/s"));

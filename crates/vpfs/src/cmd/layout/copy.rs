@@ -1,10 +1,14 @@
 //! `vpfs layout copy`: an existing file in a new layout.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use vpfs_config::units::Size;
 use vpfs_core::Bytes;
-use vpfs_relayout::{Options, Progress, Relayout, RelayoutError, Summary};
+use vpfs_relayout::{Options, OrangefsRelayout, Progress, Relayout, RelayoutError, Summary};
+use vpfs_testbed::{Client, ClientOptions};
+
+use super::strips::Strip;
 
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
@@ -12,14 +16,17 @@ use crate::print::print;
 
 /// Copy a file into a new layout, verify the copy, and let it take its name
 ///
-/// The layout is that of new files in TARGET's directory, or of the empty file TARGET with --fill. The new file gets
-/// its name only after both files were read again and found equal. If the command is stopped in any way, the same
-/// command goes on where it ended. Owner, mode, times and extended attributes are kept, and holes stay holes.
+/// The layout is that of new files in TARGET's directory, that of the empty file TARGET with --fill, or on OrangeFS
+/// without a mounted client (--url) that of --strip. The new file gets its name only after both files were read again
+/// and found equal. If the command is stopped in any way, the same command goes on where it ended. Owner, mode, times
+/// and extended attributes are kept, and holes stay holes (with --url, neither of the latter two).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout copy data.h5 /scratch/new-layout/            into a directory that has the layout\n  \
     vpfs layout copy data.h5 /scratch/new-layout/ --replace  and the new file becomes data.h5\n  \
-    lfs setstripe -E 1G -S 1M -E eof -S 4M new.h5 && vpfs layout copy data.h5 new.h5 --fill")]
+    lfs setstripe -E 1G -S 1M -E eof -S 4M new.h5 && vpfs layout copy data.h5 new.h5 --fill\n  \
+    vpfs layout copy /data.h5 /data.h5 --replace \\\n      \
+        --url tcp://oss1:3334/orangefs --strip 36KiB,36KiB,148KiB,148KiB")]
 pub(crate) struct CopyArgs {
     /// The file
     source: PathBuf,
@@ -47,6 +54,17 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     allow_loss: bool,
 
+    /// Copy in this OrangeFS file system, without a mounted client, as the user who runs this command:
+    /// tcp://HOST:PORT/NAME of any one server. SOURCE and TARGET are absolute paths in it. Nobody else may write to
+    /// SOURCE meanwhile
+    #[arg(long, value_name = "URL", requires = "strip", conflicts_with_all = ["fill", "fill_holes"])]
+    url: Option<String>,
+
+    /// The new file's strip on each server, in the order of the servers' configuration or with their addresses
+    /// (tcp://oss1:3334=36KiB,...), 0B for none; or one for all
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', requires = "url")]
+    strip: Vec<Strip>,
+
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -63,13 +81,38 @@ impl CopyArgs {
             ..Options::default()
         };
         let line = ProgressLine::start(self.quiet);
-        let copied = Relayout::open(&self.source, &self.target, options)
-            .and_then(|copy| copy.run(|progress| line.show(|| describe(progress))));
+        let show = |progress| line.show(|| describe(progress));
+        let copied = match &self.url {
+            Some(url) => crate::cmd::runtime()?.block_on(self.in_orangefs(url, options, show)),
+            None => Relayout::open(&self.source, &self.target, options).and_then(|copy| copy.run(show)).map_err(exit),
+        };
         line.clear();
-        let summary = copied.map_err(exit)?;
+        let summary = copied?;
         summary.warnings.iter().for_each(|warning| eprintln!("vpfs: warning: {warning}"));
         print(conclusion(&summary))
     }
+
+    async fn in_orangefs(&self, url: &str, options: Options, show: impl FnMut(Progress)) -> Result<Summary, Exit> {
+        let (uid, gid) = user();
+        let client = Client::connect(ClientOptions { uid, gids: vec![gid], ..ClientOptions::new(url) }).await;
+        let client = client.map_err(|error| Exit::Failed(error.to_string()))?;
+        let layout = Strip::layout(&self.strip, client.fs_config())?;
+        let (source, target) = (absolute(&self.source)?, absolute(&self.target)?);
+        let copy = OrangefsRelayout::open(client, source, target, layout, options).await.map_err(exit)?;
+        copy.run(show).await.map_err(exit)
+    }
+}
+
+/// A path in a file system that is not mounted.
+fn absolute(path: &Path) -> Result<&str, Exit> {
+    path.to_str().filter(|path| path.starts_with('/')).ok_or_else(|| {
+        Exit::Usage(format!("with --url, {} must be an absolute path in that file system, in UTF-8", path.display()))
+    })
+}
+
+/// The user and group that run this command.
+fn user() -> (u32, u32) {
+    std::fs::metadata("/proc/self").map_or((0, 0), |own| (own.uid(), own.gid()))
 }
 
 fn describe(Progress { verifying, done, all }: Progress) -> String {

@@ -8,6 +8,7 @@ mod logs;
 mod orangefs;
 mod picture;
 mod show;
+mod strips;
 mod system;
 
 use clap::Subcommand;

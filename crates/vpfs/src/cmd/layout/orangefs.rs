@@ -15,8 +15,11 @@ pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, E
     let rows = advised.advice.table.rows();
     let files = advised.advice.table.files(&advised.name);
     let mut text = format!("\n# OrangeFS: hints for {}\n", shown(&advised.name));
-    text += "# Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them on an empty\n\
-             # directory of a mounted client, before files are created in it.\n";
+    if !advised.advice.is_worth_it() {
+        return Ok(text + "# Nothing is to be gained: keep the layout.\n");
+    }
+    text += "# Nothing is rounded. Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them\n\
+             # on an empty directory of a mounted client, before files are created in it.\n";
     if rows.len() > 1 {
         text += "# OrangeFS has one distribution for a file: each region becomes a file of its own, which the application\n\
                  # must know.\n";
@@ -24,7 +27,11 @@ pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, E
     for (row, file) in rows.iter().zip(&files) {
         let name = if rows.len() > 1 { file } else { &advised.name };
         text += &format!("\n# {}: {}\n", shown(name), stripes(classes, &row.stripes));
-        for (key, value) in hints(classes, row)? {
+        let servers = servers(classes, row)?;
+        let strips: Vec<String> = servers.iter().map(|(address, stripe)| format!("{address}={stripe}B")).collect();
+        text += "# Without a mounted client, only for one file that exists:\n";
+        text += &format!("# vpfs layout copy \"$FILE\" \"$NEW\" --url \"$URL\" --strip '{}'\n", strips.join(","));
+        for (key, value) in hints(&servers)? {
             let digits: String = value.bytes().chain([0]).map(|byte| format!("{byte:02x}")).collect();
             text +=
                 &format!("# user.pvfs2.{key} = {value}\nsetfattr -n user.pvfs2.{key} -v 0x{digits} \"$DIRECTORY\"\n");
@@ -33,7 +40,8 @@ pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, E
     Ok(text)
 }
 
-fn hints(classes: &Classes, row: &Row) -> Result<Vec<(&'static str, String)>, Exit> {
+/// The servers that hold part of a region, each with its stripe, in the order of a round.
+fn servers<'a>(classes: &'a Classes, row: &Row) -> Result<Vec<(&'a str, u64)>, Exit> {
     let mut servers: Vec<(&str, u64)> = Vec::new();
     for ((class, addresses), stripe) in classes.cluster.classes().iter().zip(&classes.addresses).zip(&row.stripes) {
         if *stripe > 0 && addresses.is_empty() {
@@ -44,6 +52,10 @@ fn hints(classes: &Classes, row: &Row) -> Result<Vec<(&'static str, String)>, Ex
         }
         servers.extend(addresses.iter().map(|address| (address.as_str(), *stripe)).filter(|(_, stripe)| *stripe > 0));
     }
+    Ok(servers)
+}
+
+fn hints(servers: &[(&str, u64)]) -> Result<Vec<(&'static str, String)>, Exit> {
     let strips: Vec<String> =
         servers.iter().enumerate().map(|(index, (_, stripe))| format!("{index}:{stripe}")).collect();
     let parameters = format!("strips:{}", strips.join(";"));
@@ -84,12 +96,13 @@ mod tests {
     #[test]
     fn strips_are_numbered_as_the_servers_in_the_list() {
         let row = |stripes: [u64; 2]| Row { bytes: 0..1, stripes: stripes.to_vec() };
-        let both = hints(&classes(&["tcp://c:1"]), &row([36864, 151552])).unwrap();
+        let three = classes(&["tcp://c:1"]);
+        let both = hints(&servers(&three, &row([36864, 151552])).unwrap()).unwrap();
         assert_eq!(both[1].1, "strips:0:36864;1:36864;2:151552");
         assert_eq!(both[3].1, "00003 tcp://a:1 tcp://b:1 tcp://c:1");
-        let flash_only = hints(&classes(&["tcp://c:1"]), &row([0, 65536])).unwrap();
+        let flash_only = hints(&servers(&three, &row([0, 65536])).unwrap()).unwrap();
         assert_eq!((flash_only[1].1.as_str(), flash_only[3].1.as_str()), ("strips:0:65536", "00001 tcp://c:1"));
-        let Err(Exit::Usage(problem)) = hints(&classes(&[]), &row([4096, 4096])) else { panic!("no addresses") };
+        let Err(Exit::Usage(problem)) = servers(&classes(&[]), &row([4096, 4096])) else { panic!("no addresses") };
         assert!(problem.contains("class \"flash\" has no addresses"), "{problem}");
     }
 }

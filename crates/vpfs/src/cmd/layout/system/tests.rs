@@ -179,6 +179,31 @@ fn names_that_no_pool_can_have_are_refused() {
     }
 }
 
+#[test]
+fn orangefs_gets_hints_and_a_copy() {
+    let six: Vec<String> = (1..=6).map(|number| format!("\"tcp://oss{number}:3334\"")).collect();
+    let text = TWO.replace("servers = 6", &format!("addresses = [{}]", six.join(", ")));
+    let classes = Classes::parse("classes.toml", &text).unwrap();
+    let request = |index: u64| Request { rank: 0, op: Op::Write, offset: index << 19, size: 1 << 19, start: 0, end: 0 };
+    let runs = vec![(Trace::new((0..64).map(request).collect()).unwrap(), 1)];
+    let advice = advise(&classes.cluster, &runs, &question(UNIT)).unwrap();
+    let advised = Advised { name: "/data.h5".into(), runs, advice };
+    let text = System::Orangefs.text(&classes, &advised, &question(UNIT)).unwrap();
+    let strips = (1..=8).map(|number| format!("tcp://oss{number}:3334={}B", if number < 7 { 36864 } else { 151_552 }));
+    let copy = format!("--url \"$URL\" --strip '{}'\n", strips.collect::<Vec<_>>().join(","));
+    // "varstrip_dist" and a NUL byte.
+    const NAME: &str = "user.pvfs2.dist_name -v 0x76617273747269705f6469737400 \"$DIRECTORY\"\n";
+    let parameters =
+        "# user.pvfs2.dist_params = strips:0:36864;1:36864;2:36864;3:36864;4:36864;5:36864;6:151552;7:151552\n";
+    for expected in [copy.as_str(), parameters, NAME] {
+        assert!(text.contains(expected), "no {expected} in {text}");
+    }
+    let kept = Question { gain_percent: 1000, ..question(UNIT) };
+    let advice = advise(&classes.cluster, &advised.runs, &kept).unwrap();
+    let text = System::Orangefs.text(&classes, &Advised { advice, ..advised }, &kept).unwrap();
+    assert!(text.ends_with("keep the layout.\n"), "{text}");
+}
+
 /// A log's author could otherwise have an administrator run commands.
 #[test]
 fn names_from_logs_stay_comments() {
