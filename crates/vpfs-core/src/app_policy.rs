@@ -4,6 +4,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::request::Target;
+use crate::total::{Scope, TotalKind};
 use crate::units::{Bytes, Weight};
 
 /// An application's share, limit and promises at one server; the default is weight 1 and nothing else.
@@ -34,6 +35,12 @@ impl Default for AppPolicy {
 }
 
 impl AppPolicy {
+    /// What of it is for the sum over all servers.
+    pub fn totals(&self) -> impl Iterator<Item = TotalKind> {
+        let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|_| TotalKind::Cap);
+        cap.into_iter()
+    }
+
     /// This weight and nothing else.
     pub fn weighted(weight: Weight) -> Self {
         Self { weight, ..Self::default() }
@@ -51,22 +58,12 @@ impl GroupId {
     }
 }
 
-/// For what a cap is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CapScope {
-    /// Each server separately.
-    #[default]
-    Server,
-    /// The sum over all servers, see [`crate::cap`].
-    Total,
-}
-
 /// The upper limit on an application's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     bytes_per_second: NonZeroU64,
     burst: Bytes,
-    scope: CapScope,
+    scope: Scope,
 }
 
 impl Cap {
@@ -74,7 +71,7 @@ impl Cap {
     /// is zero.
     pub const fn new(bytes_per_second: u64, burst: Bytes) -> Option<Self> {
         match NonZeroU64::new(bytes_per_second) {
-            Some(bytes_per_second) => Some(Self { bytes_per_second, burst, scope: CapScope::Server }),
+            Some(bytes_per_second) => Some(Self { bytes_per_second, burst, scope: Scope::Server }),
             None => None,
         }
     }
@@ -82,11 +79,11 @@ impl Cap {
     /// The same for the sum over all servers.
     #[must_use]
     pub const fn over_all_servers(self) -> Self {
-        Self { scope: CapScope::Total, ..self }
+        Self { scope: Scope::Total, ..self }
     }
 
     /// For what it is.
-    pub const fn scope(self) -> CapScope {
+    pub const fn scope(self) -> Scope {
         self.scope
     }
 

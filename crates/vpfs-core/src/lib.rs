@@ -79,11 +79,12 @@ mod table;
 mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod total;
 pub mod two_level;
 pub mod units;
 
-pub use app_policy::{AppPolicy, Cap, CapScope, GroupId};
-pub use cap::{Capped, Reach};
+pub use app_policy::{AppPolicy, Cap, GroupId};
+pub use cap::Capped;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use ioco::Ioco;
@@ -99,5 +100,6 @@ pub use settings::{
 };
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
+pub use total::{Reach, Scope, TotalKind};
 pub use two_level::TwoLevel;
 pub use units::{AppId, Bytes, Depth, FileKey, Objects, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -11,6 +11,7 @@ use crate::ioco::Ioco;
 use crate::isolation::Isolation;
 use crate::settings::{PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
+use crate::total::TotalKind;
 use crate::two_level::TwoLevel;
 
 /// A row of the table.
@@ -125,6 +126,14 @@ impl PolicyKind {
     /// Its name as written in configurations, for example `sfq-d-plus`.
     pub fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// Whether it keeps totals of this kind.
+    pub const fn keeps(self, kind: TotalKind) -> bool {
+        match kind {
+            // In front of any policy.
+            TotalKind::Cap => true,
+        }
     }
 
     /// Whether it keeps a rate and a deadline for each application that has a target.

@@ -20,6 +20,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
 use crate::split::Split;
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, Depth, RequestId, Time};
 
 /// A scheduler whose policy and settings can change at any time.
@@ -30,13 +31,15 @@ pub struct Policy {
     event_capacity: usize,
     /// By application, as far as they were set; kept for the next policy.
     apps: Vec<Option<AppPolicy>>,
+    reach: Reach,
 }
 
 impl Policy {
     /// A policy that keeps at most `event_capacity` events between polls.
     pub fn new(settings: &Settings, event_capacity: usize) -> Self {
         let queues = Split::new(settings.engine(event_capacity));
-        let mut policy = Self { queues, settings: settings.clone(), event_capacity, apps: Vec::new() };
+        let mut policy =
+            Self { queues, settings: settings.clone(), event_capacity, apps: Vec::new(), reach: Reach::ALONE };
         policy.open_or_close(Time::ZERO);
         policy
     }
@@ -61,10 +64,10 @@ impl Policy {
     /// input. O(n log n) in requests in use if the policy or a slot cost changes, otherwise O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
         let before = core::mem::replace(&mut self.settings, settings.clone());
-        reconfigure(self.queues.data_mut(), now, &before, settings, &self.apps);
+        reconfigure(self.queues.data_mut(), now, &before, settings, (&self.apps, self.reach));
         self.open_or_close(now);
         if let Some(metadata) = self.queues.metadata_mut() {
-            reconfigure(metadata, now, &before.of_metadata(), &self.settings.of_metadata(), &self.apps);
+            reconfigure(metadata, now, &before.of_metadata(), &self.settings.of_metadata(), (&self.apps, self.reach));
         }
     }
 
@@ -73,7 +76,7 @@ impl Policy {
         if self.settings.metadata_depth.is_some() {
             self.queues.open(|| {
                 let mut engine = self.settings.of_metadata().engine(self.event_capacity);
-                apply(&self.apps, now, engine.as_mut());
+                apply((&self.apps, self.reach), now, engine.as_mut());
                 engine
             });
         } else {
@@ -82,8 +85,9 @@ impl Policy {
     }
 }
 
-/// Sets the parameters of applications at `scheduler`, which is new.
-fn apply(apps: &[Option<AppPolicy>], now: Time, scheduler: &mut dyn Engine) {
+/// Sets the parameters of applications, and the reach, at `scheduler`, which is new.
+fn apply((apps, reach): (&[Option<AppPolicy>], Reach), now: Time, scheduler: &mut dyn Engine) {
+    scheduler.set_reach(now, reach);
     for (app, policy) in (0..).map(AppId).zip(apps) {
         if let Some(policy) = policy {
             scheduler.set_app(now, app, policy);
@@ -104,7 +108,7 @@ fn reconfigure(
     now: Time,
     before: &Settings,
     settings: &Settings,
-    apps: &[Option<AppPolicy>],
+    apps: (&[Option<AppPolicy>], Reach),
 ) {
     if engine.reconfigure(now, before, settings) {
         return;
@@ -158,6 +162,19 @@ impl Scheduler for Policy {
 
     fn report_all(&mut self) {
         self.queues.report_all();
+    }
+
+    fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.reach = reach;
+        self.queues.set_reach(now, reach);
+    }
+
+    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
+        self.queues.handle_total(now, kind, report);
+    }
+
+    fn poll_total(&mut self, now: Time) -> Option<(TotalKind, ServiceReport)> {
+        self.queues.poll_total(now)
     }
 
     fn queued(&self) -> usize {

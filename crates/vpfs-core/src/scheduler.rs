@@ -3,6 +3,7 @@
 use crate::app_policy::AppPolicy;
 use crate::event::Event;
 use crate::request::{Dispatch, Request, ServiceReport};
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Decides which queued request goes to one storage server next.
@@ -59,6 +60,19 @@ pub trait Scheduler: Send {
     /// A message to the other servers goes out anyway: the next calls of [`Scheduler::poll_report`] return all amounts,
     /// also while they are below the threshold. O(1).
     fn report_all(&mut self) {}
+
+    /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(applications).
+    fn set_reach(&mut self, _now: Time, _reach: Reach) {}
+
+    /// Other servers gave this much of an application's total of this kind, or took some back. Ignored by schedulers
+    /// that have no such total of it.
+    fn handle_total(&mut self, _now: Time, _kind: TotalKind, _report: ServiceReport) {}
+
+    /// What was given here of an application's total since the last report, if it is enough to tell the other servers.
+    /// Call until `None`, after every input.
+    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
+        None
+    }
 
     /// Requests queued, not yet dispatched.
     fn queued(&self) -> usize;

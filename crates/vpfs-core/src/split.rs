@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// One scheduler for all requests, or one for data and one for metadata. Adds O(1) to their cost.
@@ -156,6 +157,23 @@ impl Scheduler for Split {
 
     fn report_all(&mut self) {
         self.each_mut().for_each(Scheduler::report_all);
+    }
+
+    fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.each_mut().for_each(|scheduler| scheduler.set_reach(now, reach));
+    }
+
+    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
+        let apart = self.open && report.class == ServiceClass::Metadata;
+        self.queue(apart).handle_total(now, kind, report);
+    }
+
+    /// Each queue has its own totals; the class says of which.
+    fn poll_total(&mut self, now: Time) -> Option<(TotalKind, ServiceReport)> {
+        self.data.poll_total(now).or_else(|| {
+            let (kind, report) = self.metadata.as_mut()?.poll_total(now)?;
+            Some((kind, ServiceReport { class: ServiceClass::Metadata, ..report }))
+        })
     }
 
     fn queued(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_core::{AppId, Time};
+use vpfs_core::{AppId, Time, TotalKind};
 
 use crate::coordination::FlowKey;
 
@@ -12,8 +12,8 @@ use crate::coordination::FlowKey;
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
-    /// By the key under which servers report what they released of a total cap.
-    by_cap: HashMap<FlowKey, AppId>,
+    /// By the key under which servers report what they gave of a total.
+    by_total: HashMap<FlowKey, (TotalKind, AppId)>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
@@ -42,10 +42,12 @@ impl Flows {
         let before = self.flow(app).key.replace(key);
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
-            self.by_cap.remove(&before.of_cap());
+            for kind in TotalKind::ALL {
+                self.by_total.remove(&before.of_total(kind));
+            }
         }
         self.by_key.insert(key, app);
-        self.by_cap.insert(key.of_cap(), app);
+        self.by_total.extend(TotalKind::ALL.map(|kind| (key.of_total(kind), (kind, app))));
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -57,9 +59,9 @@ impl Flows {
         self.by_key.get(&key).copied()
     }
 
-    /// The application with a total cap that is reported under this key.
-    pub(crate) fn capped(&self, key: FlowKey) -> Option<AppId> {
-        self.by_cap.get(&key).copied()
+    /// The total that is reported under this key, and its application.
+    pub(crate) fn total(&self, key: FlowKey) -> Option<(TotalKind, AppId)> {
+        self.by_total.get(&key).copied()
     }
 
     /// A request arrived. O(1) except for the first one.

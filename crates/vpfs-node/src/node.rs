@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, CapScope, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId,
-    Scheduler, ServerId, Settings, Time,
+    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId, Scheduler,
+    ServerId, Settings, Time, TotalKind,
 };
 
 use crate::ServerScheduler;
@@ -42,8 +42,8 @@ pub struct Node {
     peers: Option<Peers>,
     /// For when they are needed.
     peer_settings: Option<PeerSettings>,
-    /// Applications with a cap over all servers.
-    total_caps: BTreeSet<AppId>,
+    /// What is for the sum over all servers.
+    sums: BTreeSet<(TotalKind, AppId)>,
     flows: Flows,
     costs: Costs,
     totals: Totals,
@@ -59,7 +59,7 @@ impl Node {
             scheduler: Capped::new(Policy::new(&settings.policy, EVENTS), EVENTS),
             peers: None,
             peer_settings: settings.peers.clone(),
-            total_caps: BTreeSet::new(),
+            sums: BTreeSet::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             totals: Totals::default(),
@@ -88,17 +88,18 @@ impl Node {
     pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
         self.flows.name(app, name);
         self.scheduler.set_app(now, app, policy);
-        if policy.cap.is_some_and(|cap| cap.scope() == CapScope::Total) {
-            self.total_caps.insert(app);
-        } else {
-            self.total_caps.remove(&app);
+        for kind in TotalKind::ALL {
+            self.sums.remove(&(kind, app));
         }
+        self.sums.extend(policy.totals().map(|kind| (kind, app)));
         self.find_peers(now);
     }
 
-    /// Coordinates with peers from the moment at which shares or caps hold over servers, and no longer than that.
+    /// Coordinates with peers from the moment at which shares or totals hold over servers, and no longer than that.
     fn find_peers(&mut self, now: Time) {
-        let needs_peers = self.settings().capabilities().needs_peers || !self.total_caps.is_empty();
+        let policy = self.settings();
+        let has_totals = self.sums.iter().any(|(kind, _)| policy.kind.keeps(*kind));
+        let needs_peers = policy.capabilities().needs_peers || has_totals;
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
             self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));
@@ -229,9 +230,9 @@ impl Node {
     }
 
     fn pass_reports_on(&mut self, now: Time) {
-        while let Some((app, bytes)) = self.scheduler.poll_cap_report() {
+        while let Some((kind, report)) = self.scheduler.poll_total(now) {
             if let Some(peers) = &mut self.peers {
-                peers.report_cap(now, &self.flows, app, bytes);
+                peers.report_total(now, &self.flows, kind, report);
             }
         }
         while let Some(report) = self.scheduler.poll_report(now) {

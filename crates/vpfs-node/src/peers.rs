@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceClass, ServiceReport, Time};
+use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceReport, Time, TotalKind};
 
 use crate::ServerScheduler;
 use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
@@ -77,7 +77,9 @@ impl Peers {
         if *present == 0 {
             self.present.remove(&key);
             self.coordinator.flow_left(now, key);
-            self.coordinator.flow_left(now, key.of_cap());
+            for kind in TotalKind::ALL {
+                self.coordinator.flow_left(now, key.of_total(kind));
+            }
         }
     }
 
@@ -107,8 +109,8 @@ impl Peers {
 
     fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
         while let Some((key, class, bytes)) = self.coordinator.poll_service() {
-            if let Some(app) = flows.capped(key) {
-                scheduler.handle_cap_report(now, app, bytes);
+            if let Some((kind, app)) = flows.total(key) {
+                scheduler.handle_total(now, kind, ServiceReport { app, class, bytes });
             }
             if let Some(app) = flows.app(key) {
                 self.service_of(app).heard += bytes;
@@ -126,11 +128,12 @@ impl Peers {
         }
     }
 
-    /// The scheduler released requests of an application with a cap over all servers.
-    pub(crate) fn report_cap(&mut self, now: Time, flows: &Flows, app: AppId, bytes: i64) {
+    /// The scheduler gave something of an application's total.
+    pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, kind: TotalKind, report: ServiceReport) {
+        let ServiceReport { app, class, bytes } = report;
         if let Some(key) = flows.key(app) {
             // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
-            let _ = self.coordinator.report(now, key.of_cap(), ServiceClass::Data, bytes);
+            let _ = self.coordinator.report(now, key.of_total(kind), class, bytes);
         }
     }
 

@@ -6,8 +6,7 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, CapScope, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, ServerId,
-    Time,
+    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, Scope, ServerId, Time,
 };
 use vpfs_node::coordination::{Event as CoordinationEvent, Message};
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
@@ -309,7 +308,7 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
         group: entry.group.as_ref().map(|group| group.id),
         cap: entry.cap.and_then(|cap| {
             let at_each = Cap::new(cap.rate.0, cap.burst)?;
-            Some(if cap.scope == CapScope::Total { at_each.over_all_servers() } else { at_each })
+            Some(if cap.scope == Scope::Total { at_each.over_all_servers() } else { at_each })
         }),
         target: entry.target,
         latency: entry.latency,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, CapScope, PolicyKind, Target, Weight};
+use vpfs_core::{Bytes, PolicyKind, Scope, Target, Weight};
 
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::keys::{APP, APPS};
@@ -36,7 +36,7 @@ pub struct Cap {
     /// Amount at once after a pause; never 0.
     pub burst: Bytes,
     /// On each server, or as the sum over all.
-    pub scope: CapScope,
+    pub scope: Scope,
 }
 
 /// The name of the default application if the file names none.
@@ -187,10 +187,10 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    fn of(self, scope: CapScope) -> Rate {
+    fn of(self, scope: Scope) -> Rate {
         match scope {
-            CapScope::Server => self.server,
-            CapScope::Total => Rate(self.server.0.saturating_mul(self.servers as u64)),
+            Scope::Server => self.server,
+            Scope::Total => Rate(self.server.0.saturating_mul(self.servers as u64)),
         }
     }
 }
@@ -200,7 +200,7 @@ fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
     if reader.has(total) && reader.has(server) {
         reader.refuse(server, "cannot be together with cap, which is for the sum over all servers; remove one");
     }
-    let (key, scope) = if reader.has(total) { (total, CapScope::Total) } else { (server, CapScope::Server) };
+    let (key, scope) = if reader.has(total) { (total, Scope::Total) } else { (server, Scope::Server) };
     let Some(found) = reader.text(key) else {
         if reader.has("burst") && !reader.has(key) {
             reader.refuse("burst", "has no effect without cap or server_cap; add one or remove it");
@@ -290,7 +290,7 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIn
 /// A cap as `vpfs` prints it.
 impl std::fmt::Display for Cap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let each = if self.scope == CapScope::Server { " on each server" } else { "" };
+        let each = if self.scope == Scope::Server { " on each server" } else { "" };
         write!(f, "{}{each} (burst {})", self.rate, Size(self.burst))
     }
 }

@@ -1,33 +1,9 @@
 //! What a capped application may use at one server: a bucket of its own, or a part in one for all servers.
 
 use super::bucket::Bucket;
-use crate::app_policy::{Cap, CapScope};
+use crate::app_policy::Cap;
+use crate::total::{Reach, Scope};
 use crate::units::{Bytes, Time};
-
-/// How many of the servers that share total caps are known to be reachable, this one included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
-    /// Servers that answer, from 1 to `servers`.
-    pub reachable: u32,
-    /// All servers, at least 1.
-    pub servers: u32,
-}
-
-impl Reach {
-    /// A server that is alone.
-    pub const ALONE: Self = Self { reachable: 1, servers: 1 };
-
-    fn servers(self) -> u64 {
-        self.servers.max(1).into()
-    }
-
-    /// `rate` in the proportion of what can be reached.
-    fn part_of(self, rate: u64) -> u64 {
-        let servers = self.servers();
-        let part = u128::from(rate) * u128::from(self.reachable.clamp(1, self.servers.max(1))) / u128::from(servers);
-        u64::try_from(part).unwrap_or(rate)
-    }
-}
 
 /// The bucket of one application.
 ///
@@ -65,7 +41,7 @@ impl Budget {
     const REPORTS_PER_SECOND: u64 = 10;
 
     pub(super) fn full(cap: Cap, reach: Reach, now: Time) -> Self {
-        let total = (cap.scope() == CapScope::Total).then(|| Total {
+        let total = (cap.scope() == Scope::Total).then(|| Total {
             reach,
             even: Bucket::full(even_part(cap, reach), now),
             unreported: 0,
@@ -143,8 +119,8 @@ impl Budget {
 /// What this server fills its bucket with.
 fn here(cap: Cap, reach: Reach) -> Cap {
     match cap.scope() {
-        CapScope::Server => cap,
-        CapScope::Total => cap.scaled(reach.part_of(cap.bytes_per_second()), Bytes(cap.burst().0 / reach.servers())),
+        Scope::Server => cap,
+        Scope::Total => cap.scaled(reach.part_of(cap.bytes_per_second()), Bytes(cap.burst().0 / reach.servers())),
     }
 }
 

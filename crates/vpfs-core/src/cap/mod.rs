@@ -5,7 +5,7 @@
 //! wait for it. In any time t an application is released at most rate · t + burst + one request.
 //!
 //! A cap can also be the total over all servers (`budget`): then each server reports what it released, by
-//! [`Capped::poll_cap_report`], and hears of the others, by [`Capped::handle_cap_report`].
+//! [`Scheduler::poll_total`], and hears of the others, by [`Scheduler::handle_total`].
 
 mod bucket;
 mod budget;
@@ -13,14 +13,14 @@ mod budget;
 use alloc::vec::Vec;
 
 use budget::Budget;
-pub use budget::Reach;
 
 use crate::app_policy::{AppPolicy, Cap};
 use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
-use crate::request::{Dispatch, OpKind, Request, ServiceReport};
+use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Holds requests of capped applications back before `S` sees them; requests of other applications pass.
@@ -120,35 +120,14 @@ impl<S: Scheduler> Capped<S> {
         &mut self.inner
     }
 
-    /// Sets for how many of the servers that share total caps this one speaks. O(applications).
-    pub fn set_reach(&mut self, now: Time, reach: Reach) {
-        if self.reach == reach {
-            return;
-        }
-        self.reach = reach;
-        for app in (0..).map(AppId).take(self.accounts.len()) {
-            if let Some(bucket) = &mut self.accounts[app.index()].bucket {
-                bucket.set_reach(now, reach);
-            }
-            self.release(now, app);
-        }
-    }
-
-    /// Other servers released `bytes` of an application with a total cap, or took some back.
-    pub fn handle_cap_report(&mut self, now: Time, app: AppId, bytes: i64) {
-        if let Some(bucket) = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut()) {
-            bucket.hear(now, bytes);
-            self.release(now, app);
-        }
-    }
-
-    /// What was released here of an application with a total cap since the last report, if it is enough to tell the
-    /// other servers. Call until `None`, after each input. O(1) for each application that released something.
-    pub fn poll_cap_report(&mut self) -> Option<(AppId, i64)> {
+    /// What was released of an application with a total cap since the last report, if it is enough. O(1) for each
+    /// application that released something.
+    fn poll_cap(&mut self) -> Option<ServiceReport> {
         while let Some(app) = self.reporting.pop() {
             let bucket = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut());
             if let Some(bytes) = bucket.and_then(Budget::poll_report) {
-                return Some((app, bytes));
+                // Whatever its class: a cap limits all requests together.
+                return Some(ServiceReport { app, class: ServiceClass::Data, bytes });
             }
         }
         None
@@ -343,6 +322,36 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         self.inner.report_all();
     }
 
+    fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.inner.set_reach(now, reach);
+        if self.reach == reach {
+            return;
+        }
+        self.reach = reach;
+        for app in (0..).map(AppId).take(self.accounts.len()) {
+            if let Some(bucket) = &mut self.accounts[app.index()].bucket {
+                bucket.set_reach(now, reach);
+            }
+            self.release(now, app);
+        }
+    }
+
+    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
+        if kind != TotalKind::Cap {
+            return self.inner.handle_total(now, kind, report);
+        }
+        let ServiceReport { app, bytes, .. } = report;
+        if let Some(bucket) = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut()) {
+            bucket.hear(now, bytes);
+            self.release(now, app);
+        }
+    }
+
+    fn poll_total(&mut self, now: Time) -> Option<(TotalKind, ServiceReport)> {
+        let cap = self.poll_cap().map(|report| (TotalKind::Cap, report));
+        cap.or_else(|| self.inner.poll_total(now))
+    }
+
     fn queued(&self) -> usize {
         self.held + self.inner.queued()
     }
@@ -426,7 +435,7 @@ mod tests {
                 self.scheduler.complete(self.now, id);
                 self.free.push(id);
             }
-            while self.scheduler.poll_cap_report().is_some() {}
+            while self.scheduler.poll_total(self.now).is_some() {}
             while let Some(report) = self.scheduler.poll_report(self.now) {
                 // As if the same request had arrived at another server.
                 self.scheduler.handle_peer(self.now, report);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use vpfs_core::hash::{mix, stable_hash};
-use vpfs_core::{ServerId, ServiceClass};
+use vpfs_core::{ServerId, ServiceClass, TotalKind};
 
 /// An application as all servers identify it: the hash of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,14 +16,15 @@ impl FlowKey {
         Self(stable_hash(name))
     }
 
-    /// The key under which servers report what they released of this application while it has a cap over all servers:
-    /// bytes, whatever unit its shares have.
+    /// The key under which servers report what they gave of this application's total of this kind: bytes, whatever unit
+    /// its shares have.
     #[must_use]
-    pub const fn of_cap(self) -> Self {
-        Self(mix(self.0 ^ Self::CAP))
+    pub const fn of_total(self, kind: TotalKind) -> Self {
+        let of = match kind {
+            TotalKind::Cap => 0x6361_7020,
+        };
+        Self(mix(self.0 ^ of))
     }
-
-    const CAP: u64 = 0x6361_7020;
 }
 
 /// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
