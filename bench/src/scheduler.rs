@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use vpfs_core::testing::Random;
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, Isolation, OpKind, Request, RequestId, Scheduler,
-    Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
+    Scope, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -149,7 +149,7 @@ fn two_level() -> TwoLevel {
 
 /// A class with a rate that is never reached: every request passes both levels.
 fn class() -> AppPolicy {
-    let target = Target { rate: Bytes::mib(1 << 30), deadline: Duration::from_secs(1) };
+    let target = Target { rate: Bytes::mib(1 << 30), scope: Scope::Server, deadline: Duration::from_secs(1) };
     AppPolicy { target: Some(target), ..AppPolicy::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target};
+use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target};
 use vpfs_sim::{App, PolicySpec};
 
 /// A policy as the daemon has it by default, or with caps set by hand.
@@ -55,7 +55,7 @@ impl Candidate {
     /// The small application with the parameters that this policy needs.
     pub(crate) fn small(self, app: App) -> App {
         // Two-level has targets instead of weights: set a target that just covers the demand of the small application.
-        let target = Target { rate: Bytes(4_000_000), deadline: Duration::from_millis(20) };
+        let target = Target { rate: Bytes(4_000_000), scope: Scope::Server, deadline: Duration::from_millis(20) };
         App { target: (self.kind == PolicyKind::TwoLevel).then_some(target), ..app }
     }
 

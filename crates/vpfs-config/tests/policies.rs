@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::settings::DeviceTime;
-use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Settings, SharingMode, Target, WindowOrder};
+use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
 
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
@@ -127,12 +127,23 @@ fn a_profile_that_changes_shows_in_the_diff() {
 fn a_promise_has_a_rate_and_a_deadline() {
     let app = "target_rate = \"40MB/s\"\ndeadline = \"100ms\"";
     let config = parse("policy = \"two-level\"", app).unwrap();
-    let target = Target { rate: Bytes(40_000_000), deadline: Duration::from_millis(100) };
+    let target = Target { rate: Bytes(40_000_000), scope: Scope::Total, deadline: Duration::from_millis(100) };
     assert_eq!(config.apps[0].target, Some(target));
+    let server = parse("policy = \"two-level\"", &format!("server_{app}")).unwrap();
+    assert_eq!(server.apps[0].target, Some(Target { scope: Scope::Server, ..target }));
     assert_eq!(config.warnings.to_string(), "");
     assert_eq!(
         problem("policy = \"two-level\"", "deadline = \"100ms\""),
-        "f:10: app.a.deadline: has no effect without target_rate; add it or remove this"
+        "f:10: app.a.deadline: has no effect without target_rate or server_target_rate; add one or remove this"
+    );
+    for key in ["target_rate", "server_target_rate"] {
+        let text = format!("f:10: app.a.{key}: has no effect without deadline; add it or remove this");
+        assert_eq!(problem("policy = \"two-level\"", &format!("{key} = \"1MB/s\"")), text);
+    }
+    assert_eq!(
+        problem("policy = \"two-level\"", &format!("{app}\nserver_target_rate = \"1MB/s\"")),
+        "f:12: app.a.server_target_rate: cannot be together with target_rate, which is for the sum over all servers; \
+         remove one"
     );
 }
 

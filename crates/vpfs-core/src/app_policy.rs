@@ -38,7 +38,8 @@ impl AppPolicy {
     /// What of it is for the sum over all servers.
     pub fn totals(&self) -> impl Iterator<Item = TotalKind> {
         let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|_| TotalKind::Cap);
-        cap.into_iter()
+        let target = self.target.filter(|target| target.scope == Scope::Total).map(|_| TotalKind::Target);
+        cap.into_iter().chain(target)
     }
 
     /// This weight and nothing else.

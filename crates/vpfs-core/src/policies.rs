@@ -129,10 +129,11 @@ impl PolicyKind {
     }
 
     /// Whether it keeps totals of this kind.
-    pub const fn keeps(self, kind: TotalKind) -> bool {
+    pub fn keeps(self, kind: TotalKind) -> bool {
         match kind {
             // In front of any policy.
             TotalKind::Cap => true,
+            TotalKind::Target => self.keeps_deadlines(),
         }
     }
 

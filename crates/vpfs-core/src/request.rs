@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::total::Scope;
 use crate::units::{AppId, Bytes, FileKey, Objects, RequestId, SlotCost, Time};
 
 /// What a request does, as far as its cost depends on it.
@@ -101,6 +102,8 @@ pub struct ServiceReport {
 pub struct Target {
     /// T: bytes per second.
     pub rate: Bytes,
+    /// For what T is. The deadline is for each request, at whatever server.
+    pub scope: Scope,
     /// D: from entering the deadline queue, within the rate, until completion.
     pub deadline: Duration,
 }

@@ -19,11 +19,13 @@ pub enum Scope {
 pub enum TotalKind {
     /// The most that an application gets, see [`crate::cap`].
     Cap,
+    /// The rate within which its requests keep their deadline, see [`crate::two_level`].
+    Target,
 }
 
 impl TotalKind {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Cap];
+    pub const ALL: [Self; 2] = [Self::Cap, Self::Target];
 }
 
 /// How many of the servers that share totals are known to be reachable, this one included.

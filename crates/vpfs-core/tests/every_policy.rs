@@ -8,7 +8,7 @@ use common::{DISPATCH, EVENTS, check_timer, depth, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
-    AppId, Bytes, Cap, Capped, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Settings,
+    AppId, Bytes, Cap, Capped, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope, Settings,
     SlotCostTable, Target, TwoLevelSettings,
 };
 
@@ -25,7 +25,8 @@ fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
 fn runner(settings: &Settings, capped: bool) -> Runner<Capped<Policy>> {
     let mut runner = Runner::new(Capped::new(Policy::new(settings, EVENTS), EVENTS));
     for (app, megabytes) in [(0, 50), (1, 2000)] {
-        let target = Target { rate: Bytes::mib(megabytes), deadline: settings.two_level.replenish_period * 10 };
+        let deadline = settings.two_level.replenish_period * 10;
+        let target = Target { rate: Bytes::mib(megabytes), scope: Scope::Server, deadline };
         runner.set_app(AppId(app), |policy| policy.target = Some(target));
     }
     runner.set_app(AppId(1), |policy| policy.order = Some(7));
@@ -95,7 +96,9 @@ proptest! {
             if let Some((kind, slots, app, bits)) = changes.next() {
                 let settings = settings(kind, slots, Duration::from_nanos(u64::from(bits) + 1));
                 runner.scheduler.inner_mut().reconfigure(runner.now, &settings);
-                let target = Target { rate: Bytes::kib(bits.into()), deadline: Duration::from_micros(bits.into()) };
+                let deadline = Duration::from_micros(bits.into());
+                let scope = if bits.is_multiple_of(2) { Scope::Server } else { Scope::Total };
+                let target = Target { rate: Bytes::kib(bits.into()), scope, deadline };
                 runner.set_app(AppId(app), |policy| {
                     policy.target = (bits % 3 > 0).then_some(target);
                     policy.order = Some(bits);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::depth;
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Dispatch, Event, Fifo, OpKind, Request, RequestId, Scheduler, Target, Time, TwoLevel,
-    TwoLevelSettings,
+    AppId, AppPolicy, Bytes, Dispatch, Event, Fifo, OpKind, Request, RequestId, Scheduler, Scope, Target, Time,
+    TwoLevel, TwoLevelSettings,
 };
 
 const SIZE: Bytes = Bytes::kib(32);
@@ -202,16 +202,16 @@ fn ramp(now: Time) -> u64 {
     5_000_000 + 25_000_000 * now.as_nanos() / seconds(60).as_nanos()
 }
 
-fn promised(target: Option<Target>) -> AppPolicy {
-    AppPolicy { target, ..AppPolicy::default() }
+fn promised(megabytes: u64, deadline: Duration) -> AppPolicy {
+    let target = Target { rate: Bytes(megabytes * 1_000_000), scope: Scope::Server, deadline };
+    AppPolicy { target: Some(target), ..AppPolicy::default() }
 }
 
 /// (40 MB/s, 100 ms) and (20 MB/s, 300 ms), the classes of the slides.
 fn two_level() -> TwoLevel {
     let mut scheduler = TwoLevel::new(TwoLevelSettings::default(), depth(8), common::EVENTS);
     for (app, megabytes) in [(TIGHT, 40), (LOOSE, 20)] {
-        let target = Target { rate: Bytes(megabytes * 1_000_000), deadline: DEADLINES[app.index()] };
-        scheduler.set_app(Time::ZERO, app, &promised(Some(target)));
+        scheduler.set_app(Time::ZERO, app, &promised(megabytes, DEADLINES[app.index()]));
     }
     scheduler
 }
@@ -262,7 +262,7 @@ fn promises_that_exceed_the_storage_cost_no_throughput() {
 fn best_effort_gets_the_rest_and_never_starves() {
     let served = |tight: Load| {
         let mut scheduler = two_level();
-        scheduler.set_app(Time::ZERO, LOOSE, &promised(None));
+        scheduler.set_app(Time::ZERO, LOOSE, &AppPolicy::default());
         Run::new(scheduler, [tight, |_| 60_000_000])
             .until(seconds(20))
             .completed
@@ -271,8 +271,8 @@ fn best_effort_gets_the_rest_and_never_starves() {
     let [tight, rest] = served(|_| 30_000_000);
     assert!(tight >= 29 && rest >= 17, "{tight} and {rest} MB/s");
     let mut scheduler = two_level();
-    scheduler.set_app(Time::ZERO, TIGHT, &promised(Some(Target { rate: Bytes(80_000_000), deadline: DEADLINES[0] })));
-    scheduler.set_app(Time::ZERO, LOOSE, &promised(None));
+    scheduler.set_app(Time::ZERO, TIGHT, &promised(80, DEADLINES[0]));
+    scheduler.set_app(Time::ZERO, LOOSE, &AppPolicy::default());
     let outcome = Run::new(scheduler, [|_| 70_000_000, |_| 60_000_000]).until(seconds(20));
     assert!(outcome.completed[1] >= 95, "one in each of 100 periods: {}", outcome.completed[1]);
 }

@@ -12,8 +12,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use vpfs_config::units::Span;
-use vpfs_config::{AppTable, Config, Problems};
-use vpfs_core::{AppId, ServerId, SharingMode};
+use vpfs_config::{App, AppTable, Config, Problems};
+use vpfs_core::{AppId, Scope, ServerId, SharingMode};
 use vpfs_node::AppTotals;
 use vpfs_session::Interposer;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
@@ -349,16 +349,34 @@ fn log_totals(app: &str, totals: &AppTotals) {
     );
 }
 
-/// Warns that proxies in different processes do not report to each other without `[peers]`.
+/// Warns that proxies in different processes do not report to each other without `[peers]`, neither for shares nor for
+/// totals.
 fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     let others = config.servers().filter(|(id, _)| !servers.contains(id));
     let others: Vec<&str> = others.map(|(_, server)| server.name.as_str()).collect();
-    let is_shared = config.scheduler.policy.sharing.mode != SharingMode::Local;
-    if is_shared && !others.is_empty() && config.peers.is_none() {
+    if others.is_empty() || config.peers.is_some() {
+        return;
+    }
+    let servers = others.join(",");
+    if config.scheduler.policy.sharing.mode != SharingMode::Local {
         tracing::warn!(
-            servers = others.join(","),
+            servers,
             "these servers belong to another process, and the configuration has no [peers] table: the service that \
              applications receive there counts only as far as the layout of their requests reveals it"
+        );
+    }
+    let is_total = |app: &&App| {
+        let cap = app.cap.is_some_and(|cap| cap.scope == Scope::Total);
+        cap || app.target.is_some_and(|target| target.scope == Scope::Total)
+    };
+    let apps: Vec<&str> = config.apps.iter().filter(is_total).map(|app| app.name.as_str()).collect();
+    if !apps.is_empty() {
+        tracing::warn!(
+            servers,
+            apps = apps.join(","),
+            "these servers belong to another process, and the configuration has no [peers] table: of a cap or \
+             target_rate for all servers, each server gets its even part only; add [peers], or write server_cap or \
+             server_target_rate"
         );
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{ior, run, sfq};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SharingMode, SlotCostTable, Target, Weight};
+use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Scope, Settings, SharingMode, SlotCostTable, Target, Weight};
 use vpfs_model::device::DeviceProfile;
 use vpfs_model::plan::{Btio, BtioClass, FileMode, Interactive, Ior, Md, Order, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Scenario, ServerGroup, Workload};
@@ -72,10 +72,11 @@ fn app(number: u32, random: &mut Xoshiro256PlusPlus) -> App {
     let layout = Layout::striped(4096 << random.random_range(0..6)).over(first..random.random_range(first + 1..7));
     let capped = random.random_range(0..4) == 0;
     let deadline = Duration::from_millis(random.random_range(10..500));
+    let scope = if random.random_bool(0.5) { Scope::Server } else { Scope::Total };
     App {
         weight: Weight::new(random.random_range(1..33)).unwrap(),
         cap: capped.then(|| Cap::new(20_000_000, Bytes::mib(1)).unwrap()),
-        target: random.random_bool(0.5).then_some(Target { rate: Bytes::mib(10), deadline }),
+        target: random.random_bool(0.5).then_some(Target { rate: Bytes::mib(10), scope, deadline }),
         start: Duration::from_millis(random.random_range(0..500)),
         nodes: random.random_range(1..4),
         outstanding: random.random_range(1..4),

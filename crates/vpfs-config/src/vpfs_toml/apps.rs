@@ -20,7 +20,7 @@ pub struct App {
     pub weight: Weight,
     /// Its maximum rate.
     pub cap: Option<Cap>,
-    /// Its promised rate and deadline on each server, for policies with deadlines.
+    /// Its promised rate, on each server or as the sum over all, and its deadline, for policies with deadlines.
     pub target: Option<Target>,
     /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
@@ -221,14 +221,19 @@ fn read_cap(reader: &Reader<'_>, capacity: Option<Capacity>) -> Option<Cap> {
 }
 
 fn read_target(reader: &Reader<'_>) -> Option<Target> {
-    let [rate, deadline] = ["target_rate", "deadline"];
-    for (given, missing) in [(rate, deadline), (deadline, rate)] {
-        if reader.has(given) && !reader.has(missing) {
-            reader.refuse(given, format!("has no effect without {missing}; add it or remove this"));
-        }
+    let [total, server, deadline] = ["target_rate", "server_target_rate", "deadline"];
+    if reader.has(total) && reader.has(server) {
+        reader.refuse(server, "cannot be together with target_rate, which is for the sum over all servers; remove one");
     }
-    let rate = reader.number(rate).map(Bytes);
-    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate? })
+    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
+    if reader.has(key) && !reader.has(deadline) {
+        reader.refuse(key, "has no effect without deadline; add it or remove this");
+    }
+    if reader.has(deadline) && !reader.has(key) {
+        reader.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
+    }
+    let rate = reader.number(key).map(Bytes);
+    Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
 }
 
 /// Warns about promises that the policy does not keep, and about a policy that has no promises to keep.

@@ -377,15 +377,29 @@ pub(crate) const APP: Section = Section {
         Tunable::new(
             "target_rate",
             Kind::Rate,
-            "The rate **on each server** up to which its requests keep their `deadline` (`two-level`).",
+            "The rate **for the sum over all servers** up to which its requests keep their `deadline` (`two-level`). \
+             Proxies in different processes need `[peers]` for that; without news from the others, each keeps its even \
+             part.",
         )
         .absent_means("no promise: it gets the capacity that the others leave")
         .range("1B/s", "1PB/s")
         .paper("Two-level"),
-        Tunable::new("deadline", Kind::Duration, "The longest time that its requests take; with `target_rate`.")
-            .absent_means("no promise")
-            .range("1ms", "1h")
-            .paper("Two-level"),
+        Tunable::new(
+            "server_target_rate",
+            Kind::Rate,
+            "The rate **on each server** up to which its requests keep their `deadline`; not with `target_rate`.",
+        )
+        .absent_means("no promise")
+        .range("1B/s", "1PB/s")
+        .paper("Two-level"),
+        Tunable::new(
+            "deadline",
+            Kind::Duration,
+            "The longest time that its requests take; with `target_rate` or `server_target_rate`.",
+        )
+        .absent_means("no promise")
+        .range("1ms", "1h")
+        .paper("Two-level"),
         Tunable::new(
             "latency",
             Kind::Duration,

@@ -34,23 +34,13 @@ impl Bucket {
         Self { cap, tokens: burst_tokens(cap), filled_at: now }
     }
 
-    /// Takes `cost`, which may lead into debt. If the bucket is already in debt, takes nothing and returns when it is
-    /// out of debt.
-    pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
-        if let Some(due) = self.due(now) {
-            return Err(due);
-        }
-        self.charge(now, cost);
-        Ok(())
-    }
-
     /// When it is out of debt; `None` if it is.
     pub(super) fn due(&mut self, now: Time) -> Option<Time> {
         self.fill(now);
         (self.tokens < 0).then(|| self.out_of_debt())
     }
 
-    /// Takes `cost` in any case.
+    /// Takes `cost` in any case, which may lead into debt.
     pub(super) fn charge(&mut self, now: Time, cost: Bytes) {
         self.fill(now);
         self.tokens -= tokens(cost);
@@ -92,6 +82,16 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Bucket {
+        fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
+            if let Some(due) = self.due(now) {
+                return Err(due);
+            }
+            self.charge(now, cost);
+            Ok(())
+        }
+    }
 
     #[test]
     fn debt_is_paid_to_the_nanosecond() {

@@ -1,4 +1,4 @@
-//! What a capped application may use at one server: a bucket of its own, or a part in one for all servers.
+//! What an application may use at one server of a rate: a bucket of its own, or a part in one for all servers.
 
 use super::bucket::Bucket;
 use crate::app_policy::Cap;
@@ -18,8 +18,10 @@ use crate::units::{Bytes, Time};
 ///   cluster together stay within the rate.
 /// - What others say leads into debt for at most [`Budget::DEBT_MAX`], so a peer that lies delays nobody for longer.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     cap: Cap,
+    /// Whether the even part, too, can be kept after a pause, up to its part of the burst.
+    keeps_even: bool,
     bucket: Bucket,
     /// For caps over all servers.
     total: Option<Total>,
@@ -40,53 +42,77 @@ impl Budget {
     /// Reports of all servers together lag behind by this part of a second's worth of the rate.
     const REPORTS_PER_SECOND: u64 = 10;
 
-    pub(super) fn full(cap: Cap, reach: Reach, now: Time) -> Self {
+    pub(crate) fn full(cap: Cap, reach: Reach, now: Time) -> Self {
+        Self::new(cap, false, reach, now)
+    }
+
+    /// For a rate that is promised: a server has at least what a promise of the even part to it alone would give.
+    pub(crate) fn promised(rate: Cap, reach: Reach, now: Time) -> Self {
+        Self::new(rate, true, reach, now)
+    }
+
+    fn new(cap: Cap, keeps_even: bool, reach: Reach, now: Time) -> Self {
         let total = (cap.scope() == Scope::Total).then(|| Total {
             reach,
-            even: Bucket::full(even_part(cap, reach), now),
+            even: Bucket::full(even_part(cap, keeps_even, reach), now),
             unreported: 0,
         });
-        Self { cap, bucket: Bucket::full(here(cap, reach), now), total }
+        Self { cap, keeps_even, bucket: Bucket::full(here(cap, reach), now), total }
     }
 
     /// Changes rate, burst and scope; tokens are kept, up to the new burst.
-    pub(super) fn set(&mut self, now: Time, cap: Cap, reach: Reach) {
+    pub(crate) fn set(&mut self, now: Time, cap: Cap, reach: Reach) {
         if cap.scope() != self.cap.scope() {
-            *self = Self::full(cap, reach, now);
+            *self = Self::new(cap, self.keeps_even, reach, now);
             return;
         }
         self.cap = cap;
         self.bucket.set_cap(now, here(cap, reach));
         if let Some(total) = &mut self.total {
             total.reach = reach;
-            total.even.set_cap(now, even_part(cap, reach));
+            total.even.set_cap(now, even_part(cap, self.keeps_even, reach));
         }
     }
 
     /// Other servers became reachable, or are so no longer.
-    pub(super) fn set_reach(&mut self, now: Time, reach: Reach) {
+    pub(crate) fn set_reach(&mut self, now: Time, reach: Reach) {
         self.set(now, self.cap, reach);
     }
 
     /// Takes `cost`, which may lead into debt, or returns when to ask again.
-    pub(super) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
-        let Some(total) = self.total.as_mut().filter(|total| total.reach.servers > 1) else {
-            return self.bucket.take(now, cost);
-        };
-        let even_due = total.even.due(now);
-        if let (Some(due), Some(even_due)) = (self.bucket.due(now), even_due) {
-            return Err(due.min(even_due));
+    pub(crate) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
+        if let Some(due) = self.due(now) {
+            return Err(due);
         }
-        self.bucket.charge(now, cost);
-        if even_due.is_none() {
-            total.even.charge(now, cost);
-        }
-        total.unreported = total.unreported.saturating_add_unsigned(cost.0);
+        self.charge(now, cost);
         Ok(())
     }
 
+    /// When to ask again; `None` if it may be used now.
+    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
+        let due = self.bucket.due(now)?;
+        let even = self.shared().map(|total| total.even.due(now));
+        even.map_or(Some(due), |even| even.map(|even| even.min(due)))
+    }
+
+    /// Takes `cost` in any case.
+    pub(crate) fn charge(&mut self, now: Time, cost: Bytes) {
+        self.bucket.charge(now, cost);
+        if let Some(total) = self.shared() {
+            if total.even.due(now).is_none() {
+                total.even.charge(now, cost);
+            }
+            total.unreported = total.unreported.saturating_add_unsigned(cost.0);
+        }
+    }
+
+    /// While there are other servers.
+    fn shared(&mut self) -> Option<&mut Total> {
+        self.total.as_mut().filter(|total| total.reach.servers > 1)
+    }
+
     /// What was charged as `charged` costs `real`.
-    pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
+    pub(crate) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
         self.bucket.recharge(now, charged, real);
         if let Some(total) = &mut self.total {
             let more = i64::try_from(i128::from(real.0) - i128::from(charged.0)).unwrap_or(0);
@@ -95,7 +121,7 @@ impl Budget {
     }
 
     /// Other servers released `bytes`, or took some back.
-    pub(super) fn hear(&mut self, now: Time, bytes: i64) {
+    pub(crate) fn hear(&mut self, now: Time, bytes: i64) {
         if self.total.is_none() {
             return;
         }
@@ -108,9 +134,10 @@ impl Budget {
     }
 
     /// What to report to other servers, once it is enough.
-    pub(super) fn poll_report(&mut self) -> Option<i64> {
-        let total = self.total.as_mut().filter(|total| total.reach.servers > 1)?;
-        let enough = self.cap.bytes_per_second() / Self::REPORTS_PER_SECOND / total.reach.servers();
+    pub(crate) fn poll_report(&mut self) -> Option<i64> {
+        let rate = self.cap.bytes_per_second();
+        let total = self.shared()?;
+        let enough = rate / Self::REPORTS_PER_SECOND / total.reach.servers();
         let is_enough = total.unreported != 0 && total.unreported.unsigned_abs() >= enough;
         is_enough.then(|| core::mem::take(&mut total.unreported))
     }
@@ -125,8 +152,9 @@ fn here(cap: Cap, reach: Reach) -> Cap {
 }
 
 /// What it gets in any case.
-fn even_part(cap: Cap, reach: Reach) -> Cap {
-    cap.scaled(cap.bytes_per_second() / reach.servers(), Bytes::ZERO)
+fn even_part(cap: Cap, kept: bool, reach: Reach) -> Cap {
+    let burst = if kept { Bytes(cap.burst().0 / reach.servers()) } else { Bytes::ZERO };
+    cap.scaled(cap.bytes_per_second() / reach.servers(), burst)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod budget;
 
 use alloc::vec::Vec;
 
-use budget::Budget;
+pub(crate) use budget::Budget;
 
 use crate::app_policy::{AppPolicy, Cap};
 use crate::event::{Event, EventQueue};

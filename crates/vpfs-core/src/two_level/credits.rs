@@ -18,13 +18,15 @@
 use alloc::vec::Vec;
 
 use super::TwoLevelEntry;
+use super::account::{Account, Basis, Due};
 use crate::app_policy::AppPolicy;
 use crate::heap::{Heap, Item};
 use crate::list::List;
-use crate::request::Request;
+use crate::request::{Request, ServiceClass, ServiceReport, Target};
 use crate::shares::Shares;
 use crate::table::Table;
-use crate::units::{AppId, Bytes, RequestId, VirtualTime};
+use crate::total::Reach;
+use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
 
 /// The head of a flow. Ordered by start tag, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,54 +42,16 @@ impl Item for Head {
     }
 }
 
-/// A flow that waits for credits, by the replenishment that gives it some again.
+/// A flow that waits for credits, by the replenishment or the time that gives it some again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    replenishment: u64,
+struct Indebted<T> {
+    due: T,
     app: AppId,
 }
 
-impl Item for Due {
+impl<T: Copy + Ord> Item for Indebted<T> {
     fn owner(&self) -> usize {
         self.app.index()
-    }
-}
-
-/// A byte in credits: bytes per second times nanoseconds are then credits, and nothing is ever rounded.
-const CREDITS_PER_BYTE: i128 = 1_000_000_000;
-
-fn credits_of(cost: Bytes) -> i128 {
-    i128::from(cost.0) * CREDITS_PER_BYTE
-}
-
-/// The promise to a class, and its remaining credits.
-#[derive(Clone, Copy, Debug)]
-struct Account {
-    rate: Bytes,
-    /// Negative: in debt.
-    credits: i128,
-    /// The latest replenishment that is included.
-    replenishment: u64,
-}
-
-impl Account {
-    /// T·P, at least 1.
-    fn quota(&self, period: u64) -> i128 {
-        (i128::from(self.rate.0) * i128::from(period)).max(1)
-    }
-
-    /// Adds all replenishments until now.
-    fn update(&mut self, replenishment: u64, period: u64) {
-        let quota = self.quota(period);
-        let times = i128::from(replenishment - self.replenishment);
-        self.credits = self.credits.saturating_add(quota.saturating_mul(times)).min(quota);
-        self.replenishment = replenishment;
-    }
-
-    /// The replenishment that gives credits again; call while there are none.
-    fn due(&self, period: u64) -> u64 {
-        let times = self.credits.unsigned_abs() / self.quota(period).unsigned_abs() + 1;
-        self.replenishment.saturating_add(u64::try_from(times).unwrap_or(u64::MAX))
     }
 }
 
@@ -103,17 +67,15 @@ struct Flow {
 /// The queues of all flows and their credits.
 #[derive(Debug)]
 pub(super) struct Credits {
-    /// P in nanoseconds.
-    period: u64,
-    /// The number of replenishments so far.
-    replenishment: u64,
+    basis: Basis,
     /// By application.
     flows: Vec<Flow>,
     shares: Shares,
     /// Flows with something queued: classes with credits,
     credited: Heap<Head>,
     /// classes without, by the replenishment that gives them some again
-    indebted: Heap<Due>,
+    indebted: Heap<Indebted<u64>>,
+    indebted_until: Heap<Indebted<Time>>,
     /// and by whose turn it is,
     waiting: Heap<Head>,
     /// and flows that are not a class.
@@ -121,22 +83,25 @@ pub(super) struct Credits {
     virtual_time: VirtualTime,
     latest_finish: VirtualTime,
     queued: usize,
+    /// Classes that may have something to report to other servers.
+    reporting: Vec<AppId>,
 }
 
 impl Credits {
     pub(super) const fn new(period: u64) -> Self {
         Self {
-            period,
-            replenishment: 0,
+            basis: Basis { period, replenishment: 0, reach: Reach::ALONE },
             flows: Vec::new(),
             shares: Shares::new(),
             credited: Heap::new(),
             indebted: Heap::new(),
+            indebted_until: Heap::new(),
             waiting: Heap::new(),
             best_effort: Heap::new(),
             virtual_time: VirtualTime::ZERO,
             latest_finish: VirtualTime::ZERO,
             queued: 0,
+            reporting: Vec::new(),
         }
     }
 
@@ -145,7 +110,7 @@ impl Credits {
     }
 
     /// Adds a request to its flow: S = max(v, F of the one before).
-    pub(super) fn push(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
+    pub(super) fn push(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let TwoLevelEntry { request: Request { app, cost, .. }, arrival, .. } = *requests.get(id);
         let earliest = self.shares.admit(app, self.virtual_time, arrival, cost);
         let flow = self.flow_mut(app);
@@ -154,16 +119,16 @@ impl Credits {
         }
         flow.queue.push_back(requests.nodes(), id);
         self.queued += 1;
-        self.refresh(requests, app);
+        self.refresh(now, requests, app);
     }
 
     /// Removes a waiting request. It has cost nothing yet.
-    pub(super) fn remove(&mut self, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
+    pub(super) fn remove(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
         let app = requests.get(id).request.app;
         self.flow_mut(app).queue.remove(requests.nodes(), id);
         self.queued -= 1;
         self.note_finish(app);
-        self.refresh(requests, app);
+        self.refresh(now, requests, app);
     }
 
     /// The class with credits whose turn it is.
@@ -184,27 +149,27 @@ impl Credits {
 
     /// Takes the oldest request of `app`, which must have one, and charges it. It costs credits too unless it uses
     /// `spare` capacity.
-    pub(super) fn pop(&mut self, requests: &mut Table<TwoLevelEntry>, app: AppId, spare: bool) -> RequestId {
+    pub(super) fn pop(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, app: AppId, spare: bool) -> RequestId {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
         self.queued -= 1;
         self.virtual_time = self.virtual_time.max(flow.start);
-        self.charge(app, requests.get(id).request.cost, spare);
-        self.refresh(requests, app);
+        self.charge(now, app, requests.get(id).request.cost, spare);
+        self.refresh(now, requests, app);
         id
     }
 
     /// Charges a request to its flow: F = S + c/φ.
-    pub(super) fn charge(&mut self, app: AppId, cost: Bytes, spare: bool) {
+    pub(super) fn charge(&mut self, now: Time, app: AppId, cost: Bytes, spare: bool) {
         self.shares.expire(self.virtual_time);
         let share = self.shares.of(app);
-        let (replenishment, period) = (self.replenishment, self.period);
+        let basis = self.basis;
         let flow = self.flow_mut(app);
         flow.start = flow.start + share.time(cost.0.into());
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
-            account.update(replenishment, period);
-            account.credits -= credits_of(cost);
+            account.charge(now, &basis, cost);
+            self.note_use(app);
         }
         self.note_finish(app);
     }
@@ -214,17 +179,18 @@ impl Credits {
         self.shares.correct(app, arrival, i128::from(real.0) - i128::from(charged.0));
     }
 
-    /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. Credits
-    /// never exceed those of a period, and a start tag does not fall below virtual time.
+    /// A charged request of `app`, possibly one that used `spare` capacity, costs `real` instead of `charged`. A start
+    /// tag does not fall below virtual time.
     pub(super) fn recharge(
         &mut self,
+        now: Time,
         requests: &Table<TwoLevelEntry>,
         app: AppId,
         [charged, real]: [Bytes; 2],
         spare: bool,
     ) {
         let share = self.shares.of(app);
-        let (replenishment, period, virtual_time) = (self.replenishment, self.period, self.virtual_time);
+        let (basis, virtual_time) = (self.basis, self.virtual_time);
         let flow = self.flow_mut(app);
         flow.start = if real >= charged {
             flow.start + share.time((real - charged).0.into())
@@ -233,19 +199,63 @@ impl Credits {
             refunded.max(virtual_time.min(flow.start))
         };
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
-            account.update(replenishment, period);
-            let credits = account.credits + credits_of(charged) - credits_of(real);
-            account.credits = credits.min(account.quota(period));
+            account.recharge(now, &basis, [charged, real]);
+            self.note_use(app);
         }
         self.note_finish(app);
-        self.refresh(requests, app);
+        self.refresh(now, requests, app);
     }
 
     /// `times` replenish periods have ended. O(log n) for each class that has credits again.
-    pub(super) fn replenish(&mut self, requests: &Table<TwoLevelEntry>, times: u64) {
-        self.replenishment = self.replenishment.saturating_add(times);
-        while let Some(&Due { app, .. }) = self.indebted.first().filter(|due| due.replenishment <= self.replenishment) {
-            self.refresh(requests, app);
+    pub(super) fn replenish(&mut self, now: Time, requests: &Table<TwoLevelEntry>, times: u64) {
+        self.basis.replenishment = self.basis.replenishment.saturating_add(times);
+        let replenishment = self.basis.replenishment;
+        while let Some(&Indebted { app, .. }) = self.indebted.first().filter(|first| first.due <= replenishment) {
+            self.refresh(now, requests, app);
+        }
+    }
+
+    /// Notices which classes with a total have credits again. O(log n) for each of them.
+    pub(super) fn handle_timeout(&mut self, now: Time, requests: &Table<TwoLevelEntry>) {
+        while let Some(&Indebted { app, .. }) = self.indebted_until.first().filter(|first| first.due <= now) {
+            self.refresh(now, requests, app);
+        }
+    }
+
+    /// When to call [`Credits::handle_timeout`].
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.indebted_until.first().map(|first| first.due)
+    }
+
+    /// Sets how many of the servers that share totals can be reached. O(n log n) in flows.
+    pub(super) fn set_reach(&mut self, now: Time, requests: &Table<TwoLevelEntry>, reach: Reach) {
+        if self.basis.reach != reach {
+            self.set_basis(now, requests, Basis { reach, ..self.basis });
+        }
+    }
+
+    /// Other servers let `bytes` of `app` pass within its total, or took some back.
+    pub(super) fn hear(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId, bytes: i64) {
+        if let Some(account) = self.flow_mut(app).account.as_mut() {
+            account.hear(now, bytes);
+            self.refresh(now, requests, app);
+        }
+    }
+
+    /// What passed here within the total of a class, once it is enough to tell other servers.
+    pub(super) fn poll_report(&mut self) -> Option<ServiceReport> {
+        while let Some(app) = self.reporting.pop() {
+            if let Some(bytes) = self.flow_mut(app).account.as_mut().and_then(Account::poll_report) {
+                return Some(ServiceReport { app, class: ServiceClass::Data, bytes });
+            }
+        }
+        None
+    }
+
+    /// `app` used more or less of its credits.
+    fn note_use(&mut self, app: AppId) {
+        if self.reporting.last() != Some(&app) && self.basis.reach.servers > 1 {
+            self.reporting.push(app);
         }
     }
 
@@ -266,29 +276,36 @@ impl Credits {
         }
     }
 
-    /// Sets T of `app`, `None` for best effort. A new class starts with the credits of one period.
-    pub(super) fn set_rate(&mut self, requests: &Table<TwoLevelEntry>, app: AppId, rate: Option<Bytes>) {
-        let (replenishment, period) = (self.replenishment, self.period);
+    /// Sets the target of `app`, `None` for best effort. A new class starts with the credits of one period.
+    pub(super) fn set_target(
+        &mut self,
+        now: Time,
+        requests: &Table<TwoLevelEntry>,
+        app: AppId,
+        target: Option<&Target>,
+    ) {
+        let basis = self.basis;
         let account = &mut self.flow_mut(app).account;
-        *account = rate.map(|rate| {
-            let left = account.map_or(i128::MAX, |account| account.credits);
-            let mut account = Account { rate, credits: left, replenishment };
-            account.credits = left.min(account.quota(period));
-            account
-        });
-        self.refresh(requests, app);
+        let before = account.take();
+        *account = target.map(|target| Account::new(now, &basis, target, before));
+        self.refresh(now, requests, app);
     }
 
     /// Changes P; debts stay. O(n log n) in flows.
-    pub(super) fn set_period(&mut self, requests: &Table<TwoLevelEntry>, period: u64) {
-        for app in 0..self.flows.len() {
-            if let Some(account) = &mut self.flows[app].account {
-                account.update(self.replenishment, self.period);
+    pub(super) fn set_period(&mut self, now: Time, requests: &Table<TwoLevelEntry>, period: u64) {
+        self.set_basis(now, requests, Basis { period, ..self.basis });
+    }
+
+    fn set_basis(&mut self, now: Time, requests: &Table<TwoLevelEntry>, basis: Basis) {
+        let before = core::mem::replace(&mut self.basis, basis);
+        for app in (0..).map(AppId).take(self.flows.len()) {
+            let account = &mut self.flows[app.index()].account;
+            if let Some(mut old) = account.take() {
+                old.update(&before);
+                *account = Some(old.rebase(now, &basis));
             }
+            self.refresh(now, requests, app);
         }
-        self.period = period;
-        let apps = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
-        (0..apps).for_each(|app| self.refresh(requests, AppId(app)));
     }
 
     /// Nothing is queued or outstanding: v = the largest finish tag, as in SFQ.
@@ -305,27 +322,26 @@ impl Credits {
     }
 
     /// Puts a flow into the heap where it belongs now.
-    fn refresh(&mut self, requests: &Table<TwoLevelEntry>, app: AppId) {
-        let (replenishment, period) = (self.replenishment, self.period);
+    fn refresh(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId) {
+        let basis = self.basis;
         let Flow { start, queue, account, .. } = self.flow_mut(app);
         let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });
-        let due = account.as_mut().map(|account| {
-            account.update(replenishment, period);
-            (account.credits <= 0).then(|| account.due(period))
-        });
+        let due = account.as_mut().map(|account| account.due(now, &basis));
         match (head, due) {
             (Some(head), Some(None)) => self.credited.set(head),
             _ => self.credited.remove(app.index()),
         }
-        match (head, due) {
-            (Some(head), Some(Some(replenishment))) => {
-                self.indebted.set(Due { replenishment, app });
-                self.waiting.set(head);
-            }
-            _ => {
-                self.indebted.remove(app.index());
-                self.waiting.remove(app.index());
-            }
+        match (head, due.flatten()) {
+            (Some(head), Some(_)) => self.waiting.set(head),
+            _ => self.waiting.remove(app.index()),
+        }
+        match due.flatten().filter(|_| head.is_some()) {
+            Some(Due::Replenishment(due)) => self.indebted.set(Indebted { due, app }),
+            _ => self.indebted.remove(app.index()),
+        }
+        match due.flatten().filter(|_| head.is_some()) {
+            Some(Due::At(due)) => self.indebted_until.set(Indebted { due, app }),
+            _ => self.indebted_until.remove(app.index()),
         }
         match (head, due) {
             (Some(head), None) => self.best_effort.set(head),

@@ -8,11 +8,16 @@
 //! A promise does not depend on the behaviour of others: requests beyond T come after those within it (`profile`), are
 //! sent to the storage only while nothing else waits, one at a time (`credits`), and do not count in `depth_control`.
 //!
+//! A rate can be promised at each server or for the sum over all servers. For the sum, each server lets the *whole*
+//! rate pass, less what it hears that others let pass (`account`), so the promise is where the requests are. Only what
+//! passes with credits counts. Deadlines and the number outstanding are each server's own.
+//!
 //! **Classes** are the applications with a [`Target`](crate::Target). The slides say nothing about others. Here they
 //! get best effort: they share spare capacity with the classes, in SFQ order, have a deadline of
 //! [`BEST_EFFORT_DEADLINE`] once they are in the deadline queue, and do not influence the outstanding limit. So that
 //! they never starve, one of their requests passes in each period P in any case.
 
+mod account;
 mod credits;
 mod deadline;
 mod depth_control;
@@ -32,10 +37,11 @@ use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// The deadline of requests of applications without a target.
@@ -121,7 +127,7 @@ impl TwoLevel {
     /// starts there again. O(n log n) in applications if the period changes.
     pub fn configure(&mut self, now: Time, settings: TwoLevelSettings, depth: Depth) {
         if settings.replenish_period != self.settings.replenish_period {
-            self.credits.set_period(&self.requests, period_nanos(&settings));
+            self.credits.set_period(now, &self.requests, period_nanos(&settings));
         }
         self.settings = settings;
         let before = self.control.limit();
@@ -143,7 +149,7 @@ impl TwoLevel {
 
     fn admit(&mut self, now: Time, enqueued_at: Time, request: Request) {
         self.insert(now, enqueued_at, request, State::Held);
-        self.credits.push(&mut self.requests, request.id);
+        self.credits.push(now, &mut self.requests, request.id);
     }
 
     /// D of `app`, if it has one.
@@ -164,6 +170,7 @@ impl TwoLevel {
 
     /// Ends the period and the window if they are over.
     fn tick(&mut self, now: Time) {
+        self.credits.handle_timeout(now, &self.requests);
         if now >= self.period_end {
             self.end_period(now);
         }
@@ -176,7 +183,7 @@ impl TwoLevel {
         let period = period_nanos(&self.settings);
         let periods = (now.as_nanos() - self.period_end.as_nanos()) / period + 1;
         self.period_end = Time::from_nanos(self.period_end.as_nanos().saturating_add(periods.saturating_mul(period)));
-        self.credits.replenish(&self.requests, periods);
+        self.credits.replenish(now, &self.requests, periods);
         if self.credits.len() > 0 {
             self.events.push(now, Event::Replenished { early: false });
         }
@@ -215,7 +222,7 @@ impl TwoLevel {
 
     /// Moves the oldest request of `app` to the deadline queue, with credits or into `spare` capacity.
     fn pass(&mut self, now: Time, app: AppId, spare: bool) {
-        let id = self.credits.pop(&mut self.requests, app, spare);
+        let id = self.credits.pop(now, &mut self.requests, app, spare);
         let entry = self.requests.get_mut(id);
         let profile = self.profiles.get_mut(app.index()).and_then(Option::as_mut);
         let (deadline, is_pushed) = match profile {
@@ -273,14 +280,14 @@ impl TwoLevel {
     }
 
     /// A request costs `real` instead of `charged`, if it was charged.
-    fn recharge(&mut self, entry: &TwoLevelEntry, charged: Bytes, real: Bytes) {
+    fn recharge(&mut self, now: Time, entry: &TwoLevelEntry, charged: Bytes, real: Bytes) {
         let app = entry.request.app;
         self.credits.correct_entry(app, entry.arrival, [charged, real]);
         if entry.state == State::Held {
             return;
         }
         let spare = entry.passed == Passed::Beyond;
-        self.credits.recharge(&self.requests, app, [charged, real], spare);
+        self.credits.recharge(now, &self.requests, app, [charged, real], spare);
         if let Some(Some(profile)) = self.profiles.get_mut(app.index()).filter(|_| !spare) {
             profile.recharge(charged, real);
         }
@@ -322,7 +329,7 @@ impl Engine for TwoLevel {
         for (enqueued_at, request) in handover.outstanding {
             self.start_if_idle(now);
             self.insert(now, enqueued_at, request, State::Outstanding);
-            self.credits.charge(request.app, request.cost, false);
+            self.credits.charge(now, request.app, request.cost, false);
             self.outstanding += 1;
             self.control.on_outstanding(now, self.outstanding);
         }
@@ -382,7 +389,7 @@ impl Scheduler for TwoLevel {
     fn cancel(&mut self, now: Time, id: RequestId) {
         let TwoLevelEntry { request: Request { app, cost, .. }, state, .. } = *self.requests.get(id);
         match state {
-            State::Held => self.credits.remove(&mut self.requests, id),
+            State::Held => self.credits.remove(now, &mut self.requests, id),
             State::Due => self.deadlines.remove(id),
             State::Outstanding => {
                 self.outstanding -= 1;
@@ -390,7 +397,7 @@ impl Scheduler for TwoLevel {
             }
         }
         let entry = self.requests.remove(id);
-        self.recharge(&entry, cost, Bytes::ZERO);
+        self.recharge(now, &entry, cost, Bytes::ZERO);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
@@ -399,7 +406,7 @@ impl Scheduler for TwoLevel {
         let entry = *self.requests.get(id);
         let (app, estimated) = (entry.request.app, entry.request.cost);
         self.requests.get_mut(id).request.correct(real);
-        self.recharge(&entry, estimated, real);
+        self.recharge(now, &entry, estimated, real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
@@ -414,7 +421,21 @@ impl Scheduler for TwoLevel {
         let before = self.profiles[app.index()];
         self.profiles[app.index()] = target.map(|target| TargetProfile::new(target, before));
         self.control.set_class(app, target.is_some());
-        self.credits.set_rate(&self.requests, app, target.map(|target| target.rate));
+        self.credits.set_target(now, &self.requests, app, target.as_ref());
+    }
+
+    fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.credits.set_reach(now, &self.requests, reach);
+    }
+
+    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
+        if kind == TotalKind::Target {
+            self.credits.hear(now, &self.requests, report.app, report.bytes);
+        }
+    }
+
+    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
+        self.credits.poll_report().map(|report| (TotalKind::Target, report))
     }
 
     fn queued(&self) -> usize {
@@ -436,7 +457,8 @@ impl Scheduler for TwoLevel {
             return None;
         }
         let period_end = (self.credits.len() > 0).then_some(self.period_end);
-        [Some(self.window_end), period_end, self.deadlines.next_deadline()].into_iter().flatten().min()
+        let timeouts = [Some(self.window_end), period_end, self.credits.poll_timeout(), self.deadlines.next_deadline()];
+        timeouts.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -451,6 +473,7 @@ mod tests {
     use super::*;
     use crate::request::OpKind;
     use crate::request::Target;
+    use crate::total::Scope;
     use crate::units::Weight;
 
     const SIZE: Bytes = Bytes(100_000);
@@ -461,7 +484,7 @@ mod tests {
     }
 
     fn class(rate: u64, deadline_ms: u64) -> Option<Target> {
-        Some(Target { rate: Bytes(rate), deadline: Duration::from_millis(deadline_ms) })
+        Some(Target { rate: Bytes(rate), scope: Scope::Server, deadline: Duration::from_millis(deadline_ms) })
     }
 
     fn promised(target: Option<Target>) -> AppPolicy {

@@ -58,12 +58,14 @@ impl TargetProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::total::Scope;
 
     const PERIOD: u64 = 200_000_000;
 
     /// 1 MB/s, so that 1 kB takes a millisecond.
     fn profile(deadline_ms: u64) -> TargetProfile {
-        TargetProfile::new(Target { rate: Bytes(1_000_000), deadline: Duration::from_millis(deadline_ms) }, None)
+        let deadline = Duration::from_millis(deadline_ms);
+        TargetProfile::new(Target { rate: Bytes(1_000_000), scope: Scope::Server, deadline }, None)
     }
 
     fn charge(profile: &mut TargetProfile, now_ms: u64) -> u64 {

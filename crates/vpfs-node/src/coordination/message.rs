@@ -22,6 +22,7 @@ impl FlowKey {
     pub const fn of_total(self, kind: TotalKind) -> Self {
         let of = match kind {
             TotalKind::Cap => 0x6361_7020,
+            TotalKind::Target => 0x7461_7267,
         };
         Self(mix(self.0 ^ of))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vpfs_config::Table;
-use vpfs_core::{Bytes, Cap, Target, Weight};
+use vpfs_core::{Bytes, Cap, Scope, Target, Weight};
 use vpfs_model::plan::Phase;
 
 use super::layout::{self, Class};
@@ -79,12 +79,18 @@ fn read_cap(table: &Table<'_>) -> Option<Cap> {
 }
 
 fn read_target(table: &Table<'_>) -> Option<Target> {
-    for (given, missing) in [("target_rate", "deadline"), ("deadline", "target_rate")] {
-        if table.has(given) && !table.has(missing) {
-            table.refuse(given, format!("has no effect without {missing}; add it or remove this"));
-        }
+    let [total, server, deadline] = ["target_rate", "server_target_rate", "deadline"];
+    if table.has(total) && table.has(server) {
+        table.refuse(server, "cannot be together with target_rate, which is for the sum over all servers; remove one");
     }
-    Some(Target { rate: table.size("target_rate")?, deadline: table.duration("deadline")? })
+    let (key, scope) = if table.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
+    if table.has(key) && !table.has(deadline) {
+        table.refuse(key, "has no effect without deadline; add it or remove this");
+    }
+    if table.has(deadline) && !table.has(key) {
+        table.refuse(deadline, "has no effect without target_rate or server_target_rate; add one or remove this");
+    }
+    Some(Target { rate: table.size(key)?, scope, deadline: table.duration(deadline)? })
 }
 
 /// Every phase of a workload; a new one must be added here so that files can name it.

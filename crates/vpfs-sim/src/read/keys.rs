@@ -174,7 +174,10 @@ pub(super) const APP: Section = Section {
         key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.")
             .default("16MiB")
             .range("1B", "1TiB"),
-        key("target_rate", RATE, "The rate promised to it at each server, with `deadline`.")
+        key("target_rate", RATE, "The rate promised to it, for the sum over all servers, with `deadline`.")
+            .absent_means("no promise")
+            .range("1B/s", "1PB/s"),
+        key("server_target_rate", RATE, "The rate promised to it at each server, with `deadline`; not with `target_rate`.")
             .absent_means("no promise")
             .range("1B/s", "1PB/s"),
         key("latency", TIME, "The latency to keep for nine in ten of its requests at a server while it asks for less than its share (`isolation`).")

@@ -40,7 +40,7 @@ pub(super) fn text(
     let _ = writeln!(text, "\n[apps]\nauto = \"off\"\n\n[[app]]\nname = \"small\"\nweight = {small}");
     if name == "two-level" {
         // It has targets instead of weights: set a target that just covers the demand of the small application.
-        text += "target_rate = \"4MB/s\"\ndeadline = \"20ms\"\n";
+        text += "server_target_rate = \"4MB/s\"\ndeadline = \"20ms\"\n";
     }
     options.small_app.iter().for_each(|line| text += &format!("{line}\n"));
     let _ = writeln!(text, "\n[[app]]\nname = \"large\"\nweight = {large}");
