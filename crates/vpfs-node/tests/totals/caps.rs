@@ -1,0 +1,72 @@
+//! Caps.
+
+use std::time::Duration;
+
+use vpfs_core::{AppPolicy, Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable};
+
+use super::cluster::{Cluster, RATE};
+
+fn capped(seed: u64, count: usize, delay_ms: u32) -> Cluster {
+    let policy = Settings::new(PolicyKind::Fifo, Depth::ONE, SlotCostTable::default());
+    let cap = Cap::new(RATE, Bytes(1)).unwrap().over_all_servers();
+    Cluster::new(seed, count, delay_ms, &policy, &AppPolicy { cap: Some(cap), ..AppPolicy::default() })
+}
+
+#[test]
+fn moving_load_gets_the_whole_cap_and_no_more() {
+    for seed in 1..=5 {
+        let mut cluster = capped(seed, 4, 5);
+        cluster.move_about(60);
+        let (least, most) = cluster.extremes(5);
+        assert!(least > 0.95 && most < 1.05, "seed {seed}: {least} to {most}");
+    }
+}
+
+#[test]
+fn sixteen_servers_keep_a_cap() {
+    let mut cluster = capped(1, 16, 2);
+    cluster.move_about(40);
+    let (least, most) = cluster.extremes(5);
+    assert!(least > 0.95 && most < 1.05, "{least} to {most}");
+}
+
+#[test]
+fn one_server_alone_gets_all_of_it() {
+    let mut cluster = capped(1, 4, 5);
+    cluster.loaded[2] = true;
+    cluster.run_for(Duration::from_secs(20));
+    let (least, most) = cluster.extremes(5);
+    // A step of this test is a tenth of the time between two requests.
+    assert!(least > 0.95 && most < 1.02, "{least} to {most}");
+}
+
+/// Each part takes what is due to it for its number of servers; until silence is noticed, after three seconds, each
+/// takes what the others leave, as far as it knows.
+#[test]
+fn a_divided_cluster_stays_within_the_cap() {
+    let mut cluster = capped(1, 4, 5);
+    cluster.loaded = vec![true, false, true, true];
+    cluster.run_for(Duration::from_secs(10));
+    cluster.parts = vec![0, 0, 1, 1];
+    cluster.run_for(Duration::from_secs(4));
+    cluster.run_for(Duration::from_secs(20));
+    let (least, most) = cluster.extremes(14);
+    assert!(least > 0.9 && most < 1.05, "apart: {least} to {most}");
+    cluster.parts.fill(0);
+    cluster.run_for(Duration::from_secs(20));
+    let (least, most) = cluster.extremes(36);
+    // What the other part used is news for both at first.
+    assert!(least > 0.85 && most < 1.05, "together: {least} to {most}");
+    let (least, most) = cluster.extremes(41);
+    assert!(least > 0.95 && most < 1.05, "later: {least} to {most}");
+}
+
+/// With more servers than one group has, each gets its even part only.
+#[test]
+fn a_large_cluster_stays_within_the_cap() {
+    let mut cluster = capped(1, 20, 5);
+    cluster.loaded.fill(true);
+    cluster.run_for(Duration::from_secs(30));
+    let (least, most) = cluster.extremes(5);
+    assert!(least > 0.9 && most < 1.05, "{least} to {most}");
+}

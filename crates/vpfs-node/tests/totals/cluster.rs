@@ -1,0 +1,206 @@
+//! Nodes that hear each other with a delay, and an application whose load moves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use vpfs_core::testing::Random;
+use vpfs_core::{AppId, AppPolicy, Bytes, OpKind, RequestId, ServerId, Settings, Time};
+use vpfs_node::coordination::{CoordinationSettings, Members, Message};
+use vpfs_node::{Arrival, Node, NodeSettings, PeerSettings, Served};
+
+/// The application with a total of [`RATE`].
+const APP: AppId = AppId(0);
+/// Its competitor, which always has requests at each server, if it is there.
+const OTHER: AppId = AppId(1);
+pub(crate) const RATE: u64 = 100_000_000;
+pub(crate) const SIZE: u64 = 1 << 20;
+/// Requests of [`APP`] that wait or are served at each server with load,
+const CONCURRENCY: u32 = 4;
+/// and of [`OTHER`].
+const OTHERS: u32 = 64;
+const STEP: Duration = Duration::from_millis(1);
+
+pub(crate) struct Cluster {
+    now: Time,
+    nodes: Vec<Node>,
+    pub(crate) loaded: Vec<bool>,
+    with_other: bool,
+    /// Requests at each node by application, and those that are done with the next step.
+    waiting: Vec<[u32; 2]>,
+    served: Vec<VecDeque<(RequestId, AppId)>>,
+    free: Vec<Vec<RequestId>>,
+    /// Servers of different parts do not hear each other.
+    pub(crate) parts: Vec<u32>,
+    /// Changes what a server sends.
+    pub(crate) lie: fn(usize, &mut Message),
+    delay_ms: u32,
+    random: Random,
+    flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
+    flown: u64,
+    /// Bytes of [`APP`] dispatched in each step by each server.
+    steps: Vec<Vec<u64>>,
+}
+
+impl Cluster {
+    /// `count` nodes with this policy, and the application; with `other`, a competitor that is never out of requests.
+    pub(crate) fn new(seed: u64, count: usize, delay_ms: u32, policy: &Settings, app: &AppPolicy) -> Self {
+        let members: Members = (0..count).map(id).collect();
+        let settings = NodeSettings {
+            policy: policy.clone(),
+            metadata_cost: Bytes::kib(8),
+            peers: Some(PeerSettings {
+                incarnation: 1,
+                servers: members,
+                coordination: CoordinationSettings::default(),
+            }),
+        };
+        let nodes = (0..count).map(|me| {
+            let mut node = Node::new(Time::ZERO, id(me), &settings);
+            node.set_app(Time::ZERO, APP, "climate", app);
+            node
+        });
+        Self {
+            now: Time::ZERO,
+            nodes: nodes.collect(),
+            loaded: vec![false; count],
+            with_other: false,
+            waiting: vec![[0; 2]; count],
+            served: vec![VecDeque::new(); count],
+            free: vec![(0..CONCURRENCY + OTHERS).map(RequestId).collect(); count],
+            parts: vec![0; count],
+            lie: |_, _| (),
+            delay_ms,
+            random: Random::new(seed),
+            flights: BTreeMap::new(),
+            flown: 0,
+            steps: Vec::new(),
+        }
+    }
+
+    /// With a competitor that is never out of requests, at any server.
+    pub(crate) fn beside(mut self, other: &AppPolicy) -> Self {
+        for node in &mut self.nodes {
+            node.set_app(Time::ZERO, OTHER, "other", other);
+        }
+        self.with_other = true;
+        self
+    }
+
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while self.now < until {
+            self.now = self.now + STEP;
+            self.steps.push(vec![0; self.nodes.len()]);
+            self.deliver();
+            for me in 0..self.nodes.len() {
+                self.serve(me);
+                if self.nodes[me].poll_timeout().is_some_and(|at| at <= self.now) {
+                    self.nodes[me].handle_timeout(self.now);
+                }
+                self.drain(me);
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
+            let (from, to, message) = flight.remove();
+            if self.parts[from] == self.parts[to] {
+                self.nodes[to].handle_message(self.now, id(from), &message).unwrap();
+                self.drain(to);
+            }
+        }
+    }
+
+    fn serve(&mut self, me: usize) {
+        for (done, app) in std::mem::take(&mut self.served[me]) {
+            let served = Served { bytes: SIZE, ..Served::new(OpKind::Write, self.now, self.now) };
+            self.nodes[me].complete(self.now, done, app, &served);
+            self.waiting[me][app.index()] -= 1;
+            self.free[me].push(done);
+            self.drain(me);
+        }
+        self.refill(me, OTHER, if self.with_other { OTHERS } else { 0 });
+        self.refill(me, APP, if self.loaded[me] { CONCURRENCY } else { 0 });
+    }
+
+    fn refill(&mut self, me: usize, app: AppId, requests: u32) {
+        while self.waiting[me][app.index()] < requests {
+            let request = self.free[me].pop().unwrap();
+            self.nodes[me].enqueue(self.now, request, &Arrival::new(app, OpKind::Write, SIZE));
+            self.waiting[me][app.index()] += 1;
+            self.drain(me);
+        }
+    }
+
+    fn drain(&mut self, me: usize) {
+        self.transmit(me);
+        while let Some(dispatch) = self.nodes[me].poll_dispatch(self.now) {
+            if dispatch.app == APP {
+                self.steps.last_mut().unwrap()[me] += SIZE;
+            }
+            self.served[me].push_back((dispatch.id, dispatch.app));
+        }
+        self.transmit(me);
+        while self.nodes[me].poll_event().is_some() {}
+    }
+
+    fn transmit(&mut self, me: usize) {
+        while let Some((to, mut message)) = self.nodes[me].poll_transmit(self.now) {
+            (self.lie)(me, &mut message);
+            let delay = Duration::from_micros(u64::from(self.random.below(self.delay_ms * 1000)));
+            self.flown += 1;
+            self.flights.insert((self.now + delay, self.flown), (me, to.0 as usize, message));
+        }
+    }
+
+    /// Load moves: for a while some servers have it, then others; at least one does.
+    pub(crate) fn move_about(&mut self, seconds: u64) {
+        let until = self.now + Duration::from_secs(seconds);
+        let count = u32::try_from(self.nodes.len()).unwrap();
+        while self.now < until {
+            let loaded = 1 + self.random.below(count);
+            self.loaded.fill(false);
+            (0..loaded).for_each(|_| {
+                let server = self.random.below(count) as usize;
+                self.loaded[server] = true;
+            });
+            let pause = 50 + self.random.below(1500);
+            self.run_for(Duration::from_millis(pause.into()));
+        }
+    }
+
+    /// The least and the most bytes in any five seconds from `first` on, as a fraction of what the rate allows.
+    pub(crate) fn extremes(&self, first: u64) -> (f64, f64) {
+        let steps = self.totals(first);
+        let allowed = 5.0 * RATE as f64;
+        let windows = || steps.windows(5000).map(|window| window.iter().sum::<u64>() as f64 / allowed);
+        (windows().fold(f64::MAX, f64::min), windows().fold(0.0, f64::max))
+    }
+
+    /// The most by which the bytes of any time from `first` on exceed what the rate allows in it.
+    pub(crate) fn most_beyond(&self, first: u64) -> u64 {
+        let in_step = RATE as i64 / 1000;
+        // The largest sum of a part of the list.
+        let beyond = self.totals(first).into_iter().scan(0, |sum, bytes| {
+            *sum = (*sum + bytes as i64 - in_step).max(0);
+            Some(*sum)
+        });
+        beyond.max().unwrap_or(0).unsigned_abs()
+    }
+
+    /// What a server dispatched from second `first` on, as a fraction of what the rate allows.
+    pub(crate) fn part_of(&self, server: usize, first: u64) -> f64 {
+        let steps = &self.steps[usize::try_from(first * 1000).unwrap()..];
+        let allowed = steps.len() as f64 / 1000.0 * RATE as f64;
+        steps.iter().map(|step| step[server]).sum::<u64>() as f64 / allowed
+    }
+
+    fn totals(&self, first: u64) -> Vec<u64> {
+        self.steps[usize::try_from(first * 1000).unwrap()..].iter().map(|step| step.iter().sum()).collect()
+    }
+}
+
+fn id(server: usize) -> ServerId {
+    ServerId(u32::try_from(server).unwrap())
+}
