@@ -20,5 +20,6 @@ mod reload;
 mod shares;
 mod sharing;
 mod strangers;
+mod totals;
 mod transparent;
 mod trust;

@@ -1,6 +1,7 @@
 //! Shared by the tests: embedded servers with a daemon in front of them, and peers that send raw frames.
 
 pub(crate) mod cluster;
+pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;
 mod site;
