@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::settings::DeviceTime;
-use vpfs_core::{Backfill, Bytes, OpKind, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
+use vpfs_core::{Backfill, Bytes, Minimum, OpKind, PolicyKind, Scope, Settings, SharingMode, Target, WindowOrder};
 
 const SITE: &str =
     "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[apps]\ndefault = \"a\"\n";
@@ -158,4 +158,35 @@ fn promises_and_policies_that_do_not_meet_are_warned_of() {
         warning("", "target_rate = \"1MB/s\"\ndeadline = \"1s\""),
         "f:9: app.a: target_rate and deadline need the policy two-level; isolation ignores them"
     );
+}
+
+#[test]
+fn a_minimum_is_for_all_servers_or_for_each() {
+    let minimum = |key: &str| {
+        let config = parse("", &format!("{key} = \"40MB/s\"")).unwrap();
+        assert_eq!(config.warnings.to_string(), "");
+        config.apps[0].minimum.unwrap()
+    };
+    assert_eq!(minimum("min_rate"), Minimum { rate: Bytes(40_000_000), scope: Scope::Total });
+    assert_eq!(minimum("server_min_rate"), Minimum { rate: Bytes(40_000_000), scope: Scope::Server });
+    assert_eq!(
+        problem("", "min_rate = \"1MB/s\"\nserver_min_rate = \"1MB/s\""),
+        "f:11: app.a.server_min_rate: cannot be together with min_rate, which is for the sum over all servers; remove one"
+    );
+    assert_eq!(
+        problem("", "cap = \"1MB/s\"\nmin_rate = \"2MB/s\""),
+        "f:11: app.a.min_rate: is more than its cap; lower it, or raise the cap"
+    );
+    let ignored = parse("policy = \"sfq-d\"", "min_rate = \"1MB/s\"").unwrap().warnings.to_string();
+    assert!(ignored.contains("need the policy isolation; sfq-d ignores them"), "{ignored}");
+}
+
+#[test]
+fn minima_beyond_the_capacity_are_refused() {
+    assert_eq!(
+        problem("capacity = \"100MB/s\"", "min_rate = \"101MB/s\""),
+        "f: app: the min_rate of all applications together is 101MB/s, but all servers have 100MB/s by \
+         scheduler.capacity; lower some"
+    );
+    assert!(parse("capacity = \"100MB/s\"", "server_min_rate = \"100MB/s\"").is_ok());
 }

@@ -19,6 +19,8 @@ pub struct AppPolicy {
     pub cap: Option<Cap>,
     /// What it is promised, by policies with deadlines; `None` for no promise.
     pub target: Option<Target>,
+    /// The least that it gets, by policies that keep minima.
+    pub minimum: Option<Minimum>,
     /// The latency that nine in ten of its requests should meet while it asks for less than its share, for policies
     /// that isolate; `None` for the lowest latency possible.
     pub latency: Option<Duration>,
@@ -30,7 +32,7 @@ pub struct AppPolicy {
 
 impl Default for AppPolicy {
     fn default() -> Self {
-        Self { weight: Weight::ONE, group: None, cap: None, target: None, latency: None, order: None }
+        Self { weight: Weight::ONE, group: None, cap: None, target: None, minimum: None, latency: None, order: None }
     }
 }
 
@@ -39,7 +41,8 @@ impl AppPolicy {
     pub fn totals(&self) -> impl Iterator<Item = TotalKind> {
         let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|_| TotalKind::Cap);
         let target = self.target.filter(|target| target.scope == Scope::Total).map(|_| TotalKind::Target);
-        cap.into_iter().chain(target)
+        let minimum = self.minimum.filter(|minimum| minimum.scope == Scope::Total).map(|_| TotalKind::Minimum);
+        cap.into_iter().chain(target).chain(minimum)
     }
 
     /// This weight and nothing else.
@@ -101,5 +104,25 @@ impl Cap {
     /// How much the application gets at once after a pause.
     pub const fn burst(self) -> Bytes {
         self.burst
+    }
+}
+
+/// The rate that an application gets at least, as long as it asks for it, see [`crate::isolation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Minimum {
+    /// Bytes per second, at least 1.
+    pub rate: Bytes,
+    /// For what it is.
+    pub scope: Scope,
+}
+
+impl Minimum {
+    /// What an application may have at once after a pause is that of this time.
+    const BURST_PER_SECOND: u64 = 10;
+
+    /// As a rate for a budget; `None` if it is zero.
+    pub(crate) fn as_cap(self) -> Option<Cap> {
+        let cap = Cap::new(self.rate.0, Bytes(self.rate.0 / Self::BURST_PER_SECOND))?;
+        Some(Cap { scope: self.scope, ..cap })
     }
 }

@@ -83,7 +83,7 @@ pub mod total;
 pub mod two_level;
 pub mod units;
 
-pub use app_policy::{AppPolicy, Cap, GroupId};
+pub use app_policy::{AppPolicy, Cap, GroupId, Minimum};
 pub use cap::Capped;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;

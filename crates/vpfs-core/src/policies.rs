@@ -134,7 +134,13 @@ impl PolicyKind {
             // In front of any policy.
             TotalKind::Cap => true,
             TotalKind::Target => self.keeps_deadlines(),
+            TotalKind::Minimum => self.keeps_minima(),
         }
+    }
+
+    /// Whether it keeps the minimum of each application that has one.
+    pub fn keeps_minima(self) -> bool {
+        self == Self::Isolation
     }
 
     /// Whether it keeps a rate and a deadline for each application that has a target.

@@ -231,8 +231,15 @@ impl Shares {
 mod tests {
     use super::*;
 
-    const GROUP: AppPolicy =
-        AppPolicy { weight: Weight::ONE, group: Some(GroupId(0)), cap: None, target: None, latency: None, order: None };
+    const GROUP: AppPolicy = AppPolicy {
+        weight: Weight::ONE,
+        group: Some(GroupId(0)),
+        cap: None,
+        target: None,
+        minimum: None,
+        latency: None,
+        order: None,
+    };
 
     fn at(bytes: u64) -> VirtualTime {
         VirtualTime::of(Bytes(bytes), Weight::ONE)

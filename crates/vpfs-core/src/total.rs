@@ -21,11 +21,13 @@ pub enum TotalKind {
     Cap,
     /// The rate within which its requests keep their deadline, see [`crate::two_level`].
     Target,
+    /// The least that an application gets, under [`crate::isolation`].
+    Minimum,
 }
 
 impl TotalKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Cap, Self::Target];
+    pub const ALL: [Self; 3] = [Self::Cap, Self::Target, Self::Minimum];
 }
 
 /// How many of the servers that share totals are known to be reachable, this one included.

@@ -367,16 +367,17 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     }
     let is_total = |app: &&App| {
         let cap = app.cap.is_some_and(|cap| cap.scope == Scope::Total);
-        cap || app.target.is_some_and(|target| target.scope == Scope::Total)
+        let minimum = app.minimum.is_some_and(|minimum| minimum.scope == Scope::Total);
+        cap || minimum || app.target.is_some_and(|target| target.scope == Scope::Total)
     };
     let apps: Vec<&str> = config.apps.iter().filter(is_total).map(|app| app.name.as_str()).collect();
     if !apps.is_empty() {
         tracing::warn!(
             servers,
             apps = apps.join(","),
-            "these servers belong to another process, and the configuration has no [peers] table: of a cap or \
-             target_rate for all servers, each server gets its even part only; add [peers], or write server_cap or \
-             server_target_rate"
+            "these servers belong to another process, and the configuration has no [peers] table: of a cap, \
+             min_rate or target_rate for all servers, each server gets its even part only; add [peers], or write \
+             server_cap, server_min_rate or server_target_rate"
         );
     }
 }

@@ -311,6 +311,7 @@ fn app_policy(entry: &AppEntry) -> AppPolicy {
             Some(if cap.scope == Scope::Total { at_each.over_all_servers() } else { at_each })
         }),
         target: entry.target,
+        minimum: entry.minimum,
         latency: entry.latency,
         order: Some(vpfs_core::ioco::order_of(&entry.name)),
     }

@@ -43,5 +43,13 @@ impl NodePlan {
 
 fn app_policy(app: &App) -> AppPolicy {
     let order = Some(app.order.unwrap_or_else(|| order_of(&app.name)));
-    AppPolicy { weight: app.weight, group: None, cap: app.cap, target: app.target, latency: app.latency, order }
+    AppPolicy {
+        weight: app.weight,
+        group: None,
+        cap: app.cap,
+        target: app.target,
+        minimum: app.minimum,
+        latency: app.latency,
+        order,
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, Cap, Depth, PolicyKind, Settings, SlotCostTable, Target, Weight};
+use vpfs_core::{Bytes, Cap, Depth, Minimum, PolicyKind, Settings, SlotCostTable, Target, Weight};
 use vpfs_model::device::{DeviceProfile, MetadataProfile};
 use vpfs_model::plan::{Btio, Interactive, Ior, Md, MpiTileIo, Noncontig, Paced, Phase, PioBench, Plan, Wrf};
 
@@ -139,6 +139,8 @@ pub struct App {
     pub cap: Option<Cap>,
     /// For throughput and latency control.
     pub target: Option<Target>,
+    /// The least that it gets, for policies that keep minima.
+    pub minimum: Option<Minimum>,
     /// The latency to keep for nine in ten of its requests, for policies that isolate.
     pub latency: Option<Duration>,
     /// Its number, which determines its place in each window of IOCO; `None`: derived from its name, as in the daemon.
@@ -170,6 +172,7 @@ impl App {
             weight: Weight::ONE,
             cap: None,
             target: None,
+            minimum: None,
             latency: None,
             order: None,
             start: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{AppId, GroupId, Target, Weight};
+use vpfs_core::{AppId, GroupId, Minimum, Target, Weight};
 
 use super::apps::{App, Cap};
 use super::clients::{Auto, AutoKey, Identity};
@@ -20,6 +20,8 @@ pub struct AppEntry {
     pub cap: Option<Cap>,
     /// Its promised rate and deadline on each server.
     pub target: Option<Target>,
+    /// The least that it gets.
+    pub minimum: Option<Minimum>,
     /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
     /// The group with which it shares its weight.
@@ -102,6 +104,7 @@ impl AppTable {
             weight: app.weight,
             cap: app.cap,
             target: app.target,
+            minimum: app.minimum,
             latency: app.latency,
             group: None,
         };
@@ -145,7 +148,7 @@ impl AppTable {
             AppGroup { id: *self.groups.entry(name.clone()).or_insert(next), name }
         });
         let weight = self.rule.weight;
-        AppEntry { name: key.to_string(), weight, cap: None, target: None, latency: None, group }
+        AppEntry { name: key.to_string(), weight, cap: None, target: None, minimum: None, latency: None, group }
     }
 
     /// Returns `id` if the entry differs from the one before.

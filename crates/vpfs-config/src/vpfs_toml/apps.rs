@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, PolicyKind, Scope, Target, Weight};
+use vpfs_core::{Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::keys::{APP, APPS};
@@ -22,6 +22,8 @@ pub struct App {
     pub cap: Option<Cap>,
     /// Its promised rate, on each server or as the sum over all, and its deadline, for policies with deadlines.
     pub target: Option<Target>,
+    /// The least that it gets, on each server or as the sum over all, for policies that keep minima.
+    pub minimum: Option<Minimum>,
     /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
     pub latency: Option<Duration>,
     /// Which clients belong to this application.
@@ -112,10 +114,12 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Capacity>, hosts_left: &m
         };
         let reader = Reader::open(root.cx, &APP, path, Some(value));
         let name = names.read(&reader, "name");
+        let cap = read_cap(&reader, capacity);
         let app = App {
             name: name.clone().unwrap_or_default(),
             weight: weight(&reader, "weight"),
-            cap: read_cap(&reader, capacity),
+            minimum: read_minimum(&reader, cap),
+            cap,
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
             rule: clients::read_rule(&reader, hosts_left),
@@ -123,6 +127,7 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Capacity>, hosts_left: &m
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
     }
+    check_minima(root, &list, capacity);
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     let default = read_default(&reader, &mut names, &mut list);
     root.cx.set("app.order".into(), names.list.join(", "), true);
@@ -172,6 +177,7 @@ fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> 
             weight: Weight::ONE,
             cap: None,
             target: None,
+            minimum: None,
             latency: None,
             rule: Rule::default(),
         });
@@ -234,6 +240,50 @@ fn read_target(reader: &Reader<'_>) -> Option<Target> {
     }
     let rate = reader.number(key).map(Bytes);
     Some(Target { deadline: reader.number(deadline).map(Duration::from_nanos)?, rate: rate?, scope })
+}
+
+fn read_minimum(reader: &Reader<'_>, cap: Option<Cap>) -> Option<Minimum> {
+    let [total, server] = ["min_rate", "server_min_rate"];
+    if reader.has(total) && reader.has(server) {
+        reader.refuse(server, "cannot be together with min_rate, which is for the sum over all servers; remove one");
+    }
+    let (key, scope) = if reader.has(server) { (server, Scope::Server) } else { (total, Scope::Total) };
+    let rate = reader.number(key).map(Bytes)?;
+    if cap.is_some_and(|cap| cap.scope == scope && cap.rate.0 < rate.0) {
+        reader.refuse(key, "is more than its cap; lower it, or raise the cap");
+    }
+    Some(Minimum { rate, scope })
+}
+
+/// Minima beyond what the servers have cannot be kept.
+fn check_minima(root: &Reader<'_>, list: &[App], capacity: Option<Capacity>) {
+    let Some(capacity) = capacity else { return };
+    for scope in [Scope::Server, Scope::Total] {
+        let minima = list.iter().filter_map(|app| app.minimum).filter(|minimum| minimum.scope == scope);
+        let sum = Rate(minima.map(|minimum| minimum.rate.0).fold(0, u64::saturating_add));
+        let most = capacity.of(scope);
+        if sum.0 > most.0 {
+            let (key, of) = match scope {
+                Scope::Server => ("server_min_rate", "each server has"),
+                Scope::Total => ("min_rate", "all servers have"),
+            };
+            let message = format!(
+                "the {key} of all applications together is {sum}, but {of} {most} by scheduler.capacity; lower some"
+            );
+            root.cx.refuse(0, "app", message);
+        }
+    }
+}
+
+/// Warns about minima that the policy does not keep.
+pub(crate) fn warn_of_minima(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+    let with_minimum = apps.list.iter().find(|app| app.minimum.is_some());
+    let Some(app) = with_minimum.filter(|_| !policy.keeps_minima()) else { return };
+    let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
+    let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_minima()).map(PolicyKind::name);
+    let keep = keep.collect::<Vec<_>>().join(", ");
+    let message = format!("min_rate and server_min_rate need the policy {keep}; {} ignores them", policy.name());
+    root.cx.warn(line, format!("app.{}", app.name), message);
 }
 
 /// Warns about promises that the policy does not keep, and about a policy that has no promises to keep.

@@ -92,6 +92,7 @@ impl Config {
         let peers = peers::read(root, &servers);
         apps::warn_of_unreachable(root, &apps, &bound);
         apps::warn_of_targets(root, &apps, scheduler.policy.kind);
+        apps::warn_of_minima(root, &apps, scheduler.policy.kind);
         Self {
             servers,
             listeners,

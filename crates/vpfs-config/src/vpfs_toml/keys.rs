@@ -401,6 +401,22 @@ pub(crate) const APP: Section = Section {
         .range("1ms", "1h")
         .paper("Two-level"),
         Tunable::new(
+            "min_rate",
+            Kind::Rate,
+            "The rate that it gets at least **for the sum over all servers**, as long as it asks for it, whatever its \
+             weight (`isolation`). Proxies in different processes need `[peers]` for that; without news from the \
+             others, each keeps its even part.",
+        )
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
+        Tunable::new(
+            "server_min_rate",
+            Kind::Rate,
+            "The rate that it gets at least **on each server** (`isolation`); not with `min_rate`.",
+        )
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
+        Tunable::new(
             "latency",
             Kind::Duration,
             "The latency to keep for nine in ten of its requests while it asks for less than its share; if that is \

@@ -53,6 +53,16 @@ impl Bucket {
         self.tokens = (self.tokens - tokens(cost)).max(lowest.min(self.tokens));
     }
 
+    /// Takes `cost`, but no more than leads into the debt of this one cost, or one that is paid within `nanos`. Returns
+    /// what it took.
+    pub(super) fn charge_received(&mut self, now: Time, cost: Bytes, nanos: u64) -> Bytes {
+        self.fill(now);
+        let before = self.tokens;
+        let lowest = -(rate_tokens(self.cap) * i128::from(nanos)).max(tokens(cost));
+        self.tokens = (before - tokens(cost)).max(lowest.min(before));
+        Bytes(u64::try_from((before - self.tokens) / TOKENS_PER_BYTE).unwrap_or(u64::MAX))
+    }
+
     /// What was charged as `charged` costs `real`.
     pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
         self.fill(now);

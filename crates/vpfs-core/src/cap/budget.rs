@@ -39,6 +39,8 @@ struct Total {
 impl Budget {
     /// Others' use leads into debt for as long as the bucket takes to fill by this, in nanoseconds.
     const DEBT_MAX_NS: u64 = 1_000_000_000;
+    /// The same for service that was not asked for.
+    const RECEIVED_MAX_NS: u64 = 200_000_000;
     /// Reports of all servers together lag behind by this part of a second's worth of the rate.
     const REPORTS_PER_SECOND: u64 = 10;
 
@@ -103,6 +105,16 @@ impl Budget {
                 total.even.charge(now, cost);
             }
             total.unreported = total.unreported.saturating_add_unsigned(cost.0);
+        }
+    }
+
+    /// Takes `cost`, which somebody got in any case. Getting much for long leads into debt for at most
+    /// [`Budget::RECEIVED_MAX_NS`], or as long as `cost` itself takes.
+    pub(crate) fn charge_received(&mut self, now: Time, cost: Bytes) {
+        let taken = self.bucket.charge_received(now, cost, Self::RECEIVED_MAX_NS);
+        if let Some(total) = self.shared() {
+            total.even.charge_received(now, cost, Self::RECEIVED_MAX_NS);
+            total.unreported = total.unreported.saturating_add_unsigned(taken.0);
         }
     }
 

@@ -25,6 +25,15 @@ pub(super) enum Hold {
     Pace(Time),
 }
 
+/// Why a request is dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// By its tag, and the pace of its kind.
+    Share,
+    /// Its application got less than its minimum.
+    Minimum,
+}
+
 /// The bound on outstanding bulk after an interactive flow was active; one request is always allowed.
 const VIGILANT_NS: u64 = 20_000_000;
 
@@ -47,6 +56,53 @@ impl Isolation {
     /// Dispatches the next request, if one may be dispatched; see [`Scheduler::poll_dispatch`].
     pub(super) fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.held = None;
+        let Some(preferred) = self.preferred(now) else { return self.next_by_share(now) };
+        let first = self.first()?;
+        if self.minima.owes(self.requests.get(first.id).service.0)
+            && let Some(dispatch) = self.next_by_share(now)
+        {
+            return Some(dispatch);
+        }
+        self.next_by_minimum(now, preferred, first)
+    }
+
+    /// The queued request with the smallest start tag.
+    fn first(&self) -> Option<Head> {
+        let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
+        bulk.into_iter().chain(interactive).min()
+    }
+
+    /// The request that comes before all others for the sake of a minimum, unless a flow goes alone for a moment.
+    fn preferred(&mut self, now: Time) -> Option<Head> {
+        let app = self.minima.first(now)?;
+        self.queue.oldest(app).filter(|_| self.calibration.solo().is_none())
+    }
+
+    /// Dispatches a request that is preferred to `first`, which has the smallest tag. Neither the pace of bulk nor its
+    /// bound applies. If the storage is full, no other bulk goes, and interactive requests only as far as shares allow.
+    fn next_by_minimum(&mut self, now: Time, preferred: Head, first: Head) -> Option<Dispatch> {
+        let Entry { request, service: Bytes(cost_ns), charged, .. } = *self.requests.get(preferred.id);
+        let has_room = match self.queue.kind(preferred.app) {
+            Kind::Interactive => self.has_room(preferred),
+            Kind::Bulk => self.in_flight.bulk == 0 || self.in_flight.ns + cost_ns <= self.window_ns(),
+        };
+        if !has_room {
+            self.held = Some(Hold::Bound);
+            let interactive = self.queue.first(Kind::Interactive)?;
+            let passing = interactive.start <= self.queue.finish(&self.requests, preferred);
+            return (passing && self.has_room(interactive))
+                .then(|| self.dispatch(now, interactive, first, Turn::Share));
+        }
+        let taken_ns = if preferred.id == first.id { 0 } else { cost_ns };
+        self.minima.on_preferred(preferred.app, request.cost, taken_ns);
+        let dispatch = self.dispatch(now, preferred, first, Turn::Minimum);
+        // What it got beyond its share is not owed to the others.
+        self.queue.limit_lead(&self.requests, &self.clock, preferred.app, charged);
+        Some(dispatch)
+    }
+
+    /// Dispatches the next request by tags, kinds and pace.
+    fn next_by_share(&mut self, now: Time) -> Option<Dispatch> {
         let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
         let Some(bulk) = bulk.filter(|bulk| interactive.is_none_or(|interactive| *bulk < interactive)) else {
             let head = interactive?;
@@ -54,10 +110,10 @@ impl Isolation {
                 self.held = Some(Hold::Bound);
                 return None;
             }
-            return Some(self.dispatch(now, head, head));
+            return Some(self.dispatch(now, head, head, Turn::Share));
         };
         let hold = match self.turn(now, bulk).and_then(|chosen| self.may_go(now, chosen).map(|()| chosen)) {
-            Ok(chosen) => return Some(self.dispatch(now, chosen, bulk)),
+            Ok(chosen) => return Some(self.dispatch(now, chosen, bulk, Turn::Share)),
             Err(hold) => hold,
         };
         self.held = Some(hold);
@@ -66,7 +122,7 @@ impl Isolation {
         let full = hold == Hold::Bound && self.in_flight.in_pieces == 0 && !self.calibration.is_running();
         let passing =
             interactive.filter(|interactive| !full || interactive.start <= self.queue.finish(&self.requests, bulk))?;
-        self.has_room(passing).then(|| self.dispatch(now, passing, bulk))
+        self.has_room(passing).then(|| self.dispatch(now, passing, bulk, Turn::Share))
     }
 
     /// The bulk request whose turn it is: that with the smallest tag, unless a flow goes alone for a moment. That flow
@@ -151,7 +207,7 @@ impl Isolation {
 
     /// While bulk is restricted, the data of a long bulk write is sent in pieces, so that requests of other flows get
     /// in between. The write takes until the next one may be dispatched, so no throughput is lost.
-    pub(super) fn pieces(&self, now: Time, id: RequestId) -> Option<Pieces> {
+    pub(super) fn pieces(&self, now: Time, id: RequestId, turn: Turn) -> Option<Pieces> {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
         let is_bulk = self.queue.kind(app) == Kind::Bulk;
         if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
@@ -164,7 +220,10 @@ impl Isolation {
         if count < 2 {
             return None;
         }
-        let rate_ppm = u128::from(self.pace.rate_ppm().clamp(1, 1_000_000));
+        let rate_ppm = match turn {
+            Turn::Share => u128::from(self.pace.rate_ppm().clamp(1, 1_000_000)),
+            Turn::Minimum => 1_000_000,
+        };
         let whole_ns = u64::try_from(u128::from(cost_ns) * 900_000 / rate_ppm).unwrap_or(u64::MAX);
         Some(Pieces { count, every: Duration::from_nanos(whole_ns.min(SPREAD_MAX_NS) / u64::from(count)) })
     }

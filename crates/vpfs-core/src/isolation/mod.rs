@@ -12,6 +12,8 @@
 //!   which the storage waits for an interactive flow is bounded by that flow's share. For two seconds after an
 //!   interactive flow was active, bulk is limited to nine tenths of the time; flows that have been away for longer do
 //!   not restrict it.
+//! - **Minima** (`minima`): an application that got less than its minimum rate comes first, whatever its share and its
+//!   kind; bulk then does not keep to its pace.
 //! - **Pieces** (`dispatching`): while bulk is restricted, the data of long bulk writes is sent in pieces.
 //!
 //! Where all requests share one head, interactive flows thus get what they are entitled to by weight. Where storage
@@ -31,6 +33,7 @@ mod groups;
 mod in_flight;
 mod learning;
 mod meter;
+mod minima;
 mod pace;
 mod prices;
 mod queue;
@@ -46,12 +49,13 @@ use bound::Bound;
 use calibration::{Calibration, Outcome};
 use congestion::Congestion;
 use device_time::{DeviceTimes, Done};
-use dispatching::Hold;
+use dispatching::{Hold, Turn};
 use drift::Drift;
 use groups::GroupUse;
 use in_flight::InFlight;
 use learning::Learning;
 use meter::Meter;
+use minima::Minima;
 use pace::Pace;
 use prices::Prices;
 use queue::{Kind, Queue};
@@ -67,6 +71,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
+use crate::total::{Reach, TotalKind};
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
@@ -146,6 +151,7 @@ impl Node for Entry {
 pub struct Isolation {
     requests: Table<Entry>,
     queue: Queue,
+    minima: Minima,
     corrections: Corrections,
     ledger: Ledger,
     prices: Prices,
@@ -203,6 +209,7 @@ impl Isolation {
         Self {
             requests: Table::new(),
             queue: Queue::new(),
+            minima: Minima::new(),
             corrections: Corrections::default(),
             prices: Prices::default(),
             ledger: Ledger::new(Sharing::default()),
@@ -283,6 +290,7 @@ impl Isolation {
         };
         self.requests.insert(id, entry);
         self.queue.push(&mut self.requests, id);
+        self.minima.on_queue(now, app, true);
         self.note_arrival(now, request, service);
     }
 
@@ -391,11 +399,15 @@ impl Isolation {
     }
 
     /// Dispatches `chosen`, while `head` has the smallest tag.
-    fn dispatch(&mut self, now: Time, chosen: Head, head: Head) -> Dispatch {
+    fn dispatch(&mut self, now: Time, chosen: Head, head: Head, why: Turn) -> Dispatch {
         let Head { id, app, .. } = chosen;
         self.queue.remove(&mut self.requests, &mut self.clock, id);
         self.update_charge(now, id);
-        let pieces = self.pieces(now, id);
+        self.minima.charge(now, app, self.requests.get(id).request.cost, self.queue.oldest(app).is_some());
+        if why == Turn::Share {
+            self.minima.on_shared(self.requests.get(id).service.0);
+        }
+        let pieces = self.pieces(now, id, why);
         let enqueued_at = self.occupy(now, id, pieces);
         self.clock.advance(head.start.max(self.clock.now()));
         self.settle(app);
@@ -498,6 +510,7 @@ impl Isolation {
         assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
         let mut all = self.queue.capacities();
         all.extend(self.ledger.capacities());
+        all.extend(self.minima.capacities());
         all.extend([
             self.requests.capacity(),
             self.events.kept_capacity(),
@@ -579,10 +592,14 @@ impl Scheduler for Isolation {
         match state {
             State::Queued => {
                 self.queue.remove(&mut self.requests, &mut self.clock, id);
+                self.minima.on_queue(now, app, self.queue.oldest(app).is_some());
                 self.meters[app.index()].on_dequeued(now);
                 self.forget_pending(now, app, service.0);
             }
-            State::Outstanding(was) => self.free(now, app, &was, service.0),
+            State::Outstanding(was) => {
+                self.free(now, app, &was, service.0);
+                self.minima.recharge(now, app, cost, Bytes::ZERO);
+            }
         }
         self.requests.remove(id);
         let app_of = self.account(app);
@@ -602,6 +619,8 @@ impl Scheduler for Isolation {
         if state.is_queued() {
             entry.service = takes;
             self.meters[app.index()].on_correction(now, service.0, takes.0);
+        } else {
+            self.minima.recharge(now, app, estimated, real);
         }
         let to = self.charge(takes, real);
         self.requests.get_mut(id).charged = to;
@@ -612,9 +631,10 @@ impl Scheduler for Isolation {
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        let AppPolicy { weight, latency, .. } = *policy;
+        let AppPolicy { weight, latency, minimum, .. } = *policy;
         self.meter_mut(app).set_target(latency);
         self.queue.set_app(&self.requests, &self.clock, app, policy);
+        self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
@@ -639,6 +659,20 @@ impl Scheduler for Isolation {
         self.ledger.report_all();
     }
 
+    fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.minima.set_reach(now, reach);
+    }
+
+    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
+        if kind == TotalKind::Minimum {
+            self.minima.hear(now, report.app, report.bytes);
+        }
+    }
+
+    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
+        self.minima.poll_report().map(|report| (TotalKind::Minimum, report))
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -651,10 +685,10 @@ impl Scheduler for Isolation {
         self.events.poll()
     }
 
-    /// When bulk that is held back may be dispatched.
+    /// When bulk that is held back may be dispatched, or the next minimum is due.
     fn poll_timeout(&self) -> Option<Time> {
         match self.held? {
-            Hold::Pace(due) => Some(due),
+            Hold::Pace(due) => Some(self.minima.next_due().map_or(due, |minimum| minimum.min(due))),
             Hold::Solo(expected) => expected,
             // A request is outstanding then, and its completion comes first.
             Hold::Bound | Hold::BulkBound => None,

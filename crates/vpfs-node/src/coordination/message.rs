@@ -23,6 +23,7 @@ impl FlowKey {
         let of = match kind {
             TotalKind::Cap => 0x6361_7020,
             TotalKind::Target => 0x7461_7267,
+            TotalKind::Minimum => 0x6d69_6e69,
         };
         Self(mix(self.0 ^ of))
     }

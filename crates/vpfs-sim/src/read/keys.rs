@@ -113,6 +113,16 @@ pub(super) const PEERS: Section = Section {
     header: "[peers]",
     doc: "Coordination between servers, and its faults.",
     keys: &[
+        key("min_rate", RATE, "The rate that it gets at least, for the sum over all servers (`isolation`).")
+            .absent_means("its share by weight")
+            .range("1B/s", "1PB/s"),
+        key(
+            "server_min_rate",
+            RATE,
+            "The rate that it gets at least at each server (`isolation`); not with `min_rate`.",
+        )
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
         key("latency", TIME, "The latency from one server to another.").default("100us").range("0s", "1h"),
         key(
             "message_work",
