@@ -176,8 +176,8 @@ impl Queue {
         }
     }
 
-    /// Moves the tags of `app` back if its oldest queued request, or its next one if none is queued, is ahead of virtual
-    /// time by more than `most` of its service.
+    /// Moves the tags of `app` back if its oldest queued request, or its next one if none is queued, is ahead of
+    /// virtual time by more than `most` of its service.
     pub(super) fn limit_lead(&mut self, requests: &Table<Entry>, clock: &Clock, app: AppId, most: Bytes) {
         let tags = &mut self.flow_mut(app).tags;
         let most = clock.now() + tags.span(most);

@@ -37,6 +37,8 @@ pub(crate) struct Cluster {
     random: Random,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
+    /// A server completes a request only in each step whose number is a multiple of this one.
+    pub(crate) slowness: usize,
     /// Bytes of [`APP`] dispatched in each step by each server.
     steps: Vec<Vec<u64>>,
 }
@@ -73,6 +75,7 @@ impl Cluster {
             random: Random::new(seed),
             flights: BTreeMap::new(),
             flown: 0,
+            slowness: 0,
             steps: Vec::new(),
         }
     }
@@ -113,7 +116,11 @@ impl Cluster {
     }
 
     fn serve(&mut self, me: usize) {
-        for (done, app) in std::mem::take(&mut self.served[me]) {
+        let done = match self.slowness {
+            0 => self.served[me].len(),
+            slowness => usize::from(self.steps.len().is_multiple_of(slowness)).min(self.served[me].len()),
+        };
+        for (done, app) in self.served[me].drain(..done).collect::<Vec<_>>() {
             let served = Served { bytes: SIZE, ..Served::new(OpKind::Write, self.now, self.now) };
             self.nodes[me].complete(self.now, done, app, &served);
             self.waiting[me][app.index()] -= 1;

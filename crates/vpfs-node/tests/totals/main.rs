@@ -3,4 +3,5 @@
 
 mod caps;
 mod cluster;
+mod minima;
 mod targets;

@@ -113,16 +113,6 @@ pub(super) const PEERS: Section = Section {
     header: "[peers]",
     doc: "Coordination between servers, and its faults.",
     keys: &[
-        key("min_rate", RATE, "The rate that it gets at least, for the sum over all servers (`isolation`).")
-            .absent_means("its share by weight")
-            .range("1B/s", "1PB/s"),
-        key(
-            "server_min_rate",
-            RATE,
-            "The rate that it gets at least at each server (`isolation`); not with `min_rate`.",
-        )
-        .absent_means("its share by weight")
-        .range("1B/s", "1PB/s"),
         key("latency", TIME, "The latency from one server to another.").default("100us").range("0s", "1h"),
         key(
             "message_work",
@@ -193,6 +183,16 @@ pub(super) const APP: Section = Section {
         key("latency", TIME, "The latency to keep for nine in ten of its requests at a server while it asks for less than its share (`isolation`).")
             .absent_means("as low as possible")
             .range("100us", "1h"),
+        key("min_rate", RATE, "The rate that it gets at least, for the sum over all servers (`isolation`).")
+            .absent_means("its share by weight")
+            .range("1B/s", "1PB/s"),
+        key(
+            "server_min_rate",
+            RATE,
+            "The rate that it gets at least at each server (`isolation`); not with `min_rate`.",
+        )
+        .absent_means("its share by weight")
+        .range("1B/s", "1PB/s"),
         key("deadline", TIME, "The longest time that its requests take while it stays within `target_rate`.")
             .absent_means("no promise")
             .range("1ms", "1h"),
