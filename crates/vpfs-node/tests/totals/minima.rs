@@ -1,5 +1,5 @@
-//! Minima, beside a competitor of twenty times the weight, on servers of 210 MB/s each: the application's share is 10 MB/s
-//! at each server on which it has load.
+//! Minima, beside a competitor of twenty times the weight, on servers of 210 MB/s each: the application's share is
+//! 10 MB/s at each server on which it has load.
 
 use std::time::Duration;
 
