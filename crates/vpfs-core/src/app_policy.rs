@@ -117,12 +117,8 @@ pub struct Minimum {
 }
 
 impl Minimum {
-    /// What an application may have at once after a pause is that of this time.
-    const BURST_PER_SECOND: u64 = 10;
-
     /// As a rate for a budget; `None` if it is zero.
-    pub(crate) fn as_cap(self) -> Option<Cap> {
-        let cap = Cap::new(self.rate.0, Bytes(self.rate.0 / Self::BURST_PER_SECOND))?;
-        Some(Cap { scope: self.scope, ..cap })
+    pub(crate) fn as_cap(self, burst: Bytes) -> Option<Cap> {
+        Some(Cap { scope: self.scope, ..Cap::new(self.rate.0, burst)? })
     }
 }

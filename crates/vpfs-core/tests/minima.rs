@@ -233,3 +233,15 @@ fn service_at_other_servers_counts_and_is_told() {
     }
     assert!((11.0..=14.0).contains(&here), "{here}");
 }
+
+/// Each request of the other application takes 70 ms.
+#[test]
+fn waiting_for_large_requests_of_others_costs_nothing() {
+    let app = App { minimum: 40, processes: 16, ..BUSY };
+    let mut disk = Disk::new(&[app, App { weight: 9, processes: 32, kib: 4096, ..BUSY }]);
+    let minimum = Some(Minimum { rate: Bytes(40 * MB), scope: Scope::Total });
+    disk.scheduler.set_reach(Time::ZERO, Reach { reachable: 4, servers: 4 });
+    disk.scheduler.set_app(Time::ZERO, AppId(0), &AppPolicy { minimum, ..AppPolicy::default() });
+    disk.run(5);
+    assert_near(disk.run(20)[0], 40.0, 5.0);
+}

@@ -11,7 +11,7 @@ use crate::app_policy::Minimum;
 use crate::cap::Budget;
 use crate::heap::{Heap, Item};
 use crate::request::{ServiceClass, ServiceReport};
-use crate::total::Reach;
+use crate::total::{Reach, Scope};
 use crate::units::{AppId, Bytes, Time};
 
 /// The minima of all applications at one server. O(log n) in the applications with a minimum and requests queued;
@@ -35,8 +35,8 @@ pub(super) struct Minima {
 
 #[derive(Clone, Debug)]
 struct Account {
+    minimum: Minimum,
     budget: Budget,
-    rate: Bytes,
     /// The finish tag of its latest request that was preferred, in nanoseconds of service at its minimum.
     finish: u64,
 }
@@ -95,7 +95,8 @@ impl Minima {
             self.accounts.resize(app.index() + 1, None);
         }
         let before = self.accounts[app.index()].take();
-        self.accounts[app.index()] = minimum.and_then(|minimum| Account::new(now, minimum, self.reach, before));
+        let reach = self.reach;
+        self.accounts[app.index()] = minimum.and_then(|minimum| Account::new(now, minimum, has_queue, reach, before));
         self.place(now, app, has_queue);
     }
 
@@ -103,7 +104,8 @@ impl Minima {
     pub(super) fn set_reach(&mut self, now: Time, reach: Reach) {
         self.reach = reach;
         for app in (0..).map(AppId).take(self.accounts.len()) {
-            self.change(now, app, |account| account.budget.set_reach(now, reach));
+            let has_queue = self.has_queue(app);
+            self.change(now, app, |account| account.adjust(now, has_queue, reach));
         }
     }
 
@@ -130,7 +132,7 @@ impl Minima {
         self.owed_ns = self.owed_ns.saturating_add(ns / Self::OTHERS).min(Self::OWED_MAX_NS);
         if let Some(account) = self.account(app) {
             let start = account.finish;
-            let took = u128::from(bytes.0) * 1_000_000_000 / u128::from(account.rate.0.max(1));
+            let took = u128::from(bytes.0) * 1_000_000_000 / u128::from(account.minimum.rate.0.max(1));
             account.finish = start.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
             self.clock = self.clock.max(start);
         }
@@ -207,7 +209,12 @@ impl Minima {
 
     /// Puts an application into the heap where it belongs.
     fn place(&mut self, now: Time, app: AppId, has_queue: bool) {
-        let clock = self.clock;
+        let (clock, reach, had_queue) = (self.clock, self.reach, self.has_queue(app));
+        if has_queue != had_queue
+            && let Some(account) = self.account(app)
+        {
+            account.adjust(now, has_queue, reach);
+        }
         let Some(account) = self.account(app).filter(|_| has_queue) else {
             self.waiting.remove(app.index());
             return self.due.remove(app.index());
@@ -225,15 +232,38 @@ impl Minima {
 }
 
 impl Account {
+    /// After a pause, an application has its minimum of this time at once, over all servers,
+    const BURST_PER_SECOND: u64 = 10;
+    /// and while it waits, that of a second at each server: it is not its fault that a large request of somebody else
+    /// is in the storage just then.
+    const WAITING_SECONDS: u64 = 1;
+
     /// With the tokens of the account `before`, if there was one. `None` if the minimum is zero.
-    fn new(now: Time, minimum: Minimum, reach: Reach, before: Option<Self>) -> Option<Self> {
-        let (rate, cap) = (minimum.rate, minimum.as_cap()?);
-        Some(match before {
-            Some(mut account) => {
-                account.budget.set(now, cap, reach);
-                Self { rate, ..account }
-            }
-            None => Self { budget: Budget::promised(cap, reach, now), rate, finish: 0 },
+    fn new(now: Time, minimum: Minimum, has_queue: bool, reach: Reach, before: Option<Self>) -> Option<Self> {
+        let rate = minimum.as_cap(Self::burst(minimum, has_queue, reach))?;
+        let Some(before) = before else {
+            return Some(Self { minimum, budget: Budget::promised(rate, reach, now), finish: 0 });
+        };
+        let mut account = Self { minimum, ..before };
+        account.adjust(now, has_queue, reach);
+        Some(account)
+    }
+
+    /// Its queue, its minimum or the reach changed.
+    fn adjust(&mut self, now: Time, has_queue: bool, reach: Reach) {
+        if let Some(rate) = self.minimum.as_cap(Self::burst(self.minimum, has_queue, reach)) {
+            self.budget.set(now, rate, reach);
+        }
+    }
+
+    /// What can be saved up at all servers together.
+    fn burst(minimum: Minimum, has_queue: bool, reach: Reach) -> Bytes {
+        let servers = if minimum.scope == Scope::Total { reach.servers() } else { 1 };
+        let rate = minimum.rate.0;
+        Bytes(if has_queue {
+            rate.saturating_mul(Self::WAITING_SECONDS * servers)
+        } else {
+            rate / Self::BURST_PER_SECOND
         })
     }
 }
