@@ -89,7 +89,7 @@ const TABLE: [Row; 6] = [
 pub struct Capabilities {
     /// Never leaves the storage idle while something is queued.
     pub work_conserving: bool,
-    /// Must hear from the schedulers of other servers.
+    /// Must hear from the schedulers of other servers, for shares; see also [`Settings::needs_peers`].
     pub needs_peers: bool,
     /// Never has more slots of the storage in use than its depth.
     pub has_slots: bool,
@@ -156,6 +156,11 @@ impl Settings {
         // Peers are needed with shares by layout too: some requests do not reveal their layout.
         let needs_peers = shares && self.sharing.mode != SharingMode::Local;
         Capabilities { work_conserving, needs_peers, has_slots }
+    }
+
+    /// Whether it must hear from the schedulers of other servers while applications have these totals.
+    pub fn needs_peers(&self, totals: impl IntoIterator<Item = TotalKind>) -> bool {
+        self.capabilities().needs_peers || totals.into_iter().any(|kind| self.kind.keeps(kind))
     }
 
     /// The engine of the policy, which keeps at most `event_capacity` events between polls.

@@ -97,9 +97,7 @@ impl Node {
 
     /// Coordinates with peers from the moment at which shares or totals hold over servers, and no longer than that.
     fn find_peers(&mut self, now: Time) {
-        let policy = self.settings();
-        let has_totals = self.sums.iter().any(|(kind, _)| policy.kind.keeps(*kind));
-        let needs_peers = policy.capabilities().needs_peers || has_totals;
+        let needs_peers = self.settings().needs_peers(self.sums.iter().map(|(kind, _)| *kind));
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
             self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));

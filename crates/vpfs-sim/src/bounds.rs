@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::SimError;
+use crate::policy::needs_peers;
 use crate::scenario::{App, PolicySpec, Scenario, Workload};
 
 /// Over all groups.
@@ -27,7 +28,7 @@ pub(crate) fn check(scenario: &Scenario, policy: &PolicySpec) -> Result<(), SimE
     at_most(servers, SERVERS, "servers")?;
     at_most(apps, APPS, "applications")?;
     at_most(servers * apps, PAIRS, "applications times servers")?;
-    if policy.settings.capabilities().needs_peers {
+    if needs_peers(policy, &scenario.apps) {
         // One server of each group has as many peers again on the next level.
         let peers = servers.min(scenario.peers.settings.group_size as u64 + 1);
         at_most(servers * peers * apps, HEARD, "applications times servers times peers of each")?;

@@ -41,6 +41,11 @@ impl NodePlan {
     }
 }
 
+/// Whether servers exchange messages with these applications.
+pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
+    policy.settings.needs_peers(apps.iter().flat_map(|app| app_policy(app).totals().collect::<Vec<_>>()))
+}
+
 fn app_policy(app: &App) -> AppPolicy {
     let order = Some(app.order.unwrap_or_else(|| order_of(&app.name)));
     AppPolicy {

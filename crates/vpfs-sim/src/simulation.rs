@@ -13,7 +13,7 @@ use crate::error::SimError;
 use crate::layout::Placement;
 use crate::measure::{AppMeasures, AtServer};
 use crate::peers::Peers;
-use crate::policy::NodePlan;
+use crate::policy::{NodePlan, needs_peers};
 use crate::process::{AppState, Process};
 use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
 use crate::scenario::{App, PolicySpec, Role, Scenario};
@@ -264,7 +264,7 @@ impl<'a> Builder<'a> {
         Ok((0..).zip(each).map(server).collect())
     }
 
-    /// Coordination, if the policy needs it, and the restarts of proxies.
+    /// Coordination, if the policy or a total needs it, and the restarts of proxies.
     fn peers(&mut self, policy: &PolicySpec, servers: u32) -> Result<Option<Peers>, SimError> {
         let network = &self.scenario.peers;
         let partitioned = network.partitions.iter().flat_map(|partition| &partition.servers).copied();
@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
         for restart in &network.restarts {
             self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
         }
-        if !policy.settings.capabilities().needs_peers {
+        if !needs_peers(policy, &self.scenario.apps) {
             return Ok(None);
         }
         // A node that starts may have messages to send.
