@@ -32,20 +32,19 @@ impl App {
         strips.join(",")
     }
 
-    /// Starts its processes, which write for `seconds`.
+    /// Starts its processes, which write until they are killed.
     pub(super) fn start(
         self,
         scratch: &Scratch,
         cluster: &Cluster,
         proxies: &Proxies<'_>,
         options: &Options,
-        seconds: u64,
     ) -> Result<Running, String> {
         let call = options.call_kib * self.used;
         let mut command = Command::new(proxies.program());
         command.args(["workload", "ior", "--write", "--quiet", "--processes", "32", "--reply-timeout", "10min"]);
         command.args(["--transfer", &format!("{call}KiB"), "--block", &format!("{}KiB", 2 * call)]);
-        command.args(["--strip", &self.strips(), "--time", &format!("{}s", seconds.max(1))]);
+        command.args(["--strip", &self.strips(), "--time", "1d"]);
         command.args(["--directory", &format!("/vpfs-bench-{}", self.name()), "--overwrite"]);
         command.args(["--url", &cluster.spec(&proxies.address(self.number))]);
         Running::start(scratch, &self.name(), &mut command)

@@ -1,10 +1,11 @@
 //! Service by window, and the paper's unfairness of it.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::options::{APPS, Options};
 
-/// Unfairness over a long window that the paper stays below, in %: in the whole run, and after the last arrival.
+/// Unfairness over a long window that the paper stays below, in %: in the whole run, and while all are there.
 const GOALS: [f64; 2] = [9.0, 4.0];
 
 /// Bytes that each application got so far from all servers.
@@ -17,6 +18,9 @@ pub(super) struct Windows {
     /// Bytes by application in each short window.
     short: Vec<Sample>,
     in_long: usize,
+    /// The long windows in which each application is there.
+    stays: [Range<usize>; APPS],
+    full_house: Range<usize>,
 }
 
 /// The figures beside the goals.
@@ -30,20 +34,26 @@ impl Windows {
     /// From the samples at the beginning and after each short window.
     pub(super) fn new(samples: &[Sample], options: &Options) -> Self {
         let got = |pair: &[Sample]| std::array::from_fn(|app| pair[1][app].saturating_sub(pair[0][app]));
-        let in_long = options.windows_per_arrival() as usize;
-        Self { seconds: options.window().as_secs_f64(), short: samples.windows(2).map(got).collect(), in_long }
+        Self {
+            seconds: options.windows(1).as_secs_f64(),
+            short: samples.windows(2).map(got).collect(),
+            in_long: options.short_in_long(),
+            stays: std::array::from_fn(|app| options.stay(app + 1)),
+            full_house: options.full_house(),
+        }
     }
 
-    /// How many applications have arrived before the end of a window that ends after `ended` short ones.
-    fn present(&self, ended: usize) -> usize {
-        ended.div_ceil(self.in_long).min(APPS)
+    /// Unfairness, in %, of what applications got in a part of a long window.
+    fn unfairness(&self, bytes: &Sample, long_window: usize) -> f64 {
+        let is_there = |app: &usize| self.stays[*app].contains(&long_window);
+        unfairness(&(0..APPS).filter(is_there).map(|app| (app + 1, bytes[app])).collect::<Vec<_>>())
     }
 
     /// Unfairness in each long window, in %.
     fn long(&self) -> Vec<f64> {
         let sum = |windows: &[Sample]| std::array::from_fn(|app| windows.iter().map(|window| window[app]).sum());
         let sums = self.short.chunks_exact(self.in_long).map(sum);
-        sums.enumerate().map(|(at, bytes)| unfairness(&bytes, self.present((at + 1) * self.in_long))).collect()
+        sums.enumerate().map(|(at, bytes)| self.unfairness(&bytes, at)).collect()
     }
 
     /// A row for each short window, in MB/s.
@@ -60,7 +70,7 @@ impl Windows {
             }
             let whole = (at + 1) % self.in_long == 0;
             let over_long = if whole { format!("{:.2}", long[at / self.in_long]) } else { String::new() };
-            let _ = writeln!(text, " {:.2} | {over_long} |", unfairness(window, self.present(at + 1)));
+            let _ = writeln!(text, " {:.2} | {over_long} |", self.unfairness(window, at / self.in_long));
         }
         text
     }
@@ -78,14 +88,16 @@ impl Windows {
     }
 
     /// Compares the largest unfairness over long windows with the goals. The application that arrives last does so at
-    /// the beginning of a long window, which counts as after it.
+    /// the beginning of a long window in which all are there.
     pub(super) fn verdict(&self) -> Verdict {
         let long = self.long();
-        let worst = |from: usize| long.iter().skip(from).copied().fold(0.0, f64::max);
-        let figures = [worst(0), worst(APPS - 1)];
+        let worst = |windows: Range<usize>| long[windows].iter().copied().fold(0.0, f64::max);
+        let leaving = worst(self.full_house.end..long.len());
+        let figures = [worst(0..long.len()), worst(self.full_house.clone())];
         let passed = figures.iter().zip(GOALS).all(|(figure, goal)| *figure < goal);
         let text = format!(
-            "{}: largest unfairness over {:.0} s {:.2} % (goal {} %), after the last arrival {:.2} % (goal {} %)",
+            "{}: largest unfairness over {:.0} s {:.2} % (goal {} %), with all applications {:.2} % (goal {} %), while \
+             they leave {leaving:.2} %",
             if passed { "PASS" } else { "FAIL" },
             self.seconds * self.in_long as f64,
             figures[0],
@@ -97,31 +109,32 @@ impl Windows {
     }
 }
 
-/// The paper's measure, in %: the differences between the share got and the share due, summed over the first `present`
-/// applications, of which each has its number as weight [vPFS §IV-C2]. 0 if nobody got anything.
-fn unfairness(bytes: &Sample, present: usize) -> f64 {
-    let there = &bytes[..present];
-    let total = there.iter().sum::<u64>() as f64;
-    let weights = (present * (present + 1) / 2) as f64;
+/// The paper's measure, in %: the differences between the share got and the share due, summed over applications, given
+/// as weight and bytes [vPFS §IV-C2]. 0 if nobody got anything.
+fn unfairness(apps: &[(usize, u64)]) -> f64 {
+    let total = apps.iter().map(|(_, got)| got).sum::<u64>() as f64;
+    let weights = apps.iter().map(|(weight, _)| weight).sum::<usize>() as f64;
     if total == 0.0 {
         return 0.0;
     }
-    let off = |(app, got): (usize, &u64)| (*got as f64 / total - (app + 1) as f64 / weights).abs();
-    there.iter().enumerate().map(off).sum::<f64>() * 100.0
+    let off = |(weight, got): &(usize, u64)| (*got as f64 / total - *weight as f64 / weights).abs();
+    apps.iter().map(off).sum::<f64>() * 100.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn windows(last: Sample) -> Windows {
+    /// Each gets its weight, in the long windows in which all are there `got`.
+    fn windows(got: Sample) -> Windows {
         let options = Options::parse(&[]).unwrap();
         let mut samples = vec![Sample::default()];
-        for window in 0..options.windows() {
-            let present = (window as usize / 12 + 1).min(APPS);
-            let got = if window + 12 < options.windows() { [1, 2, 3, 4, 5, 6, 7, 8] } else { last };
+        for window in 0..options.long_windows() * options.short_in_long() {
+            let long = window / options.short_in_long();
+            let got = if options.full_house().contains(&long) { got } else { [1, 2, 3, 4, 5, 6, 7, 8] };
             let before = *samples.last().unwrap();
-            samples.push(std::array::from_fn(|app| before[app] + if app < present { got[app] * 1_000_000 } else { 0 }));
+            let is_there = |app: usize| options.stay(app + 1).contains(&long);
+            samples.push(std::array::from_fn(|app| before[app] + u64::from(is_there(app)) * got[app] * 1_000_000));
         }
         Windows::new(&samples, &options)
     }

@@ -1,5 +1,6 @@
 //! vPFS Fig. 6 with real processes: unfairness while applications arrive one after the other, each with its number as
-//! weight, odd ones on half of the servers and even ones on all [vPFS §IV-C2]. `vpfs reproduce vpfs-6` simulates it.
+//! weight, odd ones on half of the servers and even ones on all [vPFS §IV-C2]. Beyond the paper's figure, they are
+//! killed one after the other at the end. `vpfs reproduce vpfs-6` simulates the paper's part.
 
 mod apps;
 mod fairness;
@@ -7,7 +8,7 @@ mod options;
 mod proxies;
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use apps::App;
 use fairness::{Sample, Windows};
@@ -18,9 +19,6 @@ use super::cluster::Cluster;
 use super::process::Running;
 use super::program;
 use super::scratch::Scratch;
-
-/// How long applications may take for their last calls.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs it once and prints the service of each application in each short window, and both figures of the paper. An
 /// error if they are missed.
@@ -45,27 +43,23 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
     if verdict.passed { Ok(()) } else { Err("the goals of vPFS Fig. 6 are missed, see above".to_owned()) }
 }
 
-/// Starts the applications when they are due, and samples their service after each short window.
+/// Starts and kills the applications when it is time, and samples their service after each short window.
 fn measure(proxies: &Proxies<'_>, scratch: &Scratch, cluster: &Cluster, options: &Options) -> Result<Windows, String> {
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<(usize, Running)> = Vec::new();
     let mut samples = vec![Sample::default()];
     let start = Instant::now();
-    for window in 0..options.windows() {
-        if window % options.windows_per_arrival() == 0 && running.len() < APPS {
-            let app = App::new(running.len() + 1, cluster.addresses.len());
-            let left = options.seconds.saturating_sub(start.elapsed().as_secs());
-            running.push(app.start(scratch, cluster, proxies, options, left)?);
+    for window in 0..options.long_windows() {
+        running.retain(|(number, _)| options.stay(*number).contains(&window));
+        if let Some(number) = (1..=APPS).find(|number| options.stay(*number).start == window) {
+            running
+                .push((number, App::new(number, cluster.addresses.len()).start(scratch, cluster, proxies, options)?));
         }
-        sleep((options.window() * (window + 1)).saturating_sub(start.elapsed()));
-        samples.push(proxies.sample()?);
-        if window + 1 < options.windows() {
-            running.iter_mut().try_for_each(Running::assert_running)?;
+        for short in 1..=options.short_in_long() {
+            let end = options.windows(window * options.short_in_long() + short);
+            sleep(end.saturating_sub(start.elapsed()));
+            samples.push(proxies.sample()?);
         }
-    }
-    // They end by themselves and remove their files; calls of the smallest one may take long.
-    let end = Instant::now();
-    for app in running {
-        app.finish(|| end.elapsed() > PATIENCE)?;
+        running.iter_mut().try_for_each(|(_, app)| app.assert_running())?;
     }
     Ok(Windows::new(&samples, options))
 }

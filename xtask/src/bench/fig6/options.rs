@@ -1,13 +1,15 @@
 //! Command-line options.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Usage message.
 const USAGE: &str = "usage: cargo xtask bench fig6 [options]
 
-  --seconds N        duration of the run (default 960, as in the paper). Everything else scales with it: an application
-                     arrives after each 16th of it, a long window is as long, and has 12 short ones
+  --interval N       seconds between two arrivals (default 60, as in the paper), and the length of a long window, which
+                     has 12 short ones. The run takes 22 of them: 8 arrivals and 8 more, as in the paper, then 6
+                     applications are killed, one after the other
   --sharing NAME     sharing of the proxies (default layout), or local or threshold
   --device NAME      device model of the embedded servers, see `vpfs serve` (default throttled-disk)
   --call KIB         bytes of a call on each server, in KiB (default 512)
@@ -18,15 +20,17 @@ const USAGE: &str = "usage: cargo xtask bench fig6 [options]
 
 /// Applications in the figure.
 pub(super) const APPS: usize = 8;
-/// Long windows of a run: an application arrives in each of the first ones.
-const LONG_WINDOWS: u32 = 16;
+/// Long windows before the first application leaves, as in the paper: one arrives in each of the first of them.
+const BEFORE_DEPARTURES: usize = 16;
+/// Long windows with one application less than before each; two remain in the last.
+const DEPARTURES: usize = APPS - 2;
 /// Short windows in a long one.
-const SHORT_IN_LONG: u32 = 12;
+const SHORT_IN_LONG: usize = 12;
 
 /// All options.
 #[derive(Debug)]
 pub(super) struct Options {
-    pub(super) seconds: u64,
+    pub(super) interval: u64,
     pub(super) sharing: String,
     pub(super) device: String,
     pub(super) call_kib: usize,
@@ -39,7 +43,7 @@ impl Options {
     /// Parses pairs of a flag and its value.
     pub(super) fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self {
-            seconds: 960,
+            interval: 60,
             sharing: "layout".to_owned(),
             device: "throttled-disk".to_owned(),
             call_kib: 512,
@@ -57,9 +61,9 @@ impl Options {
     fn set(&mut self, flag: &str, value: &str) -> Result<(), String> {
         let wrong = |expected: &str| format!("{flag} {value}: expected {expected}");
         match flag {
-            "--seconds" => {
-                let seconds = value.parse().ok().filter(|seconds| (16..=86_400).contains(seconds));
-                self.seconds = seconds.ok_or_else(|| wrong("a number of seconds from 16 to 86400"))?;
+            "--interval" => {
+                let seconds = value.parse().ok().filter(|seconds| (1..=3_600).contains(seconds));
+                self.interval = seconds.ok_or_else(|| wrong("a number of seconds from 1 to 3600"))?;
             }
             "--sharing" => self.sharing = value.to_owned(),
             "--device" => self.device = value.to_owned(),
@@ -80,28 +84,39 @@ impl Options {
         Ok(())
     }
 
-    /// The number of short windows.
-    pub(super) fn windows(&self) -> u32 {
-        LONG_WINDOWS * SHORT_IN_LONG
-    }
-
-    /// How many short windows pass between two arrivals; they make a long window.
-    pub(super) fn windows_per_arrival(&self) -> u32 {
+    /// The number of short windows in a long one, each of which begins with an arrival or a departure, or none.
+    pub(super) fn short_in_long(&self) -> usize {
         SHORT_IN_LONG
     }
 
-    /// The length of a short window.
-    pub(super) fn window(&self) -> Duration {
-        Duration::from_secs(self.seconds) / self.windows()
+    /// The number of long windows.
+    pub(super) fn long_windows(&self) -> usize {
+        BEFORE_DEPARTURES + DEPARTURES
+    }
+
+    /// How long a number of short windows takes.
+    pub(super) fn windows(&self, short: usize) -> Duration {
+        Duration::from_millis(self.interval * 1000 * short as u64 / SHORT_IN_LONG as u64)
+    }
+
+    /// The long windows in which application `number`, from 1 on, is there.
+    pub(super) fn stay(&self, number: usize) -> Range<usize> {
+        let end = if number <= DEPARTURES { BEFORE_DEPARTURES + number - 1 } else { self.long_windows() };
+        number - 1..end
+    }
+
+    /// The long windows in which all applications are there.
+    pub(super) fn full_house(&self) -> Range<usize> {
+        APPS - 1..BEFORE_DEPARTURES
     }
 
     /// What is measured, for the head of the output.
     pub(super) fn title(&self, servers: usize, load: &str) -> String {
         let storage = self.cluster.as_ref().map_or(format!("embedded, {}", self.device), |_| "OrangeFS".to_owned());
         format!(
-            "{} s, {servers} servers ({storage}), a proxy process for each, sharing = \"{}\", {APPS} applications, \
+            "{} s between arrivals, {servers} servers ({storage}), a proxy process for each, sharing = \"{}\", {APPS} applications, \
              calls of {} KiB on each server; load average {load}",
-            self.seconds, self.sharing, self.call_kib
+            self.interval, self.sharing, self.call_kib
         )
     }
 }
@@ -113,14 +128,21 @@ mod tests {
     #[test]
     fn the_papers_times_are_the_default() {
         let options = Options::parse(&[]).unwrap();
-        assert_eq!(options.window(), Duration::from_secs(5));
-        assert_eq!(options.window() * options.windows_per_arrival(), Duration::from_secs(60));
+        assert_eq!(options.windows(1), Duration::from_secs(5));
+        assert_eq!(options.full_house(), 7..16);
+    }
+
+    #[test]
+    fn applications_leave_in_the_order_of_their_arrival() {
+        let options = Options::parse(&[]).unwrap();
+        let stays: Vec<_> = (1..=APPS).map(|number| options.stay(number)).collect();
+        assert_eq!(stays, [0..16, 1..17, 2..18, 3..19, 4..20, 5..21, 6..22, 7..22]);
     }
 
     #[test]
     fn mistakes_are_named() {
         for (args, word) in [
-            (&["--seconds", "3"][..], "from 16"),
+            (&["--interval", "0"][..], "from 1"),
             (&["--call", "100"], "multiple of 64"),
             (&["--device"], "needs a value"),
             (&["--secs", "5"], "unknown option"),
