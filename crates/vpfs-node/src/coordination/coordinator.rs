@@ -13,7 +13,7 @@ use super::message::{FlowKey, Message, MessageError, Position, Standing};
 use super::own_totals::{Account, FlowsExceeded};
 use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
-use super::view::{Change, Fit, Meaning, View};
+use super::view::{Change, Fit, Limits, Meaning, View};
 
 /// Reports this server's service to its peers, and the peers' service to the local scheduler [vPFS §III-B].
 ///
@@ -418,9 +418,13 @@ impl Coordinator {
         self.meet(now, level, from, message);
         let agrees = self.agrees(from);
         let is_known_to_it = self.is_known(level, message);
+        let max_service_rate = self.max_service_rate();
         let mut changes = Vec::new();
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        let fit = if agrees { peer.view.apply(message, &self.settings, &mut changes) } else { Fit::Known };
+        peer.allowance.open(now);
+        let mut limits =
+            Limits { max_flows: self.settings.max_flows, allowance: &mut peer.allowance, rate: max_service_rate };
+        let fit = if agrees { peer.view.apply(message, &mut limits, &mut changes) } else { Fit::Known };
         if fit == Fit::Gap || (message.more && message.is_data()) || !is_known_to_it {
             self.ready.insert(from);
         } else if message.is_data() && agrees {
@@ -432,6 +436,12 @@ impl Coordinator {
             self.forget(now, level);
         }
         changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
+    }
+
+    /// The most that a peer reports in a second. A representative passes on what all others gave.
+    fn max_service_rate(&self) -> u64 {
+        let servers = if self.groups.levels() == 1 { 1 } else { self.members() as u64 };
+        self.settings.max_service_rate.saturating_mul(servers)
     }
 
     /// Whether a message refers to the current totals of `level`.

@@ -6,6 +6,7 @@ use super::groups::Side;
 use super::link::{Link, PeerState};
 use super::message::{Message, Standing};
 use super::own_totals::OwnTotals;
+use super::plausible::Allowance;
 use super::view::View;
 
 /// What this server tells its group, and with whom it talks there.
@@ -55,6 +56,8 @@ pub(crate) struct Peer {
     pub(crate) standing: Option<Standing>,
     pub(crate) age: std::time::Duration,
     pub(crate) view: View,
+    /// What it can have given.
+    pub(crate) allowance: Allowance,
     pub(crate) link: Link,
     /// When its next timer is due, as entered in the coordinator's set of timers.
     pub(crate) wake: Option<Time>,
@@ -86,6 +89,7 @@ impl Peer {
             standing: None,
             age: std::time::Duration::ZERO,
             view: View::default(),
+            allowance: Allowance::new(now),
             link: Link::new(),
             wake: None,
         }

@@ -65,6 +65,7 @@ mod level;
 mod link;
 mod message;
 mod own_totals;
+mod plausible;
 mod roles;
 mod settings;
 mod traffic;

@@ -30,8 +30,9 @@ pub struct CoordinationSettings {
     pub max_entries: usize,
     /// The maximum number of totals (one for each flow and class) of this server, and of each peer.
     pub max_flows: usize,
-    /// No total changes by more than this in one message; a larger step comes from a broken peer, and is not passed on.
-    pub max_step_bytes: u64,
+    /// No server gives more service than this, in bytes (or metadata operations) per second, all its totals together.
+    /// A larger step comes from a peer that is broken or lies: it does not count and is not passed on.
+    pub max_service_rate: u64,
     /// The largest number of servers that exchange totals directly, each with each; the same at all servers. More
     /// servers form a tree of such groups. Limited to [`super::Groups::SIZES`].
     pub group_size: usize,
@@ -75,7 +76,8 @@ impl Default for CoordinationSettings {
             forget_after: Duration::from_secs(60),
             max_entries: 40,
             max_flows: 4096,
-            max_step_bytes: 1 << 50,
+            // 100 GB/s, each of which may be in four totals: service, cap, target and minimum.
+            max_service_rate: 400_000_000_000,
             group_size: 16,
         }
     }

@@ -6,7 +6,7 @@ use vpfs_core::ServiceClass;
 
 use super::message::{FlowKey, FlowTotal, Message, Position};
 use super::own_totals::Account;
-use super::settings::CoordinationSettings;
+use super::plausible::Allowance;
 
 /// A change that a message made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,17 @@ pub(crate) enum Fit {
     Known,
     /// Earlier changes are missing, so none of it was used.
     Gap,
+}
+
+/// What is believed of a peer.
+#[derive(Debug)]
+pub(crate) struct Limits<'a> {
+    /// Totals of one peer.
+    pub(crate) max_flows: usize,
+    /// Service that it can have given.
+    pub(crate) allowance: &'a mut Allowance,
+    /// At this rate.
+    pub(crate) rate: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +92,7 @@ impl View {
     }
 
     /// Applies the new content of `message` and appends the changes that it made. O(entries · log flows).
-    pub(crate) fn apply(
-        &mut self,
-        message: &Message,
-        settings: &CoordinationSettings,
-        changes: &mut Vec<Change>,
-    ) -> Fit {
+    pub(crate) fn apply(&mut self, message: &Message, limits: &mut Limits<'_>, changes: &mut Vec<Change>) -> Fit {
         if message.at.horizon < self.at.horizon {
             return Fit::Known;
         }
@@ -97,9 +103,10 @@ impl View {
         if message.at.version > self.at.version {
             let known = std::mem::replace(&mut self.at.version, message.at.version);
             let news = message.entries.iter().filter(|entry| entry.changed > known);
-            news.for_each(|entry| self.apply_entry(entry, settings, changes));
+            news.for_each(|entry| self.apply_entry(entry, limits, changes));
         }
         if message.at.version == self.at.version && !message.more {
+            limits.allowance.close();
             self.on_caught_up(changes);
         }
         Fit::Known
@@ -114,11 +121,11 @@ impl View {
         self.at.horizon = horizon;
     }
 
-    fn apply_entry(&mut self, entry: &FlowTotal, settings: &CoordinationSettings, changes: &mut Vec<Change>) {
+    fn apply_entry(&mut self, entry: &FlowTotal, limits: &mut Limits<'_>, changes: &mut Vec<Change>) {
         let account: (FlowKey, ServiceClass) = (entry.key, entry.class);
         let known = self.records.get(&account).copied();
         if known.is_none() {
-            if self.records.len() >= settings.max_flows {
+            if self.records.len() >= limits.max_flows {
                 changes.push(Change::Refused(account));
                 return;
             }
@@ -127,7 +134,7 @@ impl View {
         let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
         let step = entry.total.saturating_sub(before);
         if step != 0 {
-            changes.push(Change::Moved(account, step, self.meaning(known.is_none(), step, settings)));
+            changes.push(Change::Moved(account, step, self.meaning(known.is_none(), step, limits)));
         }
         self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true });
         if entry.left {
@@ -135,13 +142,13 @@ impl View {
         }
     }
 
-    fn meaning(&self, is_new: bool, step: i64, settings: &CoordinationSettings) -> Meaning {
+    fn meaning(&self, is_new: bool, step: i64, limits: &mut Limits<'_>) -> Meaning {
         if is_new && self.baseline {
             Meaning::Baseline
-        } else if step.unsigned_abs() > settings.max_step_bytes {
-            Meaning::Implausible
-        } else {
+        } else if limits.allowance.take(step.unsigned_abs(), limits.rate) {
             Meaning::Service
+        } else {
+            Meaning::Implausible
         }
     }
 

@@ -69,24 +69,66 @@ fn impossible_entries_are_refused() {
     }
 }
 
+/// A hundred bytes in the ten seconds for which messages may be late.
+fn slow() -> CoordinationSettings {
+    CoordinationSettings { max_service_rate: 10, ..CoordinationSettings::default() }
+}
+
 #[test]
 fn an_implausible_step_is_reported_and_not_passed_on() {
-    let mut coordinator = coordinator(CoordinationSettings { max_step_bytes: 100, ..CoordinationSettings::default() });
-    let totals = [(1, 100), (2, i64::MAX), (3, i64::MIN), (4, -50), (5, 50)];
+    let mut coordinator = coordinator(slow());
+    let totals = [(1, 60), (2, i64::MAX), (3, i64::MIN), (4, -50), (5, -10)];
     for (version, total) in totals {
         let message = Message { base: version - 1, ..message(version, &[entry(1, version, total)]) };
         coordinator.handle_message(Time::ZERO, id(1), &message).unwrap();
     }
-    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 200)), "the first step and the last");
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 100)), "the first step and the last");
     let events = std::iter::from_fn(|| coordinator.poll_event());
     assert_eq!(events.filter(|(_, event)| matches!(event, Event::StepRefused { .. })).count(), 3);
-    assert_eq!(coordinator.peer_service(id(1), FlowKey(1), DATA), Some(50), "the view follows all the same");
+    assert_eq!(coordinator.peer_service(id(1), FlowKey(1), DATA), Some(-10), "the view follows all the same");
+}
+
+/// What it reports in any time is at most what it can have given in it and in ten seconds.
+#[test]
+fn a_liar_that_is_always_there_is_bounded_by_time() {
+    let mut coordinator = coordinator(slow());
+    let mut heard = 0;
+    for version in 1..=1000 {
+        let at = Time::from_millis(version * 100);
+        let total = i64::try_from(version * 100).unwrap();
+        let entry = FlowTotal { born: 1, ..entry(1, version, total) };
+        let message = Message { base: version - 1, ..message(version, &[entry]) };
+        coordinator.handle_message(at, id(1), &message).unwrap();
+        while let Some((_, _, bytes)) = coordinator.poll_service() {
+            heard += bytes;
+        }
+    }
+    assert!((900..=1100).contains(&heard), "{heard} of 1,000 in 100 s");
+}
+
+#[test]
+fn service_of_an_hour_without_messages_counts() {
+    let mut coordinator = coordinator(slow());
+    coordinator.handle_message(Time::ZERO, id(1), &message(1, &[entry(1, 1, 50)])).unwrap();
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 50)));
+    let hour = Time::from_millis(3_600_000);
+    // Of two messages, the first is only a part.
+    let both = [entry(1, 2, 18_050), entry(2, 3, 17_000)].map(|entry| FlowTotal { born: entry.born.min(2), ..entry });
+    let first = Message { base: 1, more: true, ..message(2, &both[..1]) };
+    coordinator.handle_message(hour, id(1), &first).unwrap();
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 18_000)));
+    let second = Message { base: 2, ..message(3, &both[1..]) };
+    coordinator.handle_message(hour, id(1), &second).unwrap();
+    assert_eq!(coordinator.poll_service(), Some((FlowKey(2), DATA, 17_000)));
+    let again = Message { base: 3, ..message(4, &[FlowTotal { born: 1, ..entry(1, 4, 30_000) }]) };
+    coordinator.handle_message(hour, id(1), &again).unwrap();
+    assert_eq!(coordinator.poll_service(), None, "the hour counts once");
 }
 
 #[test]
 fn amounts_saturate() {
     let mut coordinator =
-        coordinator(CoordinationSettings { max_step_bytes: u64::MAX, ..CoordinationSettings::default() });
+        coordinator(CoordinationSettings { max_service_rate: u64::MAX, ..CoordinationSettings::default() });
     for peer in [1, 2] {
         coordinator.handle_message(Time::ZERO, id(peer), &message(1, &[entry(1, 1, i64::MAX)])).unwrap();
     }
