@@ -62,6 +62,32 @@ fn equal_parts() -> Scenario {
     scenario
 }
 
+/// Groups of a tree share as well as all servers with each other: what is known late on each level is made up for.
+#[test]
+fn groups_share_as_well_as_all_pairs() {
+    const SERVERS: u32 = 64;
+    let fairness = |mode, group_size| {
+        let mut scenario = skewed();
+        scenario.duration = Some(Duration::from_secs(30));
+        scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
+        scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
+        for app in &mut scenario.apps {
+            app.workload = vpfs_model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
+        }
+        scenario.peers.settings.group_size = group_size;
+        let results = run(&scenario, &dsfq(mode));
+        let bytes = results.bytes_between(Duration::from_secs(10), Duration::from_secs(30));
+        bytes[0] as f64 / bytes[1] as f64
+    };
+    let local = fairness(SharingMode::Local, 16);
+    assert!(local < 0.8, "{local}: there is something to share");
+    let [pairs, two_levels, three_levels] = [64, 16, 4].map(|size| fairness(SharingMode::Threshold, size));
+    println!("half : all = {pairs:.3} by pairs, {two_levels:.3} in groups of 16, {three_levels:.3} in groups of 4");
+    for ratio in [pairs, two_levels, three_levels] {
+        assert!((0.95..1.05).contains(&ratio), "{pairs} {two_levels} {three_levels}");
+    }
+}
+
 /// A threshold 20 times as large takes a 20th of the messages, although peers must hear of each other every other
 /// second: keep-alives and acknowledgements ride on reports, here of servers that make one in 0.6 and in 1.7 seconds.
 #[test]
