@@ -37,12 +37,13 @@ impl Default for AppPolicy {
 }
 
 impl AppPolicy {
-    /// What of it is for the sum over all servers.
-    pub fn totals(&self) -> impl Iterator<Item = TotalKind> {
-        let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|_| TotalKind::Cap);
-        let target = self.target.filter(|target| target.scope == Scope::Total).map(|_| TotalKind::Target);
-        let minimum = self.minimum.filter(|minimum| minimum.scope == Scope::Total).map(|_| TotalKind::Minimum);
-        cap.into_iter().chain(target).chain(minimum)
+    /// What of it is for the sum over all servers, in bytes per second.
+    pub fn totals(&self) -> impl Iterator<Item = (TotalKind, u64)> {
+        let cap = self.cap.filter(|cap| cap.scope == Scope::Total).map(|cap| cap.bytes_per_second());
+        let target = self.target.filter(|target| target.scope == Scope::Total).map(|target| target.rate.0);
+        let minimum = self.minimum.filter(|minimum| minimum.scope == Scope::Total).map(|minimum| minimum.rate.0);
+        let all = [(TotalKind::Cap, cap), (TotalKind::Target, target), (TotalKind::Minimum, minimum)];
+        all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?)))
     }
 
     /// This weight and nothing else.

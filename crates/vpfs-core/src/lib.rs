@@ -80,6 +80,7 @@ mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod total;
+mod total_id;
 pub mod two_level;
 pub mod units;
 
@@ -101,5 +102,6 @@ pub use settings::{
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use total::{Reach, Scope, TotalKind};
+pub use total_id::TotalId;
 pub use two_level::TwoLevel;
 pub use units::{AppId, Bytes, Depth, FileKey, Objects, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

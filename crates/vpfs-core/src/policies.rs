@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::fifo::Fifo;
 use crate::ioco::Ioco;
 use crate::isolation::Isolation;
+use crate::request::{OpKind, ServiceClass};
 use crate::settings::{PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
 use crate::total::TotalKind;
@@ -161,6 +162,12 @@ impl Settings {
     /// Whether it must hear from the schedulers of other servers while applications have these totals.
     pub fn needs_peers(&self, totals: impl IntoIterator<Item = TotalKind>) -> bool {
         self.capabilities().needs_peers || totals.into_iter().any(|kind| self.kind.keeps(kind))
+    }
+
+    /// The class of a total for which requests of this kind count.
+    pub fn class_of(&self, kind: TotalKind, op: OpKind) -> ServiceClass {
+        let apart = self.metadata_depth.is_some() && kind != TotalKind::Cap;
+        if apart { op.into() } else { ServiceClass::Data }
     }
 
     /// The engine of the policy, which keeps at most `event_capacity` events between polls.

@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
 use crate::split::Split;
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, Depth, RequestId, Time};
 
 /// A scheduler whose policy and settings can change at any time.
@@ -175,6 +176,14 @@ impl Scheduler for Policy {
 
     fn poll_total(&mut self, now: Time) -> Option<(TotalKind, ServiceReport)> {
         self.queues.poll_total(now)
+    }
+
+    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
+        self.queues.set_part(now, total, part);
+    }
+
+    fn waiting(&self, total: TotalId) -> Bytes {
+        self.queues.waiting(total)
     }
 
     fn queued(&self) -> usize {

@@ -4,6 +4,7 @@ use crate::app_policy::AppPolicy;
 use crate::event::Event;
 use crate::request::{Dispatch, Request, ServiceReport};
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Decides which queued request goes to one storage server next.
@@ -72,6 +73,15 @@ pub trait Scheduler: Send {
     /// Call until `None`, after every input.
     fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
         None
+    }
+
+    /// Sets the part of a total that may be given here, in bytes per second, whatever other servers give; `None` (as
+    /// before the first call): the whole of it, less what they give. Ignored by schedulers that have no such total.
+    fn set_part(&mut self, _now: Time, _total: TotalId, _part: Option<u64>) {}
+
+    /// What waits here only because a total does not allow more. O(1).
+    fn waiting(&self, _total: TotalId) -> Bytes {
+        Bytes::ZERO
     }
 
     /// Requests queued, not yet dispatched.

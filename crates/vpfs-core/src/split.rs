@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// One scheduler for all requests, or one for data and one for metadata. Adds O(1) to their cost.
@@ -166,6 +167,15 @@ impl Scheduler for Split {
     fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
         let apart = self.open && report.class == ServiceClass::Metadata;
         self.queue(apart).handle_total(now, kind, report);
+    }
+
+    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
+        self.queue(total.class == ServiceClass::Metadata).set_part(now, total, part);
+    }
+
+    fn waiting(&self, total: TotalId) -> Bytes {
+        let metadata = self.metadata.as_ref().filter(|_| total.class == ServiceClass::Metadata);
+        metadata.unwrap_or(&self.data).waiting(total)
     }
 
     /// Each queue has its own totals; the class says of which.

@@ -3,6 +3,10 @@
 //! The schedulers of all servers tell each other what they gave an application of such an amount:
 //! [`Scheduler::poll_total`](crate::Scheduler::poll_total) and
 //! [`Scheduler::handle_total`](crate::Scheduler::handle_total). Each kind is counted for itself.
+//!
+//! Where news takes too long for that, in clusters of several groups, the driver sets the part of each total that a
+//! server may give, by [`Scheduler::set_part`](crate::Scheduler::set_part), from what all servers say that is wanted
+//! there.
 
 /// For what an amount is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

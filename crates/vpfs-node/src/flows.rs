@@ -12,13 +12,22 @@ use crate::coordination::FlowKey;
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
-    /// By the key under which servers report what they gave of a total.
-    by_total: HashMap<FlowKey, (TotalKind, AppId)>,
+    /// By the keys under which servers report what they gave of a total, and what was wanted of it.
+    by_total: HashMap<FlowKey, (TotalKind, AppId, Told)>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
     /// Requests of all applications, queued or dispatched.
     pending: usize,
+}
+
+/// What servers tell each other of a total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// What was given of it.
+    Used,
+    /// What was wanted of it.
+    Wanted,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,10 +53,14 @@ impl Flows {
             self.by_key.remove(&before);
             for kind in TotalKind::ALL {
                 self.by_total.remove(&before.of_total(kind));
+                self.by_total.remove(&before.of_wanted(kind));
             }
         }
         self.by_key.insert(key, app);
-        self.by_total.extend(TotalKind::ALL.map(|kind| (key.of_total(kind), (kind, app))));
+        for kind in TotalKind::ALL {
+            self.by_total.insert(key.of_total(kind), (kind, app, Told::Used));
+            self.by_total.insert(key.of_wanted(kind), (kind, app, Told::Wanted));
+        }
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -59,8 +72,8 @@ impl Flows {
         self.by_key.get(&key).copied()
     }
 
-    /// The total that is reported under this key, and its application.
-    pub(crate) fn total(&self, key: FlowKey) -> Option<(TotalKind, AppId)> {
+    /// The total of which something is told under this key, and its application.
+    pub(crate) fn total(&self, key: FlowKey) -> Option<(TotalKind, AppId, Told)> {
         self.by_total.get(&key).copied()
     }
 

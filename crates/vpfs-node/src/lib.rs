@@ -40,6 +40,8 @@ mod event;
 mod file_sizes;
 mod flows;
 mod node;
+mod part;
+mod parts;
 mod peers;
 mod totals;
 

@@ -1,10 +1,10 @@
 //! One storage server as its driver sees it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId, Scheduler,
-    ServerId, Settings, Time, TotalKind,
+    ServerId, ServiceClass, Settings, Time, TotalId, TotalKind,
 };
 
 use crate::ServerScheduler;
@@ -42,8 +42,8 @@ pub struct Node {
     peers: Option<Peers>,
     /// For when they are needed.
     peer_settings: Option<PeerSettings>,
-    /// What is for the sum over all servers.
-    sums: BTreeSet<(TotalKind, AppId)>,
+    /// What is for the sum over all servers, in bytes per second.
+    sums: BTreeMap<(AppId, TotalKind), u64>,
     flows: Flows,
     costs: Costs,
     totals: Totals,
@@ -59,7 +59,7 @@ impl Node {
             scheduler: Capped::new(Policy::new(&settings.policy, EVENTS), EVENTS),
             peers: None,
             peer_settings: settings.peers.clone(),
-            sums: BTreeSet::new(),
+            sums: BTreeMap::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
             totals: Totals::default(),
@@ -75,6 +75,7 @@ impl Node {
         if let (Some(peers), Some(settings)) = (&mut self.peers, &settings.peers) {
             peers.set_members(now, &settings.servers);
             self.set_reach(now);
+            self.forget_parts(now);
         }
         self.costs.metadata = settings.metadata_cost;
         if self.settings() != &settings.policy {
@@ -89,24 +90,34 @@ impl Node {
         self.flows.name(app, name);
         self.scheduler.set_app(now, app, policy);
         for kind in TotalKind::ALL {
-            self.sums.remove(&(kind, app));
+            self.sums.remove(&(app, kind));
         }
-        self.sums.extend(policy.totals().map(|kind| (kind, app)));
+        self.sums.extend(policy.totals().map(|(kind, rate)| ((app, kind), rate)));
         self.find_peers(now);
     }
 
     /// Coordinates with peers from the moment at which shares or totals hold over servers, and no longer than that.
     fn find_peers(&mut self, now: Time) {
-        let needs_peers = self.settings().needs_peers(self.sums.iter().map(|(kind, _)| *kind));
+        let needs_peers = self.settings().needs_peers(self.sums.keys().map(|(_, kind)| *kind));
         if needs_peers != self.peers.is_some() {
             let settings = self.peer_settings.as_ref().filter(|_| needs_peers);
             self.peers = settings.and_then(|settings| Peers::new(now, self.server, settings));
             self.set_reach(now);
+            self.forget_parts(now);
         }
     }
 
     fn set_reach(&mut self, now: Time) {
         self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, Peers::reach));
+    }
+
+    /// Until they are found anew, if servers take parts at all.
+    fn forget_parts(&mut self, now: Time) {
+        for &(app, kind) in self.sums.keys() {
+            for class in [ServiceClass::Data, ServiceClass::Metadata] {
+                self.scheduler.set_part(now, TotalId { app, kind, class }, None);
+            }
+        }
     }
 
     /// Queues a request.
@@ -118,6 +129,11 @@ impl Node {
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(now, &self.flows, app);
+            if peers.divides() {
+                let settings = self.scheduler.inner().settings();
+                let kinds = TotalKind::ALL.into_iter().filter(|kind| self.sums.contains_key(&(app, *kind)));
+                kinds.for_each(|kind| peers.want(now, TotalId { app, kind, class: settings.class_of(kind, op) }));
+            }
         }
         // Now, so that a report takes no message beside the one that announces the application.
         self.pass_reports_on(now);
@@ -202,6 +218,8 @@ impl Node {
         }
         if let Some(peers) = &mut self.peers {
             peers.handle_timeout(now);
+            let rate = |total: TotalId| self.sums.get(&(total.app, total.kind)).copied();
+            peers.divide(now, &self.flows, rate, &mut self.scheduler);
             self.set_reach(now);
         }
         while let Some(app) = self.flows.poll_left(now) {

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceReport, Time, TotalKind};
+use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceReport, Time, TotalId, TotalKind};
 
 use crate::ServerScheduler;
 use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
-use crate::flows::Flows;
+use crate::flows::{Flows, Told};
+use crate::part::{Part, Terms};
+use crate::parts::Parts;
 
 /// The other servers, and the parameters of coordination.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Peers {
     announced: Vec<Option<FlowKey>>,
     /// How many applications are announced under each key: several if they share a weight.
     present: HashMap<FlowKey, u32>,
+    /// For clusters of several groups.
+    parts: Parts,
 }
 
 impl Peers {
@@ -47,12 +51,21 @@ impl Peers {
         }
         let servers = settings.servers.clone();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
-        Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), present: HashMap::new() })
+        Some(Self {
+            coordinator,
+            service: Vec::new(),
+            announced: Vec::new(),
+            present: HashMap::new(),
+            parts: Parts::default(),
+        })
     }
 
     /// Servers joined or were removed.
     pub(crate) fn set_members(&mut self, now: Time, members: &Members) {
         self.coordinator.set_members(now, members.clone());
+        if !self.divides() {
+            self.parts = Parts::default();
+        }
     }
 
     /// An application has a request here; it is announced to peers once, and again if its key has changed. Applications
@@ -79,6 +92,7 @@ impl Peers {
             self.coordinator.flow_left(now, key);
             for kind in TotalKind::ALL {
                 self.coordinator.flow_left(now, key.of_total(kind));
+                self.coordinator.flow_left(now, key.of_wanted(kind));
             }
         }
     }
@@ -109,8 +123,14 @@ impl Peers {
 
     fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
         while let Some((key, class, bytes)) = self.coordinator.poll_service() {
-            if let Some((kind, app)) = flows.total(key) {
-                scheduler.handle_total(now, kind, ServiceReport { app, class, bytes });
+            match flows.total(key) {
+                Some((kind, app, told)) if self.divides() => {
+                    self.parts.hear(TotalId { app, kind, class }, told, bytes);
+                }
+                Some((kind, app, Told::Used)) => {
+                    scheduler.handle_total(now, kind, ServiceReport { app, class, bytes });
+                }
+                Some((_, _, Told::Wanted)) | None => {}
             }
             if let Some(app) = flows.app(key) {
                 self.service_of(app).heard += bytes;
@@ -131,19 +151,60 @@ impl Peers {
     /// The scheduler gave something of an application's total.
     pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, kind: TotalKind, report: ServiceReport) {
         let ServiceReport { app, class, bytes } = report;
-        if let Some(key) = flows.key(app) {
+        if self.divides() {
+            self.parts.want(now, TotalId { app, kind, class }).use_here(bytes);
+        } else if let Some(key) = flows.key(app) {
             // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
             let _ = self.coordinator.report(now, key.of_total(kind), class, bytes);
         }
     }
 
-    /// Beyond one group, the reach is not known, and each server gets its even part.
-    pub(crate) fn reach(&self) -> Reach {
-        let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
-        Reach {
-            reachable: count(self.coordinator.reachable().unwrap_or(1)),
-            servers: count(self.coordinator.members()),
+    /// Whether servers take parts of totals, since news takes too long for anything better: beyond one group.
+    pub(crate) fn divides(&self) -> bool {
+        !self.coordinator.news_delay().is_zero()
+    }
+
+    /// There is a request for which this total matters.
+    pub(crate) fn want(&mut self, now: Time, total: TotalId) {
+        self.parts.want(now, total);
+    }
+
+    /// Sets the parts of totals anew, if it is time; `rate` is that of a total.
+    pub(crate) fn divide(
+        &mut self,
+        now: Time,
+        flows: &Flows,
+        rate: impl Fn(TotalId) -> Option<u64>,
+        scheduler: &mut ServerScheduler,
+    ) {
+        if !self.parts.is_due(now) {
+            return;
         }
+        let Reach { reachable, servers } = self.all();
+        // A tick is how late the first message is.
+        let delay = self.coordinator.news_delay() + Part::TICK;
+        let terms = |total| Some(Terms { rate: rate(total)?, reachable, servers, delay });
+        for (total, ticked) in self.parts.tick(now, terms, scheduler) {
+            let TotalId { app, kind, class } = total;
+            let Some(key) = flows.key(app) else { continue };
+            let wanted = i64::try_from(ticked.wanted).unwrap_or(i64::MAX);
+            for (key, bytes) in [(key.of_total(kind), ticked.used), (key.of_wanted(kind), wanted)] {
+                // Beyond the limit of flows, the others do not hear of it; there is the floor for all of them.
+                let _ = self.coordinator.report(now, key, class, bytes);
+            }
+        }
+    }
+
+    /// What totals depend on. Beyond one group, a server gets its even part until it takes one by demand.
+    pub(crate) fn reach(&self) -> Reach {
+        let reach = self.all();
+        if self.divides() { Reach { reachable: 1, ..reach } } else { reach }
+    }
+
+    /// How many servers there are, and are there now.
+    fn all(&self) -> Reach {
+        let count = |servers: usize| u32::try_from(servers).unwrap_or(u32::MAX);
+        Reach { reachable: count(self.coordinator.reachable()), servers: count(self.coordinator.members()) }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<(Time, crate::coordination::Event)> {
@@ -151,7 +212,7 @@ impl Peers {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.coordinator.poll_timeout()
+        [self.coordinator.poll_timeout(), self.parts.poll_timeout()].into_iter().flatten().min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

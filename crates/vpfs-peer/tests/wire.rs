@@ -32,7 +32,14 @@ fn examples() -> Vec<(&'static str, Frame)> {
         incarnation: 1,
         age: Duration::from_nanos(2),
         to: Some(3),
-        standing: Standing { members: 14, group: ServerId(15), side: ServerId(16), stream: 17, to_stream: 18 },
+        standing: Standing {
+            members: 14,
+            group: ServerId(15),
+            side: ServerId(16),
+            stream: 17,
+            to_stream: 18,
+            live: 19,
+        },
         ack: Position { horizon: 4, version: 5 },
         base: 6,
         at: Position { horizon: 7, version: 13 },
@@ -54,7 +61,7 @@ fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The bytes of version 1 never change. The files are the corpus of the fuzz target, too; UPDATE=1 writes them.
+/// The bytes of a version never change. The files are the corpus of the fuzz target, too; UPDATE=1 writes them.
 #[test]
 fn golden_frames() {
     for (name, frame) in examples() {
@@ -142,10 +149,10 @@ proptest! {
 
     #[test]
     fn reports_arrive_as_sent(
-        numbers: [u64; 8], [group, side, stream, to_stream]: [u32; 4], to: Option<u64>, more: bool, [from, receiver]: [u16; 2], entries in entries(),
+        numbers: [u64; 8], [group, side, stream, to_stream, live]: [u32; 5], to: Option<u64>, more: bool, [from, receiver]: [u16; 2], entries in entries(),
     ) {
         let [incarnation, age, members, horizon, version, base, at_horizon, at] = numbers;
-        let standing = Standing { members, group: ServerId(group), side: ServerId(side), stream, to_stream };
+        let standing = Standing { members, group: ServerId(group), side: ServerId(side), stream, to_stream, live };
         let message = Message {
             incarnation,
             age: Duration::from_nanos(age),

@@ -43,7 +43,9 @@ impl NodePlan {
 
 /// Whether servers exchange messages with these applications.
 pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
-    policy.settings.needs_peers(apps.iter().flat_map(|app| app_policy(app).totals().collect::<Vec<_>>()))
+    policy
+        .settings
+        .needs_peers(apps.iter().flat_map(|app| app_policy(app).totals().map(|(kind, _)| kind).collect::<Vec<_>>()))
 }
 
 fn app_policy(app: &App) -> AppPolicy {

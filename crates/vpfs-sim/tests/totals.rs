@@ -15,12 +15,16 @@ const SECONDS: u64 = 30;
 /// Four disk servers, an application that writes to `servers` of them at 18 MB/s, and one with eight times its weight
 /// that writes all it can.
 fn run(scheduler: &str, key: &str, servers: &str) -> Results {
+    run_on(4, scheduler, key, servers)
+}
+
+fn run_on(count: u32, scheduler: &str, key: &str, servers: &str) -> Results {
     let text = format!(
         r#"
         duration = "{SECONDS}s"
         trace = "on"
         [[servers]]
-        count = 4
+        count = {count}
         device = "two-level-server"
         [[policy]]
         name = "p"
@@ -78,6 +82,17 @@ fn a_target_is_where_the_requests_are() {
 fn a_cap_is_where_the_requests_are() {
     for servers in ["0", "0-3"] {
         let rate = rate(&run("policy = \"sfq-d\", depth = 4", "cap = \"4MB/s\"\nburst = \"64KiB\"", servers));
+        println!("{servers}: {rate:.2} MB/s");
+        assert!((3.7..4.1).contains(&rate), "{servers}: {rate:.2} MB/s");
+    }
+}
+
+/// Over several groups of servers each takes a part of the rate, which follows requests within about two seconds.
+#[test]
+fn a_cap_is_where_the_requests_are_in_a_large_cluster() {
+    for servers in ["0", "25", "16-31", "0-31"] {
+        let policy = "policy = \"sfq-d\", depth = 4";
+        let rate = rate(&run_on(32, policy, "cap = \"4MB/s\"\nburst = \"64KiB\"", servers));
         println!("{servers}: {rate:.2} MB/s");
         assert!((3.7..4.1).contains(&rate), "{servers}: {rate:.2} MB/s");
     }

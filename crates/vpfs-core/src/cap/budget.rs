@@ -13,6 +13,9 @@ use crate::units::{Bytes, Time};
 /// server reports after a tenth of a second's worth of the rate, divided by the number of servers, so what all together
 /// have not reported is 2 % of what the rate allows in 5 s.
 ///
+/// Where news takes too long for that, a server fills its bucket at the part of the rate that it is told to use
+/// ([`Budget::set_part`]), and has nothing beside it. Otherwise:
+///
 /// - A server always gets its even part, rate / servers, however much others say that they use.
 /// - While servers cannot be reached, the bucket fills in the proportion of those that can: the parts of a divided
 ///   cluster together stay within the rate.
@@ -30,6 +33,8 @@ pub(crate) struct Budget {
 #[derive(Clone, Debug)]
 struct Total {
     reach: Reach,
+    /// What this server may use, in bytes per second, whatever others use.
+    part: Option<u64>,
     /// This server's even part.
     even: Bucket,
     /// Released here and not reported yet.
@@ -56,10 +61,11 @@ impl Budget {
     fn new(cap: Cap, keeps_even: bool, reach: Reach, now: Time) -> Self {
         let total = (cap.scope() == Scope::Total).then(|| Total {
             reach,
+            part: None,
             even: Bucket::full(even_part(cap, keeps_even, reach), now),
             unreported: 0,
         });
-        Self { cap, keeps_even, bucket: Bucket::full(here(cap, reach), now), total }
+        Self { cap, keeps_even, bucket: Bucket::full(here(cap, reach, None), now), total }
     }
 
     /// Changes rate, burst and scope; tokens are kept, up to the new burst.
@@ -69,7 +75,8 @@ impl Budget {
             return;
         }
         self.cap = cap;
-        self.bucket.set_cap(now, here(cap, reach));
+        let part = self.total.as_ref().and_then(|total| total.part);
+        self.bucket.set_cap(now, here(cap, reach, part));
         if let Some(total) = &mut self.total {
             total.reach = reach;
             total.even.set_cap(now, even_part(cap, self.keeps_even, reach));
@@ -79,6 +86,16 @@ impl Budget {
     /// Other servers became reachable, or are so no longer.
     pub(crate) fn set_reach(&mut self, now: Time, reach: Reach) {
         self.set(now, self.cap, reach);
+    }
+
+    /// Sets the part of the rate that may be used here; `None`: the whole of it, less what others use. Without effect
+    /// on a rate for this server alone.
+    pub(crate) fn set_part(&mut self, now: Time, part: Option<u64>) {
+        if let Some(total) = &mut self.total {
+            total.part = part;
+            let reach = total.reach;
+            self.set(now, self.cap, reach);
+        }
     }
 
     /// Takes `cost`, which may lead into debt, or returns when to ask again.
@@ -93,7 +110,7 @@ impl Budget {
     /// When to ask again; `None` if it may be used now.
     pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
         let due = self.bucket.due(now)?;
-        let even = self.shared().map(|total| total.even.due(now));
+        let even = self.shared().filter(|total| total.part.is_none()).map(|total| total.even.due(now));
         even.map_or(Some(due), |even| even.map(|even| even.min(due)))
     }
 
@@ -134,7 +151,7 @@ impl Budget {
 
     /// Other servers released `bytes`, or took some back.
     pub(crate) fn hear(&mut self, now: Time, bytes: i64) {
-        if self.total.is_none() {
+        if self.total.as_ref().is_none_or(|total| total.part.is_some()) {
             return;
         }
         let amount = Bytes(bytes.unsigned_abs());
@@ -156,10 +173,13 @@ impl Budget {
 }
 
 /// What this server fills its bucket with.
-fn here(cap: Cap, reach: Reach) -> Cap {
+fn here(cap: Cap, reach: Reach, part: Option<u64>) -> Cap {
     match cap.scope() {
         Scope::Server => cap,
-        Scope::Total => cap.scaled(reach.part_of(cap.bytes_per_second()), Bytes(cap.burst().0 / reach.servers())),
+        Scope::Total => {
+            let rate = part.unwrap_or_else(|| reach.part_of(cap.bytes_per_second()));
+            cap.scaled(rate, Bytes(cap.burst().0 / reach.servers()))
+        }
     }
 }
 
@@ -205,6 +225,18 @@ mod tests {
         released(&mut budget, 2000, 20);
         let later = released(&mut budget, 3000, 20) + released(&mut budget, 4000, 20);
         assert!(later > 4500, "{later}: the debt is paid after a second or two");
+    }
+
+    #[test]
+    fn a_part_is_all_that_is_left_and_what_others_use_does_not_count() {
+        let mut budget = budget();
+        budget.set_part(Time::ZERO, Some(500));
+        budget.take(Time::ZERO, Bytes(4000)).unwrap();
+        assert_eq!(released(&mut budget, 0, 20), 0, "in debt, whatever the even part is");
+        budget.set_part(Time::from_millis(1000), Some(2000));
+        budget.hear(Time::from_millis(1000), i64::MAX);
+        let next = released(&mut budget, 1000, 20) + released(&mut budget, 2000, 20);
+        assert!((480..=520).contains(&next), "{next}: after 3.5 kB of debt");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::list::{Links, List, Node};
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Holds requests of capped applications back before `S` sees them; requests of other applications pass.
@@ -48,6 +49,8 @@ pub struct Capped<S> {
 struct Account {
     bucket: Option<Budget>,
     held: List,
+    /// The cost of all that is held.
+    held_cost: Bytes,
 }
 
 /// When the bucket of an application will be out of debt.
@@ -163,7 +166,7 @@ impl<S: Scheduler> Capped<S> {
 
     fn grow(&mut self, app: AppId) {
         if app.index() >= self.accounts.len() {
-            self.accounts.resize(app.index() + 1, Account { bucket: None, held: List::EMPTY });
+            self.accounts.resize(app.index() + 1, Account { bucket: None, held: List::EMPTY, held_cost: Bytes::ZERO });
         }
     }
 
@@ -175,7 +178,9 @@ impl<S: Scheduler> Capped<S> {
         let entry = &mut self.requests[id.index()];
         assert!(entry.state == State::Unused, "request id {id} is in use");
         *entry = CapEntry { state: State::Held, request: *request, arrived, links: Links::UNLINKED };
-        self.accounts[app.index()].held.push_back(&mut self.requests, id);
+        let account = &mut self.accounts[app.index()];
+        account.held.push_back(&mut self.requests, id);
+        account.held_cost += request.cost;
         self.held += 1;
     }
 
@@ -191,6 +196,7 @@ impl<S: Scheduler> Capped<S> {
                 return;
             }
             account.held.remove(&mut self.requests, id);
+            account.held_cost = account.held_cost - request.cost;
             self.requests[id.index()].state = State::Charged;
             self.held -= 1;
             self.note_use(app);
@@ -272,6 +278,7 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         if state == State::Held {
             let account = &mut self.accounts[app.index()];
             account.held.remove(&mut self.requests, id);
+            account.held_cost = account.held_cost - cost;
             self.held -= 1;
             self.events.push(now, Event::Cancelled { id, app, cost });
             if self.queued() == 0 && self.outstanding() == 0 {
@@ -295,6 +302,8 @@ impl<S: Scheduler> Scheduler for Capped<S> {
             self.requests[id.index()].request.correct(real);
         }
         if state == State::Held {
+            let held_cost = &mut self.accounts[app.index()].held_cost;
+            *held_cost = *held_cost - estimated + real;
             self.events.push(now, Event::CostCorrected { id, app, estimated, real });
         } else {
             self.inner.correct_cost(now, id, real);
@@ -344,6 +353,24 @@ impl<S: Scheduler> Scheduler for Capped<S> {
         if let Some(bucket) = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut()) {
             bucket.hear(now, bytes);
             self.release(now, app);
+        }
+    }
+
+    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
+        if total.kind != TotalKind::Cap {
+            return self.inner.set_part(now, total, part);
+        }
+        let app = total.app;
+        if let Some(bucket) = self.accounts.get_mut(app.index()).and_then(|account| account.bucket.as_mut()) {
+            bucket.set_part(now, part);
+            self.release(now, app);
+        }
+    }
+
+    fn waiting(&self, total: TotalId) -> Bytes {
+        match total.kind {
+            TotalKind::Cap => self.accounts.get(total.app.index()).map_or(Bytes::ZERO, |account| account.held_cost),
+            TotalKind::Target | TotalKind::Minimum => self.inner.waiting(total),
         }
     }
 

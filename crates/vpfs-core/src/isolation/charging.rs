@@ -4,7 +4,7 @@ use super::{Entry, Isolation};
 use crate::dsfq::Change;
 use crate::request::Request;
 use crate::settings::CostUnit;
-use crate::units::{Bytes, RequestId, Time};
+use crate::units::{AppId, Bytes, RequestId, Time};
 
 impl Isolation {
     /// Charges a request again when it is dispatched: much may have been learned about costs since it was enqueued,
@@ -51,5 +51,41 @@ impl Isolation {
         let account = self.account(app);
         let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [Bytes::ZERO; 2]));
         self.correct(app, arrival, delta);
+    }
+
+    /// A request of `app` costs `delta` of service more (or less) than was charged.
+    pub(super) fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
+        self.queue.correct_entry(app, arrival, delta);
+        let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
+        self.bound_corrections(app);
+        self.shift(app, due);
+    }
+
+    /// Keeps the number of deferred corrections in proportion to the queued requests. O(1) amortised over the
+    /// corrections.
+    fn bound_corrections(&mut self, app: AppId) {
+        if self.corrections.are_many(app, self.meters[app.index()].queued as usize) {
+            let queued = self.queue.arrivals(&mut self.requests, app);
+            self.corrections.merge(app, &queued);
+        }
+    }
+
+    /// The arrival number of the oldest queued request of `app`, or `u64::MAX` if none is queued.
+    pub(super) fn oldest_arrival(&self, app: AppId) -> u64 {
+        self.queue.oldest(app).map_or(u64::MAX, |head| head.arrival)
+    }
+
+    /// A request of `app` left the queue: applies the corrections that are due now.
+    pub(super) fn settle(&mut self, app: AppId) {
+        if !self.corrections.is_empty() {
+            let due = self.corrections.take_due(app, self.oldest_arrival(app));
+            self.bound_corrections(app);
+            self.shift(app, due);
+        }
+    }
+
+    pub(super) fn shift(&mut self, app: AppId, delta: i128) {
+        let delta = self.ledger.pay(self.account(app), delta);
+        self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 }

@@ -170,6 +170,16 @@ impl Minima {
         self.change(now, app, |account| account.budget.hear(now, bytes));
     }
 
+    /// Sets the part of the minimum of `app` that is kept here.
+    pub(super) fn set_part(&mut self, now: Time, app: AppId, part: Option<u64>) {
+        self.change(now, app, |account| account.budget.set_part(now, part));
+    }
+
+    /// Whether `app` has requests queued although it has had its minimum.
+    pub(super) fn is_waiting(&self, app: AppId) -> bool {
+        self.waiting.get(app.index()).is_some()
+    }
+
     /// The next amount to tell the other servers.
     pub(super) fn poll_report(&mut self) -> Option<ServiceReport> {
         while let Some(app) = self.reporting.pop() {

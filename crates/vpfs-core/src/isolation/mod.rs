@@ -72,6 +72,7 @@ use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
@@ -469,42 +470,6 @@ impl Isolation {
         }
     }
 
-    /// A request of `app` costs `delta` of service more (or less) than was charged.
-    fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
-        self.queue.correct_entry(app, arrival, delta);
-        let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
-        self.bound_corrections(app);
-        self.shift(app, due);
-    }
-
-    /// Keeps the number of deferred corrections in proportion to the queued requests. O(1) amortised over the
-    /// corrections.
-    fn bound_corrections(&mut self, app: AppId) {
-        if self.corrections.are_many(app, self.meters[app.index()].queued as usize) {
-            let queued = self.queue.arrivals(&mut self.requests, app);
-            self.corrections.merge(app, &queued);
-        }
-    }
-
-    /// The arrival number of the oldest queued request of `app`, or `u64::MAX` if none is queued.
-    fn oldest_arrival(&self, app: AppId) -> u64 {
-        self.queue.oldest(app).map_or(u64::MAX, |head| head.arrival)
-    }
-
-    /// A request of `app` left the queue: applies the corrections that are due now.
-    fn settle(&mut self, app: AppId) {
-        if !self.corrections.is_empty() {
-            let due = self.corrections.take_due(app, self.oldest_arrival(app));
-            self.bound_corrections(app);
-            self.shift(app, due);
-        }
-    }
-
-    fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(self.account(app), delta);
-        self.queue.shift(&self.requests, &mut self.clock, app, delta);
-    }
-
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
         assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
@@ -618,6 +583,7 @@ impl Scheduler for Isolation {
         let takes = Bytes(self.times.request_ns(op, real, objects));
         if state.is_queued() {
             entry.service = takes;
+            self.queue.correct_cost(app, [estimated, real]);
             self.meters[app.index()].on_correction(now, service.0, takes.0);
         } else {
             self.minima.recharge(now, app, estimated, real);
@@ -667,6 +633,17 @@ impl Scheduler for Isolation {
         if kind == TotalKind::Minimum {
             self.minima.hear(now, report.app, report.bytes);
         }
+    }
+
+    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
+        if total.kind == TotalKind::Minimum {
+            self.minima.set_part(now, total.app, part);
+        }
+    }
+
+    fn waiting(&self, total: TotalId) -> Bytes {
+        let waits = total.kind == TotalKind::Minimum && self.minima.is_waiting(total.app);
+        if waits { self.queue.cost(total.app) } else { Bytes::ZERO }
     }
 
     fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {

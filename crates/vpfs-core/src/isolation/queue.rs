@@ -7,6 +7,7 @@ use super::Entry;
 use crate::app_policy::AppPolicy;
 use crate::heap::Heap;
 use crate::list::List;
+use crate::request::Request;
 use crate::shares::Shares;
 use crate::table::Table;
 use crate::tags::{Clock, FlowTags, Head};
@@ -26,6 +27,8 @@ pub(super) enum Kind {
 struct Flow {
     tags: FlowTags,
     list: List,
+    /// The cost of all that is queued.
+    cost: Bytes,
     head: Option<Head>,
     kind: Kind,
 }
@@ -89,6 +92,17 @@ impl Queue {
         self.flows.get(app.index())?.head
     }
 
+    /// The cost of the queued requests of `app`.
+    pub(super) fn cost(&self, app: AppId) -> Bytes {
+        self.flows.get(app.index()).map_or(Bytes::ZERO, |flow| flow.cost)
+    }
+
+    /// A queued request costs `real` instead of `estimated`.
+    pub(super) fn correct_cost(&mut self, app: AppId, [estimated, real]: [Bytes; 2]) {
+        let cost = &mut self.flow_mut(app).cost;
+        *cost = *cost - estimated + real;
+    }
+
     /// The arrival numbers of the queued requests of `app`, ascending. O(n).
     pub(super) fn arrivals(&self, requests: &mut Table<Entry>, app: AppId) -> Vec<u64> {
         let Some(flow) = self.flows.get(app.index()) else { return Vec::new() };
@@ -117,9 +131,10 @@ impl Queue {
 
     /// Adds a charged request to its flow.
     pub(super) fn push(&mut self, requests: &mut Table<Entry>, id: RequestId) {
-        let app = requests.get(id).request.app;
+        let Request { app, cost, .. } = requests.get(id).request;
         self.len += 1;
         let flow = self.flow_mut(app);
+        flow.cost += cost;
         flow.list.push_back(requests.nodes(), id);
         if flow.head.is_none() {
             self.refresh(requests, app);
@@ -128,12 +143,13 @@ impl Queue {
 
     /// Removes a queued request from its flow.
     pub(super) fn remove(&mut self, requests: &mut Table<Entry>, clock: &mut Clock, id: RequestId) {
-        let app = requests.get(id).request.app;
+        let Request { app, cost, .. } = requests.get(id).request;
         self.len -= 1;
         self.shares.expire(clock.now());
         self.refresh_share(requests, app);
         let flow = &mut self.flows[app.index()];
         flow.list.remove(requests.nodes(), id);
+        flow.cost = flow.cost - cost;
         if flow.list.first().is_none() {
             clock.note_finish(flow.tags.finish());
             self.shares.on_finish(app, flow.tags.finish());
@@ -240,7 +256,8 @@ impl Queue {
 
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {
         if app.index() >= self.flows.len() {
-            let new = Flow { tags: FlowTags::NEW, list: List::EMPTY, head: None, kind: Kind::default() };
+            let new =
+                Flow { tags: FlowTags::NEW, list: List::EMPTY, cost: Bytes::ZERO, head: None, kind: Kind::default() };
             self.flows.resize(app.index() + 1, new);
         }
         &mut self.flows[app.index()]

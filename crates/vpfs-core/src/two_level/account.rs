@@ -124,6 +124,13 @@ impl Account {
         }
     }
 
+    /// Sets the part of the promise that may be kept here.
+    pub(super) fn set_part(&mut self, now: Time, part: Option<u64>) {
+        if let Credits::Continuous(budget) = &mut self.credits {
+            budget.set_part(now, part);
+        }
+    }
+
     /// What passed here within the promise, once it is enough to tell the others.
     pub(super) fn poll_report(&mut self) -> Option<i64> {
         match &mut self.credits {

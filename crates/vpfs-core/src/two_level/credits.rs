@@ -60,6 +60,8 @@ struct Flow {
     /// The start tag of the head; while nothing is queued, the finish tag of the latest request.
     start: VirtualTime,
     queue: List,
+    /// The cost of all that is queued.
+    queued_cost: Bytes,
     /// `None`: best effort.
     account: Option<Account>,
 }
@@ -118,14 +120,17 @@ impl Credits {
             flow.start = flow.start.max(earliest);
         }
         flow.queue.push_back(requests.nodes(), id);
+        flow.queued_cost += cost;
         self.queued += 1;
         self.refresh(now, requests, app);
     }
 
     /// Removes a waiting request. It has cost nothing yet.
     pub(super) fn remove(&mut self, now: Time, requests: &mut Table<TwoLevelEntry>, id: RequestId) {
-        let app = requests.get(id).request.app;
-        self.flow_mut(app).queue.remove(requests.nodes(), id);
+        let Request { app, cost, .. } = requests.get(id).request;
+        let flow = self.flow_mut(app);
+        flow.queue.remove(requests.nodes(), id);
+        flow.queued_cost = flow.queued_cost - cost;
         self.queued -= 1;
         self.note_finish(app);
         self.refresh(now, requests, app);
@@ -153,9 +158,11 @@ impl Credits {
         let flow = &mut self.flows[app.index()];
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
+        let cost = requests.get(id).request.cost;
+        flow.queued_cost = flow.queued_cost - cost;
         self.queued -= 1;
         self.virtual_time = self.virtual_time.max(flow.start);
-        self.charge(now, app, requests.get(id).request.cost, spare);
+        self.charge(now, app, cost, spare);
         self.refresh(now, requests, app);
         id
     }
@@ -172,6 +179,12 @@ impl Credits {
             self.note_use(app);
         }
         self.note_finish(app);
+    }
+
+    /// A queued request costs `real` instead of `estimated`.
+    pub(super) fn correct_queued(&mut self, app: AppId, [estimated, real]: [Bytes; 2]) {
+        let cost = &mut self.flow_mut(app).queued_cost;
+        *cost = *cost - estimated + real;
     }
 
     /// A request costs `real` instead of `charged`; for the start of other members of its group.
@@ -252,6 +265,19 @@ impl Credits {
         None
     }
 
+    /// Sets the part of the promise to `app` that may be kept here.
+    pub(super) fn set_part(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId, part: Option<u64>) {
+        if let Some(account) = self.flow_mut(app).account.as_mut() {
+            account.set_part(now, part);
+            self.refresh(now, requests, app);
+        }
+    }
+
+    /// What a flow has queued.
+    pub(super) fn waiting(&self, app: AppId) -> Bytes {
+        self.flows.get(app.index()).map_or(Bytes::ZERO, |flow| flow.queued_cost)
+    }
+
     /// `app` used more or less of its credits.
     fn note_use(&mut self, app: AppId) {
         if self.reporting.last() != Some(&app) && self.basis.reach.servers > 1 {
@@ -315,7 +341,7 @@ impl Credits {
 
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {
         if app.index() >= self.flows.len() {
-            let new = Flow { start: VirtualTime::ZERO, queue: List::EMPTY, account: None };
+            let new = Flow { start: VirtualTime::ZERO, queue: List::EMPTY, queued_cost: Bytes::ZERO, account: None };
             self.flows.resize(app.index() + 1, new);
         }
         &mut self.flows[app.index()]

@@ -42,6 +42,7 @@ use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
 use crate::total::{Reach, TotalKind};
+use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// The deadline of requests of applications without a target.
@@ -406,6 +407,9 @@ impl Scheduler for TwoLevel {
         let entry = *self.requests.get(id);
         let (app, estimated) = (entry.request.app, entry.request.cost);
         self.requests.get_mut(id).request.correct(real);
+        if entry.state == State::Held {
+            self.credits.correct_queued(app, [estimated, real]);
+        }
         self.recharge(now, &entry, estimated, real);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
@@ -432,6 +436,16 @@ impl Scheduler for TwoLevel {
         if kind == TotalKind::Target {
             self.credits.hear(now, &self.requests, report.app, report.bytes);
         }
+    }
+
+    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
+        if total.kind == TotalKind::Target {
+            self.credits.set_part(now, &self.requests, total.app, part);
+        }
+    }
+
+    fn waiting(&self, total: TotalId) -> Bytes {
+        if total.kind == TotalKind::Target { self.credits.waiting(total.app) } else { Bytes::ZERO }
     }
 
     fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {

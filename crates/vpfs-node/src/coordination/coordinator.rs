@@ -1,6 +1,7 @@
 //! One server's part in the coordination of all servers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use vpfs_core::{ServerId, ServiceClass, Time};
 
@@ -140,7 +141,7 @@ impl Coordinator {
     }
 
     /// The next message to send, and its receiver. Call until `None`, after every input: one message combines all
-    /// changes since the last one. O(entries + log peers).
+    /// changes since the last one. O(entries + peers).
     pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
         self.mark_changes(now);
         let (id, message) = match self.replies.pop_first() {
@@ -232,11 +233,26 @@ impl Coordinator {
         self.peers.keys().copied()
     }
 
-    /// How many servers this one reaches, itself included. `None` with groups of several levels, where a server knows
-    /// its peers only.
-    pub fn reachable(&self) -> Option<usize> {
-        let live = self.peers.values().filter(|peer| peer.link.state == PeerState::Live);
-        (self.groups.levels() == 1).then(|| 1 + live.count())
+    /// How many servers this one reaches, itself included: peers, and as many as these say that they speak for.
+    /// O(peers).
+    pub fn reachable(&self) -> usize {
+        self.live_without(None).min(self.members())
+    }
+
+    /// This server, and those that it reaches on all levels but one.
+    fn live_without(&self, level: Option<usize>) -> usize {
+        let is_single = self.groups.levels() == 1;
+        let others = self.peers.iter().filter(|(id, peer)| {
+            peer.link.state == PeerState::Live && Some(peer.level) != level && (is_single || self.agrees(**id))
+        });
+        others.fold(1, |sum: usize, (_, peer)| sum.saturating_add(peer.speaks_for()))
+    }
+
+    /// How long news takes from any server to any other, but for the time of messages. Zero within one group, where
+    /// everybody tells everybody.
+    pub fn news_delay(&self) -> Duration {
+        let hops = 2 * (self.groups.levels() - 1);
+        self.settings.pass_on_delay * u32::try_from(hops).unwrap_or(u32::MAX)
     }
 
     /// The number of all members, this server included.
@@ -358,6 +374,8 @@ impl Coordinator {
 
     fn message_to(&mut self, now: Time, id: ServerId) -> Option<Message> {
         let agrees = self.agrees(id);
+        let live = self.live_without(Some(self.peers.get(&id)?.level));
+        let live = u32::try_from(live.min(self.members())).unwrap_or(u32::MAX);
         let peer = self.peers.get_mut(&id)?;
         let level = &self.levels[peer.level];
         let base = level.totals.resume_from(peer.link.acked);
@@ -376,6 +394,7 @@ impl Coordinator {
                 side: self.me,
                 stream: level.stream,
                 to_stream,
+                live,
             },
             ack: peer.view.at(),
             base,
@@ -399,7 +418,7 @@ impl Coordinator {
             incarnation: self.incarnation,
             age: now.since(self.started),
             to: Some(incarnation),
-            standing: Standing { members: self.groups.hash(), group: side, side, stream: 0, to_stream: 0 },
+            standing: Standing { members: self.groups.hash(), group: side, side, stream: 0, to_stream: 0, live: 0 },
             ack: Position::default(),
             base: 0,
             at: Position::default(),

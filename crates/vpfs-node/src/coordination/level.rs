@@ -99,6 +99,11 @@ impl Peer {
         self.stream.map(|(incarnation, _)| incarnation)
     }
 
+    /// As many servers as it says; one until it does.
+    pub(crate) fn speaks_for(&self) -> usize {
+        self.standing.map_or(1, |standing| standing.live.max(1) as usize)
+    }
+
     /// Whether it is there and in the group. One that only answers, but was never met, is not.
     pub(crate) fn is_member(&self, id: ServerId, members: u64) -> bool {
         let is_in_group = |standing: Standing| standing.side == id && standing.members == members;

@@ -27,6 +27,12 @@ impl FlowKey {
         };
         Self(mix(self.0 ^ of))
     }
+
+    /// The key under which servers report what is wanted of that total where they are: the sum over time, in bytes.
+    #[must_use]
+    pub const fn of_wanted(self, kind: TotalKind) -> Self {
+        Self(mix(self.of_total(kind).0))
+    }
 }
 
 /// How far one server knows another's totals. Ordered by age: of two positions in one incarnation, the greater is
@@ -72,6 +78,8 @@ pub struct Standing {
     pub stream: u32,
     /// The number of the receiver's totals to which `ack` refers.
     pub to_stream: u32,
+    /// How many servers the sender speaks for: itself, and all that it reaches on other levels than this one.
+    pub live: u32,
 }
 
 /// What one server reports to another: its changed totals, and how far it knows the other's totals.
@@ -100,8 +108,8 @@ pub struct Message {
 impl Message {
     /// The maximum number of entries in a message.
     pub const MAX_ENTRIES: usize = 1024;
-    /// Bytes of a message without entries: nine numbers of 8 bytes, four of 4 bytes, flags and the number of entries.
-    pub const HEADER_LEN: usize = 9 * 8 + 4 * 4 + 1 + 2;
+    /// Bytes of a message without entries: nine numbers of 8 bytes, five of 4 bytes, flags and the number of entries.
+    pub const HEADER_LEN: usize = 9 * 8 + 5 * 4 + 1 + 2;
     /// Bytes of an entry: four numbers of 8 bytes, class and flag.
     pub const ENTRY_LEN: usize = 4 * 8 + 1;
 

@@ -104,7 +104,7 @@ fn messages_have_the_stated_size() {
         world.servers[0].coordinator.report(world.now, FlowKey(key), DATA, 1).unwrap();
     }
     let (_, message) = world.servers[0].coordinator.poll_transmit(world.now).unwrap();
-    assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 91 + 40 * 33));
+    assert_eq!((message.entries.len(), message.more, message.encoded_len()), (40, true, 95 + 40 * 33));
     assert!(message.encoded_len() <= 1448, "an Ethernet frame without the headers of IP and TCP");
 }
 

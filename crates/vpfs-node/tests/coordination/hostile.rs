@@ -24,7 +24,7 @@ fn message(version: u64, entries: &[FlowTotal]) -> Message {
         incarnation: 1,
         age,
         to: Some(7),
-        standing: Standing { members: 0, group: id(1), side: id(1), stream: 1, to_stream: 1 },
+        standing: Standing { members: 0, group: id(1), side: id(1), stream: 1, to_stream: 1, live: 1 },
         ack: Position::default(),
         base: 0,
         at,

@@ -60,13 +60,3 @@ fn a_divided_cluster_stays_within_the_cap() {
     let (least, most) = cluster.extremes(41);
     assert!(least > 0.95 && most < 1.05, "later: {least} to {most}");
 }
-
-/// With more servers than one group has, each gets its even part only.
-#[test]
-fn a_large_cluster_stays_within_the_cap() {
-    let mut cluster = capped(1, 20, 5);
-    cluster.loaded.fill(true);
-    cluster.run_for(Duration::from_secs(30));
-    let (least, most) = cluster.extremes(5);
-    assert!(least > 0.9 && most < 1.05, "{least} to {most}");
-}

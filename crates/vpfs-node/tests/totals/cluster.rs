@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{AppId, AppPolicy, Bytes, OpKind, RequestId, ServerId, Settings, Time};
-use vpfs_node::coordination::{CoordinationSettings, Members, Message};
+use vpfs_node::coordination::{CoordinationSettings, Message};
 use vpfs_node::{Arrival, Node, NodeSettings, PeerSettings, Served};
 
 /// The application with a total of [`RATE`].
@@ -24,6 +24,10 @@ pub(crate) struct Cluster {
     now: Time,
     nodes: Vec<Node>,
     pub(crate) loaded: Vec<bool>,
+    /// Beside that, requests of [`APP`] arrive at random servers: so many in a thousand steps.
+    pub(crate) arrivals: u32,
+    /// How long all requests of [`APP`] waited together, in steps.
+    waits: u64,
     with_other: bool,
     /// Requests at each node by application, and those that are done with the next step.
     waiting: Vec<[u32; 2]>,
@@ -39,6 +43,8 @@ pub(crate) struct Cluster {
     flown: u64,
     /// A server completes a request only in each step whose number is a multiple of this one.
     pub(crate) slowness: usize,
+    /// The total of [`APP`], in bytes per second.
+    rate: u64,
     /// Bytes of [`APP`] dispatched in each step by each server.
     steps: Vec<Vec<u64>>,
 }
@@ -46,16 +52,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `count` nodes with this policy, and the application; with `other`, a competitor that is never out of requests.
     pub(crate) fn new(seed: u64, count: usize, delay_ms: u32, policy: &Settings, app: &AppPolicy) -> Self {
-        let members: Members = (0..count).map(id).collect();
-        let settings = NodeSettings {
-            policy: policy.clone(),
-            metadata_cost: Bytes::kib(8),
-            peers: Some(PeerSettings {
-                incarnation: 1,
-                servers: members,
-                coordination: CoordinationSettings::default(),
-            }),
-        };
+        let settings = settings(policy, count);
         let nodes = (0..count).map(|me| {
             let mut node = Node::new(Time::ZERO, id(me), &settings);
             node.set_app(Time::ZERO, APP, "climate", app);
@@ -65,6 +62,8 @@ impl Cluster {
             now: Time::ZERO,
             nodes: nodes.collect(),
             loaded: vec![false; count],
+            arrivals: 0,
+            waits: 0,
             with_other: false,
             waiting: vec![[0; 2]; count],
             served: vec![VecDeque::new(); count],
@@ -76,6 +75,7 @@ impl Cluster {
             flights: BTreeMap::new(),
             flown: 0,
             slowness: 0,
+            rate: app.totals().next().map_or(RATE, |(_, rate)| rate),
             steps: Vec::new(),
         }
     }
@@ -89,12 +89,23 @@ impl Cluster {
         self
     }
 
+    /// From now on, the first `count` are all servers.
+    pub(crate) fn keep(&mut self, count: usize) {
+        let settings = settings(self.nodes[0].settings(), count);
+        self.nodes.truncate(count);
+        self.flights.retain(|_, (from, to, _)| *from < count && *to < count);
+        for node in &mut self.nodes {
+            node.reconfigure(self.now, &settings);
+        }
+    }
+
     pub(crate) fn run_for(&mut self, duration: Duration) {
         let until = self.now + duration;
         while self.now < until {
             self.now = self.now + STEP;
             self.steps.push(vec![0; self.nodes.len()]);
             self.deliver();
+            self.arrive();
             for me in 0..self.nodes.len() {
                 self.serve(me);
                 if self.nodes[me].poll_timeout().is_some_and(|at| at <= self.now) {
@@ -105,10 +116,19 @@ impl Cluster {
         }
     }
 
+    fn arrive(&mut self) {
+        let server = self.random.below(u32::try_from(self.nodes.len()).unwrap()) as usize;
+        if self.random.below(1000) < self.arrivals {
+            self.refill(server, APP, self.waiting[server][APP.index()] + 1);
+        }
+        self.waits += self.waiting.iter().map(|waiting| u64::from(waiting[APP.index()])).sum::<u64>();
+    }
+
     fn deliver(&mut self) {
         while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
             let (from, to, message) = flight.remove();
-            if self.parts[from] == self.parts[to] {
+            // Some are for servers that are no longer there.
+            if to < self.nodes.len() && self.parts[from] == self.parts[to] {
                 self.nodes[to].handle_message(self.now, id(from), &message).unwrap();
                 self.drain(to);
             }
@@ -163,6 +183,11 @@ impl Cluster {
 
     /// Load moves: for a while some servers have it, then others; at least one does.
     pub(crate) fn move_about(&mut self, seconds: u64) {
+        self.move_about_every(seconds, [50, 1550]);
+    }
+
+    /// The same, within so many milliseconds.
+    pub(crate) fn move_about_every(&mut self, seconds: u64, [least, most]: [u32; 2]) {
         let until = self.now + Duration::from_secs(seconds);
         let count = u32::try_from(self.nodes.len()).unwrap();
         while self.now < until {
@@ -172,22 +197,28 @@ impl Cluster {
                 let server = self.random.below(count) as usize;
                 self.loaded[server] = true;
             });
-            let pause = 50 + self.random.below(1500);
+            let pause = least + self.random.below(most - least);
             self.run_for(Duration::from_millis(pause.into()));
         }
     }
 
     /// The least and the most bytes in any five seconds from `first` on, as a fraction of what the rate allows.
     pub(crate) fn extremes(&self, first: u64) -> (f64, f64) {
-        let steps = self.totals(first);
-        let allowed = 5.0 * RATE as f64;
+        self.extremes_within([first, u64::MAX / 1000])
+    }
+
+    /// The same until `end`.
+    pub(crate) fn extremes_within(&self, [first, end]: [u64; 2]) -> (f64, f64) {
+        let end = self.steps.len().min(usize::try_from(end * 1000).unwrap());
+        let steps = &self.totals(0)[usize::try_from(first * 1000).unwrap()..end];
+        let allowed = 5.0 * self.rate as f64;
         let windows = || steps.windows(5000).map(|window| window.iter().sum::<u64>() as f64 / allowed);
         (windows().fold(f64::MAX, f64::min), windows().fold(0.0, f64::max))
     }
 
     /// The most by which the bytes of any time from `first` on exceed what the rate allows in it.
     pub(crate) fn most_beyond(&self, first: u64) -> u64 {
-        let in_step = RATE as i64 / 1000;
+        let in_step = self.rate as i64 / 1000;
         // The largest sum of a part of the list.
         let beyond = self.totals(first).into_iter().scan(0, |sum, bytes| {
             *sum = (*sum + bytes as i64 - in_step).max(0);
@@ -199,12 +230,30 @@ impl Cluster {
     /// What a server dispatched from second `first` on, as a fraction of what the rate allows.
     pub(crate) fn part_of(&self, server: usize, first: u64) -> f64 {
         let steps = &self.steps[usize::try_from(first * 1000).unwrap()..];
-        let allowed = steps.len() as f64 / 1000.0 * RATE as f64;
+        let allowed = steps.len() as f64 / 1000.0 * self.rate as f64;
         steps.iter().map(|step| step[server]).sum::<u64>() as f64 / allowed
+    }
+
+    /// How long a request of [`APP`] waited and was served, in the mean.
+    pub(crate) fn mean_wait(&self) -> Duration {
+        let dispatched = self.totals(0).iter().sum::<u64>() / SIZE;
+        STEP * u32::try_from(self.waits / dispatched.max(1)).unwrap()
     }
 
     fn totals(&self, first: u64) -> Vec<u64> {
         self.steps[usize::try_from(first * 1000).unwrap()..].iter().map(|step| step.iter().sum()).collect()
+    }
+}
+
+fn settings(policy: &Settings, servers: usize) -> NodeSettings {
+    NodeSettings {
+        policy: policy.clone(),
+        metadata_cost: Bytes::kib(8),
+        peers: Some(PeerSettings {
+            incarnation: 1,
+            servers: (0..servers).map(id).collect(),
+            coordination: CoordinationSettings::default(),
+        }),
     }
 }
 

@@ -3,5 +3,6 @@
 
 mod caps;
 mod cluster;
+mod large;
 mod minima;
 mod targets;

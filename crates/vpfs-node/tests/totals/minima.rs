@@ -10,9 +10,9 @@ use super::cluster::{Cluster, RATE};
 
 /// Before, the servers learn what requests cost, and how many the storage needs at once. Only servers with both
 /// applications do.
-const LEARNT: u64 = 20;
+pub(crate) const LEARNT: u64 = 20;
 
-fn with(seed: u64, count: usize, rate: u64, scope: Scope) -> Cluster {
+pub(crate) fn with(seed: u64, count: usize, rate: u64, scope: Scope) -> Cluster {
     let policy = Settings::new(PolicyKind::Isolation, Depth::new(8).unwrap(), SlotCostTable::default());
     let app = AppPolicy { minimum: Some(Minimum { rate: Bytes(rate), scope }), ..AppPolicy::default() };
     let other = AppPolicy::weighted(Weight::new(20).unwrap());

@@ -16,7 +16,7 @@ fn promised(rate: u64, scope: Scope, deadline: Duration) -> AppPolicy {
     AppPolicy { target: Some(target), ..AppPolicy::default() }
 }
 
-fn with(seed: u64, count: usize, rate: u64, scope: Scope) -> Cluster {
+pub(crate) fn with(seed: u64, count: usize, rate: u64, scope: Scope) -> Cluster {
     let mut policy = Settings::new(PolicyKind::TwoLevel, Depth::new(8).unwrap(), SlotCostTable::default());
     policy.two_level =
         TwoLevelSettings { outstanding_max: 8, replenish_period: Duration::from_millis(PERIOD_MS), ..policy.two_level };

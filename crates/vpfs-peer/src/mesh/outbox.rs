@@ -75,7 +75,7 @@ mod tests {
             incarnation: 1,
             age: Duration::ZERO,
             to: None,
-            standing: Standing { members: 0, group: ServerId(0), side: ServerId(0), stream: 1, to_stream: 0 },
+            standing: Standing { members: 0, group: ServerId(0), side: ServerId(0), stream: 1, to_stream: 0, live: 1 },
             ack: Position::default(),
             base,
             at: Position { horizon: 0, version },

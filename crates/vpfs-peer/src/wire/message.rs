@@ -21,9 +21,9 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
     let age = u64::try_from(message.age.as_nanos()).unwrap_or(u64::MAX);
     let Position { horizon, version } = message.ack;
     let (to, at) = (message.to.unwrap_or(0), message.at);
-    let Standing { members, group, side, stream, to_stream } = message.standing;
+    let Standing { members, group, side, stream, to_stream, live } = message.standing;
     [message.incarnation, age, to, members].into_iter().for_each(|number| put_u64(out, number));
-    [group.0, side.0, stream, to_stream].into_iter().for_each(|number| put_u32(out, number));
+    [group.0, side.0, stream, to_stream, live].into_iter().for_each(|number| put_u32(out, number));
     for number in [horizon, version, message.base, at.horizon, at.version] {
         put_u64(out, number);
     }
@@ -51,6 +51,7 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Message, WireError> {
         side: ServerId(fields.u32()?),
         stream: fields.u32()?,
         to_stream: fields.u32()?,
+        live: fields.u32()?,
     };
     let ack = position(fields)?;
     let base = fields.u64()?;

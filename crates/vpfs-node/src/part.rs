@@ -1,0 +1,162 @@
+//! Which part of a total one server of a large cluster may give (docs/decisions/0014-peers.md, "Large clusters").
+//!
+//! Within one group of servers, each may give all of a total that it has not heard others give. Over several groups
+//! news is late by many ticks, in which each of many servers would give all of it. So here every server says what is
+//! wanted of the total there, and takes a part of the rate R:
+//!
+//! part = F · R / n + (1 - F) · s · R · own / W
+//!
+//! - `own` is the least that this server has wanted for as long as others may not know of more, and W that and what all
+//!   others want, as far as known. So parts are raised only when all others know why, and without the correction s they
+//!   do not add up to more than R.
+//! - F, between 1/8 and 1/2, is half of what nobody wants: requests that come now and then, at one server or another,
+//!   need not wait until the others know of them.
+//! - s corrects what that leaves unused: it grows up to 8/7 while less than R is known to be used, and shrinks, down to
+//!   nothing, by as much as more was used.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use vpfs_core::{Bytes, Time};
+
+/// What a part depends on besides what is wanted and used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The total in bytes per second.
+    pub(crate) rate: u64,
+    /// How many servers can be reached, this one included,
+    pub(crate) reachable: u32,
+    /// of how many.
+    pub(crate) servers: u32,
+    /// How long news takes from any server to any other.
+    pub(crate) delay: Duration,
+}
+
+/// One total at one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    ticked_at: Time,
+    /// Since the last tick, here and elsewhere.
+    used_here: i64,
+    used_elsewhere: i64,
+    wanted_elsewhere: i64,
+    /// What is said to be wanted here in each tick, the latest last, for as long as others may not know of it.
+    here: VecDeque<f64>,
+    /// The same of all others, in the last ticks.
+    elsewhere: VecDeque<f64>,
+    /// What might have been used beyond what is known to be used; negative: what was used too much.
+    unused: f64,
+}
+
+/// What follows from a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticked {
+    /// To report: what was given here since the last tick,
+    pub(crate) used: i64,
+    /// and what is wanted in one.
+    pub(crate) wanted: u64,
+    /// The part from now on, in bytes per second.
+    pub(crate) part: u64,
+    /// Nothing has been wanted here for so long that ticks have no effect.
+    pub(crate) is_idle: bool,
+}
+
+impl Part {
+    /// The time between ticks.
+    pub(crate) const TICK: Duration = Duration::from_millis(100);
+    /// What others want is the mean of this many ticks, as messages arrive when they do.
+    const WINDOW: usize = 3;
+    /// What was wanted in one tick is wanted in the next by this much: requests are lumps.
+    const KEPT: f64 = 0.8;
+    /// The least F.
+    const FLOOR: f64 = 1.0 / 8.0;
+    /// The greatest s; with it, a server that alone wants all of the total gets it.
+    const CORRECTION_MAX: f64 = 1.0 / (1.0 - Self::FLOOR);
+    /// How fast s corrects, in times of the delay of news. Below 2/π it would swing up.
+    const SETTLING: f64 = 3.0;
+
+    pub(crate) fn new(now: Time) -> Self {
+        Self {
+            ticked_at: now,
+            used_here: 0,
+            used_elsewhere: 0,
+            wanted_elsewhere: 0,
+            here: VecDeque::new(),
+            elsewhere: VecDeque::new(),
+            unused: 0.0,
+        }
+    }
+
+    /// Bytes of the total were given here, or taken back.
+    pub(crate) fn use_here(&mut self, bytes: i64) {
+        self.used_here = self.used_here.saturating_add(bytes);
+    }
+
+    /// The same elsewhere.
+    pub(crate) fn hear_used(&mut self, bytes: i64) {
+        self.used_elsewhere = self.used_elsewhere.saturating_add(bytes);
+    }
+
+    /// Others said what is wanted there.
+    pub(crate) fn hear_wanted(&mut self, bytes: i64) {
+        self.wanted_elsewhere = self.wanted_elsewhere.saturating_add(bytes);
+    }
+
+    /// Ends a tick, while `waiting` waits here for this total. O(delay).
+    pub(crate) fn tick(&mut self, now: Time, waiting: Bytes, terms: &Terms) -> Ticked {
+        let elapsed = now.since(self.ticked_at).as_secs_f64();
+        self.ticked_at = now;
+        // The parts of a divided cluster together stay within the rate.
+        let rate = terms.rate as f64 * f64::from(terms.reachable) / f64::from(terms.servers);
+        let used = std::mem::take(&mut self.used_here);
+        // Nobody can use more than all of it.
+        let wanted = (used.max(0) as f64 + waiting.0 as f64).min(rate * elapsed);
+        let wanted = self.note(wanted, terms);
+        self.correct(rate, rate * elapsed - used as f64, terms);
+        let is_idle = self.here.iter().all(|wanted| *wanted == 0.0);
+        Ticked { used, wanted, part: whole(self.part(rate, terms)), is_idle }
+    }
+
+    /// Keeps what is wanted for as long as it matters; returns what to say of it, in whole bytes.
+    fn note(&mut self, wanted: f64, terms: &Terms) -> u64 {
+        let before = self.here.back().copied().unwrap_or(0.0);
+        let wanted = whole(wanted.max(before * Self::KEPT));
+        let kept = terms.delay.as_millis().div_ceil(Self::TICK.as_millis()) as usize + Self::WINDOW + 1;
+        push(&mut self.here, wanted as f64, kept);
+        push(&mut self.elsewhere, std::mem::take(&mut self.wanted_elsewhere).max(0) as f64, Self::WINDOW);
+        wanted
+    }
+
+    /// Counts what was left of the rate here, and what others used of it.
+    fn correct(&mut self, rate: f64, left: f64, terms: &Terms) {
+        let settling = rate * Self::SETTLING * terms.delay.as_secs_f64();
+        self.unused += left - std::mem::take(&mut self.used_elsewhere) as f64;
+        self.unused = self.unused.clamp(-settling, settling * (Self::CORRECTION_MAX - 1.0));
+    }
+
+    fn part(&self, rate: f64, terms: &Terms) -> f64 {
+        let correction = 1.0 + self.unused / (rate * Self::SETTLING * terms.delay.as_secs_f64());
+        let known_to_all = self.here.iter().copied().fold(f64::INFINITY, f64::min);
+        let all = known_to_all + self.elsewhere.iter().sum::<f64>() / Self::WINDOW as f64;
+        let by_demand = if all > 0.0 { correction * known_to_all / all } else { 0.0 };
+        // A server that has just begun to listen does not know yet what others want.
+        let unwanted = if known_to_all > 0.0 { 1.0 - all / (rate * Self::TICK.as_secs_f64()) } else { 0.0 };
+        let evenly = (unwanted / 2.0).max(Self::FLOOR);
+        rate * (evenly / f64::from(terms.reachable) + (1.0 - evenly) * by_demand)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rates and amounts are far below the limit, where it saturates")]
+#[expect(clippy::cast_sign_loss, reason = "nothing is negative")]
+const fn whole(bytes: f64) -> u64 {
+    bytes as u64
+}
+
+/// Adds the latest of the last `kept` values; there was nothing before the first.
+fn push(values: &mut VecDeque<f64>, latest: f64, kept: usize) {
+    while values.len() < kept {
+        values.push_front(0.0);
+    }
+    values.push_back(latest);
+    values.drain(..values.len() - kept);
+}
