@@ -6,9 +6,9 @@
 //!
 //! part = F · R / n + (1 - F) · s · R · own / W
 //!
-//! - `own` is the least that this server has wanted for as long as others may not know of more, and W that and what all
-//!   others want, as far as known. So parts are raised only when all others know why, and without the correction s they
-//!   do not add up to more than R.
+//! - `own` is what this server wanted so long ago that all others know it, and W that and what all others want, as far
+//!   as known. So a part is raised only when the others can have lowered theirs, and without the correction s parts add
+//!   up to about R.
 //! - F, between 1/8 and 1/2, is half of what nobody wants: requests that come now and then, at one server or another,
 //!   need not wait until the others know of them.
 //! - s corrects what that leaves unused: it grows up to 8/7 while less than R is known to be used, and shrinks, down to
@@ -40,7 +40,7 @@ pub(crate) struct Part {
     used_here: i64,
     used_elsewhere: i64,
     wanted_elsewhere: i64,
-    /// What is said to be wanted here in each tick, the latest last, for as long as others may not know of it.
+    /// What is said to be wanted here in each tick, the latest last; all others know the first.
     here: VecDeque<f64>,
     /// The same of all others, in the last ticks.
     elsewhere: VecDeque<f64>,
@@ -66,8 +66,8 @@ impl Part {
     pub(crate) const TICK: Duration = Duration::from_millis(100);
     /// What others want is the mean of this many ticks, as messages arrive when they do.
     const WINDOW: usize = 3;
-    /// What was wanted in one tick is wanted in the next by this much: requests are lumps.
-    const KEPT: f64 = 0.8;
+    /// How much of what is wanted is what was wanted before the last tick: requests are lumps.
+    const KEPT: f64 = 0.7;
     /// The least F.
     const FLOOR: f64 = 1.0 / 8.0;
     /// The greatest s; with it, a server that alone wants all of the total gets it.
@@ -109,9 +109,9 @@ impl Part {
         // The parts of a divided cluster together stay within the rate.
         let rate = terms.rate as f64 * f64::from(terms.reachable) / f64::from(terms.servers);
         let used = std::mem::take(&mut self.used_here);
-        // Nobody can use more than all of it.
-        let wanted = (used.max(0) as f64 + waiting.0 as f64).min(rate * elapsed);
-        let wanted = self.note(wanted, terms);
+        // What waits should go within the time after which it matters; and nobody can use more than all of it.
+        let waiting = waiting.0 as f64 * elapsed / terms.delay.as_secs_f64();
+        let wanted = self.note((used.max(0) as f64 + waiting).min(rate * elapsed), terms);
         self.correct(rate, rate * elapsed - used as f64, terms);
         let is_idle = self.here.iter().all(|wanted| *wanted == 0.0);
         Ticked { used, wanted, part: whole(self.part(rate, terms)), is_idle }
@@ -120,7 +120,7 @@ impl Part {
     /// Keeps what is wanted for as long as it matters; returns what to say of it, in whole bytes.
     fn note(&mut self, wanted: f64, terms: &Terms) -> u64 {
         let before = self.here.back().copied().unwrap_or(0.0);
-        let wanted = whole(wanted.max(before * Self::KEPT));
+        let wanted = whole(before * Self::KEPT + wanted * (1.0 - Self::KEPT));
         let kept = terms.delay.as_millis().div_ceil(Self::TICK.as_millis()) as usize + Self::WINDOW + 1;
         push(&mut self.here, wanted as f64, kept);
         push(&mut self.elsewhere, std::mem::take(&mut self.wanted_elsewhere).max(0) as f64, Self::WINDOW);
@@ -136,11 +136,11 @@ impl Part {
 
     fn part(&self, rate: f64, terms: &Terms) -> f64 {
         let correction = 1.0 + self.unused / (rate * Self::SETTLING * terms.delay.as_secs_f64());
-        let known_to_all = self.here.iter().copied().fold(f64::INFINITY, f64::min);
-        let all = known_to_all + self.elsewhere.iter().sum::<f64>() / Self::WINDOW as f64;
-        let by_demand = if all > 0.0 { correction * known_to_all / all } else { 0.0 };
+        let own = self.here.front().copied().unwrap_or(0.0);
+        let all = own + self.elsewhere.iter().sum::<f64>() / Self::WINDOW as f64;
+        let by_demand = if all > 0.0 { correction * own / all } else { 0.0 };
         // A server that has just begun to listen does not know yet what others want.
-        let unwanted = if known_to_all > 0.0 { 1.0 - all / (rate * Self::TICK.as_secs_f64()) } else { 0.0 };
+        let unwanted = if own > 0.0 { 1.0 - all / (rate * Self::TICK.as_secs_f64()) } else { 0.0 };
         let evenly = (unwanted / 2.0).max(Self::FLOOR);
         rate * (evenly / f64::from(terms.reachable) + (1.0 - evenly) * by_demand)
     }

@@ -24,6 +24,13 @@ pub(crate) struct Cluster {
     now: Time,
     nodes: Vec<Node>,
     pub(crate) loaded: Vec<bool>,
+    /// Instead, as many calls as this at a time, each of which has a request at each server with load, and ends with
+    /// the last of them.
+    pub(crate) striped: u32,
+    /// The requests of calls under way at each server, oldest first, and how many each call still waits for.
+    of_calls: Vec<VecDeque<u64>>,
+    calls: BTreeMap<u64, usize>,
+    called: u64,
     /// Beside that, requests of [`APP`] arrive at random servers: so many in a thousand steps.
     pub(crate) arrivals: u32,
     /// How long all requests of [`APP`] waited together, in steps.
@@ -62,6 +69,10 @@ impl Cluster {
             now: Time::ZERO,
             nodes: nodes.collect(),
             loaded: vec![false; count],
+            striped: 0,
+            of_calls: vec![VecDeque::new(); count],
+            calls: BTreeMap::new(),
+            called: 0,
             arrivals: 0,
             waits: 0,
             with_other: false,
@@ -106,6 +117,7 @@ impl Cluster {
             self.steps.push(vec![0; self.nodes.len()]);
             self.deliver();
             self.arrive();
+            self.call();
             for me in 0..self.nodes.len() {
                 self.serve(me);
                 if self.nodes[me].poll_timeout().is_some_and(|at| at <= self.now) {
@@ -122,6 +134,29 @@ impl Cluster {
             self.refill(server, APP, self.waiting[server][APP.index()] + 1);
         }
         self.waits += self.waiting.iter().map(|waiting| u64::from(waiting[APP.index()])).sum::<u64>();
+    }
+
+    /// Starts calls for those that have ended.
+    fn call(&mut self) {
+        while self.calls.len() < self.striped as usize {
+            let servers: Vec<usize> = (0..self.nodes.len()).filter(|server| self.loaded[*server]).collect();
+            self.called += 1;
+            self.calls.insert(self.called, servers.len());
+            for me in servers {
+                self.of_calls[me].push_back(self.called);
+                self.refill(me, APP, self.waiting[me][APP.index()] + 1);
+            }
+        }
+    }
+
+    /// A request of a server is done; those of one application are served in their order.
+    fn end_request(&mut self, me: usize) {
+        let Some(call) = self.of_calls[me].pop_front() else { return };
+        let left = self.calls.get_mut(&call).unwrap();
+        *left -= 1;
+        if *left == 0 {
+            self.calls.remove(&call);
+        }
     }
 
     fn deliver(&mut self) {
@@ -144,11 +179,14 @@ impl Cluster {
             let served = Served { bytes: SIZE, ..Served::new(OpKind::Write, self.now, self.now) };
             self.nodes[me].complete(self.now, done, app, &served);
             self.waiting[me][app.index()] -= 1;
+            if app == APP {
+                self.end_request(me);
+            }
             self.free[me].push(done);
             self.drain(me);
         }
         self.refill(me, OTHER, if self.with_other { OTHERS } else { 0 });
-        self.refill(me, APP, if self.loaded[me] { CONCURRENCY } else { 0 });
+        self.refill(me, APP, if self.loaded[me] && self.striped == 0 { CONCURRENCY } else { 0 });
     }
 
     fn refill(&mut self, me: usize, app: AppId, requests: u32) {
