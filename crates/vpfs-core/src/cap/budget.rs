@@ -131,7 +131,9 @@ impl Budget {
         let taken = self.bucket.charge_received(now, cost, Self::RECEIVED_MAX_NS);
         if let Some(total) = self.shared() {
             total.even.charge_received(now, cost, Self::RECEIVED_MAX_NS);
-            total.unreported = total.unreported.saturating_add_unsigned(taken.0);
+            // Others' buckets are charged with what this one is; but parts depend on all that was got.
+            let told = if total.part.is_some() { cost } else { taken };
+            total.unreported = total.unreported.saturating_add_unsigned(told.0);
         }
     }
 
