@@ -111,19 +111,24 @@ impl Part {
         let used = std::mem::take(&mut self.used_here);
         // What waits should go within the time after which it matters; and nobody can use more than all of it.
         let waiting = waiting.0 as f64 * elapsed / terms.delay.as_secs_f64();
-        let wanted = self.note((used.max(0) as f64 + waiting).min(rate * elapsed), terms);
+        let wanted = (used.max(0) as f64 + waiting).min(rate * elapsed);
+        let wanted_elsewhere = std::mem::take(&mut self.wanted_elsewhere).max(0) as f64;
+        // A tick may be late; the first one is early.
+        let tick = Self::TICK.as_secs_f64();
+        let [wanted, wanted_elsewhere] = [wanted, wanted_elsewhere].map(|bytes| bytes * tick / elapsed.max(tick));
+        let wanted = self.note(wanted, wanted_elsewhere, terms);
         self.correct(rate, rate * elapsed - used as f64, terms);
         let is_idle = self.here.iter().all(|wanted| *wanted == 0.0);
         Ticked { used, wanted, part: whole(self.part(rate, terms)), is_idle }
     }
 
     /// Keeps what is wanted for as long as it matters; returns what to say of it, in whole bytes.
-    fn note(&mut self, wanted: f64, terms: &Terms) -> u64 {
+    fn note(&mut self, wanted: f64, wanted_elsewhere: f64, terms: &Terms) -> u64 {
         let before = self.here.back().copied().unwrap_or(0.0);
         let wanted = whole(before * Self::KEPT + wanted * (1.0 - Self::KEPT));
         let kept = terms.delay.as_millis().div_ceil(Self::TICK.as_millis()) as usize + Self::WINDOW + 1;
         push(&mut self.here, wanted as f64, kept);
-        push(&mut self.elsewhere, std::mem::take(&mut self.wanted_elsewhere).max(0) as f64, Self::WINDOW);
+        push(&mut self.elsewhere, wanted_elsewhere, Self::WINDOW);
         wanted
     }
 
@@ -159,4 +164,52 @@ fn push(values: &mut VecDeque<f64>, latest: f64, kept: usize) {
     }
     values.push_back(latest);
     values.drain(..values.len() - kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { rate: 40_000_000, reachable: 40, servers: 40, delay: Duration::from_millis(300) };
+    /// What is used here and elsewhere in a tick.
+    const USED: i64 = 100_000;
+
+    /// The part after `ticks` ticks that are `late` times as long, and what is said to be wanted.
+    fn after(ticks: u64, late: u64) -> Ticked {
+        let mut part = Part::new(Time::ZERO);
+        let times = i64::try_from(late).unwrap();
+        let tick = |number: u64| {
+            part.use_here(USED * times);
+            part.hear_used(9 * USED * times);
+            part.hear_wanted(9 * USED * times);
+            part.tick(Time::from_millis(number * late * 100), Bytes::ZERO, &TERMS)
+        };
+        (1..=ticks).map(tick).last().unwrap()
+    }
+
+    /// A tenth of what is wanted is wanted here, and that is a quarter of all.
+    #[test]
+    fn a_part_is_what_is_wanted_here_and_some_of_what_is_not() {
+        let Ticked { part, wanted, .. } = after(50, 1);
+        assert!((99_000..=100_000).contains(&wanted), "{wanted}");
+        let evenly = 0.375;
+        let due = 40e6 * (evenly / 40.0 + (1.0 - evenly) * 0.1 * 8.0 / 7.0);
+        assert!((part as f64 / due - 1.0).abs() < 0.02, "{part} instead of {due}");
+    }
+
+    #[test]
+    fn a_late_tick_counts_for_its_time() {
+        let ([in_time, late], [wanted, wanted_late]) =
+            ([1, 7].map(|late| after(50, late).part), [1, 7].map(|late| after(50, late).wanted));
+        assert!(in_time.abs_diff(late) < in_time / 100, "{in_time} {late}");
+        assert!(wanted.abs_diff(wanted_late) < wanted / 100, "{wanted} {wanted_late}");
+    }
+
+    #[test]
+    fn a_tick_at_once_is_no_division_by_zero() {
+        let mut part = Part::new(Time::ZERO);
+        part.use_here(USED);
+        let ticked = part.tick(Time::ZERO, Bytes(1), &TERMS);
+        assert_eq!((ticked.used, ticked.wanted, ticked.part), (USED, 0, 125_000), "the least part");
+    }
 }
