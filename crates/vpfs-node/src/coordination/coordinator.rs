@@ -8,7 +8,7 @@ use vpfs_core::{ServerId, ServiceClass, Time};
 use super::cluster_totals::{ClusterTotals, Source};
 use super::event::{CoordinationEvents, Event};
 use super::groups::{Groups, Members};
-use super::level::{Level, Peer};
+use super::level::{Heard, Level, Peer};
 use super::link::PeerState;
 use super::message::{FlowKey, Message, MessageError, Position, Standing};
 use super::own_totals::{Account, FlowsExceeded};
@@ -31,6 +31,8 @@ pub struct Coordinator {
     /// How often totals started from zero.
     pub(super) streams: u32,
     pub(super) peers: BTreeMap<ServerId, Peer>,
+    /// Those that were peers a short time ago.
+    pub(super) former: BTreeMap<ServerId, Heard>,
     /// Peers that are to be sent a message now.
     pub(super) ready: BTreeSet<ServerId>,
     /// Servers that take this one for a peer although it is none, with their incarnations.
@@ -71,6 +73,7 @@ impl Coordinator {
             levels: Vec::new(),
             streams: 0,
             peers: BTreeMap::new(),
+            former: BTreeMap::new(),
             ready: BTreeSet::new(),
             replies: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -483,7 +486,7 @@ impl Coordinator {
     }
 
     /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
-    /// them is the baseline: it was given before this server could have heard of it.
+    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -498,7 +501,8 @@ impl Coordinator {
         }
         let knew_an_earlier_one = message.to.is_some_and(|incarnation| incarnation != self.incarnation);
         let is_older = message.age > now.since(peer.since) || knew_an_earlier_one;
-        let before = std::mem::replace(&mut peer.view, View::new(is_older));
+        let heard = self.former.get(&from).filter(|heard| heard.stream == stream).map(|heard| heard.version);
+        let before = std::mem::replace(&mut peer.view, View::new(heard.or(is_older.then_some(0))));
         peer.link.restart();
         (peer.standing, peer.age) = (Some(message.standing), message.age);
         let incarnation = message.incarnation;

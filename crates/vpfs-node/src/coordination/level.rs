@@ -63,6 +63,15 @@ pub(crate) struct Peer {
     pub(crate) wake: Option<Time>,
 }
 
+/// How far the totals of a former peer were heard. If it comes back, late messages may repeat them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) stream: (u64, u32),
+    pub(crate) version: u64,
+    /// When it was removed.
+    pub(crate) at: Time,
+}
+
 impl Level {
     /// There is a change that waits for others, so that traffic does not grow with the number of servers.
     pub(crate) fn change_later(&mut self, at: Time) {

@@ -14,7 +14,7 @@ use vpfs_core::{ServerId, Time};
 
 use super::cluster_totals::Source;
 use super::coordinator::Coordinator;
-use super::level::{Level, Peer, Slot};
+use super::level::{Heard, Level, Peer, Slot};
 use super::link::PeerState;
 use super::message::Standing;
 use super::own_totals::OwnTotals;
@@ -236,6 +236,18 @@ impl Coordinator {
         if let Some(wake) = peer.wake {
             self.timers.remove(&(wake, id));
         }
+        self.remember(now, id, &peer);
         peer.view.accounts().for_each(|account| self.release(now, account, Source::Level(peer.level)));
+    }
+
+    /// Notes what a former peer's late messages would repeat, for as long as flows that left are kept for late peers.
+    fn remember(&mut self, now: Time, id: ServerId, peer: &Peer) {
+        let kept = self.settings.forget_after;
+        self.former.retain(|_, heard| heard.at + kept > now);
+        if let Some(stream) = peer.stream {
+            let before = self.former.get(&id).filter(|heard| heard.stream == stream).map_or(0, |heard| heard.version);
+            let version = peer.view.at().version.max(before);
+            self.former.insert(id, Heard { stream, version, at: now });
+        }
     }
 }

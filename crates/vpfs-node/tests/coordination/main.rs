@@ -6,5 +6,6 @@ mod common;
 mod contact;
 mod faults;
 mod hostile;
+mod late;
 mod sharing;
 mod tree;
