@@ -287,6 +287,26 @@ fn a_restarted_process_replaces_its_link() {
     assert_eq!(network.links.len(), 1);
 }
 
+/// Its incarnation is less than before. If the others did not notice that the earlier process ended, as when a virtual
+/// machine is restored, its link must have been silent first.
+#[test]
+fn a_process_whose_clock_went_back_is_connected_within_seconds() {
+    for [restarted, other] in [[0, 1], [1, 0]] {
+        for (is_noticed, within) in [(true, secs(2)), (false, secs(8))] {
+            let mut network = Network::new(&[&[0], &[1]]);
+            network.restart(restarted, 9);
+            network.run(secs(2));
+            if !is_noticed {
+                network.cut.push([0, 1]);
+            }
+            network.restart(restarted, 3);
+            network.cut.clear();
+            network.run(within);
+            assert_eq!(network.reached(), [vec![1], vec![0]], "{restarted} restarted, {other} noticed: {is_noticed}");
+        }
+    }
+}
+
 #[test]
 fn clocks_that_differ_are_told() {
     let mut network = Network::new(&[&[0], &[1]]);

@@ -1,5 +1,6 @@
 //! One server's part in the coordination of all servers.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use super::view::{Change, Fit, Limits, Meaning, View};
 pub struct Coordinator {
     pub(super) me: ServerId,
     incarnation: u64,
+    /// Earlier ones since the start, and the peers because of which each was raised.
+    raised: BTreeMap<ServerId, u64>,
     started: Time,
     pub(super) settings: CoordinationSettings,
     pub(super) groups: Groups,
@@ -54,8 +57,8 @@ impl Coordinator {
     /// The most servers that are told at once that this one is not their peer; others are told when they ask again.
     const MAX_REPLIES: usize = 256;
 
-    /// A server that knows nothing yet. `incarnation` must be greater after each restart of `me` (the wall clock at the
-    /// start will do). All servers must have the same `members` and group size; `me` becomes a member if it is none.
+    /// A server that knows nothing yet. `incarnation` should be greater after each restart of `me` (the wall clock at the
+    /// start will do), and never be used again. All servers must have the same `members` and group size; `me` becomes a member if it is none.
     pub fn new(
         now: Time,
         me: ServerId,
@@ -67,6 +70,7 @@ impl Coordinator {
         let mut coordinator = Self {
             me,
             incarnation,
+            raised: BTreeMap::new(),
             started: now,
             settings: settings.clamped(groups.levels()),
             groups,
@@ -163,6 +167,7 @@ impl Coordinator {
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
         let level = self.check(from, message)?;
+        self.outlive(now, from, message.to);
         self.on_claim(now, level, from, &message.standing);
         if message.standing.stream == 0 {
             self.hear(now, from);
@@ -435,6 +440,10 @@ impl Coordinator {
         let Some(peer) = self.peers.get(&from) else { return };
         let standing = message.standing;
         if peer.stream > Some((message.incarnation, standing.stream)) {
+            if peer.incarnation() > Some(message.incarnation) {
+                // The message is late, or its sender's clock went back: then it learns so that it needs a greater one.
+                self.ready.insert(from);
+            }
             return;
         }
         self.meet(now, level, from, message);
@@ -458,6 +467,21 @@ impl Coordinator {
             self.forget(now, level);
         }
         changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
+    }
+
+    /// A peer knows a later incarnation of this server, and ignores this one: the clock went back before the restart.
+    /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
+    /// exchange otherwise.
+    fn outlive(&mut self, now: Time, peer: ServerId, known: Option<u64>) {
+        let Some(greater) = known.filter(|known| *known > self.incarnation).and_then(|known| known.checked_add(1))
+        else {
+            return;
+        };
+        if let Entry::Vacant(raised) = self.raised.entry(peer) {
+            raised.insert(std::mem::replace(&mut self.incarnation, greater));
+            self.events.push(now, Event::Outlived { peer, incarnation: greater });
+            (0..self.levels.len()).for_each(|level| self.start_again(now, level));
+        }
     }
 
     /// The most that a peer reports in a second. A representative passes on what all others gave.
@@ -499,7 +523,8 @@ impl Coordinator {
             }
             return;
         }
-        let knew_an_earlier_one = message.to.is_some_and(|incarnation| incarnation != self.incarnation);
+        let is_ours = |to: u64| to == self.incarnation || self.raised.values().any(|before| *before == to);
+        let knew_an_earlier_one = message.to.is_some_and(|to| !is_ours(to));
         let is_older = message.age > now.since(peer.since) || knew_an_earlier_one;
         let heard = self.former.get(&from).filter(|heard| heard.stream == stream).map(|heard| heard.version);
         let before = std::mem::replace(&mut peer.view, View::new(heard.or(is_older.then_some(0))));

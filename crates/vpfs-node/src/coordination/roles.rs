@@ -145,7 +145,7 @@ impl Coordinator {
     }
 
     /// The totals of a level start from zero: what peers have not heard yet is lost, but nothing is heard twice.
-    fn start_again(&mut self, now: Time, number: usize) {
+    pub(super) fn start_again(&mut self, now: Time, number: usize) {
         self.streams += 1;
         let level = &mut self.levels[number];
         (level.totals, level.stream, level.started) = (OwnTotals::default(), self.streams, now);

@@ -35,6 +35,9 @@ pub(crate) struct Server {
     pub(crate) events: Vec<Event>,
 }
 
+/// The incarnation of servers that start together.
+pub(crate) const FIRST: u64 = 1000;
+
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) random: Random,
@@ -43,6 +46,8 @@ pub(crate) struct World {
     pub(crate) cut: Option<(usize, usize)>,
     pub(crate) servers: Vec<Server>,
     settings: CoordinationSettings,
+    /// No server has started with an incarnation below this one.
+    earliest: u64,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
     digest: DefaultHasher,
@@ -67,11 +72,12 @@ impl World {
             cut: None,
             servers: Vec::new(),
             settings,
+            earliest: FIRST,
             flights: BTreeMap::new(),
             flown: 0,
             digest: DefaultHasher::new(),
         };
-        world.servers = (0..count).map(|me| world.boot(me, count, 1, Sums::new())).collect();
+        world.servers = (0..count).map(|me| world.boot(me, count, FIRST, Sums::new())).collect();
         (0..count).for_each(|me| world.drain(me));
         world
     }
@@ -91,10 +97,20 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, server: usize) {
+        let incarnation = self.servers[server].incarnation + 1;
+        self.restart_as(server, incarnation);
+    }
+
+    /// The incarnation is less than all before.
+    pub(crate) fn restart_after_its_clock_went_back(&mut self, server: usize) {
+        self.earliest -= 1;
+        self.restart_as(server, self.earliest);
+    }
+
+    fn restart_as(&mut self, server: usize, incarnation: u64) {
         let before = &mut self.servers[server];
         let mut reported = std::mem::take(&mut before.reported_before);
         before.reported.iter().for_each(|(account, bytes)| add(&mut reported, *account, *bytes));
-        let incarnation = before.incarnation + 1;
         self.servers[server] = self.boot(server, self.servers.len(), incarnation, reported);
         self.drain(server);
     }

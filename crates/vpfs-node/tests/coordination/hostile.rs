@@ -158,6 +158,19 @@ fn amounts_saturate() {
     assert_eq!(coordinator.total_service(FlowKey(1), DATA), Some(i64::MAX));
 }
 
+/// It could make this server start from zero with every message, so that nobody hears of its service any more.
+#[test]
+fn a_peer_that_lies_about_incarnations_does_so_once() {
+    let mut coordinator = coordinator(CoordinationSettings::default());
+    let mut incarnation = |to: u64| {
+        let message = Message { to: Some(to), ..message(1, &[entry(1, 1, 1)]) };
+        coordinator.handle_message(Time::ZERO, id(1), &message).unwrap();
+        coordinator.report(Time::ZERO, FlowKey(1), DATA, 5).unwrap();
+        std::iter::from_fn(|| coordinator.poll_transmit(Time::ZERO)).last().map(|(_, message)| message.incarnation)
+    };
+    assert_eq!([u64::MAX, 6, 9, 12, 1 << 60].map(&mut incarnation), [7, 7, 10, 10, 10].map(Some));
+}
+
 fn any_message(random: &mut Random) -> Message {
     let mut number = || [0, 1, 2, 3, 7, 50, u64::MAX - 1, u64::MAX][random.below(8) as usize];
     let mut message = message(number(), &[]);
