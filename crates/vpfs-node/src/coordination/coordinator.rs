@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use vpfs_core::hash::mix;
 use vpfs_core::{ServerId, ServiceClass, Time};
 
 use super::cluster_totals::{ClusterTotals, Source};
@@ -473,7 +474,9 @@ impl Coordinator {
     /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
     /// exchange otherwise.
     fn outlive(&mut self, now: Time, peer: ServerId, known: Option<u64>) {
-        let Some(greater) = known.filter(|known| *known > self.incarnation).and_then(|known| known.checked_add(1))
+        // How much greater depends on this start, so that no two starts ever take the same one.
+        let more = 1 + (mix(self.incarnation) >> 32);
+        let Some(greater) = known.filter(|known| *known > self.incarnation).and_then(|known| known.checked_add(more))
         else {
             return;
         };

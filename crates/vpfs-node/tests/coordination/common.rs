@@ -25,7 +25,6 @@ pub(crate) struct Network {
 pub(crate) struct Server {
     pub(crate) coordinator: Coordinator,
     pub(crate) up: bool,
-    incarnation: u64,
     /// The sum reported by this incarnation, and by all before it.
     pub(crate) reported: Sums,
     pub(crate) reported_before: Sums,
@@ -46,8 +45,9 @@ pub(crate) struct World {
     pub(crate) cut: Option<(usize, usize)>,
     pub(crate) servers: Vec<Server>,
     settings: CoordinationSettings,
-    /// No server has started with an incarnation below this one.
+    /// All servers have started with incarnations between these.
     earliest: u64,
+    latest: u64,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
     digest: DefaultHasher,
@@ -73,6 +73,7 @@ impl World {
             servers: Vec::new(),
             settings,
             earliest: FIRST,
+            latest: FIRST,
             flights: BTreeMap::new(),
             flown: 0,
             digest: DefaultHasher::new(),
@@ -97,8 +98,8 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, server: usize) {
-        let incarnation = self.servers[server].incarnation + 1;
-        self.restart_as(server, incarnation);
+        self.latest += 1;
+        self.restart_as(server, self.latest);
     }
 
     /// The incarnation is less than all before.
@@ -176,7 +177,6 @@ impl World {
         Server {
             coordinator,
             up: true,
-            incarnation,
             reported: Sums::new(),
             reported_before,
             given: Sums::new(),
