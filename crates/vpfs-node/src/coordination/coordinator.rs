@@ -95,9 +95,9 @@ impl Coordinator {
         coordinator
     }
 
-    /// Servers joined or were removed. In a single group, new peers are greeted and the others notice nothing;
-    /// otherwise coordination starts again, and continues among servers with the same list. What a removed server gave
-    /// stays counted. O(members).
+    /// Servers joined or were removed; the others keep their numbers. In a single group, new peers are greeted and the
+    /// others notice nothing; otherwise coordination starts again, and continues among servers with the same list. What
+    /// a removed server gave stays counted. O(members).
     pub fn set_members(&mut self, now: Time, members: impl Into<Members>) {
         let groups = Groups::new(members.into(), self.me, self.settings.group_size);
         if groups.members() == self.groups.members() {
@@ -171,6 +171,7 @@ impl Coordinator {
         self.outlive(now, from, message.to);
         self.on_claim(now, level, from, &message.standing);
         if message.standing.stream == 0 {
+            self.note_list(from, message);
             self.hear(now, from);
         } else if self.peers.contains_key(&from) {
             self.take(now, level, from, message);
@@ -250,10 +251,10 @@ impl Coordinator {
 
     /// This server, and those that it reaches on all levels but one.
     fn live_without(&self, level: Option<usize>) -> usize {
-        let is_single = self.groups.levels() == 1;
-        let others = self.peers.iter().filter(|(id, peer)| {
-            peer.link.state == PeerState::Live && Some(peer.level) != level && (is_single || self.agrees(**id))
-        });
+        let others = self
+            .peers
+            .iter()
+            .filter(|(id, peer)| peer.link.state == PeerState::Live && Some(peer.level) != level && self.agrees(**id));
         others.fold(1, |sum: usize, (_, peer)| sum.saturating_add(peer.speaks_for()))
     }
 
@@ -470,6 +471,16 @@ impl Coordinator {
         changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
     }
 
+    /// A server that only answers, because it has another list now, is in none of this one's groups any more.
+    fn note_list(&mut self, from: ServerId, message: &Message) {
+        let has_other_list = message.standing.members != self.groups.hash();
+        if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.incarnation() <= Some(message.incarnation))
+            && has_other_list
+        {
+            peer.standing = Some(message.standing);
+        }
+    }
+
     /// A peer knows a later incarnation of this server, and ignores this one: the clock went back before the restart.
     /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
     /// exchange otherwise.
@@ -614,13 +625,14 @@ impl Coordinator {
     /// Forgets flows that left long ago, once all live peers of the level know that they did.
     fn forget(&mut self, now: Time, number: usize) {
         let after = self.settings.forget_after;
-        let level = &mut self.levels[number];
+        let level = &self.levels[number];
         if level.totals.oldest_departure().is_some_and(|left| left + after <= now) {
-            let peers = level.slots.iter().filter_map(|slot| self.peers.get(&slot.candidate));
-            let live = peers.filter(|peer| peer.link.state == PeerState::Live);
+            let exchange = level.slots.iter().map(|slot| slot.candidate).filter(|id| self.agrees(*id));
+            let live = exchange.filter_map(|id| self.peers.get(&id)).filter(|peer| peer.link.state == PeerState::Live);
             let acked = live.map(|peer| level.totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
-            level.totals.forget(now, after, acked);
+            self.levels[number].totals.forget(now, after, acked);
         }
+        let level = &mut self.levels[number];
         // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
         // time.
         level.forget_at = level.totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);

@@ -113,6 +113,11 @@ impl Peer {
         self.standing.map_or(1, |standing| standing.live.max(1) as usize)
     }
 
+    /// Whether it answers, and does not have another list of members.
+    pub(crate) fn is_there(&self, members: u64) -> bool {
+        self.link.state == PeerState::Live && self.standing.is_none_or(|standing| standing.members == members)
+    }
+
     /// Whether it is there and in the group. One that only answers, but was never met, is not.
     pub(crate) fn is_member(&self, id: ServerId, members: u64) -> bool {
         let is_in_group = |standing: Standing| standing.side == id && standing.members == members;

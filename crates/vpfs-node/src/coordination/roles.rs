@@ -29,6 +29,7 @@ impl Coordinator {
     /// Brings roles up to date after any input. O(peers); nothing to do in a single group.
     pub(super) fn settle(&mut self, now: Time) {
         if self.groups.levels() == 1 {
+            self.search_at = None;
             return;
         }
         let mut number = 0;
@@ -185,15 +186,15 @@ impl Coordinator {
         presumed.into_iter().chain(asked.map(|since| since + self.patience())).min()
     }
 
-    /// Levels and slots whose candidate is not known to be alive, but another server might be.
+    /// Levels and slots whose candidate is not known to be alive, or has another list, but another server might be there.
     fn searching(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let slots =
             self.levels.iter().enumerate().skip(1).flat_map(|(number, level)| {
                 level.slots.iter().enumerate().map(move |(place, slot)| (number, place, slot))
             });
         let searching = slots.filter(|(_, _, slot)| {
-            let is_live = self.peers.get(&slot.candidate).is_some_and(|peer| peer.link.state == PeerState::Live);
-            !is_live && self.groups.next(&slot.side, slot.candidate) != slot.candidate
+            let is_there = self.peers.get(&slot.candidate).is_some_and(|peer| peer.is_there(self.groups.hash()));
+            !is_there && self.groups.next(&slot.side, slot.candidate) != slot.candidate
         });
         searching.map(|(number, place, _)| (number, place))
     }

@@ -24,6 +24,8 @@ pub(crate) struct Network {
 
 pub(crate) struct Server {
     pub(crate) coordinator: Coordinator,
+    /// The servers in its file, in order: there, a position is a server's number.
+    pub(crate) list: Vec<usize>,
     pub(crate) up: bool,
     /// The sum reported by this incarnation, and by all before it.
     pub(crate) reported: Sums,
@@ -57,6 +59,12 @@ pub(crate) fn id(server: usize) -> ServerId {
     ServerId(u32::try_from(server).unwrap())
 }
 
+/// The members in a file that has these servers in this order.
+pub(crate) fn members(list: &[usize]) -> Members {
+    let names: Vec<String> = list.iter().map(|server| format!("s{server}")).collect();
+    Members::named(names.iter().map(String::as_str))
+}
+
 pub(crate) fn add(sums: &mut Sums, account: Account, bytes: i64) {
     *sums.entry(account).or_default() += bytes;
 }
@@ -78,7 +86,7 @@ impl World {
             flown: 0,
             digest: DefaultHasher::new(),
         };
-        world.servers = (0..count).map(|me| world.boot(me, count, FIRST, Sums::new())).collect();
+        world.servers = (0..count).map(|me| world.boot(me, (0..count).collect(), FIRST, Sums::new())).collect();
         (0..count).for_each(|me| world.drain(me));
         world
     }
@@ -108,11 +116,34 @@ impl World {
         self.restart_as(server, self.earliest);
     }
 
+    /// Its proxy starts again with a newer file. A server that was not there before starts for the first time.
+    pub(crate) fn restart_with(&mut self, server: usize, list: Vec<usize>) {
+        self.servers[server].list = list;
+        self.restart(server);
+    }
+
+    /// Its coordinator is told of a newer file.
+    pub(crate) fn tell(&mut self, server: usize, list: Vec<usize>) {
+        self.servers[server].coordinator.set_members(self.now, members(&list));
+        self.servers[server].list = list;
+        self.drain(server);
+    }
+
+    /// A server that no file has yet, and that does not run.
+    pub(crate) fn add_server(&mut self) {
+        let server = self.servers.len();
+        self.network.groups.push(0);
+        let mut added = self.boot(server, (0..=server).collect(), FIRST, Sums::new());
+        added.up = false;
+        self.servers.push(added);
+    }
+
     fn restart_as(&mut self, server: usize, incarnation: u64) {
         let before = &mut self.servers[server];
         let mut reported = std::mem::take(&mut before.reported_before);
         before.reported.iter().for_each(|(account, bytes)| add(&mut reported, *account, *bytes));
-        self.servers[server] = self.boot(server, self.servers.len(), incarnation, reported);
+        let list = before.list.clone();
+        self.servers[server] = self.boot(server, list, incarnation, reported);
         self.drain(server);
     }
 
@@ -155,7 +186,9 @@ impl World {
     pub(crate) fn drain(&mut self, me: usize) {
         while let Some((to, message)) = self.servers[me].coordinator.poll_transmit(self.now) {
             (me, to.0, &message).hash(&mut self.digest);
-            self.send(me, to.0 as usize, &message);
+            if let Some(&to) = self.servers[me].list.get(to.index()) {
+                self.send(me, to, &message);
+            }
         }
         let server = &mut self.servers[me];
         while let Some((key, class, bytes)) = server.coordinator.poll_service() {
@@ -171,11 +204,12 @@ impl World {
         }
     }
 
-    fn boot(&self, me: usize, count: usize, incarnation: u64, reported_before: Sums) -> Server {
-        let coordinator =
-            Coordinator::new(self.now, id(me), incarnation, (0..count).map(id).collect::<Members>(), self.settings);
+    fn boot(&self, me: usize, list: Vec<usize>, incarnation: u64, reported_before: Sums) -> Server {
+        let position = list.iter().position(|server| *server == me).unwrap();
+        let coordinator = Coordinator::new(self.now, id(position), incarnation, members(&list), self.settings);
         Server {
             coordinator,
+            list,
             up: true,
             reported: Sums::new(),
             reported_before,
@@ -207,8 +241,11 @@ impl World {
     fn deliver(&mut self) {
         while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
             let (from, to, message) = flight.remove();
-            if self.servers[to].up && self.network.groups[from] == self.network.groups[to] {
-                let handled = self.servers[to].coordinator.handle_message(self.now, id(from), &message);
+            // Connections know servers by name, and are refused if the file does not have it.
+            let position = self.servers[to].list.iter().position(|server| *server == from);
+            let passes = self.servers[to].up && self.network.groups[from] == self.network.groups[to];
+            if let Some(position) = position.filter(|_| passes) {
+                let handled = self.servers[to].coordinator.handle_message(self.now, id(position), &message);
                 let is_removed = matches!(handled, Err(MessageError::UnknownPeer(_)));
                 assert!(handled.is_ok() || is_removed, "{handled:?}");
                 self.drain(to);

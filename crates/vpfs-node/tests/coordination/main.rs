@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
 mod bounds;
+mod changes;
 mod common;
 mod contact;
 mod faults;
