@@ -58,8 +58,9 @@ impl Coordinator {
     /// The most servers that are told at once that this one is not their peer; others are told when they ask again.
     const MAX_REPLIES: usize = 256;
 
-    /// A server that knows nothing yet. `incarnation` should be greater after each restart of `me` (the wall clock at the
-    /// start will do), and never be used again. All servers must have the same `members` and group size; `me` becomes a member if it is none.
+    /// A server that knows nothing yet. `incarnation` should be greater after each restart of `me` (the wall clock at
+    /// the start will do), and never be used again. All servers must have the same `members` and group size; `me`
+    /// becomes a member if it is none.
     pub fn new(
         now: Time,
         me: ServerId,

@@ -31,8 +31,8 @@ impl Allowance {
         self.began_at = None;
     }
 
-    /// A message arrived, which may tell of all the time since the last one. When it was sent, the peer's totals were of
-    /// this age.
+    /// A message arrived, which may tell of all the time since the last one. When it was sent, the peer's totals were
+    /// of this age.
     pub(crate) fn open(&mut self, now: Time, age: Duration) {
         self.nanos += u128::from(now.as_nanos().saturating_sub(self.filled_at.as_nanos()));
         self.filled_at = self.filled_at.max(now);
@@ -50,8 +50,8 @@ impl Allowance {
         left.is_some()
     }
 
-    /// All is known that the peer had given when it sent this message; if that was before a cut, it tells nothing of the
-    /// time since.
+    /// All is known that the peer had given when it sent this message; if that was before a cut, it tells nothing of
+    /// the time since.
     pub(crate) fn close(&mut self) {
         self.nanos = self.nanos.min((Self::SLACK + self.late).as_nanos());
     }

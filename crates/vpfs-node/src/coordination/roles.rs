@@ -186,7 +186,8 @@ impl Coordinator {
         presumed.into_iter().chain(asked.map(|since| since + self.patience())).min()
     }
 
-    /// Levels and slots whose candidate is not known to be alive, or has another list, but another server might be there.
+    /// Levels and slots whose candidate is not known to be alive, or has another list, but another server might be
+    /// there.
     fn searching(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let slots =
             self.levels.iter().enumerate().skip(1).flat_map(|(number, level)| {

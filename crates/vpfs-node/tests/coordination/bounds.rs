@@ -138,8 +138,8 @@ fn changes_that_a_live_peer_lacks_are_kept_for_it() {
 }
 
 /// Symptom: after one lost message a peer learned nothing more, as long as applications came and went. Cause: each
-/// acknowledgement that some flow may be forgotten put off the repetition of what was lost. Proof: what did not fit into
-/// the lost message is known in time.
+/// acknowledgement that some flow may be forgotten put off the repetition of what was lost. Proof: what was in the lost
+/// message, and what did not fit into it, is known in time.
 #[test]
 fn a_lost_message_is_repeated_while_flows_are_forgotten() {
     let keep = Duration::from_secs(10);
