@@ -48,6 +48,8 @@ struct Network {
     links: BTreeMap<LinkId, [usize; 2]>,
     /// Pairs of processes between which nothing passes.
     cut: Vec<[usize; 2]>,
+    /// Processes that cannot open connections.
+    cannot_dial: Vec<usize>,
     opened: u64,
 }
 
@@ -64,11 +66,16 @@ impl Network {
             runs: true,
         };
         let processes = owns.iter().map(process).collect();
-        Self { now, processes, links: BTreeMap::new(), cut: vec![], opened: 0 }
+        Self { now, processes, links: BTreeMap::new(), cut: vec![], cannot_dial: vec![], opened: 0 }
     }
 
     fn restart(&mut self, index: usize, incarnation: u64) {
         let servers = self.processes.iter().map(|process| process.own.len()).sum();
+        self.restart_with(index, incarnation, servers);
+    }
+
+    /// With a file that has the first `servers` only.
+    fn restart_with(&mut self, index: usize, incarnation: u64, servers: usize) {
         let own = self.processes[index].own.clone();
         self.processes[index].mesh = Mesh::new(self.now, settings(servers, &own, incarnation)).unwrap();
         let gone: Vec<LinkId> =
@@ -99,21 +106,27 @@ impl Network {
     fn dial(&mut self, from: usize, server: ServerId) {
         let now = self.time_of(from);
         let to = self.processes.iter().position(|process| process.own.contains(&server.0));
-        let Some(to) = to.filter(|to| self.passes(from, *to)) else {
+        let Some(to) = to.filter(|to| self.passes(from, *to) && !self.cannot_dial.contains(&from)) else {
             return self.processes[from].mesh.dial_failed(now, server);
         };
         let id = LinkId(self.opened);
         self.opened += 1;
         let hellos = [to, from].map(|end| self.processes[end].mesh.hello().clone());
         self.links.insert(id, [from, to]);
-        if self.processes[from].mesh.connected(now, id, Origin::Dialed(server), &hellos[0]).is_err() {
+        let theirs = self.time_of(to);
+        let outcomes = [
+            self.processes[from].mesh.connected(now, id, Origin::Dialed(server), &hellos[0]),
+            self.processes[to].mesh.connected(theirs, id, Origin::Accepted, &hellos[1]),
+        ];
+        for (refusal, other) in
+            outcomes.into_iter().zip([to, from]).filter_map(|(end, other)| Some((end.err()?, other)))
+        {
             self.links.remove(&id);
-        } else {
-            let now = self.time_of(to);
-            if self.processes[to].mesh.connected(now, id, Origin::Accepted, &hellos[1]).is_err() {
-                self.links.remove(&id);
-                self.processes[from].mesh.closed(now, id);
+            let (now, mesh) = (self.time_of(other), &mut self.processes[other].mesh);
+            if let Some(farewell) = refusal.farewell() {
+                mesh.receive(now, id, farewell).unwrap();
             }
+            mesh.closed(now, id);
         }
     }
 
@@ -285,6 +298,65 @@ fn a_restarted_process_replaces_its_link() {
         assert_eq!(network.reached(), [vec![1], vec![0]]);
     }
     assert_eq!(network.links.len(), 1);
+}
+
+/// Its incarnation is less than before. If the others did not notice that the earlier process ended, as when a virtual
+/// machine is restored, its link must have been silent first.
+#[test]
+fn a_process_whose_clock_went_back_is_connected_within_seconds() {
+    for [restarted, other] in [[0, 1], [1, 0]] {
+        for (is_noticed, within) in [(true, secs(2)), (false, secs(8))] {
+            let mut network = Network::new(&[&[0], &[1]]);
+            network.restart(restarted, 9);
+            network.run(secs(2));
+            if !is_noticed {
+                network.cut.push([0, 1]);
+            }
+            network.restart(restarted, 3);
+            network.cut.clear();
+            network.run(within);
+            assert_eq!(network.reached(), [vec![1], vec![0]], "{restarted} restarted, {other} noticed: {is_noticed}");
+        }
+    }
+}
+
+fn count(process: &Process, what: fn(&Event) -> bool) -> usize {
+    process.events.iter().filter(|event| what(event)).count()
+}
+
+/// The last server was removed from the file of all others, or is not in it yet. Whichever should connect, its process
+/// is told once, and is a peer soon after it is in all files.
+#[test]
+fn a_process_that_others_do_not_list_is_told_so_once() {
+    for owns in [[&[0][..], &[1], &[2]], [&[1][..], &[2], &[0, 3]]] {
+        let mut network = Network::new(&owns);
+        network.run(secs(2));
+        let listed = owns.concat().len() - 1;
+        (0..2).for_each(|index| network.restart_with(index, 2, listed));
+        network.processes.iter_mut().for_each(|process| process.events.clear());
+        network.run(secs(120));
+        assert!(network.reached()[2].is_empty() && network.reached()[..2].iter().all(|reached| !reached.is_empty()));
+        let unlisted = &network.processes[2];
+        assert_eq!(count(unlisted, |event| matches!(event, Event::Unlisted { .. })), 2, "{:?}", unlisted.events);
+        assert_eq!(count(unlisted, |event| matches!(event, Event::Up { .. })), 0, "{:?}", unlisted.events);
+        (0..2).for_each(|index| network.restart(index, 3));
+        network.run(secs(3));
+        assert_eq!(network.reached()[2].len(), 2);
+        assert_eq!(count(&network.processes[2], |event| matches!(event, Event::Up { again: true, .. })), 2);
+    }
+}
+
+/// The process that should connect cannot, for example because of a packet filter: after a while the other one does.
+#[test]
+fn whoever_can_connect_does() {
+    let mut network = Network::new(&[&[0], &[1]]);
+    network.cannot_dial.push(0);
+    network.run(secs(8));
+    assert_eq!(network.reached(), [vec![1], vec![0]]);
+    let opened = network.opened;
+    network.cannot_dial.clear();
+    network.run(secs(60));
+    assert_eq!((network.reached(), network.opened), (vec![vec![1], vec![0]], opened));
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn examples() -> Vec<(&'static str, Frame)> {
         ("report_empty", Frame::Report(Report { from: 0, to: 1, message: empty })),
         ("ping", Frame::Ping { sent }),
         ("pong", Frame::Pong { sent, received, answered }),
+        ("unlisted", Frame::Unlisted),
     ]
 }
 
@@ -178,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames(index in 0_usize..5, at: proptest::sample::Index, value: u8, cut: proptest::sample::Index) {
+    fn damaged_frames(index in 0_usize..6, at: proptest::sample::Index, value: u8, cut: proptest::sample::Index) {
         let mut damaged = bytes(&examples()[index].1);
         let at = at.index(damaged.len());
         damaged[at] = value;

@@ -64,7 +64,7 @@ pub enum ReloadError {
     #[error("{0}")]
     Config(Problems),
     /// It changes settings that need a restart.
-    #[error("a restart is needed for: {0}")]
+    #[error("a restart is needed for: {0}; SIGUSR2 restarts without dropping a connection")]
     NeedsRestart(String),
     /// A key or certificate is not valid.
     #[error("{0}")]

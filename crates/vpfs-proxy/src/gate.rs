@@ -8,7 +8,7 @@ use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, Scope, ServerId, Time,
 };
-use vpfs_node::coordination::{Event as CoordinationEvent, Message};
+use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
 use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
@@ -294,7 +294,7 @@ fn node_settings(config: &Config, now: Time) -> NodeSettings {
         ..vpfs_node::coordination::CoordinationSettings::default()
     };
     // Servers of processes that cannot be reached count as silent ones: their part of a total cap is not used here.
-    let servers = config.servers().map(|(id, _)| id).collect();
+    let servers = Members::named(config.servers.iter().map(|server| server.name.as_str()));
     NodeSettings {
         policy: config.scheduler.policy.clone(),
         metadata_cost: config.scheduler.metadata_cost,

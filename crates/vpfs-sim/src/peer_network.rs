@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, Time};
 use vpfs_node::coordination::CoordinationSettings;
 
@@ -27,6 +30,8 @@ pub struct PeerNetwork {
     pub partitions: Vec<Partition>,
     /// Restarts of proxies.
     pub restarts: Vec<Restart>,
+    /// As many again, of random servers at random times until the end of the scenario, which must have one.
+    pub random_restarts: u32,
 }
 
 impl Default for PeerNetwork {
@@ -42,6 +47,7 @@ impl Default for PeerNetwork {
             extra_delay: Duration::ZERO,
             partitions: Vec::new(),
             restarts: Vec::new(),
+            random_restarts: 0,
         }
     }
 }
@@ -53,7 +59,7 @@ pub struct Partition {
     pub from: Duration,
     /// Its end.
     pub to: Duration,
-    /// The servers on one side.
+    /// The servers on one side, in order.
     pub servers: Vec<u32>,
 }
 
@@ -82,10 +88,22 @@ impl PeerNetwork {
         Exchange { work: self.message_work * count, bytes: bytes + self.message_overhead.0 * messages }
     }
 
+    /// All restarts with these servers and this end.
+    pub(crate) fn all_restarts(&self, seed: u64, servers: u32, end: Duration) -> Vec<Restart> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(mix(seed)));
+        let end = u64::try_from(end.as_nanos()).unwrap_or(u64::MAX);
+        let drawn = (0..self.random_restarts).map(|_| Restart {
+            at: Duration::from_nanos(random.random_range(0..=end)),
+            server: random.random_range(0..servers),
+        });
+        self.restarts.iter().copied().chain(drawn).collect()
+    }
+
     pub(crate) fn separates(&self, now: Time, from: u32, to: u32) -> bool {
         let now = now.since(Time::ZERO);
         let holds = |partition: &&Partition| (partition.from..partition.to).contains(&now);
-        let apart = |partition: &Partition| partition.servers.contains(&from) != partition.servers.contains(&to);
+        let is_in = |partition: &Partition, server| partition.servers.binary_search(&server).is_ok();
+        let apart = |partition: &Partition| is_in(partition, from) != is_in(partition, to);
         self.partitions.iter().filter(holds).any(apart)
     }
 }

@@ -272,7 +272,11 @@ impl<'a> Builder<'a> {
         if let Some(server) = named.into_iter().find(|&server| server >= servers) {
             return Err(SimError::Scenario(format!("there is no server {server} to fail")));
         }
-        for restart in &network.restarts {
+        let end = self.scenario.duration.unwrap_or_default();
+        if network.random_restarts > 0 && end.is_zero() {
+            return Err(SimError::Scenario("random restarts need the duration of the scenario".into()));
+        }
+        for restart in network.all_restarts(self.scenario.seed, servers, end) {
             self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
         }
         if !needs_peers(policy, &self.scenario.apps) {

@@ -88,6 +88,40 @@ fn groups_share_as_well_as_all_pairs() {
     }
 }
 
+/// As above, in three levels of groups, while messages are lost, repeated and overtake each other, a part of the
+/// cluster is cut off for ten seconds, and as many proxies as half of all restart. Restarts and cuts lose what was not
+/// known yet, and no more.
+#[test]
+fn groups_share_again_after_faults() {
+    const SERVERS: u32 = 64;
+    let mut scenario = skewed();
+    scenario.servers = vec![ServerGroup::new(SERVERS, DeviceProfile::hdd())];
+    scenario.apps[0].layout = Layout::striped(64 << 10).over(0..SERVERS / 2);
+    for app in &mut scenario.apps {
+        app.workload = vpfs_model::plan::Ior { transfer_bytes: 2 << 20, ..common::ior(128) }.into();
+    }
+    let cut = |from, to, servers: std::ops::Range<u32>| Partition {
+        from: Duration::from_secs(from),
+        to: Duration::from_secs(to),
+        servers: servers.collect(),
+    };
+    scenario.peers = PeerNetwork {
+        loss_ppm: 20_000,
+        duplicate_ppm: 10_000,
+        extra_delay: Duration::from_millis(100),
+        partitions: vec![cut(10, 20, 20..44)],
+        random_restarts: SERVERS / 2,
+        ..PeerNetwork::default()
+    };
+    scenario.peers.settings.group_size = 4;
+    let results = run(&scenario, &dsfq(SharingMode::Threshold));
+    let coordination = results.coordination.as_ref().unwrap();
+    assert!(coordination.lost > 1000 && coordination.duplicated > 500, "{coordination:?}");
+    let fair = ratio(&results);
+    println!("half : all = {fair:.3}");
+    assert!((0.95..1.05).contains(&fair), "{fair}");
+}
+
 /// A threshold 20 times as large takes a 20th of the messages, although peers must hear of each other every other
 /// second: keep-alives and acknowledgements ride on reports, here of servers that make one in 0.6 and in 1.7 seconds.
 #[test]

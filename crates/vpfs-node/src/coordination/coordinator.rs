@@ -1,14 +1,16 @@
 //! One server's part in the coordination of all servers.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use vpfs_core::hash::mix;
 use vpfs_core::{ServerId, ServiceClass, Time};
 
 use super::cluster_totals::{ClusterTotals, Source};
 use super::event::{CoordinationEvents, Event};
 use super::groups::{Groups, Members};
-use super::level::{Level, Peer};
+use super::level::{Heard, Level, Peer};
 use super::link::PeerState;
 use super::message::{FlowKey, Message, MessageError, Position, Standing};
 use super::own_totals::{Account, FlowsExceeded};
@@ -23,6 +25,8 @@ use super::view::{Change, Fit, Limits, Meaning, View};
 pub struct Coordinator {
     pub(super) me: ServerId,
     incarnation: u64,
+    /// Earlier ones since the start, and the peers because of which each was raised.
+    raised: BTreeMap<ServerId, u64>,
     started: Time,
     pub(super) settings: CoordinationSettings,
     pub(super) groups: Groups,
@@ -31,6 +35,8 @@ pub struct Coordinator {
     /// How often totals started from zero.
     pub(super) streams: u32,
     pub(super) peers: BTreeMap<ServerId, Peer>,
+    /// Those that were peers a short time ago.
+    pub(super) former: BTreeMap<ServerId, Heard>,
     /// Peers that are to be sent a message now.
     pub(super) ready: BTreeSet<ServerId>,
     /// Servers that take this one for a peer although it is none, with their incarnations.
@@ -52,8 +58,9 @@ impl Coordinator {
     /// The most servers that are told at once that this one is not their peer; others are told when they ask again.
     const MAX_REPLIES: usize = 256;
 
-    /// A server that knows nothing yet. `incarnation` must be greater after each restart of `me` (the wall clock at the
-    /// start will do). All servers must have the same `members` and group size; `me` becomes a member if it is none.
+    /// A server that knows nothing yet. `incarnation` should be greater after each restart of `me` (the wall clock at
+    /// the start will do), and never be used again. All servers must have the same `members` and group size; `me`
+    /// becomes a member if it is none.
     pub fn new(
         now: Time,
         me: ServerId,
@@ -65,12 +72,14 @@ impl Coordinator {
         let mut coordinator = Self {
             me,
             incarnation,
+            raised: BTreeMap::new(),
             started: now,
             settings: settings.clamped(groups.levels()),
             groups,
             levels: Vec::new(),
             streams: 0,
             peers: BTreeMap::new(),
+            former: BTreeMap::new(),
             ready: BTreeSet::new(),
             replies: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -87,9 +96,9 @@ impl Coordinator {
         coordinator
     }
 
-    /// Servers joined or were removed. In a single group, new peers are greeted and the others notice nothing;
-    /// otherwise coordination starts again, and continues among servers with the same list. What a removed server gave
-    /// stays counted. O(members).
+    /// Servers joined or were removed; the others keep their numbers. In a single group, new peers are greeted and the
+    /// others notice nothing; otherwise coordination starts again, and continues among servers with the same list. What
+    /// a removed server gave stays counted. O(members).
     pub fn set_members(&mut self, now: Time, members: impl Into<Members>) {
         let groups = Groups::new(members.into(), self.me, self.settings.group_size);
         if groups.members() == self.groups.members() {
@@ -160,8 +169,10 @@ impl Coordinator {
     pub fn handle_message(&mut self, now: Time, from: ServerId, message: &Message) -> Result<(), MessageError> {
         self.received.count(message);
         let level = self.check(from, message)?;
+        self.outlive(now, from, message.to);
         self.on_claim(now, level, from, &message.standing);
         if message.standing.stream == 0 {
+            self.note_list(from, message);
             self.hear(now, from);
         } else if self.peers.contains_key(&from) {
             self.take(now, level, from, message);
@@ -241,10 +252,10 @@ impl Coordinator {
 
     /// This server, and those that it reaches on all levels but one.
     fn live_without(&self, level: Option<usize>) -> usize {
-        let is_single = self.groups.levels() == 1;
-        let others = self.peers.iter().filter(|(id, peer)| {
-            peer.link.state == PeerState::Live && Some(peer.level) != level && (is_single || self.agrees(**id))
-        });
+        let others = self
+            .peers
+            .iter()
+            .filter(|(id, peer)| peer.link.state == PeerState::Live && Some(peer.level) != level && self.agrees(**id));
         others.fold(1, |sum: usize, (_, peer)| sum.saturating_add(peer.speaks_for()))
     }
 
@@ -432,6 +443,10 @@ impl Coordinator {
         let Some(peer) = self.peers.get(&from) else { return };
         let standing = message.standing;
         if peer.stream > Some((message.incarnation, standing.stream)) {
+            if peer.incarnation() > Some(message.incarnation) {
+                // The message is late, or its sender's clock went back: then it learns so that it needs a greater one.
+                self.ready.insert(from);
+            }
             return;
         }
         self.meet(now, level, from, message);
@@ -440,7 +455,7 @@ impl Coordinator {
         let max_service_rate = self.max_service_rate();
         let mut changes = Vec::new();
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        peer.allowance.open(now);
+        peer.allowance.open(now, message.age);
         let mut limits =
             Limits { max_flows: self.settings.max_flows, allowance: &mut peer.allowance, rate: max_service_rate };
         let fit = if agrees { peer.view.apply(message, &mut limits, &mut changes) } else { Fit::Known };
@@ -455,6 +470,33 @@ impl Coordinator {
             self.forget(now, level);
         }
         changes.into_iter().for_each(|change| self.on_change(now, level, from, change));
+    }
+
+    /// A server that only answers, because it has another list now, is in none of this one's groups any more.
+    fn note_list(&mut self, from: ServerId, message: &Message) {
+        let has_other_list = message.standing.members != self.groups.hash();
+        if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.incarnation() <= Some(message.incarnation))
+            && has_other_list
+        {
+            peer.standing = Some(message.standing);
+        }
+    }
+
+    /// A peer knows a later incarnation of this server, and ignores this one: the clock went back before the restart.
+    /// Takes a greater one, in which totals start from zero. Once for each peer, since one that lies could prevent all
+    /// exchange otherwise.
+    fn outlive(&mut self, now: Time, peer: ServerId, known: Option<u64>) {
+        // How much greater depends on this start, so that no two starts ever take the same one.
+        let more = 1 + (mix(self.incarnation) >> 32);
+        let Some(greater) = known.filter(|known| *known > self.incarnation).and_then(|known| known.checked_add(more))
+        else {
+            return;
+        };
+        if let Entry::Vacant(raised) = self.raised.entry(peer) {
+            raised.insert(std::mem::replace(&mut self.incarnation, greater));
+            self.events.push(now, Event::Outlived { peer, incarnation: greater });
+            (0..self.levels.len()).for_each(|level| self.start_again(now, level));
+        }
     }
 
     /// The most that a peer reports in a second. A representative passes on what all others gave.
@@ -483,7 +525,7 @@ impl Coordinator {
     }
 
     /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
-    /// them is the baseline: it was given before this server could have heard of it.
+    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
         let Some(peer) = self.peers.get_mut(&from) else { return };
@@ -496,10 +538,13 @@ impl Coordinator {
             }
             return;
         }
-        let knew_an_earlier_one = message.to.is_some_and(|incarnation| incarnation != self.incarnation);
+        let is_ours = |to: u64| to == self.incarnation || self.raised.values().any(|before| *before == to);
+        let knew_an_earlier_one = message.to.is_some_and(|to| !is_ours(to));
         let is_older = message.age > now.since(peer.since) || knew_an_earlier_one;
-        let before = std::mem::replace(&mut peer.view, View::new(is_older));
+        let heard = self.former.get(&from).filter(|heard| heard.stream == stream).map(|heard| heard.version);
+        let before = std::mem::replace(&mut peer.view, View::new(heard.or(is_older.then_some(0))));
         peer.link.restart();
+        peer.allowance.start_again();
         (peer.standing, peer.age) = (Some(message.standing), message.age);
         let incarnation = message.incarnation;
         if peer.stream.replace(stream).is_some_and(|(before, _)| before < incarnation) {
@@ -581,13 +626,14 @@ impl Coordinator {
     /// Forgets flows that left long ago, once all live peers of the level know that they did.
     fn forget(&mut self, now: Time, number: usize) {
         let after = self.settings.forget_after;
-        let level = &mut self.levels[number];
+        let level = &self.levels[number];
         if level.totals.oldest_departure().is_some_and(|left| left + after <= now) {
-            let peers = level.slots.iter().filter_map(|slot| self.peers.get(&slot.candidate));
-            let live = peers.filter(|peer| peer.link.state == PeerState::Live);
+            let exchange = level.slots.iter().map(|slot| slot.candidate).filter(|id| self.agrees(*id));
+            let live = exchange.filter_map(|id| self.peers.get(&id)).filter(|peer| peer.link.state == PeerState::Live);
             let acked = live.map(|peer| level.totals.resume_from(peer.link.acked)).min().unwrap_or(u64::MAX);
-            level.totals.forget(now, after, acked);
+            self.levels[number].totals.forget(now, after, acked);
         }
+        let level = &mut self.levels[number];
         // Departures that are old enough but still kept wait for an acknowledgement or for the loss of a peer, not for
         // time.
         level.forget_at = level.totals.oldest_departure().map(|left| left + after).filter(|at| *at > now);

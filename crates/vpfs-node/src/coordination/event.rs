@@ -17,6 +17,9 @@ pub enum Event {
     PeerLost { peer: ServerId },
     /// A peer has a new incarnation; its totals start from zero, and the service of the old one stays counted.
     PeerRestarted { peer: ServerId, incarnation: u64 },
+    /// A peer knows a later incarnation of this server than its own one: this server's clock went back. It has taken
+    /// this one, and its totals start from zero.
+    Outlived { peer: ServerId, incarnation: u64 },
     /// A flow is at a peer.
     FlowAnnounced { peer: ServerId, key: FlowKey, class: ServiceClass },
     /// This server represents others and already passes on as many flows as it may; the service of this one is not

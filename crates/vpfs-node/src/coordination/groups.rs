@@ -11,26 +11,38 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vpfs_core::ServerId;
-use vpfs_core::hash::mix;
+use vpfs_core::hash::{mix, stable_hash};
 
 /// The servers that coordinate, in the order of their numbers; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members(Arc<[ServerId]>);
+pub struct Members {
+    servers: Arc<[ServerId]>,
+    /// Tells lists apart.
+    hash: u64,
+}
 
 impl Members {
+    /// Servers 0, 1, ... of a file that gives them these names. Files with other names, or another order, give the same
+    /// numbers to other servers. O(length).
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let hashes: Vec<u64> = names.into_iter().map(stable_hash).collect();
+        let servers = (0..).map(ServerId).take(hashes.len()).collect();
+        Self { servers, hash: hashes.into_iter().fold(0, |hash, name| mix(hash ^ name)) }
+    }
+
     /// The members in order. O(1).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ServerId> + '_ {
-        self.0.iter().copied()
+        self.servers.iter().copied()
     }
 
     /// The number of members.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.servers.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.servers.is_empty()
     }
 
     /// Whether `server` is one of them. O(log members).
@@ -39,17 +51,18 @@ impl Members {
     }
 
     fn index(&self, server: ServerId) -> Option<usize> {
-        self.0.binary_search(&server).ok()
+        self.servers.binary_search(&server).ok()
     }
 }
 
 impl FromIterator<ServerId> for Members {
-    /// In any order; repeated ones count once.
+    /// Servers that have the same numbers everywhere, in any order; repeated ones count once.
     fn from_iter<I: IntoIterator<Item = ServerId>>(servers: I) -> Self {
         let mut servers: Vec<ServerId> = servers.into_iter().collect();
         servers.sort_unstable();
         servers.dedup();
-        Self(servers.into())
+        let hash = servers.iter().fold(0, |hash, server| mix(hash ^ u64::from(server.0)));
+        Self { servers: servers.into(), hash }
     }
 }
 
@@ -85,7 +98,7 @@ impl Groups {
             levels += 1;
         }
         let me = members.index(me).expect("it was added");
-        let hash = members.iter().fold(mix(size as u64), |hash, server| mix(hash ^ u64::from(server.0)));
+        let hash = mix(mix(size as u64) ^ members.hash);
         Self { members, me, size, levels, hash }
     }
 
@@ -127,13 +140,13 @@ impl Groups {
 
     /// The first member of a side.
     pub fn first(&self, side: &Side) -> ServerId {
-        self.members.0[side.0.start]
+        self.members.servers[side.0.start]
     }
 
     /// The member of `side` after `server`, or the first one again.
     pub fn next(&self, side: &Side, server: ServerId) -> ServerId {
         let next = self.members.index(server).map_or(side.0.start, |index| index + 1);
-        self.members.0[if side.0.contains(&next) { next } else { side.0.start }]
+        self.members.servers[if side.0.contains(&next) { next } else { side.0.start }]
     }
 
     /// The members that one side of `level` covers.

@@ -63,6 +63,15 @@ pub(crate) struct Peer {
     pub(crate) wake: Option<Time>,
 }
 
+/// How far the totals of a former peer were heard. If it comes back, late messages may repeat them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) stream: (u64, u32),
+    pub(crate) version: u64,
+    /// When it was removed.
+    pub(crate) at: Time,
+}
+
 impl Level {
     /// There is a change that waits for others, so that traffic does not grow with the number of servers.
     pub(crate) fn change_later(&mut self, at: Time) {
@@ -102,6 +111,11 @@ impl Peer {
     /// As many servers as it says; one until it does.
     pub(crate) fn speaks_for(&self) -> usize {
         self.standing.map_or(1, |standing| standing.live.max(1) as usize)
+    }
+
+    /// Whether it answers, and does not have another list of members.
+    pub(crate) fn is_there(&self, members: u64) -> bool {
+        self.link.state == PeerState::Live && self.standing.is_none_or(|standing| standing.members == members)
     }
 
     /// Whether it is there and in the group. One that only answers, but was never met, is not.

@@ -87,9 +87,13 @@ impl Link {
         if acked <= self.acked {
             return false;
         }
+        let is_progress = acked.version != self.acked.version;
         self.acked = acked;
-        self.retries = 0;
-        self.retry_at = Some(now + self.back_off(settings));
+        // That flows were forgotten is no answer to what was sent: it must not put off the next attempt.
+        if is_progress {
+            self.retries = 0;
+            self.retry_at = Some(now + self.back_off(settings));
+        }
         true
     }
 

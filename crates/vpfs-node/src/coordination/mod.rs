@@ -7,7 +7,8 @@
 //!
 //! A peer's service counts only if it was given while this server was running: the service that an older peer gave
 //! before it was first heard from is its baseline, which is not passed on. A restarted server starts a new incarnation
-//! with totals of zero, and the service of the old one stays counted.
+//! with totals of zero, and the service of the old one stays counted. If its clock went back, so that peers take it for
+//! an older one, they tell it which one they know, and it takes a greater one.
 //!
 //! More servers than [`CoordinationSettings::group_size`] form a tree of groups (`groups`), in which representatives
 //! pass on what they hear (`roles`): a message then carries the totals of all servers that its sender stands for, and

@@ -14,7 +14,7 @@ use vpfs_core::{ServerId, Time};
 
 use super::cluster_totals::Source;
 use super::coordinator::Coordinator;
-use super::level::{Level, Peer, Slot};
+use super::level::{Heard, Level, Peer, Slot};
 use super::link::PeerState;
 use super::message::Standing;
 use super::own_totals::OwnTotals;
@@ -29,6 +29,7 @@ impl Coordinator {
     /// Brings roles up to date after any input. O(peers); nothing to do in a single group.
     pub(super) fn settle(&mut self, now: Time) {
         if self.groups.levels() == 1 {
+            self.search_at = None;
             return;
         }
         let mut number = 0;
@@ -145,7 +146,7 @@ impl Coordinator {
     }
 
     /// The totals of a level start from zero: what peers have not heard yet is lost, but nothing is heard twice.
-    fn start_again(&mut self, now: Time, number: usize) {
+    pub(super) fn start_again(&mut self, now: Time, number: usize) {
         self.streams += 1;
         let level = &mut self.levels[number];
         (level.totals, level.stream, level.started) = (OwnTotals::default(), self.streams, now);
@@ -185,15 +186,16 @@ impl Coordinator {
         presumed.into_iter().chain(asked.map(|since| since + self.patience())).min()
     }
 
-    /// Levels and slots whose candidate is not known to be alive, but another server might be.
+    /// Levels and slots whose candidate is not known to be alive, or has another list, but another server might be
+    /// there.
     fn searching(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let slots =
             self.levels.iter().enumerate().skip(1).flat_map(|(number, level)| {
                 level.slots.iter().enumerate().map(move |(place, slot)| (number, place, slot))
             });
         let searching = slots.filter(|(_, _, slot)| {
-            let is_live = self.peers.get(&slot.candidate).is_some_and(|peer| peer.link.state == PeerState::Live);
-            !is_live && self.groups.next(&slot.side, slot.candidate) != slot.candidate
+            let is_there = self.peers.get(&slot.candidate).is_some_and(|peer| peer.is_there(self.groups.hash()));
+            !is_there && self.groups.next(&slot.side, slot.candidate) != slot.candidate
         });
         searching.map(|(number, place, _)| (number, place))
     }
@@ -236,6 +238,18 @@ impl Coordinator {
         if let Some(wake) = peer.wake {
             self.timers.remove(&(wake, id));
         }
+        self.remember(now, id, &peer);
         peer.view.accounts().for_each(|account| self.release(now, account, Source::Level(peer.level)));
+    }
+
+    /// Notes what a former peer's late messages would repeat, for as long as flows that left are kept for late peers.
+    fn remember(&mut self, now: Time, id: ServerId, peer: &Peer) {
+        let kept = self.settings.forget_after;
+        self.former.retain(|_, heard| heard.at + kept > now);
+        if let Some(stream) = peer.stream {
+            let before = self.former.get(&id).filter(|heard| heard.stream == stream).map_or(0, |heard| heard.version);
+            let version = peer.view.at().version.max(before);
+            self.former.insert(id, Heard { stream, version, at: now });
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One server's view of a peer's totals.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use vpfs_core::ServiceClass;
 
@@ -67,16 +68,19 @@ struct Record {
 pub(crate) struct View {
     records: BTreeMap<Account, Record>,
     at: Position,
-    /// New flows set a baseline until everything that the peer has is known for the first time.
-    baseline: bool,
+    /// The age of the peer's totals in the latest message used.
+    latest: Duration,
+    /// New flows set a baseline until everything that the peer has is known for the first time, up to this version at
+    /// least. Until then, all that moves may have been heard before.
+    baseline_to: Option<u64>,
     /// The peer started over; flows that it does not mention have left.
     starting_over: bool,
 }
 
 impl View {
-    /// Nothing known yet.
-    pub(crate) fn new(baseline: bool) -> Self {
-        Self { baseline, ..Self::default() }
+    /// Nothing known yet. With a baseline, it is complete when everything is known, up to this version at least.
+    pub(crate) fn new(baseline_to: Option<u64>) -> Self {
+        Self { baseline_to, ..Self::default() }
     }
 
     pub(crate) fn at(&self) -> Position {
@@ -103,9 +107,12 @@ impl View {
         if message.at.version > self.at.version {
             let known = std::mem::replace(&mut self.at.version, message.at.version);
             let news = message.entries.iter().filter(|entry| entry.changed > known);
-            news.for_each(|entry| self.apply_entry(entry, limits, changes));
+            news.for_each(|entry| self.apply_entry(known, entry, limits, changes));
         }
-        if message.at.version == self.at.version && !message.more {
+        // An earlier message that arrives late does not know what a later one left out: flows that moved since.
+        let is_latest = message.age >= self.latest;
+        self.latest = self.latest.max(message.age);
+        if message.at.version == self.at.version && !message.more && is_latest {
             limits.allowance.close();
             self.on_caught_up(changes);
         }
@@ -121,7 +128,8 @@ impl View {
         self.at.horizon = horizon;
     }
 
-    fn apply_entry(&mut self, entry: &FlowTotal, limits: &mut Limits<'_>, changes: &mut Vec<Change>) {
+    /// Takes an entry of a message; before it, everything up to version `at` was known.
+    fn apply_entry(&mut self, at: u64, entry: &FlowTotal, limits: &mut Limits<'_>, changes: &mut Vec<Change>) {
         let account: (FlowKey, ServiceClass) = (entry.key, entry.class);
         let known = self.records.get(&account).copied();
         if known.is_none() {
@@ -134,7 +142,8 @@ impl View {
         let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
         let step = entry.total.saturating_sub(before);
         if step != 0 {
-            changes.push(Change::Moved(account, step, self.meaning(known.is_none(), step, limits)));
+            let is_baseline = self.baseline_to.is_some_and(|to| known.is_none() || at < to);
+            changes.push(Change::Moved(account, step, Self::meaning(is_baseline, step, limits)));
         }
         self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true });
         if entry.left {
@@ -142,8 +151,8 @@ impl View {
         }
     }
 
-    fn meaning(&self, is_new: bool, step: i64, limits: &mut Limits<'_>) -> Meaning {
-        if is_new && self.baseline {
+    fn meaning(is_baseline: bool, step: i64, limits: &mut Limits<'_>) -> Meaning {
+        if is_baseline {
             Meaning::Baseline
         } else if limits.allowance.take(step.unsigned_abs(), limits.rate) {
             Meaning::Service
@@ -153,7 +162,7 @@ impl View {
     }
 
     fn on_caught_up(&mut self, changes: &mut Vec<Change>) {
-        self.baseline = false;
+        self.baseline_to = self.baseline_to.filter(|to| self.at.version < *to);
         if std::mem::take(&mut self.starting_over) {
             let gone: Vec<Account> =
                 self.records.iter().filter(|(_, record)| !record.confirmed).map(|(account, _)| *account).collect();

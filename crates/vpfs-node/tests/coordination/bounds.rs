@@ -136,3 +136,26 @@ fn changes_that_a_live_peer_lacks_are_kept_for_it() {
     world.run_for(Duration::from_secs(9));
     assert_eq!(world.servers[1].given, [((FlowKey(1), DATA), 130)].into());
 }
+
+/// Symptom: after one lost message a peer learned nothing more, as long as applications came and went. Cause: each
+/// acknowledgement that some flow may be forgotten put off the repetition of what was lost. Proof: what was in the lost
+/// message, and what did not fit into it, is known in time.
+#[test]
+fn a_lost_message_is_repeated_while_flows_are_forgotten() {
+    let keep = Duration::from_secs(10);
+    let settings = CoordinationSettings { max_entries: 3, forget_after: keep, ..CoordinationSettings::default() };
+    let mut world = World::new(1, 2, settings);
+    for key in 100..120 {
+        world.report(0, (FlowKey(key), DATA), 1);
+        leave(&mut world, 0, key);
+        world.run_for(keep / 20);
+    }
+    world.network.loss_percent = 100;
+    let now = world.now;
+    (0..10).for_each(|key| world.servers[0].coordinator.report(now, FlowKey(key), DATA, 5).unwrap());
+    world.drain(0);
+    world.network.loss_percent = 0;
+    // Those that left are forgotten one after the other.
+    world.run_for(Duration::from_secs(5));
+    assert!((0..10).all(|key| world.servers[1].given.get(&(FlowKey(key), DATA)) == Some(&5)));
+}

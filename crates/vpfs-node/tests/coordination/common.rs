@@ -24,8 +24,9 @@ pub(crate) struct Network {
 
 pub(crate) struct Server {
     pub(crate) coordinator: Coordinator,
+    /// The servers in its file, in order: there, a position is a server's number.
+    pub(crate) list: Vec<usize>,
     pub(crate) up: bool,
-    incarnation: u64,
     /// The sum reported by this incarnation, and by all before it.
     pub(crate) reported: Sums,
     pub(crate) reported_before: Sums,
@@ -35,6 +36,9 @@ pub(crate) struct Server {
     pub(crate) events: Vec<Event>,
 }
 
+/// The incarnation of servers that start together.
+pub(crate) const FIRST: u64 = 1000;
+
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) random: Random,
@@ -43,6 +47,9 @@ pub(crate) struct World {
     pub(crate) cut: Option<(usize, usize)>,
     pub(crate) servers: Vec<Server>,
     settings: CoordinationSettings,
+    /// All servers have started with incarnations between these.
+    earliest: u64,
+    latest: u64,
     flights: BTreeMap<(Time, u64), (usize, usize, Message)>,
     flown: u64,
     digest: DefaultHasher,
@@ -50,6 +57,12 @@ pub(crate) struct World {
 
 pub(crate) fn id(server: usize) -> ServerId {
     ServerId(u32::try_from(server).unwrap())
+}
+
+/// The members in a file that has these servers in this order.
+pub(crate) fn members(list: &[usize]) -> Members {
+    let names: Vec<String> = list.iter().map(|server| format!("s{server}")).collect();
+    Members::named(names.iter().map(String::as_str))
 }
 
 pub(crate) fn add(sums: &mut Sums, account: Account, bytes: i64) {
@@ -67,11 +80,13 @@ impl World {
             cut: None,
             servers: Vec::new(),
             settings,
+            earliest: FIRST,
+            latest: FIRST,
             flights: BTreeMap::new(),
             flown: 0,
             digest: DefaultHasher::new(),
         };
-        world.servers = (0..count).map(|me| world.boot(me, count, 1, Sums::new())).collect();
+        world.servers = (0..count).map(|me| world.boot(me, (0..count).collect(), FIRST, Sums::new())).collect();
         (0..count).for_each(|me| world.drain(me));
         world
     }
@@ -91,11 +106,44 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, server: usize) {
+        self.latest += 1;
+        self.restart_as(server, self.latest);
+    }
+
+    /// The incarnation is less than all before.
+    pub(crate) fn restart_after_its_clock_went_back(&mut self, server: usize) {
+        self.earliest -= 1;
+        self.restart_as(server, self.earliest);
+    }
+
+    /// Its proxy starts again with a newer file. A server that was not there before starts for the first time.
+    pub(crate) fn restart_with(&mut self, server: usize, list: Vec<usize>) {
+        self.servers[server].list = list;
+        self.restart(server);
+    }
+
+    /// Its coordinator is told of a newer file.
+    pub(crate) fn tell(&mut self, server: usize, list: Vec<usize>) {
+        self.servers[server].coordinator.set_members(self.now, members(&list));
+        self.servers[server].list = list;
+        self.drain(server);
+    }
+
+    /// A server that no file has yet, and that does not run.
+    pub(crate) fn add_server(&mut self) {
+        let server = self.servers.len();
+        self.network.groups.push(0);
+        let mut added = self.boot(server, (0..=server).collect(), FIRST, Sums::new());
+        added.up = false;
+        self.servers.push(added);
+    }
+
+    fn restart_as(&mut self, server: usize, incarnation: u64) {
         let before = &mut self.servers[server];
         let mut reported = std::mem::take(&mut before.reported_before);
         before.reported.iter().for_each(|(account, bytes)| add(&mut reported, *account, *bytes));
-        let incarnation = before.incarnation + 1;
-        self.servers[server] = self.boot(server, self.servers.len(), incarnation, reported);
+        let list = before.list.clone();
+        self.servers[server] = self.boot(server, list, incarnation, reported);
         self.drain(server);
     }
 
@@ -138,7 +186,9 @@ impl World {
     pub(crate) fn drain(&mut self, me: usize) {
         while let Some((to, message)) = self.servers[me].coordinator.poll_transmit(self.now) {
             (me, to.0, &message).hash(&mut self.digest);
-            self.send(me, to.0 as usize, &message);
+            if let Some(&to) = self.servers[me].list.get(to.index()) {
+                self.send(me, to, &message);
+            }
         }
         let server = &mut self.servers[me];
         while let Some((key, class, bytes)) = server.coordinator.poll_service() {
@@ -154,13 +204,13 @@ impl World {
         }
     }
 
-    fn boot(&self, me: usize, count: usize, incarnation: u64, reported_before: Sums) -> Server {
-        let coordinator =
-            Coordinator::new(self.now, id(me), incarnation, (0..count).map(id).collect::<Members>(), self.settings);
+    fn boot(&self, me: usize, list: Vec<usize>, incarnation: u64, reported_before: Sums) -> Server {
+        let position = list.iter().position(|server| *server == me).unwrap();
+        let coordinator = Coordinator::new(self.now, id(position), incarnation, members(&list), self.settings);
         Server {
             coordinator,
+            list,
             up: true,
-            incarnation,
             reported: Sums::new(),
             reported_before,
             given: Sums::new(),
@@ -191,8 +241,11 @@ impl World {
     fn deliver(&mut self) {
         while let Some(flight) = self.flights.first_entry().filter(|flight| flight.key().0 <= self.now) {
             let (from, to, message) = flight.remove();
-            if self.servers[to].up && self.network.groups[from] == self.network.groups[to] {
-                let handled = self.servers[to].coordinator.handle_message(self.now, id(from), &message);
+            // Connections know servers by name, and are refused if the file does not have it.
+            let position = self.servers[to].list.iter().position(|server| *server == from);
+            let passes = self.servers[to].up && self.network.groups[from] == self.network.groups[to];
+            if let Some(position) = position.filter(|_| passes) {
+                let handled = self.servers[to].coordinator.handle_message(self.now, id(position), &message);
                 let is_removed = matches!(handled, Err(MessageError::UnknownPeer(_)));
                 assert!(handled.is_ok() || is_removed, "{handled:?}");
                 self.drain(to);

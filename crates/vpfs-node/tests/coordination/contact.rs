@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::ServiceClass;
 use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, PeerState};
 
-use crate::common::{Account, World, id};
+use crate::common::{Account, FIRST, World, id};
 
 const MIB: i64 = 1 << 20;
 
@@ -63,7 +63,7 @@ fn service_after_a_restart_is_added_to_earlier_service() {
     world.report(1, climate(), 2 * MIB);
     world.run_for(seconds(1));
     assert_eq!(given(&world, 0), 7 * MIB);
-    assert!(world.servers[0].events.contains(&Event::PeerRestarted { peer: id(1), incarnation: 2 }));
+    assert!(world.servers[0].events.contains(&Event::PeerRestarted { peer: id(1), incarnation: FIRST + 1 }));
 }
 
 #[test]
@@ -137,4 +137,29 @@ fn a_peer_that_knew_an_earlier_incarnation_is_older() {
     world.restart(1);
     world.run_for(seconds(3));
     assert_eq!((given(&world, 1), world.servers[1].baseline[&climate()]), (0, MIB));
+}
+
+/// Symptom: a server whose clock had gone back before its proxy restarted was ignored until the clock had caught up.
+/// Cause: its incarnation, the time of the start, was less than the one before.
+#[test]
+fn a_server_whose_clock_went_back_is_heard_within_seconds() {
+    for (cut, keep_alive) in [(0, Some(1)), (60, Some(1)), (0, None)] {
+        let (cut, keep_alive) = (seconds(cut), keep_alive.map(seconds));
+        let mut world = World::new(1, 3, CoordinationSettings { keep_alive, ..CoordinationSettings::default() });
+        world.report(1, climate(), 10 * MIB);
+        world.run_for(seconds(10));
+        // One of the two that know it does not hear of the restart at first.
+        world.cut = (!cut.is_zero()).then_some((0, 1));
+        world.restart_after_its_clock_went_back(1);
+        world.report(1, climate(), MIB);
+        world.run_for(cut);
+        world.cut = None;
+        world.run_for(seconds(5));
+        world.report(1, climate(), 5 * MIB);
+        world.run_for(seconds(1));
+        // What it gave in the first moment, before the others could tell it, is lost.
+        assert_eq!([given(&world, 0), given(&world, 2)], [15 * MIB; 2], "after {cut:?}");
+        let outlived = |event: &Event| matches!(event, Event::Outlived { incarnation, .. } if *incarnation > FIRST);
+        assert_eq!(world.servers[1].events.iter().filter(|event| outlived(event)).count(), 1);
+    }
 }

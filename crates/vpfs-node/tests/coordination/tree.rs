@@ -149,7 +149,8 @@ fn faults(world: &mut World) {
             world.network.delay_ms_max = [1, 100, 2000][world.random.below(3) as usize];
         }
         4 if world.servers[server].up => world.crash(server),
-        4..8 if !world.servers[server].up => world.restart(server),
+        4..7 if !world.servers[server].up => world.restart(server),
+        7 if !world.servers[server].up => world.restart_after_its_clock_went_back(server),
         8 => world.run_for(Duration::from_secs(10)),
         _ if !world.servers[server].up => {}
         9..11 => {

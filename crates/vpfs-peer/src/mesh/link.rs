@@ -13,6 +13,8 @@ pub(super) struct Link {
     pub(super) incarnation: u64,
     /// Of two links to one process, the one that the process with the smaller name opened stays.
     pub(super) is_preferred: bool,
+    /// The other process has accepted this one: it sent something else than the first frame.
+    pub(super) is_accepted: bool,
     pub(super) since: Time,
     heard: Time,
     ping_at: Time,
@@ -31,6 +33,7 @@ impl Link {
             servers,
             incarnation,
             is_preferred,
+            is_accepted: false,
             since: now,
             heard: now,
             ping_at: now,

@@ -24,6 +24,8 @@ use thiserror::Error;
 use vpfs_core::ServerId;
 use vpfs_node::coordination::{Message, Traffic};
 
+use crate::wire::Frame;
+
 pub use clock_offset::ClockOffset;
 pub use state::Mesh;
 
@@ -94,6 +96,12 @@ pub enum Event {
         /// The server.
         server: ServerId,
     },
+    /// The process that runs the proxies of these servers lacks a server of this one in its configuration, so that they
+    /// do not talk to each other.
+    Unlisted {
+        /// The servers.
+        servers: Vec<ServerId>,
+    },
     /// The clock of these servers' process differs by more than the limit, or does so no more.
     Clock {
         /// The servers.
@@ -132,6 +140,13 @@ pub enum Refusal {
     /// A second first frame.
     #[error("it introduced itself twice")]
     SecondHello,
+}
+
+impl Refusal {
+    /// What to send before the connection is closed: only this process can know that.
+    pub fn farewell(&self) -> Option<Frame> {
+        matches!(self, Self::UnknownServer(_)).then_some(Frame::Unlisted)
+    }
 }
 
 /// One other server as its peer sees it.

@@ -18,9 +18,11 @@ const BATCH: usize = 16 << 10;
 #[derive(Debug)]
 struct Remote {
     link: Option<LinkId>,
-    /// Since when there is that link, or none.
+    /// Since when it has been there, or absent.
     since: Time,
     is_absence_told: bool,
+    /// It was told that the other process lacks a server of this one.
+    is_unlisted_told: bool,
     dial: Dial,
     outbox: Outbox,
     received: Traffic,
@@ -60,6 +62,7 @@ impl Mesh {
             link: None,
             since: now,
             is_absence_told: false,
+            is_unlisted_told: false,
             dial: if first < *name { Dial::start(now) } else { Dial::default() },
             outbox: Outbox::default(),
             received: Traffic::default(),
@@ -116,10 +119,17 @@ impl Mesh {
     /// # Errors
     /// If no correct peer sends it; the link must be closed, and is none any more.
     pub fn receive(&mut self, now: Time, id: LinkId, frame: Frame) -> Result<(), Refusal> {
+        if !matches!(frame, Frame::Hello(_) | Frame::Unlisted) {
+            self.accepted(now, id);
+        }
         let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
         link.hear(now);
         let outcome = match frame {
             Frame::Hello(_) => Err(Refusal::SecondHello),
+            Frame::Unlisted => {
+                self.unlisted(now, id);
+                Ok(())
+            }
             Frame::Report(report) => self.deliver(now, id, report),
             Frame::Ping { sent } => {
                 link.on_ping(now, sent);
@@ -163,6 +173,10 @@ impl Mesh {
             if remote.is_absence_due().is_some_and(|since| since + lost_after <= now) {
                 remote.is_absence_told = true;
                 self.events.push_back(Event::Absent { server: *server });
+                if self.first > self.settings.servers[server.index()] {
+                    // The other process should have connected. It may be unable to, or not know this one.
+                    remote.dial = Dial::start(now);
+                }
             }
         }
         self.dial(now);
@@ -198,7 +212,8 @@ impl Mesh {
         self.ready.remove(&id);
         let Some(link) = self.links.get_mut(&id) else { return };
         link.take_clock_frames(now).for_each(|frame| frame.encode(out));
-        let count = link.servers.len();
+        // Reports wait until the other process is known to read them.
+        let count = if link.is_accepted { link.servers.len() } else { 0 };
         let mut empty = 0;
         while empty < count && out.len() < BATCH {
             let index = link.turn % count;
@@ -223,7 +238,7 @@ impl Mesh {
     pub fn has_more(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| {
             let waits = |server| self.remotes.get(server).is_some_and(|remote| !remote.outbox.is_empty());
-            link.has_clock_frames() || link.servers.iter().any(waits)
+            link.has_clock_frames() || (link.is_accepted && link.servers.iter().any(waits))
         })
     }
 
@@ -273,31 +288,58 @@ impl Mesh {
     }
 
     fn link(&mut self, now: Time, id: LinkId, link: Link) {
-        let mut again = false;
         for server in &link.servers {
             let remote = self.remotes.get_mut(server).expect("admitted");
-            if let Some(older) = remote.link.replace(id).filter(|older| *older != id && self.links.contains_key(older))
+            if let Some(older) = remote.link.replace(id).filter(|older| *older != id)
+                && let Some(replaced) = self.links.remove(&older)
             {
                 self.actions.push_back(Action::Close(older));
                 // Its other servers wait for a link of their own.
-                let servers = self.links.remove(&older).map_or(Vec::new(), |link| link.servers);
-                self.forget(now, older, &servers);
+                self.forget(now, older, &replaced);
             }
             let remote = self.remotes.get_mut(server).expect("admitted");
-            (remote.link, remote.since, remote.dial.at) = (Some(id), now, None);
-            again |= std::mem::take(&mut remote.is_absence_told);
+            remote.dial.at = None;
         }
-        self.events.push_back(Event::Up { servers: link.servers.clone(), again });
         self.links.insert(id, link);
         self.handle_timeout(now);
         self.ready.insert(id);
+    }
+
+    /// The process at the other end sends more than its first frame, so it has accepted this one.
+    fn accepted(&mut self, now: Time, id: LinkId) {
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.is_accepted) else { return };
+        link.is_accepted = true;
+        let mut again = false;
+        for server in &link.servers {
+            let remote = self.remotes.get_mut(server).expect("links are to other servers");
+            (remote.since, remote.is_unlisted_told) = (now, false);
+            again |= std::mem::take(&mut remote.is_absence_told);
+        }
+        self.events.push_back(Event::Up { servers: link.servers.clone(), again });
+        self.ready.insert(id);
+    }
+
+    /// The process at the other end lacks a server of this one. It is asked again as one that is absent.
+    fn unlisted(&mut self, now: Time, id: LinkId) {
+        let Some(servers) = self.links.get(&id).map(|link| link.servers.clone()) else { return };
+        self.unlink(now, id);
+        self.actions.push_back(Action::Close(id));
+        let mut is_news = false;
+        for server in &servers {
+            let remote = self.remotes.get_mut(server).expect("links are to other servers");
+            is_news |= !std::mem::replace(&mut remote.is_unlisted_told, true);
+            remote.is_absence_told = true;
+        }
+        if is_news {
+            self.events.push_back(Event::Unlisted { servers });
+        }
     }
 
     fn unlink(&mut self, now: Time, id: LinkId) {
         let Some(link) = self.links.remove(&id) else { return };
         self.ready.remove(&id);
         let lasted = now.since(link.since);
-        self.forget(now, id, &link.servers);
+        self.forget(now, id, &link);
         for server in &link.servers {
             let name = &self.settings.servers[server.index()];
             let remote = self.remotes.get_mut(server).expect("links are to other servers");
@@ -308,11 +350,14 @@ impl Mesh {
     }
 
     /// Servers whose link `id` is gone have none.
-    fn forget(&mut self, now: Time, id: LinkId, servers: &[ServerId]) {
-        for server in servers {
+    fn forget(&mut self, now: Time, id: LinkId, link: &Link) {
+        for server in &link.servers {
             let remote = self.remotes.get_mut(server).expect("links are to other servers");
             if remote.link == Some(id) {
-                (remote.link, remote.since) = (None, now);
+                remote.link = None;
+                if link.is_accepted {
+                    remote.since = now;
+                }
                 if self.first < self.settings.servers[server.index()] {
                     remote.dial.at = Some(now);
                 }

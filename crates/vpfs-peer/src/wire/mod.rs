@@ -45,6 +45,8 @@ pub enum Frame {
         /// When it answered, by the same clock.
         answered: Time,
     },
+    /// The sender's configuration lacks a server that the receiver speaks for; the last frame.
+    Unlisted,
 }
 
 /// A coordinator's message with its sender and receiver.
@@ -86,6 +88,7 @@ mod kind {
     pub(super) const REPORT: u8 = 2;
     pub(super) const PING: u8 = 3;
     pub(super) const PONG: u8 = 4;
+    pub(super) const UNLISTED: u8 = 5;
 }
 
 impl Frame {
@@ -115,6 +118,7 @@ impl Frame {
                 out.push(kind::PONG);
                 [sent, received, answered].into_iter().for_each(|time| put_u64(out, time.as_nanos()));
             }
+            Self::Unlisted => out.push(kind::UNLISTED),
         }
         let length = out.len() - start - 4;
         assert!(length <= FRAME_LEN, "a frame of {length} bytes");
@@ -149,6 +153,7 @@ impl Frame {
             }
             kind::PING => Self::Ping { sent: fields.time()? },
             kind::PONG => Self::Pong { sent: fields.time()?, received: fields.time()?, answered: fields.time()? },
+            kind::UNLISTED => Self::Unlisted,
             other => return Err(WireError::Kind(other)),
         })
     }

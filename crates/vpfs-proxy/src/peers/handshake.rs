@@ -79,6 +79,18 @@ async fn introduce(cluster: &Cluster, mut peer: Authenticated, address: String) 
     Ok(Introduced { stream: peer.stream, hello, rest, address })
 }
 
+/// Sends the last frame of a connection.
+pub(super) async fn part(mut stream: Box<dyn Stream>, farewell: Frame) {
+    let mut bytes = Vec::new();
+    farewell.encode(&mut bytes);
+    let parting = async {
+        stream.write_all(&bytes).await?;
+        stream.shutdown().await
+    };
+    // Whoever does not read it learns nothing.
+    let _ = within(PATIENCE, parting).await;
+}
+
 async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let timed_out = || Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long"));
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| timed_out())

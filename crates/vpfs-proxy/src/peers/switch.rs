@@ -32,6 +32,7 @@ pub(super) struct Switch {
     inputs: mpsc::Sender<Input>,
     connections: BTreeMap<LinkId, Connection>,
     opened: u64,
+    /// Attempts to connect, and farewells.
     dials: JoinSet<()>,
     log: LogLimit,
 }
@@ -120,6 +121,9 @@ impl Switch {
             if !is_usual {
                 self.refused(Kind::Violation, &address, &refusal);
             }
+            if let Some(farewell) = refusal.farewell() {
+                self.dials.spawn(handshake::part(stream, farewell));
+            }
             return;
         }
         let (reading, writing) = tokio::io::split(stream);
@@ -196,6 +200,11 @@ impl Switch {
             Event::Absent { server } => tracing::warn!(
                 server = names(&[*server]),
                 "the proxy of this server cannot be reached: shares do not count what applications get there"
+            ),
+            Event::Unlisted { servers } => tracing::warn!(
+                servers = names(servers),
+                "the proxies of these servers do not have a server of this process in their configuration: nothing counts \
+                 that applications get here or there. Was it removed, or do they have to read the file again?"
             ),
             Event::Clock { servers, offset, exceeds: true } => tracing::warn!(
                 servers = names(servers),

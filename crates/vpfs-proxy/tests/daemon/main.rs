@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
 mod bounded;
+mod changes;
 mod churn;
 mod common;
 mod costs;

@@ -3,12 +3,9 @@
 //!
 //! In virtual time: devices are slow, everything else takes no time.
 
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use vpfs_core::ServerId;
 use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_proxy::{Daemon, Inheritance};
 use vpfs_testbed::{ClusterConfig, CreateOptions, DeviceClock};
 
 use crate::common::cluster::Cluster;
@@ -131,14 +128,6 @@ async fn layouts_need_no_reports() {
 #[tokio::test(start_paused = true)]
 async fn a_successor_takes_the_port_of_peers_over() {
     let mut cluster = cluster("threshold", 2).await;
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
-    let old = cluster.daemons[1].take().unwrap();
-    let config = cluster.network().config(cluster.settings());
-    let (offer, successor) = tokio::join!(old.offer(ours), async {
-        Daemon::succeed(config, &[ServerId(1)], receiving.await.unwrap()).await.unwrap()
-    });
-    cluster.daemons[1] = Some(successor);
-    old.hand_over(offer.unwrap()).await;
+    cluster.succeed_with(1, &[0, 1, 2, 3]).await;
     cluster.all_connected().await;
 }

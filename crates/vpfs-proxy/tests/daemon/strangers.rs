@@ -122,7 +122,7 @@ async fn a_key_that_others_can_read_is_refused() {
     for (mode, text, expected) in [(0o644, KEY, "chmod 600"), (0o600, "abc", "64 hexadecimal digits")] {
         fs::write(&key, text).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
-        let refused = cluster.try_start(0, cluster.settings()).await.map(drop).unwrap_err();
+        let refused = cluster.try_start(0, &cluster.settings()).await.map(drop).unwrap_err();
         assert!(matches!(refused, StartError::Peers(_)) && refused.to_string().contains(expected), "{refused}");
     }
 }
@@ -217,7 +217,7 @@ async fn a_recorded_connection_cannot_be_replayed() {
 async fn nobody_listens_unless_there_are_peers() {
     let cluster = two(TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n").await;
     let refused = async |address| TcpStream::connect(address).await.map(drop).unwrap_err().kind();
-    let config = cluster.network().config(cluster.settings());
+    let config = cluster.network().config(&cluster.settings());
     let all = Daemon::start(config, &[ServerId(0), ServerId(1)]).await.unwrap();
     assert_eq!(refused(cluster.peers[0]).await, ErrorKind::ConnectionRefused);
     drop(all);

@@ -130,6 +130,9 @@ pub(super) const PEERS: Section = Section {
         key("partition", Kind::List("[[peers.partition]]"), "Periods in which servers do not hear of each other.")
             .absent_means("never"),
         key("restart", Kind::List("[[peers.restart]]"), "Restarts of proxies.").absent_means("never"),
+        key("random_restarts", COUNT, "Further restarts, of random servers at random times until `duration`.")
+            .default("0")
+            .range("0", "1000000"),
     ],
 };
 

@@ -36,13 +36,16 @@ pub(super) fn read_peers(table: &Table<'_>) -> PeerNetwork {
         extra_delay: table.duration("extra_delay").unwrap_or_default(),
         partitions: table.tables("partition", &keys::PARTITION).iter().map(read_partition).collect(),
         restarts: table.tables("restart", &keys::RESTART).iter().map(read_restart).collect(),
+        random_restarts: table.count("random_restarts").unwrap_or(0),
         ..PeerNetwork::default()
     }
 }
 
 fn read_partition(table: &Table<'_>) -> Partition {
     let time = |key| table.duration(key).unwrap_or(Duration::ZERO);
-    Partition { from: time("from"), to: time("to"), servers: read_numbers(table, "servers") }
+    let mut servers = read_numbers(table, "servers");
+    servers.sort_unstable();
+    Partition { from: time("from"), to: time("to"), servers }
 }
 
 fn read_restart(table: &Table<'_>) -> Restart {

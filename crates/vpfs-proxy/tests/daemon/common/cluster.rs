@@ -3,9 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 
 use tempfile::TempDir;
-use vpfs_proxy::{Daemon, StartError};
+use vpfs_config::Config;
+use vpfs_core::ServerId;
+use vpfs_proxy::{Daemon, Inheritance, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 use super::site::{Network, free_addresses, patient};
@@ -18,6 +21,8 @@ pub(crate) struct Cluster {
     network: Network,
     pub(crate) files: TempDir,
     settings: String,
+    /// The end of `[peers]`.
+    security: String,
     /// Where daemons listen for each other.
     pub(crate) peers: Vec<SocketAddr>,
     /// By server; `None` while it is down.
@@ -44,13 +49,10 @@ impl Cluster {
         let addresses: Vec<String> = servers.addresses().iter().map(SocketAddr::to_string).collect();
         let network = Network::new(&addresses, listeners);
         let peers = free_addresses(addresses.len());
-        let named: Vec<String> = peers.iter().enumerate().map(|(id, at)| format!("s{id} = \"{at}\"")).collect();
         write_key(&files, "peers.key", KEY);
         let security = security.replace("{}", files.path().to_str().unwrap());
-        let named = named.join(", ");
-        let settings = format!("{settings}[peers]\naddresses = {{ {named} }}\n{security}");
         let daemons = peers.iter().map(|_| None).collect();
-        Self { servers, network, files, settings, peers, daemons }
+        Self { servers, network, files, settings: settings.to_owned(), security, peers, daemons }
     }
 
     pub(crate) async fn running(mut self) -> Self {
@@ -63,8 +65,15 @@ impl Cluster {
 
     /// Starts the daemon of a server; waits while a dropped one still holds the addresses.
     pub(crate) async fn start_one(&mut self, server: usize) {
+        self.start_with(server, &(0..self.peers.len()).collect::<Vec<_>>()).await;
+    }
+
+    /// The same with a file that has these servers; a daemon that runs ends first.
+    pub(crate) async fn start_with(&mut self, server: usize, listed: &[usize]) {
+        drop(self.daemons[server].take());
         self.daemons[server] = Some(loop {
-            match self.try_start(server, &self.settings).await {
+            let (config, id) = self.config_of(listed, server);
+            match Daemon::start(config, &[id]).await {
                 Err(StartError::Listen { .. } | StartError::Peers(vpfs_proxy::PeersError::Listen { .. })) => {
                     tokio::task::yield_now().await;
                 }
@@ -79,8 +88,34 @@ impl Cluster {
         Daemon::start(config, &[id]).await
     }
 
-    pub(crate) fn settings(&self) -> &str {
-        &self.settings
+    /// All sections but those of servers and listeners.
+    pub(crate) fn settings(&self) -> String {
+        self.settings_of(&(0..self.peers.len()).collect::<Vec<_>>())
+    }
+
+    fn settings_of(&self, listed: &[usize]) -> String {
+        let named: Vec<String> = listed.iter().map(|&id| format!("s{id} = \"{}\"", self.peers[id])).collect();
+        format!("{}[peers]\naddresses = {{ {} }}\n{}", self.settings, named.join(", "), self.security)
+    }
+
+    /// A configuration with these servers only, in this order, and the id of `server` in it.
+    fn config_of(&self, listed: &[usize], server: usize) -> (Config, ServerId) {
+        let config = self.network.config_of(listed, &self.settings_of(listed));
+        let id = config.server(&format!("s{server}")).unwrap();
+        (config, id)
+    }
+
+    /// A successor with a file that has these servers takes over from the daemon of `server`.
+    pub(crate) async fn succeed_with(&mut self, server: usize, listed: &[usize]) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).unwrap());
+        let old = self.daemons[server].take().unwrap();
+        let (config, id) = self.config_of(listed, server);
+        let (offer, successor) = tokio::join!(old.offer(ours), async {
+            Daemon::succeed(config, &[id], receiving.await.unwrap()).await.unwrap()
+        });
+        self.daemons[server] = Some(successor);
+        old.hand_over(offer.unwrap()).await;
     }
 
     pub(crate) fn network(&self) -> &Network {
@@ -90,7 +125,10 @@ impl Cluster {
     /// The servers to which the daemon of `server` is connected.
     pub(crate) async fn reached(&self, server: usize) -> Vec<String> {
         let report = self.daemons[server].as_ref().unwrap().peers().await;
-        report.peers.into_iter().filter(|peer| peer.connected).map(|peer| peer.server).collect()
+        let mut reached: Vec<String> =
+            report.peers.into_iter().filter(|peer| peer.connected).map(|peer| peer.server).collect();
+        reached.sort();
+        reached
     }
 
     /// Waits until each running daemon is connected to all others that run.

@@ -12,8 +12,10 @@ use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 /// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {
-    servers: String,
-    listeners: Vec<String>,
+    /// The addresses of the servers themselves.
+    servers: Vec<String>,
+    /// The application of each listener.
+    apps: Vec<Option<String>>,
     /// By listener, then by server.
     addresses: Vec<Vec<SocketAddr>>,
 }
@@ -22,29 +24,16 @@ impl Network {
     /// A listener for each of `listeners`, bound to that application if it names one, in front of `servers`, which are
     /// given as clients know them (`host:port`).
     pub(crate) fn new(servers: &[String], listeners: &[Option<&str>]) -> Self {
-        let mut text = String::new();
-        let mut sections = Vec::new();
-        for (index, server) in servers.iter().enumerate() {
-            text += &format!("[[server]]\nname = \"s{index}\"\naddress = \"tcp://{server}\"\n");
-        }
         let mut free = free_addresses(servers.len() * listeners.len()).into_iter();
-        let mut bound = Vec::new();
-        for app in listeners {
-            let addresses: Vec<_> = free.by_ref().take(servers.len()).collect();
-            let named =
-                addresses.iter().enumerate().map(|(server, address)| format!("s{server} = \"tcp://{address}\""));
-            let app = app.map_or(String::new(), |app| format!("app = \"{app}\"\n"));
-            let named = named.collect::<Vec<_>>().join(", ");
-            sections.push(format!("[[listener]]\naddresses = {{ {named} }}\n{app}"));
-            bound.push(addresses);
-        }
-        Self { servers: text, listeners: sections, addresses: bound }
+        let addresses = listeners.iter().map(|_| free.by_ref().take(servers.len()).collect()).collect();
+        let apps = listeners.iter().map(|app| app.map(str::to_owned)).collect();
+        Self { servers: servers.to_vec(), apps, addresses }
     }
 
     /// The same with its first listener only.
     pub(crate) fn first_listener(&self) -> Self {
-        let Self { servers, listeners, addresses } = self;
-        Self { servers: servers.clone(), listeners: listeners[..1].to_vec(), addresses: addresses[..1].to_vec() }
+        let Self { servers, apps, addresses } = self;
+        Self { servers: servers.clone(), apps: apps[..1].to_vec(), addresses: addresses[..1].to_vec() }
     }
 
     /// One listener in front of one server.
@@ -54,7 +43,21 @@ impl Network {
 
     /// A configuration with `text` for the other sections.
     pub(crate) fn config(&self, text: &str) -> Config {
-        Config::parse("test", &format!("{}{}{text}", self.servers, self.listeners.concat())).unwrap()
+        self.config_of(&(0..self.servers.len()).collect::<Vec<_>>(), text)
+    }
+
+    /// The same with these servers only, in this order.
+    pub(crate) fn config_of(&self, listed: &[usize], text: &str) -> Config {
+        let mut file = String::new();
+        for &server in listed {
+            file += &format!("[[server]]\nname = \"s{server}\"\naddress = \"tcp://{}\"\n", self.servers[server]);
+        }
+        for (app, addresses) in self.apps.iter().zip(&self.addresses) {
+            let named = listed.iter().map(|&server| format!("s{server} = \"tcp://{}\"", addresses[server]));
+            let app = app.as_ref().map_or(String::new(), |app| format!("app = \"{app}\"\n"));
+            file += &format!("[[listener]]\naddresses = {{ {} }}\n{app}", named.collect::<Vec<_>>().join(", "));
+        }
+        Config::parse("test", &(file + text)).unwrap()
     }
 
     /// The address of a listener in front of a server.
