@@ -26,7 +26,7 @@ pub(crate) enum Change {
 pub(crate) enum Meaning {
     /// Service that others got elsewhere.
     Service,
-    /// Service given before the peer was known.
+    /// Service given before the peer was known, or while it was lost.
     Baseline,
     /// More than any server can give.
     Implausible,
@@ -58,6 +58,8 @@ struct Record {
     total: i64,
     /// Mentioned since the peer started over.
     confirmed: bool,
+    /// Mentioned since the baseline began, so that further steps are news.
+    is_news: bool,
 }
 
 /// ClusterTotals of one incarnation of one peer.
@@ -67,7 +69,7 @@ struct Record {
 pub(crate) struct View {
     records: BTreeMap<Account, Record>,
     at: Position,
-    /// New flows set a baseline until everything that the peer has is known for the first time.
+    /// The first step of each flow is a baseline, until everything that the peer has is known.
     baseline: bool,
     /// The peer started over; flows that it does not mention have left.
     starting_over: bool,
@@ -77,6 +79,12 @@ impl View {
     /// Nothing known yet.
     pub(crate) fn new(baseline: bool) -> Self {
         Self { baseline, ..Self::default() }
+    }
+
+    /// The peer was lost and is back: what it gave meanwhile is a baseline.
+    pub(crate) fn begin_baseline(&mut self) {
+        self.baseline = true;
+        self.records.values_mut().for_each(|record| record.is_news = false);
     }
 
     pub(crate) fn at(&self) -> Position {
@@ -134,16 +142,17 @@ impl View {
         let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
         let step = entry.total.saturating_sub(before);
         if step != 0 {
-            changes.push(Change::Moved(account, step, self.meaning(known.is_none(), step, limits)));
+            let is_news = !self.baseline || known.is_some_and(|record| record.is_news);
+            changes.push(Change::Moved(account, step, Self::meaning(is_news, step, limits)));
         }
-        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true });
+        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true, is_news: true });
         if entry.left {
             self.remove(account, changes);
         }
     }
 
-    fn meaning(&self, is_new: bool, step: i64, limits: &mut Limits<'_>) -> Meaning {
-        if is_new && self.baseline {
+    fn meaning(is_news: bool, step: i64, limits: &mut Limits<'_>) -> Meaning {
+        if !is_news {
             Meaning::Baseline
         } else if limits.allowance.take(step.unsigned_abs(), limits.rate) {
             Meaning::Service

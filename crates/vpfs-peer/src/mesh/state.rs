@@ -117,6 +117,12 @@ impl Mesh {
     /// If no correct peer sends it; the link must be closed, and is none any more.
     pub fn receive(&mut self, now: Time, id: LinkId, frame: Frame) -> Result<(), Refusal> {
         let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
+        if link.is_lost(now, self.settings.lost_after) {
+            // This process was stopped: the frame is old, and the other end has given up the link or is about to.
+            self.unlink(now, id);
+            self.actions.push_back(Action::Close(id));
+            return Ok(());
+        }
         link.hear(now);
         let outcome = match frame {
             Frame::Hello(_) => Err(Refusal::SecondHello),
