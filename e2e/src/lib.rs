@@ -1,5 +1,6 @@
 //! Harness of the end-to-end tests: programs are started and stopped as by a user, on loopback or in namespaces.
 
+mod cluster;
 mod hosts;
 
 use std::fs::File;
@@ -10,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+pub use cluster::Cluster;
 pub use hosts::Hosts;
 
 /// The vpfs command that was built along with the tests.
@@ -89,7 +91,7 @@ impl Daemon {
     fn await_that(&mut self, what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
-            let ended = self.child.try_wait().expect("the state of a child");
+            let ended = self.ended();
             assert!(ended.is_none(), "{} ended ({ended:?}):\n{}", self.name, self.log());
             assert!(start.elapsed() < Duration::from_secs(20), "{} did not {what}:\n{}", self.name, self.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -110,6 +112,14 @@ impl Daemon {
         assert!(status.expect("kill").success(), "cannot send {name} to {}", self.name);
     }
 
+    /// How it ended, if it has.
+    ///
+    /// # Panics
+    /// If that cannot be known.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().expect("the state of a child")
+    }
+
     /// Waits for its end.
     ///
     /// # Panics
@@ -117,7 +127,7 @@ impl Daemon {
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("the state of a child") {
+            if let Some(status) = self.ended() {
                 return status;
             }
             assert!(start.elapsed() < Duration::from_secs(20), "{} does not end:\n{}", self.name, self.log());

@@ -147,6 +147,7 @@ fn applications_of_a_group_are_one_at_other_servers() {
         pair.settle(at);
     };
     write(&mut pair, secs(1), 1);
+    pair.run(secs(1), secs(300));
     write(&mut pair, secs(300), 2);
     pair.run(secs(300), secs(302));
     assert_eq!(pair.announced(), 1);

@@ -288,6 +288,21 @@ fn a_hung_process_is_told_once_and_comes_back() {
     assert_eq!(absences, 1);
 }
 
+/// Symptom: a process that was stopped for 10 s might count others' reports of these, although they shared locally
+/// meanwhile. Cause: frames in the socket's buffer that it read before its timer made the link look alive.
+#[test]
+fn what_waited_while_this_process_was_stopped_is_not_news() {
+    let begin = Time::from_millis(1);
+    let mut mesh = Mesh::new(begin, settings(2, &[0], 1)).unwrap();
+    mesh.connected(begin, LinkId(1), Origin::Dialed(ServerId(1)), &hello("scratch", 1, &["s2"])).unwrap();
+    while mesh.poll_action().is_some() {}
+    let report = || Frame::Report(Report { from: 0, to: 0, message: message(1) });
+    let later = begin + secs(10);
+    assert_eq!([(); 2].map(|()| mesh.receive(later, LinkId(1), report())), [Ok(()), Ok(())]);
+    let actions: Vec<Action> = std::iter::from_fn(|| mesh.poll_action()).collect();
+    assert!(matches!(actions[..], [Action::Close(LinkId(1))]), "{actions:?}");
+}
+
 #[test]
 fn a_restarted_process_replaces_its_link() {
     let mut network = Network::new(&[&[0], &[1]]);

@@ -1,8 +1,10 @@
 //! Measurements that need more than one program: `cargo xtask bench <what>`.
 
 mod cluster;
+mod faults;
 mod fig6;
 mod isolation;
+mod local;
 mod process;
 mod program;
 mod scratch;
@@ -13,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask bench <what>
   isolation --orangefs DIR   a small application beside a large one, in front of a running OrangeFS cluster
   fig6                       vPFS Fig. 6: fairness while applications arrive, a proxy process for each embedded server
   fig6 --orangefs DIR        the same in front of a running OrangeFS cluster
+  faults                     verified load while proxies and links between them fail; `--orangefs DIR` as above
 ";
 
 /// Runs the measurement that the first argument names.
@@ -20,6 +23,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     match args {
         ["isolation", rest @ ..] => isolation::run(rest),
         ["fig6", rest @ ..] => fig6::run(rest),
+        ["faults", rest @ ..] => faults::run(rest),
         _ => Err(USAGE.to_owned()),
     }
 }

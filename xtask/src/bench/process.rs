@@ -74,10 +74,15 @@ impl Running {
 
     /// Asks it to terminate, and kills it after 40 s: a proxy drains for 30 s.
     pub(super) fn terminate(mut self) -> Result<(), String> {
-        let id = self.child.id().to_string();
-        let asked = Command::new("kill").arg(&id).stderr(Stdio::null()).status();
-        asked.map_err(|error| format!("cannot run kill: {error}"))?;
+        self.signal("TERM")?;
         self.await_end(Duration::from_secs(40))
+    }
+
+    /// Sends a signal, for example "STOP". It may have ended.
+    pub(super) fn signal(&self, name: &str) -> Result<(), String> {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).stderr(Stdio::null()).status();
+        sent.map(drop).map_err(|error| format!("cannot run kill: {error}"))
     }
 
     /// Waits for a termination caused elsewhere. After the time limit, the drop kills it.

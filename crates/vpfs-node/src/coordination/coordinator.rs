@@ -525,12 +525,16 @@ impl Coordinator {
     }
 
     /// Starts over with a peer whose totals start from zero. If they are older than the acquaintance, the service in
-    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one.
+    /// them is the baseline: it was given before this server could have heard of it, or was heard in an earlier one. So
+    /// is what a lost peer gave until it came back.
     fn meet(&mut self, now: Time, level: usize, from: ServerId, message: &Message) {
         let is_known = self.is_known(level, message);
         let Some(peer) = self.peers.get_mut(&from) else { return };
         let stream = (message.incarnation, message.standing.stream);
         if peer.stream >= Some(stream) {
+            if peer.was_cut_off(message, &self.settings) {
+                peer.view.begin_baseline();
+            }
             let is_newest = peer.note_standing(message);
             if is_newest && is_known && peer.link.acked > message.ack {
                 // It was no peer for a while and has forgotten these totals.

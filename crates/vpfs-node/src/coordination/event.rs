@@ -27,7 +27,7 @@ pub enum Event {
     FlowNotPassedOn { key: FlowKey, class: ServiceClass },
     /// A flow is no longer at a peer.
     FlowLeft { peer: ServerId, key: FlowKey, class: ServiceClass },
-    /// A peer gave this service before it was known; it was not passed on.
+    /// A peer gave this service before it was known, or while it was lost; it was not passed on.
     Baseline { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
     /// A peer's total moved by more than any server can give; the step was not passed on.
     StepRefused { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },

@@ -7,6 +7,7 @@ use super::link::{Link, PeerState};
 use super::message::{Message, Standing};
 use super::own_totals::OwnTotals;
 use super::plausible::Allowance;
+use super::settings::CoordinationSettings;
 use super::view::View;
 
 /// What this server tells its group, and with whom it talks there.
@@ -122,6 +123,12 @@ impl Peer {
     pub(crate) fn is_member(&self, id: ServerId, members: u64) -> bool {
         let is_in_group = |standing: Standing| standing.side == id && standing.members == members;
         self.link.state == PeerState::Live && self.standing.is_some_and(is_in_group)
+    }
+
+    /// Whether nothing that the peer sent for so long before this message has arrived that it was lost. That is told by
+    /// the peer's clock: the first message after a fault may be one that waited, and the timer of this server late.
+    pub(crate) fn was_cut_off(&self, message: &Message, settings: &CoordinationSettings) -> bool {
+        settings.keep_alive.is_some() && message.age.saturating_sub(self.age) > settings.lost_after
     }
 
     /// Notes what a message of the current totals says about the groups, unless a later one overtook it. Returns

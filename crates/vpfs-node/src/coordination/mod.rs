@@ -5,10 +5,12 @@
 //! reordered ones, and after a partition all views converge. The receiver turns totals into differences for its
 //! scheduler, which knows nothing about peers.
 //!
-//! A peer's service counts only if it was given while this server was running: the service that an older peer gave
-//! before it was first heard from is its baseline, which is not passed on. A restarted server starts a new incarnation
-//! with totals of zero, and the service of the old one stays counted. If its clock went back, so that peers take it for
-//! an older one, they tell it which one they know, and it takes a greater one.
+//! A peer's service counts only if it was given while this server was running and could hear of it: what an older
+//! peer gave before it was first heard from, and what any peer gave while it was lost, is a baseline, which is not
+//! passed on. So shares are local during a fault, and right after it those of the sum again: nobody has to make up for
+//! the time between. A restarted server starts a new incarnation with totals of zero, and the service of the old one
+//! stays counted. If its clock went back, so that peers take it for an older one, they tell it which one they know, and
+//! it takes a greater one.
 //!
 //! More servers than [`CoordinationSettings::group_size`] form a tree of groups (`groups`), in which representatives
 //! pass on what they hear (`roles`): a message then carries the totals of all servers that its sender stands for, and

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use vpfs_core::Time;
 
-/// What a peer may report: what a server can give at most, for the time since its last message. So a peer that was cut
-/// off for an hour may report an hour's service at once, but one that sends messages all the time may at no time report
-/// more than [`Allowance::SLACK`] gives.
+/// What a peer may report: what a server can give at most, for the time since its last message. So one that had nothing
+/// to say for an hour may report an hour's service at once, but one that sends messages all the time may at no time
+/// report more than [`Allowance::SLACK`] gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     /// In nanoseconds of service at the highest rate.

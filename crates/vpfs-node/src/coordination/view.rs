@@ -27,7 +27,7 @@ pub(crate) enum Change {
 pub(crate) enum Meaning {
     /// Service that others got elsewhere.
     Service,
-    /// Service given before the peer was known.
+    /// Service given before the peer was known, or while it was lost.
     Baseline,
     /// More than any server can give.
     Implausible,
@@ -59,6 +59,8 @@ struct Record {
     total: i64,
     /// Mentioned since the peer started over.
     confirmed: bool,
+    /// Mentioned since the baseline began, so that further steps are news.
+    is_news: bool,
 }
 
 /// ClusterTotals of one incarnation of one peer.
@@ -70,7 +72,7 @@ pub(crate) struct View {
     at: Position,
     /// The age of the peer's totals in the latest message used.
     latest: Duration,
-    /// New flows set a baseline until everything that the peer has is known for the first time, up to this version at
+    /// The first step of each flow is a baseline until everything that the peer has is known, up to this version at
     /// least. Until then, all that moves may have been heard before.
     baseline_to: Option<u64>,
     /// The peer started over; flows that it does not mention have left.
@@ -81,6 +83,12 @@ impl View {
     /// Nothing known yet. With a baseline, it is complete when everything is known, up to this version at least.
     pub(crate) fn new(baseline_to: Option<u64>) -> Self {
         Self { baseline_to, ..Self::default() }
+    }
+
+    /// The peer was lost and is back: what it gave meanwhile is a baseline.
+    pub(crate) fn begin_baseline(&mut self) {
+        self.baseline_to.get_or_insert(0);
+        self.records.values_mut().for_each(|record| record.is_news = false);
     }
 
     pub(crate) fn at(&self) -> Position {
@@ -142,10 +150,11 @@ impl View {
         let before = known.filter(|record| record.born == entry.born).map_or(0, |record| record.total);
         let step = entry.total.saturating_sub(before);
         if step != 0 {
-            let is_baseline = self.baseline_to.is_some_and(|to| known.is_none() || at < to);
+            let is_first = known.is_none_or(|record| !record.is_news);
+            let is_baseline = self.baseline_to.is_some_and(|to| is_first || at < to);
             changes.push(Change::Moved(account, step, Self::meaning(is_baseline, step, limits)));
         }
-        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true });
+        self.records.insert(account, Record { born: entry.born, total: entry.total, confirmed: true, is_news: true });
         if entry.left {
             self.remove(account, changes);
         }

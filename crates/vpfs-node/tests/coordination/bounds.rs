@@ -93,7 +93,8 @@ fn a_peer_that_was_away_does_not_mistake_a_stay_for_another() {
     world.network.groups = vec![0, 0];
     world.run_for(Duration::from_secs(15));
     world.views_are_equal(&[(FlowKey(1), DATA), (FlowKey(2), DATA)]).unwrap();
-    assert_eq!(world.servers[1].given, [((FlowKey(1), DATA), 130), ((FlowKey(2), DATA), 100)].into());
+    assert_eq!(world.servers[1].given, [((FlowKey(1), DATA), 100), ((FlowKey(2), DATA), 100)].into());
+    assert_eq!(world.servers[1].baseline, [((FlowKey(1), DATA), 30)].into());
 }
 
 #[test]

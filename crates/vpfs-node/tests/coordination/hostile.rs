@@ -108,7 +108,8 @@ fn a_liar_that_is_always_there_is_bounded_by_time() {
 
 #[test]
 fn service_of_an_hour_without_messages_counts() {
-    let mut coordinator = coordinator(slow());
+    // With keep-alives, the silent peer would be lost.
+    let mut coordinator = coordinator(CoordinationSettings { keep_alive: None, ..slow() });
     coordinator.handle_message(Time::ZERO, id(1), &message(1, &[entry(1, 1, 50)])).unwrap();
     assert_eq!(coordinator.poll_service(), Some((FlowKey(1), DATA, 50)));
     let hour = Time::from_millis(3_600_000);

@@ -44,7 +44,7 @@ fn what_a_former_peer_said_does_not_count_again() {
     let mut coordinator = coordinator();
     let now = Time::from_millis(5_000);
     let latest = message(5, 1, 2, false, &[(1, 2, 100)]);
-    let first = message(1, 0, 1, false, &[]);
+    let first = message(4, 0, 1, false, &[]);
     assert_eq!(heard(&mut coordinator, now, &[first.clone(), latest.clone()]), 100);
     for members in [vec![id(2)], vec![id(1), id(2)]] {
         coordinator.set_members(now, members.into_iter().collect::<vpfs_node::coordination::Members>());

@@ -123,6 +123,12 @@ impl Mesh {
             self.accepted(now, id);
         }
         let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
+        if link.is_lost(now, self.settings.lost_after) {
+            // This process was stopped: the frame is old, and the other end has given up the link or is about to.
+            self.unlink(now, id);
+            self.actions.push_back(Action::Close(id));
+            return Ok(());
+        }
         link.hear(now);
         let outcome = match frame {
             Frame::Hello(_) => Err(Refusal::SecondHello),

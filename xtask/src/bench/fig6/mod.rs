@@ -16,9 +16,13 @@ use options::{APPS, Options};
 use proxies::Proxies;
 
 use super::cluster::Cluster;
+use super::local::embedded_servers;
 use super::process::Running;
 use super::program;
 use super::scratch::Scratch;
+
+/// Embedded servers, as many as the paper has.
+const SERVERS: usize = 8;
 
 /// Runs it once and prints the service of each application in each short window, and both figures of the paper. An
 /// error if they are missed.
@@ -28,7 +32,7 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let scratch = Scratch::new()?;
     let (_servers, cluster) = match &options.cluster {
         Some(dir) => (None, Cluster::read(dir)?),
-        None => proxies::embedded_servers(&scratch, &program, &options).map(|(servers, it)| (Some(servers), it))?,
+        None => embedded_servers(&scratch, &program, SERVERS, &options.device).map(|(it, all)| (Some(it), all))?,
     };
     let proxies = Proxies::start(&scratch, &program, &cluster, &options)?;
     println!("{}\n", options.title(cluster.addresses.len(), &load_average()));

@@ -1,8 +1,7 @@
-//! Embedded servers, and a proxy process for each server.
+//! A proxy process for each server.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,11 +9,9 @@ use super::apps::App;
 use super::fairness::Sample;
 use super::options::{APPS, Options};
 use crate::bench::cluster::Cluster;
+use crate::bench::local::{free_ports, write, write_shared_key};
 use crate::bench::process::Running;
 use crate::bench::scratch::Scratch;
-
-/// Embedded servers, as many as the paper has.
-const SERVERS: usize = 8;
 
 /// The proxies. They end with the scratch directory.
 #[derive(Debug)]
@@ -27,26 +24,6 @@ pub(super) struct Proxies<'a> {
     _running: Vec<Running>,
 }
 
-/// Starts `vpfs serve`.
-pub(super) fn embedded_servers(
-    scratch: &Scratch,
-    program: &Path,
-    options: &Options,
-) -> Result<(Running, Cluster), String> {
-    let ports = free_ports(SERVERS)?;
-    let count = SERVERS.to_string();
-    let listen = format!("127.0.0.1:{}", ports[0]);
-    let mut command = Command::new(program);
-    command.args(["serve", "--servers", &count, "--listen", &listen, "--device", &options.device]);
-    let mut servers = Running::start(scratch, "servers", &mut command)?;
-    let addresses = ports.iter().map(|port| format!("tcp://127.0.0.1:{port}")).collect();
-    for port in ports {
-        servers.await_that("listened", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
-    }
-    let cluster = Cluster { dir: scratch.path(""), addresses, data_dirs: Vec::new(), name: "pfs".to_owned() };
-    Ok((servers, cluster))
-}
-
 impl<'a> Proxies<'a> {
     /// Starts a process for each server, and waits until all listen.
     pub(super) fn start(
@@ -57,13 +34,7 @@ impl<'a> Proxies<'a> {
     ) -> Result<Self, String> {
         let servers = cluster.addresses.len();
         let ports = free_ports((APPS + 1) * servers)?;
-        let key = scratch.path("peers.key");
-        let write = |file: &Path, text: &str| {
-            std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
-        };
-        write(&key, &"0123456789abcdef".repeat(4))?;
-        let private = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&key, private).map_err(|error| format!("{}: {error}", key.display()))?;
+        write_shared_key(&scratch.path("peers.key"))?;
         let config = scratch.path("vpfs.toml");
         write(&config, &text(&cluster.addresses, &ports, options))?;
         let mut running = Vec::new();
@@ -133,14 +104,6 @@ fn text(addresses: &[String], ports: &[u16], options: &Options) -> String {
     let peers = at(APPS * servers, "");
     let _ = writeln!(text, "[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"");
     text
-}
-
-/// Consecutive free ports of 127.0.0.1.
-fn free_ports(count: usize) -> Result<Vec<u16>, String> {
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let ranges = (20_000..60_000).step_by(100).map(|first: u16| (first..).take(count).collect::<Vec<u16>>());
-    let found = ranges.into_iter().find(|ports| ports.iter().all(free));
-    found.ok_or_else(|| format!("no {count} free ports of 127.0.0.1 in a row from 20000 on"))
 }
 
 #[cfg(test)]
