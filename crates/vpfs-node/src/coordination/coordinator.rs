@@ -455,7 +455,7 @@ impl Coordinator {
         let max_service_rate = self.max_service_rate();
         let mut changes = Vec::new();
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        peer.allowance.open(now, message.age);
+        peer.allowance.open(now);
         let mut limits =
             Limits { max_flows: self.settings.max_flows, allowance: &mut peer.allowance, rate: max_service_rate };
         let fit = if agrees { peer.view.apply(message, &mut limits, &mut changes) } else { Fit::Known };
@@ -548,7 +548,6 @@ impl Coordinator {
         let heard = self.former.get(&from).filter(|heard| heard.stream == stream).map(|heard| heard.version);
         let before = std::mem::replace(&mut peer.view, View::new(heard.or(is_older.then_some(0))));
         peer.link.restart();
-        peer.allowance.start_again();
         (peer.standing, peer.age) = (Some(message.standing), message.age);
         let incarnation = message.incarnation;
         if peer.stream.replace(stream).is_some_and(|(before, _)| before < incarnation) {

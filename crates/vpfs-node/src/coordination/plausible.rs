@@ -12,10 +12,6 @@ pub(crate) struct Allowance {
     /// In nanoseconds of service at the highest rate.
     nanos: u128,
     filled_at: Time,
-    /// When the peer's totals began, as the message says that took the shortest time.
-    began_at: Option<Time>,
-    /// How much longer the latest message took than that.
-    late: Duration,
 }
 
 impl Allowance {
@@ -23,23 +19,13 @@ impl Allowance {
     const SLACK: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(now: Time) -> Self {
-        Self { nanos: Self::SLACK.as_nanos(), filled_at: now, began_at: None, late: Duration::ZERO }
+        Self { nanos: Self::SLACK.as_nanos(), filled_at: now }
     }
 
-    /// The peer's totals start from zero.
-    pub(crate) fn start_again(&mut self) {
-        self.began_at = None;
-    }
-
-    /// A message arrived, which may tell of all the time since the last one. When it was sent, the peer's totals were
-    /// of this age.
-    pub(crate) fn open(&mut self, now: Time, age: Duration) {
+    /// A message arrived, which may tell of all the time since the last one.
+    pub(crate) fn open(&mut self, now: Time) {
         self.nanos += u128::from(now.as_nanos().saturating_sub(self.filled_at.as_nanos()));
         self.filled_at = self.filled_at.max(now);
-        let began_at = Time::ZERO + now.since(Time::ZERO).saturating_sub(age);
-        let earliest = self.began_at.map_or(began_at, |earliest| earliest.min(began_at));
-        self.began_at = Some(earliest);
-        self.late = began_at.since(earliest);
     }
 
     /// Whether the peer can have given `bytes`, at `rate` bytes per second. If not, they do not count.
@@ -50,9 +36,8 @@ impl Allowance {
         left.is_some()
     }
 
-    /// All is known that the peer had given when it sent this message; if that was before a cut, it tells nothing of
-    /// the time since.
+    /// All that the peer has reported so far is known.
     pub(crate) fn close(&mut self) {
-        self.nanos = self.nanos.min((Self::SLACK + self.late).as_nanos());
+        self.nanos = self.nanos.min(Self::SLACK.as_nanos());
     }
 }

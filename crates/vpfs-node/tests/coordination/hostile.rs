@@ -126,26 +126,6 @@ fn service_of_an_hour_without_messages_counts() {
     assert_eq!(coordinator.poll_service(), None, "the hour counts once");
 }
 
-/// Symptom: after a cut of an hour, its service did not count. Cause: a message from before the cut arrived first, and
-/// passed for all that the peer had given until then.
-#[test]
-fn service_of_an_hour_counts_if_an_earlier_message_arrives_first() {
-    let mut coordinator = coordinator(slow());
-    let mut heard = |at: u64, age: u64, version: u64, total: i64| {
-        let entries = [FlowTotal { born: 1, ..entry(1, version, total) }];
-        let message = Message { base: version - 1, age: Duration::from_secs(age), ..message(version, &entries) };
-        coordinator.handle_message(Time::from_millis(at * 1000), id(1), &message).unwrap();
-        coordinator.poll_service().map_or(0, |(_, _, bytes)| bytes)
-    };
-    assert_eq!([heard(1, 1, 1, 10), heard(3600, 2, 2, 20), heard(3600, 3, 3, 30)], [10; 3]);
-    assert_eq!(heard(3600, 3600, 4, 36_000), 35_970, "of an hour");
-    assert_eq!(heard(3601, 3601, 5, 36_200), 0, "which counts once");
-    for second in 3602..7200 {
-        assert_eq!(heard(second, second, second - 3596, 36_200), 0);
-    }
-    assert_eq!(heard(7200, 7200, 3604, 36_400), 0, "a peer that is always there cannot save time up");
-}
-
 #[test]
 fn amounts_saturate() {
     let mut coordinator =
