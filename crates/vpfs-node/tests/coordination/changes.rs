@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_core::ServiceClass;
 use vpfs_core::testing::Random;
-use vpfs_node::coordination::{CoordinationSettings, FlowKey};
+use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey};
 
 use crate::common::{Account, World, members};
 
@@ -201,4 +201,25 @@ fn groups_of_the_usual_size_change() {
         roll_all(seed, 16, &first(17), 16);
         roll_all(seed, 33, &first(32), 16);
     }
+}
+
+/// Flows that left are kept until live peers know that they did; but a peer with another list never will.
+#[test]
+fn flows_that_left_are_forgotten_while_lists_differ() {
+    let forget_after = Duration::from_secs(10);
+    let settings = CoordinationSettings { group_size: 4, forget_after, ..CoordinationSettings::default() };
+    let mut world = World::new(1, 5, settings);
+    world.run_for(HEALS_WITHIN);
+    world.restart_with(1, vec![0, 1, 2, 3]);
+    for number in 0..100 {
+        world.report(0, flow(0, number), 1);
+        world.servers[0].coordinator.flow_left(world.now, flow(0, number).0);
+        world.drain(0);
+        world.run_for(forget_after / 5);
+    }
+    world.restart(2);
+    world.run_for(TOLD_WITHIN);
+    let told = world.servers[2].events.iter().filter(|event| matches!(event, Event::FlowAnnounced { .. }));
+    let told = told.count();
+    assert!((1..15).contains(&told), "server 0 still has {told} flows");
 }

@@ -91,3 +91,17 @@ async fn a_server_is_removed_and_added_while_clients_work() {
     sleep(HEALS_WITHIN).await;
     assert_fair(&mut load, &cluster, "with the first at the end").await;
 }
+
+/// As SIGUSR2 does it: the successor has another file, in which its server has another position.
+#[tokio::test(start_paused = true)]
+async fn a_successor_may_have_another_list() {
+    let mut cluster = cluster().await.running().await;
+    cluster.succeed_with(1, &[1, 2, 3, 4]).await;
+    for (server, others) in [(0, ["s2", "s3", "s4"]), (1, ["s2", "s3", "s4"])] {
+        while cluster.reached(server).await != others {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    cluster.succeed_with(1, &[0, 1, 2, 3, 4]).await;
+    cluster.all_connected().await;
+}
