@@ -14,6 +14,7 @@ pub(super) struct Bound {
     window_ns: u64,
     bulk_ns: u64,
     limit_ns: u64,
+    least_ns: u64,
     trial: Trial,
     /// Windows at W before the next comparison.
     rest: u32,
@@ -71,6 +72,7 @@ impl Bound {
             window_ns: Self::START_NS,
             bulk_ns: 0,
             limit_ns: u64::MAX,
+            least_ns: Self::MIN_NS,
             trial: Trial::default(),
             rest: 2,
             upwards: true,
@@ -87,12 +89,19 @@ impl Bound {
             Some(other_ns) if !self.trial.turn.is_multiple_of(2) => other_ns,
             _ => self.window_ns,
         }
+        .max(self.least_ns)
         .min(self.limit_ns)
     }
 
     /// Limits W to `limit_ns`, even if more would raise throughput.
     pub(super) fn set_limit(&mut self, limit_ns: u64) {
         self.limit_ns = limit_ns.max(Self::MIN_NS);
+    }
+
+    /// One request may always be outstanding, and a usual one costs `usual_ns`: less than that makes no difference.
+    /// Twice as much must make one, or W would stay there even where requests are served in parallel.
+    pub(super) fn set_least(&mut self, usual_ns: u64) {
+        self.least_ns = usual_ns.clamp(Self::MIN_NS, Self::MAX_NS);
     }
 
     /// W_b. One bulk request may always be outstanding, whatever it costs.
@@ -180,8 +189,9 @@ impl Bound {
     }
 
     fn begin_trial(&mut self, costs: &DeviceTimes) {
+        self.window_ns = self.window_ns.max(self.least_ns);
         let other = if self.upwards { self.window_ns * 2 } else { self.window_ns / 2 };
-        let other = other.clamp(Self::MIN_NS, Self::MAX_NS);
+        let other = other.clamp(self.least_ns, Self::MAX_NS);
         if other == self.window_ns {
             self.upwards = !self.upwards;
             self.rest = Self::REST;
@@ -202,5 +212,40 @@ impl Bound {
             self.rest = if self.upwards { 1 } else { Self::REST };
             self.upwards = !self.upwards;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::OpKind;
+    use crate::units::Bytes;
+
+    const SIZE: Bytes = Bytes::mib(1);
+
+    /// What W is, but for comparisons, at the end of 5,000 requests of storage that serves two at a time.
+    fn after(least_ns: u64) -> u64 {
+        let mut bound = Bound { window_ns: Bound::MIN_NS, ..Bound::new() };
+        bound.set_least(least_ns);
+        let costs = DeviceTimes::new();
+        let cost_ns = costs.cost_ns(OpKind::Write, SIZE);
+        let mut now = Time::ZERO;
+        for _ in 0..5_000 {
+            bound.on_drained(now, true);
+            let parallel = (bound.window_ns() / cost_ns).clamp(1, 2);
+            now = now + Duration::from_nanos(2 * cost_ns / parallel);
+            bound.on_complete(now, costs.done(OpKind::Write, SIZE, true, false), &costs);
+        }
+        bound.window_ns
+    }
+
+    /// Symptom: a server served one request at a time, for minutes, on storage that serves reads beside writes. Cause:
+    /// W was far below what one request costs, where twice as much makes no difference. Proof: it stays there if the
+    /// least W is not known.
+    #[test]
+    fn a_bound_below_one_request_rises_again() {
+        let cost_ns = DeviceTimes::new().cost_ns(OpKind::Write, SIZE);
+        let (stuck, found) = (after(0), after(cost_ns));
+        assert!(stuck < cost_ns && found >= 2 * cost_ns, "{stuck} without, {found} with: {cost_ns}");
     }
 }

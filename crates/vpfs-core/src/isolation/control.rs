@@ -68,6 +68,7 @@ impl Isolation {
         let usual = self.active.iter().map(|app| self.meters[app.index()].usual_ns).max().unwrap_or(0);
         // If the sum exceeds the time that passed, costs are wrong, and flows are not classified by them.
         let is_busy = (whole / 5 * 4..=whole / 10 * 11).contains(&used) && self.active.len() > 1;
+        self.bound.set_least(usual);
         let flows = self.active.len();
         let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
         self.judge_groups(&crowd);
