@@ -23,6 +23,7 @@
 mod bound;
 mod calibration;
 mod charging;
+mod class;
 mod congestion;
 mod control;
 mod device_time;
