@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::dsfq::{PENDING_MAX, PENDING_MAX_OF_EACH};
 use crate::request::OpKind;
 use crate::slot_cost::SlotCostTable;
 use crate::units::{Bytes, Depth};
@@ -128,16 +127,9 @@ pub struct Sharing {
     /// Starvation guard (hybrid DSFQ): because of service elsewhere, an application's share of a server's service is
     /// never cut below this fraction of its local one, in parts per million. Zero: no guard.
     pub min_local_share_ppm: u32,
-    /// The number of servers that an application may use, for which the guard and what is pending have room. Zero counts
-    /// as one.
+    /// The number of servers that an application may use, for which the guard and what is pending have room. Zero
+    /// counts as one.
     pub servers: u32,
-}
-
-impl Sharing {
-    /// Service elsewhere of one flow that can be pending.
-    pub(crate) fn pending_max(&self) -> Bytes {
-        PENDING_MAX.max(Bytes(PENDING_MAX_OF_EACH.0 * u64::from(self.servers)))
-    }
 }
 
 impl Default for Sharing {

@@ -315,8 +315,8 @@ fn the_guard_leaves_a_minimum_local_share() {
 }
 
 /// Symptom: with 10,000 servers, shares were as without reports. Cause: between two requests at one server, all servers
-/// together gave each application more than [`PENDING_MAX`], so that both had the same debt. Proof: who got less elsewhere
-/// gets nearly all here.
+/// together gave each application more than [`PENDING_MAX`], so that both had the same debt. Proof: who got less
+/// elsewhere gets nearly all here.
 #[test]
 fn what_ten_thousand_servers_give_between_two_requests_is_told_apart() {
     let sharing = Sharing { servers: 10_000, ..sharing(SharingMode::Threshold) };

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::division::Owed;
 use super::guard::Guard;
+use super::pending_max;
 use super::threshold::Accumulation;
 use crate::event::{Event, EventQueue};
 use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
@@ -28,7 +29,7 @@ pub(crate) struct Ledger {
 /// An application's service elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Service that has not moved the application's tags yet, at most [`Sharing::pending_max`].
+    /// Service that has not moved the application's tags yet, at most [`pending_max`].
     pending: Bytes,
     /// Service that moved the tags and was not refunded, since the flow last lagged behind virtual time.
     charged: u128,
@@ -141,7 +142,7 @@ impl Ledger {
         }
         self.guard = Guard::new(&sharing);
         self.sharing = sharing;
-        let most = sharing.pending_max();
+        let most = pending_max(&sharing);
         self.accounts.iter_mut().for_each(|account| account.pending = account.pending.min(most));
     }
 
@@ -174,7 +175,7 @@ impl Ledger {
     /// the delay of the request and the refundable part of the cost of its other parts.
     fn settle(&mut self, app: AppId, stated: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
         let room = self.guard.room(cost);
-        let most = self.sharing.pending_max();
+        let most = pending_max(&self.sharing);
         let account = self.account_mut(app);
         let owed = Owed::new(account.pending, stated, most);
         let division = owed.divide(lag, room);
@@ -227,7 +228,7 @@ impl Ledger {
     ) -> i128 {
         let ServiceReport { app, class, bytes } = report;
         if bytes > 0 {
-            let most = self.sharing.pending_max();
+            let most = pending_max(&self.sharing);
             self.account_mut(app).defer(Bytes(bytes.unsigned_abs()), most);
         }
         let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));

@@ -55,6 +55,7 @@ mod threshold;
 
 pub(crate) use ledger::{Change, Ledger};
 
+use crate::settings::Sharing;
 use crate::units::Bytes;
 
 /// Service elsewhere of one flow that can be pending at one server.
@@ -62,4 +63,9 @@ pub const PENDING_MAX: Bytes = Bytes::mib(1024);
 
 /// It can be as much as this for each server, if that is more: all servers of a large cluster together give more than
 /// [`PENDING_MAX`] between two requests at one of them.
-pub(crate) const PENDING_MAX_OF_EACH: Bytes = Bytes::mib(64);
+const PENDING_MAX_OF_EACH: Bytes = Bytes::mib(64);
+
+/// Service elsewhere of one flow that can be pending at one of these servers.
+pub(crate) fn pending_max(sharing: &Sharing) -> Bytes {
+    PENDING_MAX.max(Bytes(PENDING_MAX_OF_EACH.0 * u64::from(sharing.servers)))
+}

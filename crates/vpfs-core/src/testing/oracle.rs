@@ -10,6 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::app_policy::AppPolicy;
+use crate::dsfq::pending_max;
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
@@ -277,7 +278,7 @@ impl Oracle {
         let Request { app, cost, .. } = *request;
         let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
         let (lag, room, virtual_time) = (self.lag(app), self.room(cost), self.virtual_time);
-        let most = self.sharing.pending_max();
+        let most = pending_max(&self.sharing);
         let flow = self.flow(app);
         let older = flow.waiting();
         flow.notes.push(Note::Heard(told.map_or(0, |told| told.0.into())));
@@ -482,7 +483,7 @@ impl Scheduler for Oracle {
             return;
         }
         let ServiceReport { app, class, bytes } = report;
-        let (lag, most) = (self.lag(app), self.sharing.pending_max());
+        let (lag, most) = (self.lag(app), pending_max(&self.sharing));
         let flow = self.flow(app);
         if bytes > 0 {
             flow.notes.push(Note::Heard(bytes.into()));
