@@ -127,7 +127,8 @@ pub struct Sharing {
     /// Starvation guard (hybrid DSFQ): because of service elsewhere, an application's share of a server's service is
     /// never cut below this fraction of its local one, in parts per million. Zero: no guard.
     pub min_local_share_ppm: u32,
-    /// The number of servers that an application may use, for which the guard makes room. Zero counts as one.
+    /// The number of servers that an application may use, for which the guard and what is pending have room. Zero
+    /// counts as one.
     pub servers: u32,
 }
 

@@ -314,6 +314,25 @@ fn the_guard_leaves_a_minimum_local_share() {
     }
 }
 
+/// Symptom: with 10,000 servers, shares were as without reports. Cause: between two requests at one server, all servers
+/// together gave each application more than [`PENDING_MAX`], so that both had the same debt. Proof: who got less
+/// elsewhere gets nearly all here.
+#[test]
+fn what_ten_thousand_servers_give_between_two_requests_is_told_apart() {
+    let sharing = Sharing { servers: 10_000, ..sharing(SharingMode::Threshold) };
+    let mut cluster = Cluster::new(1, sharing, Duration::ZERO);
+    (1..3).for_each(|app| cluster.start(32, app, 0..1, false));
+    for _ in 0..500 {
+        for (app, bytes) in [(1, 13 << 30), (2, 5 << 30)] {
+            let report = ServiceReport { app: AppId(app), class: ServiceClass::Data, bytes };
+            cluster.servers[0].handle_peer(cluster.now, report);
+        }
+        cluster.run(Duration::from_millis(100));
+    }
+    let ratio = cluster.total(1) / cluster.total(2);
+    assert!(ratio < 0.1, "{ratio}");
+}
+
 /// Debts are bounded: after a while without reports from elsewhere an application has its whole share again.
 #[test]
 fn nobody_is_in_debt_for_ever() {

@@ -1,6 +1,5 @@
 //! Divides service elsewhere when a request arrives: it is absorbed, charged, deferred or waived.
 
-use super::PENDING_MAX;
 use crate::units::Bytes;
 
 /// Service elsewhere to be accounted when a request of its flow arrives. The sum fits in 64 bits.
@@ -8,6 +7,8 @@ use crate::units::Bytes;
 pub(super) struct Owed {
     pending: u64,
     stated: u64,
+    /// What can stay pending.
+    pending_max: u64,
 }
 
 /// The result of the division; the four parts, in this order, make up the whole.
@@ -17,19 +18,19 @@ pub(super) struct Division {
     pub(super) absorbed: u64,
     /// It delays the request.
     pub(super) charged: u64,
-    /// It stays pending, at most [`PENDING_MAX`].
+    /// It stays pending, up to the limit.
     pub(super) deferred: u64,
     /// It is dropped.
     pub(super) waived: u64,
 }
 
 impl Owed {
-    /// `pending`, at most [`PENDING_MAX`], and the cost of the other parts that the request reveals.
+    /// `pending`, at most `pending_max`, and the cost of the other parts that the request reveals.
     ///
     /// No access has parts of nearly 2⁶⁴ bytes, so that cost is limited to leave room for `pending`.
-    pub(super) fn new(pending: Bytes, stated: Bytes) -> Self {
-        assert!(pending <= PENDING_MAX, "`pending` is bounded");
-        Self { pending: pending.0, stated: stated.0.min(u64::MAX - PENDING_MAX.0) }
+    pub(super) fn new(pending: Bytes, stated: Bytes, pending_max: Bytes) -> Self {
+        assert!(pending <= pending_max, "`pending` is bounded");
+        Self { pending: pending.0, stated: stated.0.min(u64::MAX - pending_max.0), pending_max: pending_max.0 }
     }
 
     /// Divides the service elsewhere while the flow lags behind virtual time by `lag` and the guard allows a delay of
@@ -41,7 +42,7 @@ impl Owed {
         let left = left - absorbed;
         let charged = left.min(room.0);
         let left = left - charged;
-        let deferred = left.min(PENDING_MAX.0);
+        let deferred = left.min(self.pending_max);
         Division { absorbed, charged, deferred, waived: left - deferred }
     }
 
@@ -50,7 +51,7 @@ impl Owed {
     /// `pending` came first, so it is absorbed first; `stated` came last, so it is waived first. The absorbed and
     /// waived parts of `stated` never exceed it:
     /// - if all of `pending` is absorbed, the waived part belongs to the rest of `stated`;
-    /// - otherwise no part of `stated` is absorbed, and at most stated + pending − [`PENDING_MAX`] is waived.
+    /// - otherwise no part of `stated` is absorbed, and at most stated + pending − `pending_max` is waived.
     pub(super) fn refundable(self, division: Division) -> Bytes {
         let stated_absorbed = division.absorbed - division.absorbed.min(self.pending);
         let rest = self.stated.checked_sub(stated_absorbed).and_then(|rest| rest.checked_sub(division.waived));
@@ -71,10 +72,10 @@ mod tests {
 
     use super::*;
 
-    const MAX: u64 = PENDING_MAX.0;
+    const MAX: u64 = 1 << 30;
 
     fn parts(pending: u64, stated: u64, lag: u64, room: u64) -> ([u64; 4], u64) {
-        let owed = Owed::new(Bytes(pending), Bytes(stated));
+        let owed = Owed::new(Bytes(pending), Bytes(stated), Bytes(MAX));
         let division = owed.divide(Bytes(lag), Bytes(room));
         let Division { absorbed, charged, deferred, waived } = division;
         ([absorbed, charged, deferred, waived], owed.refundable(division).0)

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::PENDING_MAX;
 use super::division::Owed;
 use super::guard::Guard;
+use super::pending_max;
 use super::threshold::Accumulation;
 use crate::event::{Event, EventQueue};
 use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
@@ -29,17 +29,17 @@ pub(crate) struct Ledger {
 /// An application's service elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Service that has not moved the application's tags yet, at most [`PENDING_MAX`].
+    /// Service that has not moved the application's tags yet, at most [`pending_max`].
     pending: Bytes,
     /// Service that moved the tags and was not refunded, since the flow last lagged behind virtual time.
     charged: u128,
 }
 
 impl Account {
-    /// Adds `bytes` of service elsewhere to what is pending; waives the excess over [`PENDING_MAX`].
-    fn defer(&mut self, bytes: Bytes) {
+    /// Adds `bytes` of service elsewhere to what is pending; waives the excess over `most`.
+    fn defer(&mut self, bytes: Bytes, most: Bytes) {
         // A sum that overflows is above the limit as well.
-        self.pending = (self.pending + bytes).min(PENDING_MAX);
+        self.pending = (self.pending + bytes).min(most);
     }
 
     /// Reduces what is pending by a refund; returns the rest of the refund.
@@ -142,6 +142,8 @@ impl Ledger {
         }
         self.guard = Guard::new(&sharing);
         self.sharing = sharing;
+        let most = pending_max(&sharing);
+        self.accounts.iter_mut().for_each(|account| account.pending = account.pending.min(most));
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -173,8 +175,9 @@ impl Ledger {
     /// the delay of the request and the refundable part of the cost of its other parts.
     fn settle(&mut self, app: AppId, stated: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
         let room = self.guard.room(cost);
+        let most = pending_max(&self.sharing);
         let account = self.account_mut(app);
-        let owed = Owed::new(account.pending, stated);
+        let owed = Owed::new(account.pending, stated, most);
         let division = owed.divide(lag, room);
         if lag > Bytes::ZERO {
             // Its tags advance to virtual time in any case, so earlier charges make no difference now.
@@ -225,7 +228,8 @@ impl Ledger {
     ) -> i128 {
         let ServiceReport { app, class, bytes } = report;
         if bytes > 0 {
-            self.account_mut(app).defer(Bytes(bytes.unsigned_abs()));
+            let most = pending_max(&self.sharing);
+            self.account_mut(app).defer(Bytes(bytes.unsigned_abs()), most);
         }
         let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
         events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });

@@ -22,7 +22,7 @@
 //! 1. *absorbed*: a flow that had nothing queued may lag behind virtual time v. It starts at v anyway, so service that
 //!    only brings it up to v delays nothing.
 //! 2. *charged*: it delays the request. The starvation guard (`guard`) limits this for each request.
-//! 3. *deferred*: it stays pending for the next request, up to [`PENDING_MAX`].
+//! 3. *deferred*: it stays pending for the next request, up to [`PENDING_MAX`], or more in a large cluster.
 //! 4. *waived*: the rest is dropped, so that no application is in debt for ever.
 //!
 //! Refunds of service elsewhere first reduce what is pending. The rest moves tags back, but never below v, as with all
@@ -55,7 +55,17 @@ mod threshold;
 
 pub(crate) use ledger::{Change, Ledger};
 
+use crate::settings::Sharing;
 use crate::units::Bytes;
 
 /// Service elsewhere of one flow that can be pending at one server.
 pub const PENDING_MAX: Bytes = Bytes::mib(1024);
+
+/// It can be as much as this for each server, if that is more: all servers of a large cluster together give more than
+/// [`PENDING_MAX`] between two requests at one of them.
+const PENDING_MAX_OF_EACH: Bytes = Bytes::mib(64);
+
+/// Service elsewhere of one flow that can be pending at one of these servers.
+pub(crate) fn pending_max(sharing: &Sharing) -> Bytes {
+    PENDING_MAX.max(Bytes(PENDING_MAX_OF_EACH.0 * u64::from(sharing.servers)))
+}

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::app_policy::AppPolicy;
-use crate::dsfq::PENDING_MAX;
+use crate::dsfq::pending_max;
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
@@ -99,8 +99,8 @@ impl Flow {
     }
 
     /// Drops what exceeds the limit of pending service; returns how much.
-    fn waive_excess(&mut self) -> i128 {
-        let excess = (self.waiting() - i128::from(PENDING_MAX.0)).max(0);
+    fn waive_excess(&mut self, most: Bytes) -> i128 {
+        let excess = (self.waiting() - i128::from(most.0)).max(0);
         self.notes.push(Note::Waived(excess));
         excess
     }
@@ -278,6 +278,7 @@ impl Oracle {
         let Request { app, cost, .. } = *request;
         let told = if self.sharing.mode == SharingMode::Layout { request.elsewhere } else { None };
         let (lag, room, virtual_time) = (self.lag(app), self.room(cost), self.virtual_time);
+        let most = pending_max(&self.sharing);
         let flow = self.flow(app);
         let older = flow.waiting();
         flow.notes.push(Note::Heard(told.map_or(0, |told| told.0.into())));
@@ -290,7 +291,7 @@ impl Oracle {
         }
         let absorbed = owed.min(lag);
         flow.notes.extend([Note::Absorbed(absorbed), Note::Charged(service(delayed - undelayed, flow.weight))]);
-        let waived = flow.waive_excess();
+        let waived = flow.waive_excess(most);
         // The service that has been pending longest is absorbed first, and the latest is waived first. The cost that
         // this request reveals is the latest.
         let refundable = (owed - waived - older.max(absorbed)).max(0);
@@ -482,11 +483,11 @@ impl Scheduler for Oracle {
             return;
         }
         let ServiceReport { app, class, bytes } = report;
-        let lag = self.lag(app);
+        let (lag, most) = (self.lag(app), pending_max(&self.sharing));
         let flow = self.flow(app);
         if bytes > 0 {
             flow.notes.push(Note::Heard(bytes.into()));
-            flow.waive_excess();
+            flow.waive_excess(most);
         } else {
             let moved = self.charge_elsewhere(app, bytes.into());
             // A flow that lags behind v starts there, wherever its tags are.

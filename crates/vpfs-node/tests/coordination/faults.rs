@@ -11,9 +11,9 @@ use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey};
 
 use crate::common::{Account, Server, World};
 
-/// After the last fault everything is known everywhere within this time: the longest back-off (8 s), a late message (2
-/// s), and a round trip for each message full of changes.
-const CONVERGES_WITHIN: Duration = Duration::from_secs(15);
+/// After the last fault everything is known everywhere, and acknowledged, within this time: the longest back-off (12
+/// s), a late message (2 s), a round trip for each message full of changes, and an acknowledgement (2 s).
+const CONVERGES_WITHIN: Duration = Duration::from_secs(17);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Faults {
