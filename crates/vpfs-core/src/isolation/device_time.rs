@@ -347,18 +347,18 @@ impl DeviceTimes {
 
     /// A mix of classes reveals only their common error; unknown classes explain it. But reads and writes may have
     /// limits of their own, and beside others (not `alone`) a flow has less depth, and waits for other servers. If the
-    /// cost of one operation had to explain all that, it would seem more and more expensive, and get less and less.
+    /// cost of one operation had to explain all that, it would seem more and more expensive, and get less and less; nor
+    /// is it a cost of the others. So nothing is learned from that, but that costs are too high (see [`Self::limit`]).
     fn learn_mix(&mut self, parts: &[u64; CLASSES], expected: u64, actual: u64, alone: bool) {
-        let step = step(self.mixed);
-        self.mixed = (self.mixed + 1).min(8);
         let known = self.known();
         let occurs = |op: usize| (op * SIZES..(op + 1) * SIZES).any(|class| parts[class] > 0);
         let is_partly_known = (0..CLASSES).any(|class| parts[class] > 0 && known[class]);
         if !alone && occurs(0) && occurs(1) && is_partly_known {
-            self.correct_scale(expected, actual, step);
-        } else {
-            self.correct_all(parts, expected, actual, step);
+            return;
         }
+        let step = step(self.mixed);
+        self.mixed = (self.mixed + 1).min(8);
+        self.correct_all(parts, expected, actual, step);
     }
 
     /// Corrects the classes that occur, and keeps known ratios between their costs: only the unknown classes are
@@ -368,7 +368,7 @@ impl DeviceTimes {
         let known = self.known();
         let known_ns = sum(parts, |class| known[class]);
         if known_ns == expected {
-            self.correct_scale(expected, actual, step);
+            self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
         } else if known_ns < expected.min(actual) {
             let unknown = |class: &usize| occurs(class) && !known[*class];
             let (expected, actual) = (expected - known_ns, actual - known_ns);
@@ -376,10 +376,6 @@ impl DeviceTimes {
         } else {
             (0..CLASSES).filter(occurs).for_each(|class| self.correct(class, expected, actual, step));
         }
-    }
-
-    fn correct_scale(&mut self, expected: u64, actual: u64, step: i128) {
-        self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
     }
 
     fn known(&self) -> [bool; CLASSES] {
