@@ -9,7 +9,8 @@
 //! that passed, Σ n_k·cost_k = t. If one flow had the storage for itself, at the depth it wants, and sent requests
 //! of one class, the window reveals the cost of that class. Otherwise it reveals how far all costs are off together
 //! (`scale`): flows in a steady state are complete in a steady proportion, from which nothing else follows, and with
-//! less depth than alone parallel storage is less efficient, which is nobody's cost in particular.
+//! less depth than alone parallel storage is less efficient, which is nobody's cost in particular. A mix of several
+//! flows' reads and writes, which may have limits of their own, reveals nothing beside what is known.
 //! Over any other window the sum cannot exceed the time either. So costs that are too high are noticed without
 //! saturation; that is also how the costs of a mix that the storage serves better than its parts are found.
 
@@ -284,19 +285,18 @@ impl DeviceTimes {
         self.alone_ns = [0; CLASSES];
     }
 
-    /// The storage was saturated for `elapsed` and completed this work; `pure` if all of its bulk was of one flow.
+    /// The storage was saturated for `elapsed` and completed this work; `alone` if all of its bulk was of one flow.
     ///
     /// Only costs of bulk are learned: an interactive request that arrives whenever a bulk request completes is
     /// completed as often as that one, so nothing reveals its own cost. Returns `None` if no bulk was completed.
-    pub(super) fn learn(&mut self, completed: &Completed, elapsed: Duration, pure: bool) -> Option<Lesson> {
+    pub(super) fn learn(&mut self, completed: &Completed, elapsed: Duration, alone: bool) -> Option<Lesson> {
         let expected = sum(&completed.bulk, |_| true);
         if expected == 0 {
             return None;
         }
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let actual = elapsed.saturating_sub(completed.others_served_ns).max(elapsed / 4);
-        let alone = pure;
-        let pure = pure && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
+        let pure = alone && completed.bulk.iter().filter(|part| **part > 0).count() == 1;
         self.settle(&completed.bulk);
         let expected = if pure { self.unscaled(expected) } else { expected };
         self.note_surprise(expected, actual, pure);
