@@ -31,9 +31,11 @@ mod shared;
 #[cfg(test)]
 mod simulation;
 mod sockets;
+mod state_dir;
 mod stream;
 
 pub use daemon::{Daemon, ReloadError, StartError};
 pub use handover::{Inheritance, Offer};
 pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
+pub use state_dir::StateDir;
 pub use vpfs_node::AppTotals;
