@@ -25,7 +25,7 @@ use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, reached};
-use crate::sockets::{prepare, reset_on_close};
+use crate::sockets::reset_on_close;
 use crate::stream::Stream;
 #[cfg(test)]
 use crate::stream::simulated;
@@ -157,7 +157,7 @@ async fn pair(
     };
     let mut stage = shared.stage();
     let connected = tokio::select! {
-        connected = connect(shared, listener) => connected,
+        connected = listener.connect(shared.rules().limits.connect_timeout) => connected,
         () = reached(&mut stage, Stage::Draining) => return Ok(None),
     };
     let server = connected.map_err(|error| {
@@ -166,17 +166,6 @@ async fn pair(
     })?;
     listener.reached();
     Ok(Some((Half::new(Stream::Tcp(client)), Half::new(Stream::Tcp(server)), None)))
-}
-
-async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
-    let (host, port) = &listener.upstream;
-    let connecting = TcpStream::connect((host.as_str(), *port));
-    let timeout = shared.rules().limits.connect_timeout;
-    let stream = tokio::time::timeout(timeout, connecting)
-        .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
-    prepare(&stream)?;
-    Ok(stream)
 }
 
 struct Connection {
@@ -574,6 +563,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::log_limit::LogLimit;
+    use crate::names::Names;
     use crate::shared::Rules;
 
     /// One slot in front of a server that only receives requests.
@@ -603,6 +593,7 @@ mod tests {
                 server: "s".to_owned(),
                 address: clients.local_addr().unwrap(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
+                names: Names::unknown(&clock),
                 index: 0,
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),

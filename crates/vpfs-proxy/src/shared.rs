@@ -69,16 +69,21 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn new(config: &Config, identify: Identify, servers: HostSet) -> Self {
-        let listeners = config.listeners.iter().map(|listener| listener.app).collect();
-        Self { identify, listeners, servers, may_manage: config.trust.may_manage, limits: (&config.limits).into() }
+    /// The rules of a configuration; `known` has the addresses of each host name, or none.
+    pub(crate) fn new(config: &Config, known: &dyn Fn(&str) -> Vec<IpAddr>) -> Self {
+        Self {
+            identify: config.resolve(known),
+            listeners: config.listeners.iter().map(|listener| listener.app).collect(),
+            servers: config.resolve_servers(known),
+            may_manage: config.trust.may_manage,
+            limits: (&config.limits).into(),
+        }
     }
 
     /// The rules of a configuration without host names.
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
-        let servers = config.resolve_servers(|_| Ok(Vec::new())).unwrap();
-        Self::new(config, config.resolve(|_| Ok(Vec::new())).unwrap(), servers.hosts)
+        Self::new(config, &|_| Vec::new())
     }
 
     /// Who connects from this address.

@@ -6,6 +6,7 @@ pub(crate) mod layout;
 pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;
+mod reload;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;
