@@ -172,6 +172,8 @@ struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
     limits: DaemonLimits,
+    /// Of the rules by which the session knows who its client is.
+    generation: u64,
     client: Half,
     server: Half,
     session: Box<dyn Session>,
@@ -197,6 +199,8 @@ impl Connection {
         peer: SocketAddr,
         user: Option<Arc<User>>,
     ) -> Self {
+        // Before the rules, so that newer ones are noticed.
+        let generation = shared.generation();
         let rules = shared.rules();
         let limits = rules.limits;
         let requester = rules.requester(peer.ip());
@@ -206,6 +210,7 @@ impl Connection {
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
+            generation,
             client,
             server,
             session,
@@ -391,6 +396,7 @@ impl Connection {
             && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
         {
             self.turn += count;
+            self.recognise();
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
             self.report_ends();
         }
@@ -404,6 +410,16 @@ impl Connection {
             self.report_ends();
         }
         Ok(())
+    }
+
+    /// The client's address may be known as a server's since the rules changed. Servers keep their connections for as
+    /// long as they run.
+    fn recognise(&mut self) {
+        let generation = self.shared.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.session.set_requester(self.shared.rules().requester(self.identity.ip()));
+        }
     }
 
     /// Executes actions and dispatches until there are none, then writes.
