@@ -17,7 +17,7 @@ use vpfs_testbed::{ClusterConfig, EmbeddedCluster};
 
 use crate::common::log::Log;
 use crate::common::raw::FakeServer;
-use crate::common::{Network, Site};
+use crate::common::{Network, Site, free_addresses};
 
 const HOST: [u8; 4] = [127, 9, 0, 1];
 const CLIMATE: &str = "[[app]]\nname = \"climate\"\nclients = \"c1\"\n";
@@ -120,6 +120,17 @@ async fn the_log_has_one_line_for_an_application_and_one_when_all_is_well() {
     }
     assert_eq!(log.with("reloaded, nothing changed").len(), 1);
     assert_eq!(log.with("can't be resolved").len(), 1);
+    // Known names that can't be looked up any more, and then can: the clients keep their application meanwhile.
+    for (answer, line) in [(Err("no answer"), "their last addresses stay"), (Ok(HOST), "can be looked up again")] {
+        (1..=64).for_each(|host| zone.say(&format!("c{host:03}"), answer));
+        site.reload(text).await;
+        while log.with(line).is_empty() {
+            yield_now().await;
+        }
+        until_served(&site, "climate").await;
+        assert_eq!(log.with(line).len(), 1);
+    }
+    assert_eq!(site.served(), ["climate"]);
 }
 
 #[tokio::test]
@@ -242,6 +253,34 @@ async fn a_missing_name_to_listen_at_does_not_delay_the_end() {
     let config = half_named(server.address(), known, known);
     let daemon = Daemon::start_in(&environment, config, &[ServerId(0)]).await.unwrap();
     assert_eq!(daemon.drain().await, 0);
+}
+
+/// Proxies whose peers, and whose own addresses for peers, are names that are found late.
+#[tokio::test]
+async fn peers_connect_when_their_names_are_found() {
+    let low = std::process::id().to_be_bytes()[3];
+    let hosts = [[127, 79, low, 1], [127, 79, low, 2]];
+    let (ports, own) = ([listen(hosts[0], 0).await.1, listen(hosts[1], 0).await.1], free_addresses(2));
+    let text = format!(
+        "[[server]]\nname = \"s0\"\naddress = \"tcp://127.0.0.1:1\"\n\
+         [[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:2\"\n\
+         [[listener]]\naddresses = {{ s0 = \"tcp://{}\", s1 = \"tcp://{}\" }}\n\
+         [peers]\nsecurity = \"none\"\naddresses = {{ s0 = \"p0:{}\", s1 = \"p1:{}\" }}\n",
+        own[0],
+        own[1],
+        ports[0].port(),
+        ports[1].port()
+    );
+    let zone = Zone::new();
+    let environment = zone.environment(StateDir::default());
+    let start = |server| Daemon::start_in(&environment, Config::parse("test", &text).unwrap(), server);
+    let (first, second) = tokio::join!(start(&[ServerId(0)]), start(&[ServerId(1)]));
+    let (first, _second) = (first.unwrap(), second.unwrap());
+    zone.say("p0", Ok(hosts[0]));
+    zone.say("p1", Ok(hosts[1]));
+    while !first.peers().await.peers.iter().all(|peer| peer.connected) {
+        yield_now().await;
+    }
 }
 
 /// In virtual time: names without an answer have ten seconds.

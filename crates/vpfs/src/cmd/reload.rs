@@ -41,7 +41,8 @@ pub(crate) fn ask(pid: u32) -> Result<(), Exit> {
         Ok(Ok(what)) => print(format_args!("reloaded: {what}")),
         Ok(Err(reason)) => Err(Exit::Failed(format!("reload rejected; the old configuration stays active\n{reason}"))),
         Err(error) => {
-            Err(Exit::Failed(format!("process {pid} cannot be asked to reload by {}: {error}", path.display())))
+            let instead = "send it SIGHUP instead, and look at its log";
+            Err(Exit::Failed(format!("cannot ask process {pid} by {}: {error}; {instead}", path.display())))
         }
     }
 }
