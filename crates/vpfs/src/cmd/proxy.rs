@@ -10,7 +10,7 @@ use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::Daemon;
 
 use super::peers::socket;
-use super::{runtime, successor, systemd};
+use super::{check_connect, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -25,6 +25,7 @@ use crate::signals::Stop;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
+    vpfs proxy --check --connect                   and ask the servers whether it agrees with their configuration\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
     vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host")]
 pub(crate) struct Proxy {
@@ -39,6 +40,10 @@ pub(crate) struct Proxy {
     /// Check the configuration, print it with all defaults, and exit
     #[arg(long)]
     check: bool,
+
+    /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses
+    #[arg(long, requires = "check")]
+    connect: bool,
 
     /// Take over from the process at the other end of standard input, which starts this one at SIGUSR2
     #[arg(long, hide = true)]
@@ -56,7 +61,8 @@ impl Proxy {
         let config = self.load()?;
         let servers = self.chosen(&config)?;
         if self.check {
-            return check(&config, &servers);
+            check(&config, &servers)?;
+            return if self.connect { runtime.block_on(check_connect::run(&config, &servers)) } else { Ok(()) };
         }
         let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
