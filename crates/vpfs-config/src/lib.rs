@@ -35,7 +35,7 @@
 mod schema;
 mod vpfs_toml;
 
-pub use schema::file::{FILE_LIMIT, read_text};
+pub use schema::file::{FILE_LIMIT, read_bytes, read_text};
 pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};

@@ -191,7 +191,15 @@ impl Shared {
 
     /// Warns once for each address that clients will bypass vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
-        if self.unmapped.is_news(address) {
+        if !self.unmapped.is_news(address) {
+            return;
+        }
+        if vpfs_config::Address::parse(address).is_err() {
+            tracing::warn!(
+                %address,
+                "a server has an address that vpfs cannot stand in front of: clients that use it bypass vpfs"
+            );
+        } else {
             tracing::error!(
                 %address,
                 "the file system has a server that the configuration does not name: clients reach it around vpfs, \

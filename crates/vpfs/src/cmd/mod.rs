@@ -1,5 +1,6 @@
 //! One file or folder for each subcommand.
 
+mod check_connect;
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod layout;

@@ -10,7 +10,7 @@ use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
 use super::peers::socket;
-use super::{reload, runtime, successor, systemd};
+use super::{check_connect, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -25,6 +25,7 @@ use crate::signals::{self, Stop};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
+    vpfs proxy --check --connect                   and ask the servers whether it agrees with their configuration\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
     vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host\n  \
     vpfs proxy --reload 4711                       let the proxy of this process id read its file again")]
@@ -41,6 +42,10 @@ pub(crate) struct Proxy {
     /// names can't be resolved now, with which a proxy starts nevertheless
     #[arg(long)]
     check: bool,
+
+    /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses
+    #[arg(long, requires = "check")]
+    connect: bool,
 
     /// Let the proxy with this process id read its file again, wait for it, and exit with 1 if it refuses; for the same
     /// user, as ExecReload= of the service
@@ -73,7 +78,13 @@ impl Proxy {
         let config = self.load()?;
         let servers = self.chosen(&config)?;
         if self.check {
-            return runtime.block_on(check(&config, &servers));
+            return runtime.block_on(async {
+                let checked = check(&config, &servers).await;
+                if self.connect {
+                    check_connect::run(&config, &servers).await?;
+                }
+                checked
+            });
         }
         let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
