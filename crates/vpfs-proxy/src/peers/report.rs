@@ -61,8 +61,8 @@ pub struct AppReport {
     pub here: u64,
     /// Its metadata requests there.
     pub metadata_here: u64,
-    /// What it got elsewhere in bytes of cost, as far as that was reported: data, and `scheduler.metadata_cost` for each
-    /// object of a metadata request. 0 if shares do not depend on it.
+    /// What it got elsewhere in bytes of cost, as far as that was reported: data, and `scheduler.metadata_cost` for
+    /// each object of a metadata request. 0 if shares do not depend on it.
     pub elsewhere: u64,
 }
 
