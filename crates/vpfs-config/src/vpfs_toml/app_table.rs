@@ -12,7 +12,7 @@ use super::config::Config;
 /// An application with an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppEntry {
-    /// The name in logs and metrics; automatic ones are `host:10.1.2.3` or `uid:1000`.
+    /// The name in logs and in `vpfs peers`; automatic ones are `host:10.1.2.3` or `uid:1000`.
     pub name: String,
     /// Its weight.
     pub weight: Weight,

@@ -4,6 +4,9 @@ use vpfs_core::PolicyKind;
 
 use crate::schema::tunables::{Kind, Section, Tunable};
 
+/// The directory of the sockets for `vpfs peers`.
+pub(crate) const SOCKETS: &str = "/run/vpfs";
+
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] =
     &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &TRUST, &LIMITS, &LOG];
@@ -38,7 +41,8 @@ pub(crate) const SERVER: Section = Section {
     doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
           and `--server NAME` selects the servers that a process serves.",
     keys: &[
-        Tunable::new("name", NAME, "The server's alias, for listeners, logs, metrics and `--server`.").at_restart(),
+        Tunable::new("name", NAME, "The server's alias, for listeners, logs, `vpfs peers` and `--server`.")
+            .at_restart(),
         Tunable::new(
             "address",
             ADDRESS,
@@ -350,7 +354,7 @@ pub(crate) const APP: Section = Section {
           of the client's listener takes precedence. Without any of the three keys, only a listener or `default` \
           leads to it.",
     keys: &[
-        Tunable::new("name", NAME, "Its name in logs and metrics."),
+        Tunable::new("name", NAME, "Its name in logs and in `vpfs peers`."),
         Tunable::new(
             "weight",
             Kind::Count,
@@ -494,7 +498,7 @@ pub(crate) const PEERS: Section = Section {
             Kind::Text("a directory such as \"/run/vpfs\""),
             "Where `vpfs peers` asks: each process has a socket there, named after its first server.",
         )
-        .default("/run/vpfs")
+        .default(SOCKETS)
         .at_restart(),
     ],
 };
