@@ -56,13 +56,6 @@ pub struct AppTable {
     default: AppId,
 }
 
-impl AppEntry {
-    /// The name under which servers report its service to each other: that of its group, if it has one.
-    pub fn shared_name(&self) -> &str {
-        self.group.as_ref().map_or(&self.name, |group| &group.name)
-    }
-}
-
 impl AppTable {
     /// The table of a configuration; its applications have the ids 0, 1, ... in the order of the file.
     pub fn new(config: &Config) -> Self {
