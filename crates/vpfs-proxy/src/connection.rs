@@ -482,12 +482,29 @@ impl Connection {
                 self.identity.host().patience.shorten(self.shared.clock.now());
                 self.requests.release(op);
             }
+            Action::Overdue(op) => self.requests.release(op),
+            Action::Repeated => self.tell_repeated(),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
             Action::Close(reason) => return Err(Failure::Refused(reason)),
         }
         Ok(())
+    }
+
+    fn tell_repeated(&self) {
+        let now = self.shared.clock.now();
+        if let Some(suppressed) = self.identity.host().log.due(Kind::HeldForTooLong, now) {
+            let (server, client) = (&self.listener.server, self.identity.ip());
+            let suppressed = (suppressed > 0).then_some(suppressed);
+            tracing::warn!(
+                %server,
+                %client,
+                suppressed,
+                "a request waited for longer than limits.max_hold, and its client repeated it; it keeps its place. Clients \
+                 give up after a few repetitions: raise the application's cap or weight, or limits.client_timeout"
+            );
+        }
     }
 
     /// Gives a client time to receive its last replies before the reset, which overtakes them.

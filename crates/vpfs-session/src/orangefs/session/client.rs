@@ -105,6 +105,12 @@ impl OrangeFsSession {
             // A slice of the socket's read buffer would keep the whole buffer in memory while the request is queued.
             (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
+        if matches!(class, Class::Scheduled(_))
+            && let Some(earlier) = self.repeated(now, &message)
+        {
+            self.take_place(now, earlier, header.tag, message);
+            return Ok(());
+        }
         let (kind, cost) = match &class {
             Class::Exempt => (None, vpfs_core::Bytes::ZERO),
             Class::Scheduled(submission) => (Some(submission.kind), submission.cost),
@@ -120,6 +126,7 @@ impl OrangeFsSession {
             is_released: false,
             pieces: None,
             arrived: now,
+            asked: now,
             dispatched: now,
             progressed: now,
         });

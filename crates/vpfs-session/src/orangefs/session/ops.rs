@@ -46,6 +46,7 @@ impl OrangeFsSession {
         let held: usize = self.ops.iter().flatten().map(|op| op.held).sum();
         self.in_progress == count(Op::is_sent)
             && self.awaiting_data == count(Op::awaits_client_data)
+            && self.overdue == count(Op::is_overdue)
             && self.held == held
     }
 
@@ -59,6 +60,7 @@ impl OrangeFsSession {
             self.held >= op.held && self.in_progress >= is_sent && self.awaiting_data >= awaits_data,
             "an operation that ends was counted"
         );
+        self.overdue -= usize::from(op.is_overdue());
         self.held -= op.held;
         self.in_progress -= is_sent;
         self.awaiting_data -= awaits_data;
@@ -91,10 +93,10 @@ impl OrangeFsSession {
         }
     }
 
-    /// A queued request will not be sent.
+    /// A request that was not dispatched, or only when it was overdue, will not be sent.
     pub(super) fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
-        assert!(op.is_held(), "only a queued operation is cancelled");
+        assert!(op.is_held(), "only an operation that was not sent is cancelled");
         self.actions.push_back(Action::Cancel(id));
     }
 
@@ -123,7 +125,7 @@ impl OrangeFsSession {
     /// When an operation times out; `None` while it is not sent, or if no reply is expected.
     pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
         let patience = match (&op.state, &op.reply) {
-            (State::Queued(_) | State::Dispatched(_), _) => return None,
+            (State::Queued(_) | State::Dispatched(_) | State::Overdue(_), _) => return None,
             _ if self.waits_for_client(op) => self.limits.stall_timeout,
             (State::Sent, _) => self.limits.reply_timeout,
             // All data was sent: the server is busy storing it.
