@@ -606,7 +606,7 @@ mod tests {
             let [server, clients] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0"));
             let (server, clients) = (server.await.unwrap(), clients.await.unwrap());
             let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
-                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
+                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n[trust]\nservers = [\"127.0.0.1\"]\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
             let gate = Arc::new(Gate::new(

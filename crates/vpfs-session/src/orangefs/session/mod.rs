@@ -77,6 +77,8 @@ pub struct OrangeFsSession {
     dispatched: VecDeque<OpId>,
     /// The number of operations whose requests were sent; only these can time out.
     in_progress: usize,
+    /// The number of operations that were sent at once.
+    unscheduled: usize,
     /// The number of dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
     /// The number of operations that are sent only when their client repeats them.
@@ -125,6 +127,7 @@ impl OrangeFsSession {
             by_tag: HashMap::new(),
             dispatched: VecDeque::new(),
             in_progress: 0,
+            unscheduled: 0,
             awaiting_data: 0,
             overdue: 0,
             overdue_from: None,

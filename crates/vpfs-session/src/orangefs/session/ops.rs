@@ -19,6 +19,7 @@ impl OrangeFsSession {
             OpId(id)
         });
         self.held += op.held;
+        self.unscheduled += usize::from(op.kind.is_none());
         let same_tag = self.by_tag.insert(op.tag, id);
         let same_id = self.ops[id.index()].replace(op);
         assert!(same_tag.is_none() && same_id.is_none(), "tags and numbers in use are unique");
@@ -47,6 +48,7 @@ impl OrangeFsSession {
         self.in_progress == count(Op::is_sent)
             && self.awaiting_data == count(Op::awaits_client_data)
             && self.overdue == count(Op::is_overdue)
+            && self.unscheduled == count(|op| op.kind.is_none())
             && self.held == held
     }
 
@@ -61,6 +63,7 @@ impl OrangeFsSession {
             "an operation that ends was counted"
         );
         self.overdue -= usize::from(op.is_overdue());
+        self.unscheduled -= usize::from(op.kind.is_none());
         self.held -= op.held;
         self.in_progress -= is_sent;
         self.awaiting_data -= awaits_data;
