@@ -236,9 +236,7 @@ impl Connection {
 
     async fn run(&mut self) -> Result<End, Failure> {
         // What a predecessor had read.
-        let now = self.shared.clock.now();
-        self.session.handle_client(now, &mut self.client.buf);
-        self.session.handle_server(now, &mut self.server.buf);
+        self.catch_up();
         loop {
             self.suspend();
             self.settle()?;
@@ -406,14 +404,20 @@ impl Connection {
             self.report_ends();
         }
         let room = self.server_room();
-        if room > 0
-            && !self.server.eof
-            && let Some(count) = self.server.try_read(room).map_err(io_error(Side::Server))?
-        {
-            self.turn += count;
-            self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
-            self.report_ends();
+        if room == 0 || self.server.eof {
+            return Ok(());
         }
+        match self.server.try_read(room) {
+            Ok(None) => return Ok(()),
+            Ok(Some(count)) => {
+                self.turn += count;
+                self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+            }
+            // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
+            Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
+            Err(error) => return Err(io_error(Side::Server)(error)),
+        }
+        self.report_ends();
         Ok(())
     }
 
@@ -483,28 +487,13 @@ impl Connection {
                 self.requests.release(op);
             }
             Action::Overdue(op) => self.requests.release(op),
-            Action::Repeated => self.tell_repeated(),
+            Action::Repeated => self.identity.tell_repeated(self.shared.clock.now(), &self.listener.server),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
             Action::Close(reason) => return Err(Failure::Refused(reason)),
         }
         Ok(())
-    }
-
-    fn tell_repeated(&self) {
-        let now = self.shared.clock.now();
-        if let Some(suppressed) = self.identity.host().log.due(Kind::HeldForTooLong, now) {
-            let (server, client) = (&self.listener.server, self.identity.ip());
-            let suppressed = (suppressed > 0).then_some(suppressed);
-            tracing::warn!(
-                %server,
-                %client,
-                suppressed,
-                "a request waited for longer than limits.max_hold, and its client repeated it; it keeps its place. Clients \
-                 give up after a few repetitions: raise the application's cap or weight, or limits.client_timeout"
-            );
-        }
     }
 
     /// Gives a client time to receive its last replies before the reset, which overtakes them.

@@ -128,7 +128,7 @@ fn overdue_requests_leave_room_for_others() {
     assert!(!wire.session.wants_client());
 }
 
-/// A client that waits `patience` for each attempt, with a proxy that lets each request wait for as long as `waits` says.
+/// A client that repeats what is not answered in time, behind a proxy that lets each request wait for some time.
 struct Impatient {
     wire: Wire,
     tag: i32,

@@ -34,7 +34,7 @@ impl Kind {
         let (op, is_hinted, body): (u32, bool, &[u32]) = match self {
             Self::NoOps => (17, false, &[]),
             Self::Configuration => (13, false, &[]),
-            // MGMT_SETPARAM as pvfs2-ping: whether the server has this file system. (MGMT_PERF_MON crashes real servers.)
+            // MGMT_SETPARAM as pvfs2-ping: whether the server has this file system.
             Self::Management => (16, false, &[1, 2, 0, 1, 0]),
             // FLUSH of a file that does not exist, as one server asks another.
             Self::Trusted => (15, true, &[7, 0, 1, 0]),

@@ -2,10 +2,11 @@
 //!
 //! Such a client repeats its request with a new tag, and ignores the answer to the first one. If both were sent, the
 //! operation would be done twice, and the first one would use the client's share for nothing. So what was held for
-//! [`SessionLimits::max_hold`](crate::SessionLimits::max_hold) is not sent any more. It keeps its place in the order, and
-//! its repetition takes that place, so a client gets as far as it has patience for all of its attempts together.
+//! [`SessionLimits::max_hold`](crate::SessionLimits::max_hold) is not sent any more. It keeps its place in the order,
+//! and its repetition takes that place, so a client gets as far as it has patience for all of its attempts together.
 //!
-//! If the turn of such a request comes before it is repeated, it is charged but has no slots, and goes as soon as it is.
+//! If the turn of such a request comes before it is repeated, it is charged but has no slots, and goes as soon as it
+//! is.
 
 use bytes::Bytes;
 use vpfs_core::Time;
