@@ -230,9 +230,7 @@ impl Connection {
 
     async fn run(&mut self) -> Result<End, Failure> {
         // What a predecessor had read.
-        let now = self.shared.clock.now();
-        self.session.handle_client(now, &mut self.client.buf);
-        self.session.handle_server(now, &mut self.server.buf);
+        self.catch_up();
         loop {
             self.suspend();
             self.settle()?;
@@ -401,14 +399,20 @@ impl Connection {
             self.report_ends();
         }
         let room = self.server_room();
-        if room > 0
-            && !self.server.eof
-            && let Some(count) = self.server.try_read(room).map_err(io_error(Side::Server))?
-        {
-            self.turn += count;
-            self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
-            self.report_ends();
+        if room == 0 || self.server.eof {
+            return Ok(());
         }
+        match self.server.try_read(room) {
+            Ok(None) => return Ok(()),
+            Ok(Some(count)) => {
+                self.turn += count;
+                self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+            }
+            // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
+            Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
+            Err(error) => return Err(io_error(Side::Server)(error)),
+        }
+        self.report_ends();
         Ok(())
     }
 
@@ -487,6 +491,8 @@ impl Connection {
                 self.identity.host().patience.shorten(self.shared.clock.now());
                 self.requests.release(op);
             }
+            Action::Overdue(op) => self.requests.release(op),
+            Action::Repeated => self.identity.tell_repeated(self.shared.clock.now(), &self.listener.server),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
@@ -595,7 +601,7 @@ mod tests {
             let [server, clients] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0"));
             let (server, clients) = (server.await.unwrap(), clients.await.unwrap());
             let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
-                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
+                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n[trust]\nservers = [\"127.0.0.1\"]\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
             let gate = Arc::new(Gate::new(

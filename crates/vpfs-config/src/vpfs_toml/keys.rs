@@ -604,6 +604,16 @@ pub(crate) const LIMITS: Section = Section {
         )
         .default("330s")
         .range("1s", "1d"),
+        Tunable::new(
+            "max_hold",
+            Kind::Duration,
+            "A request that waits for its turn for longer than this is not sent any more, because its client is about to \
+             repeat it, and it would be done twice. It keeps its place in the order, and the repeated one takes it. \
+             Between half of the time that clients wait for an answer (`client_timeout`, or `ClientJobBMITimeoutSecs` of the \
+             servers' configuration) and all of it, less what a server takes to answer.",
+        )
+        .absent_means("nine tenths of `client_timeout`, 270 s without that")
+        .range("500ms", "1d"),
         Tunable::new("flow_timeout", Kind::Duration, "The same timeout for a transfer that makes no progress.")
             .default("60s")
             .range("1s", "1d"),
@@ -628,7 +638,7 @@ pub(crate) const LIMITS: Section = Section {
             "client_timeout",
             Kind::Duration,
             "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \
-             requests for minutes: a repeated request runs twice.",
+             requests for many minutes: clients repeat a request five times by default, and then fail.",
         )
         .absent_means("the value in the servers' own configuration, 300 s by default")
         .range("1s", "1d")

@@ -15,8 +15,8 @@ use crate::exit::Exit;
 /// Bursts of I/O with computation between them, as BTIO does: the I/O of a simulation
 ///
 /// Writes in bursts, then reads everything back in bursts and verifies it. The classes are those of vPFS+, scaled down
-/// to about a minute. The paper's own runs take many minutes: --iterations 40 --think-write 6s --think-read 1s, and --total
-/// 400MB for class a (2.5 million calls), 6817MB for class c.
+/// to about a minute. The paper's own runs take many minutes: --iterations 40 --think-write 6s --think-read 1s, and
+/// --total 400MB for class a (2.5 million calls), 6817MB for class c.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs workload btio --url tcp://127.0.0.1:5334/orangefs\n  \
