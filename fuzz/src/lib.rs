@@ -5,6 +5,7 @@
 
 mod darshan;
 mod files;
+mod hosts;
 mod log;
 mod peer;
 mod scenario;
@@ -13,6 +14,7 @@ mod wire;
 
 pub use darshan::darshan;
 pub use files::configuration;
+pub use hosts::hosts;
 pub use log::log;
 pub use peer::peer_frame;
 pub use scenario::scenario;

@@ -225,11 +225,11 @@ fn clients_are_checked() {
     );
     assert_eq!(
         client("\"10.1.0.0/33\""),
-        ["f:12: app.a.clients: \"10.1.0.0/33\" is not a network; write for example \"10.1.0.0/16\""]
+        ["f:12: app.a.clients: \"10.1.0.0/33\" has more bits than an IPv4 address, which has 32"]
     );
     assert_eq!(
         client("\"10.1.2.300\""),
-        ["f:12: app.a.clients: \"10.1.2.300\" is not an address; write for example \"10.1.2.3\""]
+        ["f:12: app.a.clients: \"10.1.2.300\" is not an address: 300 is more than 255; write for example \"10.1.2.3\""]
     );
     assert_eq!(client("\"c[1-\""), ["f:12: app.a.clients: \"c[1-\" has a \"[\" without \"]\""]);
     assert_eq!(

@@ -2,11 +2,13 @@
 
 pub(crate) mod app_table;
 pub(crate) mod apps;
+mod brackets;
 pub(crate) mod clients;
 pub(crate) mod config;
 mod device_times;
 pub(crate) mod host_list;
-pub mod hosts;
+mod host_refusals;
+mod hosts;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
