@@ -255,12 +255,6 @@ fn a_flood_of_problems_is_cut() {
 }
 
 #[test]
-fn syntax_errors_have_lines_and_hide_what_follows_from_them() {
-    assert_eq!(complaints("[scheduler]\ndepth = 14\ndepth = 15\n"), ["f:3: duplicate key"]);
-    assert_eq!(complaints("[[server]]\nname = s1\n"), ["f:2: string values must be quoted, expected literal string"]);
-}
-
-#[test]
 fn large_files_are_refused() {
     let text = "#".repeat((1 << 20) + 1);
     assert_eq!(complaints(&text), ["f: is larger than 1MiB; is it the right file?"]);

@@ -44,7 +44,8 @@ impl<'a> Reader<'a> {
         }
         for key in table.into_iter().flat_map(DeTable::keys) {
             if section.key(key.get_ref()).is_none() {
-                let hint = did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
+                let near = || did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
+                let hint = cx.home_of(key.get_ref()).unwrap_or_else(near);
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
             }
         }

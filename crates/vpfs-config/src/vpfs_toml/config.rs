@@ -11,7 +11,7 @@ use vpfs_core::ServerId;
 use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
-use super::keys::ROOT;
+use super::keys::{ROOT, SECTIONS};
 use super::limits::{self, Limits, Log};
 use super::network::{self, Address, Addresses, Listener, Server};
 use super::peers::{self, Peers};
@@ -72,7 +72,7 @@ impl Config {
 
     /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
-        let (cx, table) = problem::parse(file, text)?;
+        let (cx, table) = problem::parse(file, text, &ROOT, SECTIONS)?;
         let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })
