@@ -298,14 +298,3 @@ fn control_characters_of_a_file_do_not_reach_the_terminal() {
     let file = Config::load("/nowhere/\u{1b}[2J".as_ref()).unwrap_err().to_string();
     assert!(file.starts_with("/nowhere/\\u{1b}[2J: cannot be read"), "{file:?}");
 }
-
-#[test]
-fn probable_mistakes_are_warnings() {
-    let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://n1:3334\"\n[[listener]]\nport = 5334\n[[app]]\nname = \"a\"\n\
-                [scheduler]\nslot_cost = [{ up_to = \"1MiB\", slots = 20 }]";
-    assert_eq!(
-        Config::parse("f", text).unwrap().warnings.to_string(),
-        "f:7: app.a: no client can belong to this application; give it clients, uids, gids or a listener\n\
-         f:9: scheduler.slot_cost.slots: 20 exceeds depth; 14 is used"
-    );
-}
