@@ -25,7 +25,7 @@ use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, reached};
-use crate::sockets::{prepare, reset_on_close};
+use crate::sockets::reset_on_close;
 use crate::stream::Stream;
 #[cfg(test)]
 use crate::stream::simulated;
@@ -157,7 +157,7 @@ async fn pair(
     };
     let mut stage = shared.stage();
     let connected = tokio::select! {
-        connected = connect(shared, listener) => connected,
+        connected = listener.connect(shared.rules().limits.connect_timeout) => connected,
         () = reached(&mut stage, Stage::Draining) => return Ok(None),
     };
     let server = connected.map_err(|error| {
@@ -168,21 +168,12 @@ async fn pair(
     Ok(Some((Half::new(Stream::Tcp(client)), Half::new(Stream::Tcp(server)), None)))
 }
 
-async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
-    let (host, port) = &listener.upstream;
-    let connecting = TcpStream::connect((host.as_str(), *port));
-    let timeout = shared.rules().limits.connect_timeout;
-    let stream = tokio::time::timeout(timeout, connecting)
-        .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
-    prepare(&stream)?;
-    Ok(stream)
-}
-
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
     limits: DaemonLimits,
+    /// Of the rules by which the session knows who its client is.
+    generation: u64,
     client: Half,
     server: Half,
     session: Box<dyn Session>,
@@ -208,6 +199,8 @@ impl Connection {
         peer: SocketAddr,
         user: Option<Arc<User>>,
     ) -> Self {
+        // Before the rules, so that newer ones are noticed.
+        let generation = shared.generation();
         let rules = shared.rules();
         let limits = rules.limits;
         let requester = rules.requester(peer.ip());
@@ -217,6 +210,7 @@ impl Connection {
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
+            generation,
             client,
             server,
             session,
@@ -402,6 +396,7 @@ impl Connection {
             && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
         {
             self.turn += count;
+            self.recognise();
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
             self.report_ends();
         }
@@ -415,6 +410,16 @@ impl Connection {
             self.report_ends();
         }
         Ok(())
+    }
+
+    /// The client's address may be known as a server's since the rules changed. Servers keep their connections for as
+    /// long as they run.
+    fn recognise(&mut self) {
+        let generation = self.shared.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.session.set_requester(self.shared.rules().requester(self.identity.ip()));
+        }
     }
 
     /// Executes actions and dispatches until there are none, then writes.
@@ -574,6 +579,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::log_limit::LogLimit;
+    use crate::names::Names;
     use crate::shared::Rules;
 
     /// One slot in front of a server that only receives requests.
@@ -603,6 +609,7 @@ mod tests {
                 server: "s".to_owned(),
                 address: clients.local_addr().unwrap(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
+                names: Names::unknown(&clock),
                 index: 0,
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),

@@ -57,6 +57,9 @@ pub trait Session: fmt::Debug + Send {
     /// zero, at first [`SessionLimits::PATIENCE`]. Heeded from the next [`Session::handle_timeout`] at the latest.
     fn set_patience(&mut self, patience: Duration);
 
+    /// More is known about who sends the requests: it counts for those that arrive from now on.
+    fn set_requester(&mut self, requester: Requester);
+
     /// Frees the slots of operations that made no progress for longer than the limits allow. Ends the session if the
     /// rest of a request is overdue.
     fn handle_timeout(&mut self, now: Time);

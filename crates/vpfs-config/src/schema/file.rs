@@ -14,15 +14,9 @@ pub const FILE_LIMIT: usize = 1 << 20;
 /// The text of a file.
 ///
 /// # Errors
-/// If it cannot be read, is larger than [`FILE_LIMIT`], or is not UTF-8; at most one byte more than that is read.
+/// As [`read_bytes`], and if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > FILE_LIMIT {
-        return Err(too_large(size.max(bytes.len() as u64)));
-    }
+    let bytes = read_bytes(path)?;
     String::from_utf8(bytes)
         .map_err(|error| io::Error::other(not_text(error.as_bytes(), error.utf8_error().valid_up_to())))
 }
@@ -34,6 +28,21 @@ fn not_text(bytes: &[u8], valid: usize) -> String {
     }
     let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
     format!("it is not UTF-8 text: line {line} has the byte 0x{:02x}", bytes[valid])
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// If it cannot be read or is larger than [`FILE_LIMIT`]; at most one byte more than that is read.
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(too_large(size.max(bytes.len() as u64)));
+    }
+    Ok(bytes)
 }
 
 /// The error for a file of at least `size` bytes.

@@ -540,8 +540,8 @@ pub(crate) const TRUST: Section = Section {
     name: "trust",
     header: "[trust]",
     doc: "Whom a proxy believes. Requests between servers are never held nor charged, because a client's operation waits \
-          for them inside a server; so only hosts that are known to be servers may send them. A change applies to new \
-          connections.",
+          for them inside a server; so only hosts that are known to be servers may send them. A change applies to later \
+          requests of open connections, too.",
     keys: &[
         Tunable::new(
             "servers",

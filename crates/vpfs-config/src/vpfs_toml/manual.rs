@@ -27,7 +27,8 @@ addresses = { s1 = "tcp://127.0.0.1:5334" }
   may be single ones, networks (`10.1.0.0/16`, `10.1.0.0/255.255.0.0`, `10.1.*`), ranges (`10.1.0.31-10.1.0.38`) and NIDs
   of LNet (`10.1.0.[1-8]@tcp`). One text may have several of them, with commas or blanks between; at most 65536 hosts in
   a file. Groups (`@compute`) and patterns of names (`*.example.org`) are refused: write what `nodeset -f @compute`
-  prints, or the network. Host names are resolved when the file is read.
+  prints, or the network. Host names are looked up in the background, again every five minutes, and at
+  once when the file is read again ([names](guide/orangefs.md#host-names)).
 "#;
 
 /// The text of `docs/config.md`.

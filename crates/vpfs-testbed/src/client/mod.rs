@@ -26,6 +26,7 @@ pub use vpfs_wire::pvfs2::{Dist, Errno};
 pub use self::error::ClientError;
 pub use self::file::File;
 use self::mount::Mount;
+pub use self::mount::fetch_config;
 pub use self::options::{ClientOptions, CreateOptions};
 pub use self::types::{DirEntry, FileKind, Stat, StatFs};
 use crate::fsconfig::FsConfig;

@@ -278,6 +278,10 @@ impl Session for OrangeFsSession {
         self.stall.patience = patience;
     }
 
+    fn set_requester(&mut self, requester: Requester) {
+        self.requester = requester;
+    }
+
     fn handle_timeout(&mut self, now: Time) {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
