@@ -6,6 +6,7 @@
 mod darshan;
 mod files;
 mod fs_conf;
+mod hosts;
 mod log;
 mod peer;
 mod scenario;
@@ -15,6 +16,7 @@ mod wire;
 pub use darshan::darshan;
 pub use files::configuration;
 pub use fs_conf::fs_conf;
+pub use hosts::hosts;
 pub use log::log;
 pub use peer::peer_frame;
 pub use scenario::scenario;

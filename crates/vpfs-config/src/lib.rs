@@ -45,7 +45,6 @@ pub use vpfs_toml::apps::{App, Cap};
 pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
-pub use vpfs_toml::hosts;
 pub use vpfs_toml::keys::SECTIONS;
 pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;

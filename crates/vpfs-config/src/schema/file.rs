@@ -17,7 +17,17 @@ pub const FILE_LIMIT: usize = 1 << 20;
 /// As [`read_bytes`], and if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_bytes(path)?;
-    String::from_utf8(bytes).map_err(|error| io::Error::other(format!("it is not UTF-8 text: {}", error.utf8_error())))
+    String::from_utf8(bytes)
+        .map_err(|error| io::Error::other(not_text(error.as_bytes(), error.utf8_error().valid_up_to())))
+}
+
+/// Why `bytes` are not text, which are valid up to `valid`.
+fn not_text(bytes: &[u8], valid: usize) -> String {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return "it is UTF-16 text; convert it, for example with `iconv -f UTF-16 -t UTF-8`".into();
+    }
+    let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("it is not UTF-8 text: line {line} has the byte 0x{:02x}", bytes[valid])
 }
 
 /// The content of a file.

@@ -31,7 +31,8 @@ fn print(
         for row in section.keys {
             let paper = if row.paper.is_empty() { String::new() } else { format!(" [{}]", row.paper) };
             let (key, values, absent, more) = (row.key, values(row), absent(row), column(row));
-            let _ = writeln!(text, "| `{key}` | {values} | {absent} | {more}{}{paper} |", row.doc);
+            let policies = policies(row);
+            let _ = writeln!(text, "| `{key}` | {values} | {absent} | {more}{policies}{}{paper} |", row.doc);
         }
     }
     text
@@ -43,6 +44,11 @@ fn values(row: &Tunable) -> String {
         (_, Some((low, high))) => format!("{low} to {high}"),
         (kind, None) => kind.shape(),
     }
+}
+
+fn policies(row: &Tunable) -> String {
+    let names = row.policies.iter().map(|policy| format!("`{}`", policy.name())).collect::<Vec<_>>().join(", ");
+    if names.is_empty() { names } else { format!("({names}) ") }
 }
 
 fn absent(row: &Tunable) -> String {

@@ -9,6 +9,8 @@ use toml::de::{DeTable, DeValue};
 use vpfs_core::Bytes;
 
 use super::file::FILE_LIMIT;
+use super::syntax::{self, Fault};
+use super::tunables::Section;
 use super::units::Size;
 
 /// The maximum number of problems kept; a file with more is probably not a configuration at all.
@@ -84,33 +86,42 @@ pub(crate) struct Setting {
 pub(crate) struct Context {
     /// The starts of all lines but the first.
     line_starts: Vec<usize>,
+    sections: &'static [&'static Section],
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
     settings: RefCell<BTreeMap<String, Setting>>,
 }
 
 /// Parses the text of a file into a table, and creates the collection for its problems. If it is not valid TOML, only
-/// that is reported: problems of a part of the file would be misleading.
-pub(crate) fn parse<'text>(file: &str, text: &'text str) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
+/// the first fault is reported: what follows from it would be misleading. `sections` are those whose keys the file may
+/// have, to tell where a misplaced one belongs.
+pub(crate) fn parse<'text>(
+    file: &str,
+    text: &'text str,
+    root: &Section,
+    sections: &'static [&'static Section],
+) -> Result<(Context, Spanned<DeValue<'text>>), Problems> {
     if text.len() > FILE_LIMIT {
         let limit = Size(Bytes(FILE_LIMIT as u64));
         return Err(Problems::of_file(file, &format!("is larger than {limit}; is it the right file?")));
     }
-    let cx = Context::of(text);
+    let cx = Context::of(text, sections);
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        cx.refuse(error.span().map_or(0, |span| cx.line(span.start)), "", error.message());
-    }
-    if !errors.is_empty() {
-        return Err(cx.finish(file).expect_err("there are errors"));
+    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    if let Some(first) = errors.iter().min_by_key(|error| place(error)) {
+        let own = || Fault { at: place(first), key: String::new(), message: first.message().to_owned() };
+        let fault = syntax::explain(text, root, |at| cx.line(at)).unwrap_or_else(own);
+        cx.refuse(cx.line(fault.at), fault.key, fault.message);
+        return Err(cx.finish(file).expect_err("there is one"));
     }
     let span = table.span();
     Ok((cx, Spanned::new(span, DeValue::Table(table.into_inner()))))
 }
 
 impl Context {
-    fn of(text: &str) -> Self {
+    fn of(text: &str, sections: &'static [&'static Section]) -> Self {
         Self {
+            sections,
             line_starts: text.match_indices('\n').map(|(at, _)| at + 1).collect(),
             problems: RefCell::default(),
             warnings: RefCell::default(),
@@ -137,6 +148,13 @@ impl Context {
 
     pub(crate) fn set(&self, key: String, text: impl Into<String>, live: bool) {
         self.settings.borrow_mut().insert(key, Setting { text: text.into(), live });
+    }
+
+    /// `; it belongs to [scheduler]` for the key of another section.
+    pub(crate) fn home_of(&self, key: &str) -> Option<String> {
+        let homes = self.sections.iter().filter(|section| section.key(key).is_some());
+        let homes = homes.map(|section| section.header).collect::<Vec<_>>().join(" or ");
+        Some(format!("; it belongs to {homes}")).filter(|_| !homes.is_empty())
     }
 
     /// The settings and warnings, unless there are problems.

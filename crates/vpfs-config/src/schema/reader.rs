@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use vpfs_core::PolicyKind;
 
 use super::problem::{Context, did_you_mean};
 use super::tunables::{Absent, Kind, Section, Tunable};
@@ -44,7 +45,8 @@ impl<'a> Reader<'a> {
         }
         for key in table.into_iter().flat_map(DeTable::keys) {
             if section.key(key.get_ref()).is_none() {
-                let hint = did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
+                let near = || did_you_mean(key.get_ref(), section.keys.iter().map(|row| row.key));
+                let hint = cx.home_of(key.get_ref()).unwrap_or_else(near);
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
             }
         }
@@ -67,6 +69,27 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
+    }
+
+    /// Warns about those of `keys` that the file has.
+    pub(crate) fn warn_of(&self, keys: &[&str], message: &str) {
+        for key in keys.iter().filter(|key| self.has(key)) {
+            self.cx.warn(self.line_of(key), self.path(key), message);
+        }
+    }
+
+    pub(crate) fn is_used(&self, key: &str, policy: PolicyKind) -> bool {
+        self.row(key).is_used_by(policy)
+    }
+
+    /// Whether the file has another value than the default one.
+    pub(crate) fn differs(&self, key: &str) -> bool {
+        let text = self.value(key).map(|value| value.get_ref().as_str());
+        text.is_some_and(|text| !matches!(self.row(key).absent, Absent::Is(default) if text == Some(default)))
+    }
+
+    pub(crate) fn section(&self) -> &'static Section {
+        self.section
     }
 
     /// Records the value in force.

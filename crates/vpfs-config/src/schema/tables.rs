@@ -28,7 +28,7 @@ pub fn read_file<T>(
     root: &'static Section,
     read: impl FnOnce(&Table<'_>) -> T,
 ) -> Result<T, Problems> {
-    let (cx, table) = problem::parse(file, text)?;
+    let (cx, table) = problem::parse(file, text, root, &[])?;
     let value = read(&Table(Reader::open(&cx, root, "", Some(&table))));
     cx.finish(file).map(|_| value)
 }

@@ -1,5 +1,7 @@
 //! Tables of settings. The reader takes names, defaults and ranges from them, and manuals are printed from them.
 
+use vpfs_core::PolicyKind;
+
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -57,6 +59,8 @@ pub struct Tunable {
     pub absent: Absent,
     /// Smallest and largest value, for numbers.
     pub range: Option<(&'static str, &'static str)>,
+    /// The policies that use it; empty if all of them do.
+    pub policies: &'static [PolicyKind],
     /// Whether a running daemon applies a new value when it reads the file again.
     pub live: bool,
     /// The paper and section that it comes from.
@@ -68,7 +72,7 @@ pub struct Tunable {
 impl Tunable {
     /// A setting that is required, accepts any value, and is live.
     pub const fn new(key: &'static str, kind: Kind, doc: &'static str) -> Self {
-        Self { key, kind, absent: Absent::Refused, range: None, live: true, paper: "", doc }
+        Self { key, kind, absent: Absent::Refused, range: None, policies: &[], live: true, paper: "", doc }
     }
 
     /// The same with a default, written as in a file.
@@ -87,6 +91,15 @@ impl Tunable {
     pub const fn range(mut self, low: &'static str, high: &'static str) -> Self {
         self.range = Some((low, high));
         self
+    }
+
+    pub(crate) const fn used_by(mut self, policies: &'static [PolicyKind]) -> Self {
+        self.policies = policies;
+        self
+    }
+
+    pub(crate) fn is_used_by(&self, policy: PolicyKind) -> bool {
+        self.policies.is_empty() || self.policies.contains(&policy)
     }
 
     pub(crate) const fn at_restart(mut self) -> Self {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use vpfs_core::{Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
+use super::ignored;
 use super::keys::{APP, APPS};
+use super::network::Listener;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
@@ -82,6 +84,11 @@ impl Names {
         self.list.push(name.to_owned());
     }
 
+    /// The line of a name; 0 if the file does not have it.
+    pub(crate) fn line_of(&self, name: &str) -> usize {
+        self.known.get(name).map_or(0, |(_, line)| *line)
+    }
+
     /// The application to which `key` refers.
     pub(crate) fn find(&self, reader: &Reader<'_>, key: &str, name: &str) -> Option<AppIndex> {
         let found = self.known.get(name).map(|(index, _)| AppIndex(*index));
@@ -102,9 +109,9 @@ pub(crate) struct Apps {
 }
 
 /// Reads the applications; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read(root: &Reader<'_>, capacity: Option<Capacity>, hosts_left: &mut usize) -> Apps {
+pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>, hosts_left: &mut usize) -> Apps {
     let mut names = Names::new("app");
-    let mut list = Vec::new();
+    let (mut list, mut readers) = (Vec::new(), Vec::new());
     for (index, value) in root.list("app").iter().enumerate() {
         let unnamed = format!("app.{}", index + 1);
         let table = value.get_ref().as_table();
@@ -126,9 +133,12 @@ pub(crate) fn read(root: &Reader<'_>, capacity: Option<Capacity>, hosts_left: &m
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
+        readers.push(reader);
     }
+    ignored::warn(&readers, policy);
     check_minima(root, &list, capacity);
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
+    ignored::warn(std::slice::from_ref(&reader), policy);
     let default = read_default(&reader, &mut names, &mut list);
     root.cx.set("app.order".into(), names.list.join(", "), true);
     Apps { list, names, default, auto: read_auto(&reader) }
@@ -140,8 +150,12 @@ fn weight(reader: &Reader<'_>, key: &str) -> Weight {
 
 fn read_auto(reader: &Reader<'_>) -> Auto {
     let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid];
+    let by = reader.choice("auto").map_or(AutoBy::Off, |index| by[index]);
+    if by == AutoBy::Off {
+        reader.warn_of(&["auto_limit", "auto_weight", "auto_share"], "has no effect with auto = \"off\"; remove it");
+    }
     Auto {
-        by: reader.choice("auto").map_or(AutoBy::Off, |index| by[index]),
+        by,
         limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
         weight: weight(reader, "auto_weight"),
         share: read_auto_share(reader),
@@ -275,33 +289,11 @@ fn check_minima(root: &Reader<'_>, list: &[App], capacity: Option<Capacity>) {
     }
 }
 
-/// Warns about minima that the policy does not keep.
-pub(crate) fn warn_of_minima(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
-    let with_minimum = apps.list.iter().find(|app| app.minimum.is_some());
-    let Some(app) = with_minimum.filter(|_| !policy.keeps_minima()) else { return };
-    let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-    let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_minima()).map(PolicyKind::name);
-    let keep = keep.collect::<Vec<_>>().join(", ");
-    let message = format!("min_rate and server_min_rate need the policy {keep}; {} ignores them", policy.name());
-    root.cx.warn(line, format!("app.{}", app.name), message);
-}
-
-/// Warns about promises that the policy does not keep, and about a policy that has no promises to keep.
-pub(crate) fn warn_of_targets(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
-    let promised = apps.list.iter().find(|app| app.target.is_some());
-    match (promised, policy.keeps_deadlines()) {
-        (None, true) => {
-            let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
-            root.cx.warn(0, "scheduler.policy", format!("{} {message}", policy.name()));
-        }
-        (Some(app), false) => {
-            let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-            let keep = PolicyKind::ALL.into_iter().filter(|kind| kind.keeps_deadlines()).map(PolicyKind::name);
-            let keep = keep.collect::<Vec<_>>().join(", ");
-            let message = format!("target_rate and deadline need the policy {keep}; {} ignores them", policy.name());
-            root.cx.warn(line, format!("app.{}", app.name), message);
-        }
-        _ => {}
+/// Warns about a policy that has no promises to keep.
+pub(crate) fn warn_of_no_target(root: &Reader<'_>, apps: &Apps, policy: PolicyKind) {
+    if policy.keeps_deadlines() && apps.list.iter().all(|app| app.target.is_none()) {
+        let message = "keeps promises to applications, but no [[app]] has target_rate and deadline";
+        root.cx.warn(root.line_of("scheduler"), "scheduler.policy", format!("{} {message}", policy.name()));
     }
 }
 
@@ -329,16 +321,24 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// Warns about applications that no client can belong to.
-pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, bound: &[AppIndex]) {
+/// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
+/// listener has an application.
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Listener]) {
+    let all_are_bound = listeners.iter().all(|listener| listener.app.is_some());
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
-        if app.rule.is_given() || index == apps.default || bound.contains(&index) {
-            continue;
-        }
-        let line = apps.names.known.get(&app.name).map_or(0, |(_, line)| *line);
-        let message = "no client can belong to this application; give it clients, uids, gids or a listener";
-        root.cx.warn(line, format!("app.{}", app.name), message);
+        let is_bound = listeners.iter().any(|listener| listener.app == Some(index));
+        let message = match (is_bound, app.rule.is_given()) {
+            (false, true) if all_are_bound && !listeners.is_empty() => {
+                "no client can belong to this application: each listener has an app, which goes before clients, uids \
+                 and gids; give this one a listener, or remove app from one"
+            }
+            (false, false) if index != apps.default => {
+                "no client can belong to this application; give it clients, uids, gids or a listener"
+            }
+            _ => continue,
+        };
+        root.cx.warn(apps.names.line_of(&app.name), format!("app.{}", app.name), message);
     }
 }
 

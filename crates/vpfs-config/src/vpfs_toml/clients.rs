@@ -105,6 +105,11 @@ impl Ids {
         Self(merged)
     }
 
+    /// The ranges, ends included, in order.
+    pub(crate) fn ranges(&self) -> &[(u32, u32)] {
+        &self.0
+    }
+
     /// O(log n) in the number of ranges.
     pub fn contains(&self, id: u32) -> bool {
         let after = self.0.partition_point(|&(low, _)| low <= id);

@@ -12,9 +12,10 @@ use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
 use super::host_list::HostSet;
-use super::keys::ROOT;
+use super::keys::{ROOT, SECTIONS};
 use super::limits::{self, Limits, Log};
 use super::network::{self, Address, Addresses, Listener, Server};
+use super::overlaps;
 use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
@@ -73,7 +74,7 @@ impl Config {
 
     /// [`Self::parse`] for a file that may refer to others; `files` returns their text by name.
     pub fn parse_with(file: &str, text: &str, files: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Problems> {
-        let (cx, table) = problem::parse(file, text)?;
+        let (cx, table) = problem::parse(file, text, &ROOT, SECTIONS)?;
         let draft = Self::read(&Reader::open(&cx, &ROOT, "", Some(&table)), file, files);
         let (settings, warnings) = cx.finish(file)?;
         Ok(Self { settings, warnings, ..draft })
@@ -86,14 +87,13 @@ impl Config {
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
-        let apps = apps::read(root, capacity, &mut hosts_left);
+        let apps = apps::read(root, scheduler.policy.kind, capacity, &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
-        let bound: Vec<_> = listeners.iter().filter_map(|listener| listener.app).collect();
         let peers = peers::read(root, &servers);
-        apps::warn_of_unreachable(root, &apps, &bound);
-        apps::warn_of_targets(root, &apps, scheduler.policy.kind);
-        apps::warn_of_minima(root, &apps, scheduler.policy.kind);
+        apps::warn_of_unreachable(root, &apps, &listeners);
+        apps::warn_of_no_target(root, &apps, scheduler.policy.kind);
+        overlaps::warn(root, &apps);
         Self {
             servers,
             listeners,

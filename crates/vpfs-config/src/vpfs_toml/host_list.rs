@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::hosts;
+use super::hosts::{self, Host};
 use crate::schema::reader::Reader;
-use crate::schema::units::quote;
 
 /// Hosts as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +49,13 @@ impl HostList {
                 reader.cx.refuse(line, reader.path(key), reader.mismatch(key, value.get_ref()));
                 continue;
             };
-            if let Err(message) = list.read_element(text.trim(), line, hosts_left) {
-                reader.cx.refuse(line, reader.path(key), message);
+            match Self::parse(text, *hosts_left) {
+                Ok(hosts) => {
+                    *hosts_left -= hosts.len();
+                    list.nets.extend(hosts.nets);
+                    list.names.extend(hosts.names.into_iter().map(|(name, _)| (name, line)));
+                }
+                Err(message) => reader.cx.refuse(line, reader.path(key), message),
             }
             texts.push(text.trim());
         }
@@ -59,32 +63,25 @@ impl HostList {
         list
     }
 
-    fn read_element(&mut self, text: &str, line: usize, hosts_left: &mut usize) -> Result<(), String> {
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            self.nets.push(ip.into());
-            return Ok(());
-        }
-        if text.contains('/') || (text.contains(':') && !text.contains('[')) {
-            let refused = |_| format!("{} is not a network; write for example \"10.1.0.0/16\"", quote(text));
-            let net: IpNet = text.parse().map_err(refused)?;
-            if net != net.trunc() {
-                return Err(format!("{text} has bits set beyond its prefix; write \"{}\"", net.trunc()));
-            }
-            self.nets.push(net);
-            return Ok(());
-        }
-        let names = hosts::expand(text, *hosts_left)?;
-        *hosts_left -= names.len();
-        for name in names {
-            match name.parse::<IpAddr>() {
-                Ok(ip) => self.nets.push(ip.into()),
-                Err(_) if name.bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
-                    return Err(format!("{} is not an address; write for example \"10.1.2.3\"", quote(&name)));
-                }
-                Err(_) => self.names.push((name, line)),
+    /// The hosts denoted by `text`, as cluster tools write them: `c[001-064],login1`, `10.1.0.0/16`,
+    /// `10.1.0.31-10.1.0.38`; at most `limit`, where a range of addresses counts as the networks that cover it.
+    ///
+    /// # Errors
+    /// What is no host, why, and what to write instead.
+    pub fn parse(text: &str, limit: usize) -> Result<Self, String> {
+        let mut list = Self::default();
+        for host in hosts::read(text, limit)? {
+            match host {
+                Host::Net(net) => list.nets.push(net),
+                Host::Name(name) => list.names.push((name, 0)),
             }
         }
-        Ok(())
+        Ok(list)
+    }
+
+    /// The number of networks and names.
+    fn len(&self) -> usize {
+        self.nets.len() + self.names.len()
     }
 
     /// The addresses of the list; `known` has those of each host name, or none.

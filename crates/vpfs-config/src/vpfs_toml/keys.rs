@@ -35,6 +35,15 @@ const HOSTS: Kind =
     Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
 const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 
+const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation];
+const SLOTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Ioco];
+const ADAPTING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus];
+const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
+const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
+const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
+const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
+const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
+
 pub(crate) const SERVER: Section = Section {
     name: "server",
     header: "[[server]]",
@@ -119,17 +128,19 @@ pub(crate) const SCHEDULER: Section = Section {
         Tunable::new(
             "adaptive",
             Kind::Choice(&["off", "on"]),
-            "`on` finds depth and slot costs from the storage's behaviour (`sfq-d`, `sfq-d-plus`), starting from \
+            "`on` finds depth and slot costs from the storage's behaviour, starting from \
              `depth` and `slot_cost`.",
         )
+.used_by(ADAPTING)
         .default("off"),
         Tunable::new(
             "backfill",
             Kind::Choice(&["bounded", "paper"]),
-            "Which requests may pass a blocked large one (`sfq-d-plus`). `bounded`: only those whose start tag is not above \
+            "Which requests may pass a blocked large one. `bounded`: only those whose start tag is not above \
              its finish tag, so that weights hold for large and small requests. `paper`: all that fit; a flow of large \
              requests with a much larger weight then gets less than its share.",
         )
+.used_by(SFQ_D_PLUS)
         .default("bounded")
         .paper("vPFS+ §III-C"),
         Tunable::new(
@@ -138,14 +149,16 @@ pub(crate) const SCHEDULER: Section = Section {
             "What `isolation` shares by weight. `device-time`: the storage's time that requests take, learned at runtime; \
              an application that makes the storage seek pays for it. `bytes`: bytes, as in all other policies.",
         )
+.used_by(ISOLATION)
         .default("device-time"),
         Tunable::new(
             "sharing",
             Kind::Choice(&["local", "threshold", "layout"]),
-            "Scope of the shares (`sfq-d`, `sfq-d-plus`, `isolation`). `local`: each server separately. `threshold`: the sum \
+            "Scope of the shares. `local`: each server separately. `threshold`: the sum \
              over all servers, which report their service to each other. `layout`: the same, but derived without \
              messages from how a request's file is striped, if the request reveals that.",
         )
+.used_by(SHARING)
         .default("local")
         .paper("vPFS §III-B"),
         Tunable::new(
@@ -154,10 +167,12 @@ pub(crate) const SCHEDULER: Section = Section {
             "The amount of accepted service after which a server reports to the others (`sharing`). A smaller value \
              is fairer in the short run but causes more traffic.",
         )
+.used_by(SHARING)
         .default("10MiB")
         .range("4KiB", "1TiB")
         .paper("vPFS §III-B1"),
         Tunable::new("metadata_threshold", Kind::Count, "The same threshold for metadata, in operations; one on several objects counts for each.")
+.used_by(SHARING)
             .default("1000")
             .range("1", "1000000000")
             .paper("vPFS+ §IV"),
@@ -166,6 +181,7 @@ pub(crate) const SCHEDULER: Section = Section {
             Kind::Text("a share such as \"1%\""),
             "The minimum part of its share that an application keeps on a server, however much service it gets elsewhere.",
         )
+.used_by(SHARING)
         .default("1%")
         .paper("vPFS §III-B"),
         Tunable::new(
@@ -176,41 +192,46 @@ pub(crate) const SCHEDULER: Section = Section {
         .absent_means("data and metadata share one queue")
         .range("1", "65536")
         .paper("vPFS+ §IV"),
-        Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished (`two-level`).")
+        Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished.")
+.used_by(TWO_LEVEL)
             .default("200ms")
             .range("1ms", "1min")
             .paper("Two-level"),
         Tunable::new(
             "control_window",
             Kind::Duration,
-            "The interval at which the limit of outstanding requests is recomputed (`two-level`).",
+            "The interval at which the limit of outstanding requests is recomputed.",
         )
+.used_by(TWO_LEVEL)
         .default("1s")
         .range("10ms", "1min")
         .paper("Two-level"),
         Tunable::new(
             "outstanding_max",
             Kind::Count,
-            "The upper limit of outstanding requests, however many the storage completes before the shortest deadline (`two-level`).",
+            "The upper limit of outstanding requests, however many the storage completes before the shortest deadline.",
         )
+.used_by(TWO_LEVEL)
             .default("100")
             .range("1", "65536")
             .paper("Two-level"),
         Tunable::new(
             "window",
             Kind::Duration,
-            "The length of a window, in which requests are served application by application (`ioco`): `1s` for disks, `250ms` for flash.",
+            "The length of a window, in which requests are served application by application: `1s` for disks, `250ms` for flash.",
         )
+.used_by(IOCO)
         .default("1s")
         .range("1ms", "1h")
         .paper("IOCO §3, §5.2"),
         Tunable::new(
             "window_order",
             Kind::Choice(&["fair", "paper"]),
-            "The order of applications in a window (`ioco`). `fair`: a different one in each window. `paper`: the same in \
+            "The order of applications in a window. `fair`: a different one in each window. `paper`: the same in \
              all windows, by a number derived from the name; the first applications then finish early, and the last \
              ones wait.",
         )
+.used_by(IOCO)
         .default("fair")
         .paper("IOCO §3.1"),
         SMALL_THRESHOLD,
@@ -232,12 +253,14 @@ pub(crate) const SCHEDULER: Section = Section {
 
 const DEPTH: Tunable =
     Tunable::new("depth", Kind::Count, "The number of slots: how many small requests one server handles at once.")
+        .used_by(SLOTS)
         .default("14")
         .range("1", "65536")
         .paper("vPFS+ §III-B");
 
 const SMALL_THRESHOLD: Tunable =
-    Tunable::new("small_threshold", Kind::Size, "The largest request that occupies one slot (`sfq-d-plus`).")
+    Tunable::new("small_threshold", Kind::Size, "The largest request that occupies one slot.")
+        .used_by(SFQ_D_PLUS)
         .default("128KiB")
         .range("1B", "1GiB")
         .paper("vPFS+ §III-B");
@@ -245,16 +268,18 @@ const SMALL_THRESHOLD: Tunable =
 const SLOT_COSTS: Tunable = Tunable::new(
     "slot_cost",
     Kind::List("a list such as [{ op = \"write\", up_to = \"512KiB\", slots = 2 }]"),
-    "The slots of larger requests (`sfq-d-plus`), as profiled on this storage; see below.",
+    "The slots of larger requests, as profiled on this storage; see below.",
 )
+.used_by(SFQ_D_PLUS)
 .absent_means("the paper's storage: 2 slots up to 512KiB, 3 up to 1MiB, 5 above")
 .paper("vPFS+ §III-B");
 
 const DEVICE_TIMES: Tunable = Tunable::new(
     "device_time",
     Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
-    "How much of the storage's time requests take (`isolation`), as profiled on this storage; learning starts from these values; see below.",
+    "How much of the storage's time requests take, as profiled on this storage; learning starts from these values; see below.",
 )
+.used_by(ISOLATION)
 .absent_means("learned at runtime");
 
 /// The file that the key `profile` of [`SCHEDULER`] names.
@@ -325,6 +350,7 @@ pub(crate) const APPS: Section = Section {
             Kind::Count,
             "The weight that these applications share, or that each of them has, see `auto_share`.",
         )
+        .used_by(WEIGHTS)
         .default("1")
         .range("1", "1000000"),
         Tunable::new(
@@ -334,6 +360,7 @@ pub(crate) const APPS: Section = Section {
              They are fair among themselves in any case. A client can easily have many names: addresses, and uids \
              that nothing verifies. With `each`, every name is worth a weight.",
         )
+        .used_by(WEIGHTS)
         .default("together"),
         Tunable::new(
             "auto_prefix",
@@ -341,6 +368,7 @@ pub(crate) const APPS: Section = Section {
             "The length of the prefix that the IPv4 addresses of a network have in common, with \
              `auto_share = \"network\"`. IPv6 networks have 64 bits.",
         )
+        .used_by(WEIGHTS)
         .default("24")
         .range("1", "32"),
     ],
@@ -360,6 +388,7 @@ pub(crate) const APP: Section = Section {
             Kind::Count,
             "Its weight; while both are busy, weight 4 gets twice the share of weight 2.",
         )
+        .used_by(WEIGHTS)
         .default("1")
         .range("1", "1000000")
         .paper("vPFS+ §III-A"),
@@ -381,10 +410,11 @@ pub(crate) const APP: Section = Section {
         Tunable::new(
             "target_rate",
             Kind::Rate,
-            "The rate **for the sum over all servers** up to which its requests keep their `deadline` (`two-level`). \
+            "The rate **for the sum over all servers** up to which its requests keep their `deadline`. \
              Proxies in different processes need `[peers]` for that; without news from the others, each keeps its even \
              part.",
         )
+        .used_by(TWO_LEVEL)
         .absent_means("no promise: it gets the capacity that the others leave")
         .range("1B/s", "1PB/s")
         .paper("Two-level"),
@@ -393,6 +423,7 @@ pub(crate) const APP: Section = Section {
             Kind::Rate,
             "The rate **on each server** up to which its requests keep their `deadline`; not with `target_rate`.",
         )
+        .used_by(TWO_LEVEL)
         .absent_means("no promise")
         .range("1B/s", "1PB/s")
         .paper("Two-level"),
@@ -401,6 +432,7 @@ pub(crate) const APP: Section = Section {
             Kind::Duration,
             "The longest time that its requests take; with `target_rate` or `server_target_rate`.",
         )
+        .used_by(TWO_LEVEL)
         .absent_means("no promise")
         .range("1ms", "1h")
         .paper("Two-level"),
@@ -408,24 +440,27 @@ pub(crate) const APP: Section = Section {
             "min_rate",
             Kind::Rate,
             "The rate that it gets at least **for the sum over all servers**, as long as it asks for it, whatever its \
-             weight (`isolation`). Proxies in different processes need `[peers]` for that; without news from the \
+             weight. Proxies in different processes need `[peers]` for that; without news from the \
              others, each keeps its even part.",
         )
+        .used_by(ISOLATION)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
         Tunable::new(
             "server_min_rate",
             Kind::Rate,
-            "The rate that it gets at least **on each server** (`isolation`); not with `min_rate`.",
+            "The rate that it gets at least **on each server**; not with `min_rate`.",
         )
+        .used_by(ISOLATION)
         .absent_means("its share by weight")
         .range("1B/s", "1PB/s"),
         Tunable::new(
             "latency",
             Kind::Duration,
             "The latency to keep for nine in ten of its requests while it asks for less than its share; if that is \
-             impossible, the log says why (`isolation`).",
+             impossible, the log says why.",
         )
+        .used_by(ISOLATION)
         .absent_means("as low as possible")
         .range("100us", "1h"),
         Tunable::new(

@@ -23,9 +23,12 @@ addresses = { s1 = "tcp://127.0.0.1:5334" }
   A number without its unit is refused.
 - An unknown key is an error. All problems of a file are reported at once, each with its line.
 - *Live* settings are applied when a running proxy reads the file again; changes of all others need a restart.
-- Host lists are those of LLNL and Slurm: `c[001-064,070]`, `r[1-2]n[01-16]`; at most 65536 hosts in a file. Host names
-  are looked up in the background, again every five minutes, and at once when the file is read again
-  ([names](guide/orangefs.md#host-names)).
+- Host lists are those of Slurm, pdsh and ClusterShell: `c[001-064,070]`, `r[1-2]n[01-16]-ib`, `c[36-400/2]`. Addresses
+  may be single ones, networks (`10.1.0.0/16`, `10.1.0.0/255.255.0.0`, `10.1.*`), ranges (`10.1.0.31-10.1.0.38`) and NIDs
+  of LNet (`10.1.0.[1-8]@tcp`). One text may have several of them, with commas or blanks between; at most 65536 hosts in
+  a file. Groups (`@compute`) and patterns of names (`*.example.org`) are refused: write what `nodeset -f @compute`
+  prints, or the network. Host names are looked up in the background, again every five minutes, and at
+  once when the file is read again ([names](guide/orangefs.md#host-names)).
 "#;
 
 /// The text of `docs/config.md`.

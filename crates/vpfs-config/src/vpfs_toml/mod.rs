@@ -2,15 +2,19 @@
 
 pub(crate) mod app_table;
 pub(crate) mod apps;
+mod brackets;
 pub(crate) mod clients;
 pub(crate) mod config;
 mod device_times;
 pub(crate) mod host_list;
-pub mod hosts;
+mod host_refusals;
+mod hosts;
+mod ignored;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
 pub(crate) mod network;
+mod overlaps;
 pub(crate) mod peers;
 mod profile;
 pub(crate) mod scheduler;

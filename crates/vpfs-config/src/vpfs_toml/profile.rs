@@ -39,7 +39,7 @@ pub(crate) fn load(scheduler: &Reader<'_>, files: Files<'_>) -> Option<MeasuredP
 }
 
 fn parse(file: &str, text: &str) -> Result<MeasuredProfile, Problems> {
-    let (cx, table) = problem::parse(file, text)?;
+    let (cx, table) = problem::parse(file, text, &PROFILE_ROOT, &[])?;
     let root = Reader::open(&cx, &PROFILE_ROOT, "", Some(&table));
     let reader = Reader::open(&cx, &PROFILE, "scheduler", root.value("scheduler"));
     let depth = slot_costs::depth(&reader);

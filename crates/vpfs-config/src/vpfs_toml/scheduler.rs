@@ -9,6 +9,7 @@ use vpfs_core::{
 };
 
 use super::device_times;
+use super::ignored;
 use super::keys::SCHEDULER;
 use super::profile::{self, Files, MeasuredProfile};
 use super::slot_costs::{depth, read_table};
@@ -50,12 +51,14 @@ impl Table<'_> {
 
 pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
+    let kind = read_kind(&reader);
+    ignored::warn(std::slice::from_ref(&reader), kind);
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
     let device_times = read_device_times(&reader, profile.as_ref());
     let policy = Settings {
         backfill: reader.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
-        sharing: Sharing { servers: servers(root), ..read_sharing(&reader) },
+        sharing: Sharing { servers: servers(root), ..read_sharing(&reader, kind) },
         metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
         two_level: TwoLevelSettings {
             replenish_period: reader.duration("replenish_period"),
@@ -70,7 +73,7 @@ pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
         adaptive: reader.choice("adaptive") == Some(1),
         cost_unit: reader.choice("cost").map_or(CostUnit::default(), |index| COST_UNITS[index]),
         device_times,
-        ..Settings::new(read_kind(&reader), depth, read_slot_costs(&reader, profile, depth))
+        ..Settings::new(kind, depth, read_slot_costs(&reader, profile, depth))
     };
     SchedulerConfig {
         policy,
@@ -120,9 +123,14 @@ fn read_slot_costs(reader: &Reader<'_>, profile: Option<MeasuredProfile>, depth:
     }
 }
 
-fn read_sharing(reader: &Reader<'_>) -> Sharing {
+fn read_sharing(reader: &Reader<'_>, kind: PolicyKind) -> Sharing {
+    let mode = reader.choice("sharing").map_or(SharingMode::Local, |index| SHARING_MODES[index]);
+    if mode == SharingMode::Local && reader.is_used("sharing", kind) {
+        let keys = ["broadcast_threshold", "metadata_threshold", "min_local_share"];
+        reader.warn_of(&keys, "has no effect with sharing = \"local\"; remove it, or choose another sharing");
+    }
     Sharing {
-        mode: reader.choice("sharing").map_or(SharingMode::Local, |index| SHARING_MODES[index]),
+        mode,
         broadcast_threshold: Bytes(reader.number_or_default("broadcast_threshold")),
         metadata_threshold: reader.count("metadata_threshold").expect("the row has a default that fits"),
         min_local_share_ppm: read_min_local_share(reader),

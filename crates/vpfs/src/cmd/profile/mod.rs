@@ -243,11 +243,12 @@ mod tests {
             .run()
     }
 
-    /// The daemon's settings from a profile, together with the smallest configuration.
+    /// The daemon's settings from the smallest configuration that names a profile.
     fn load(profile: &Path) -> Config {
-        let servers = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n";
-        let text = fs::read_to_string(profile).expect("it was written") + servers;
-        Config::parse("profile.toml", &text).unwrap_or_else(|problems| panic!("{problems}"))
+        let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                    [scheduler]\nprofile = \"profile.toml\"\n";
+        let files = |_: &str| fs::read_to_string(profile);
+        Config::parse_with("vpfs.toml", text, &files).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
     #[test]
