@@ -1,5 +1,6 @@
 //! From the traces of a file to its layout.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::cluster::Cluster;
@@ -105,10 +106,10 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
 }
 
 /// The requests of all runs: regions are the same for all.
-fn all_of(runs: &[(Trace, u32)]) -> Result<Trace, TraceError> {
+fn all_of(runs: &[(Trace, u32)]) -> Result<Cow<'_, Trace>, TraceError> {
     match runs {
-        [(only, _)] => Ok(only.clone()),
-        _ => Trace::new(runs.iter().flat_map(|(trace, _)| trace.requests()).copied().collect()),
+        [(only, _)] => Ok(Cow::Borrowed(only)),
+        _ => Trace::new(runs.iter().flat_map(|(trace, _)| trace.requests()).copied().collect()).map(Cow::Owned),
     }
 }
 
