@@ -6,6 +6,7 @@
 //! runs and limited space. [`adapt`] finds what comes closest to that in a file system with rules of its own.
 
 mod advise;
+mod borders;
 mod cluster;
 mod cost;
 mod log;

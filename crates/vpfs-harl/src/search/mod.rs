@@ -66,8 +66,8 @@ pub fn grid(mean_size: u64, step: u64) -> std::ops::RangeInclusive<u64> {
 /// [HARL §III-E, Algorithm 2] with any number of classes, every combination of stripes (the paper's second stripe is
 /// always the larger), and [`Choice::is_better_than`] for equal times. Requests are priced as groups that are equal
 /// modulo a round, so the result is that of the plain search as long as stripes times groups are at most `budget`, and
-/// combinations of stripes at most a million. With more, a coarse grid is refined on a sample, and the best few are priced with all requests: about `budget` prices of
-/// 0.1 µs each.
+/// combinations of stripes at most a million. With more, a coarse grid is refined on a sample, and the best few are
+/// priced with all requests: about `budget` prices of 0.1 µs each.
 ///
 /// # Panics
 /// If `step` is 0.
@@ -122,15 +122,14 @@ impl<'a> Pricer<'a> {
 /// `budget` prices, or too much memory.
 fn exhaustive(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) -> Option<Vec<Choice>> {
     let grid = Grid { values: grid(demand.mean_size(), step).end() + 1, step, classes: pricer.cluster.classes().len() };
-    let combinations = grid.combinations().filter(|number| *number <= budget.min(COMBINATIONS_MAX))?;
+    let combinations = grid.combinations(budget)?;
     let round = |number| Some((pricer.round(&grid.stripes(number))?.size(), number));
     let mut by_round: Vec<(u64, u64)> = (0..combinations).filter_map(round).collect();
     by_round.sort_unstable();
     // Folding a group takes about a tenth of the time of pricing one.
     let fold = demand.groups() as u64 / 10;
-    let price = |list: &[(u64, u64)]| {
-        fold.saturating_add(demand.groups_modulo(list[0].0).saturating_mul(list.len() as u64))
-    };
+    let price =
+        |list: &[(u64, u64)]| fold.saturating_add(demand.groups_modulo(list[0].0).saturating_mul(list.len() as u64));
     let equal_rounds = |one: &(u64, u64), other: &(u64, u64)| one.0 == other.0;
     if by_round.chunk_by(equal_rounds).map(price).fold(0, u64::saturating_add) > budget {
         return None;
@@ -155,8 +154,10 @@ struct Grid {
 }
 
 impl Grid {
-    fn combinations(&self) -> Option<u64> {
-        self.values.checked_pow(u32::try_from(self.classes).ok()?)
+    /// Their number, unless there are more than can be compared one by one.
+    fn combinations(&self, budget: u64) -> Option<u64> {
+        let number = self.values.checked_pow(u32::try_from(self.classes).ok()?);
+        number.filter(|number| *number <= budget.min(COMBINATIONS_MAX))
     }
 
     /// The combination of a number, the last class fastest.
@@ -240,4 +241,49 @@ fn shares(cluster: &Cluster, stripes: &[u64]) -> Vec<u64> {
     let round: u128 = servers.zip(stripes).map(|(servers, &stripe)| servers * u128::from(stripe)).sum();
     let share = |&stripe: &u64| u64::try_from((u128::from(stripe) << 32) / round.max(1)).unwrap_or(u64::MAX);
     stripes.iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 requests of 16 MiB took 1.3 GiB: all combinations of their stripes were listed before it was clear that they
+    /// are too many to compare.
+    #[test]
+    fn what_is_listed_does_not_grow_with_the_size_of_requests() {
+        for classes in 1..=Cluster::CLASSES_MAX {
+            for bits in 0..37 {
+                let grid = Grid { values: grid(1 << bits, STEP).end() + 1, step: STEP, classes };
+                let listed = grid.combinations(u64::MAX);
+                assert!(listed.is_none_or(|number| number <= COMBINATIONS_MAX), "{classes} classes, 2^{bits} bytes");
+                assert_eq!(
+                    listed.is_some(),
+                    u128::from(grid.values).pow(u32::try_from(classes).unwrap()) <= u128::from(COMBINATIONS_MAX)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn combinations_have_numbers() {
+        let grid = Grid { values: 3, step: 10, classes: 2 };
+        let all: Vec<Vec<u64>> = (0..grid.combinations(9).unwrap()).map(|number| grid.stripes(number)).collect();
+        assert_eq!(all[..4], [[0, 0], [0, 10], [0, 20], [10, 0]]);
+        assert_eq!((all.len(), grid.combinations(8)), (9, None));
+    }
+
+    /// With limited space, other choices than the best are kept, too: not those that can never be wanted.
+    #[test]
+    fn choices_that_cannot_be_wanted_are_dropped() {
+        let mut classes = crate::cost::tests::paper(1, 1).classes().to_vec();
+        classes[1].free = Some(1 << 30);
+        let cluster = Cluster::new(classes, 1_000_000_000).unwrap();
+        let mut kept = Kept::new(&Pricer::new(&cluster));
+        for number in 0..100_000_u64 {
+            let stripes = vec![4096 * (1 + number % 300), 4096 * (1 + number % 299)];
+            kept.add(&cluster, Some(Choice { stripes, time: u128::from(number * 7919 % 100_003) }));
+            assert!(kept.all.as_ref().unwrap().len() <= 3 * Kept::FULL);
+        }
+        assert!(kept.into_choices().len() <= 3 * Kept::FULL);
+    }
 }
