@@ -6,6 +6,7 @@
 mod darshan;
 mod files;
 mod log;
+mod packed;
 mod peer;
 mod scenario;
 pub mod session;
@@ -14,6 +15,7 @@ mod wire;
 pub use darshan::darshan;
 pub use files::configuration;
 pub use log::log;
+pub use packed::packed;
 pub use peer::peer_frame;
 pub use scenario::scenario;
 pub use session::session;
