@@ -112,6 +112,11 @@ impl Daemon {
         assert!(status.expect("kill").success(), "cannot send {name} to {}", self.name);
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it ended, if it has.
     ///
     /// # Panics

@@ -33,8 +33,9 @@ impl Cluster {
         servers.await_port(server_port + SERVERS - 1);
         let config = dir.path().join("vpfs.toml");
         write_config(&config, server_port, proxy_port, settings);
-        let mut proxy =
-            Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&config));
+        let mut command = Command::new(vpfs());
+        command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
+        let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
         proxy.await_log("ready");
         Self { dir, _servers: servers, proxy, config, server_port, proxy_port }
     }
@@ -158,6 +159,51 @@ fn a_reload_takes_over_what_it_can_and_refuses_the_rest() {
     cluster.proxy.await_log("restart");
     // Still serving.
     cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+}
+
+/// Symptom: SIGUSR1 ended a proxy without a word, and whoever asked for a reload did not learn that it was refused.
+#[test]
+fn harmless_signals_change_nothing_and_a_reload_tells_its_outcome() {
+    let mut cluster = Cluster::start("");
+    for signal in ["USR1", "ALRM", "IO", "RTMIN"] {
+        cluster.proxy.signal(signal);
+    }
+    for name in ["SIGUSR1", "SIGALRM", "SIGIO", "SIGRTMIN+0"] {
+        cluster.proxy.await_log(name);
+    }
+    let reload = |cluster: &Cluster, settings: &str| {
+        write_config(&cluster.config, cluster.server_port, cluster.proxy_port, settings);
+        let mut command = Command::new(vpfs());
+        command.args(["proxy", "--reload", &cluster.proxy.id().to_string()]);
+        let told = output(command.env("RUNTIME_DIRECTORY", cluster.dir.path()));
+        (told.status.code(), String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned())
+    };
+    assert_eq!(reload(&cluster, ""), (Some(0), "reloaded: nothing changed\n".to_owned()));
+    let (code, text) = reload(&cluster, "[scheduler]\ndepth = 3\n");
+    assert!(code == Some(0) && text.contains("1 setting changed"), "{text}");
+    for (settings, reason) in
+        [("[scheduler]\npolicy = \"sfqd\"\n", "did you mean"), ("[log]\nformat = \"json\"\n", "restart")]
+    {
+        let (code, text) = reload(&cluster, settings);
+        assert!(code == Some(1) && text.contains("reload rejected") && text.contains(reason), "{text}");
+    }
+    cluster.proxy.await_log("reloaded, nothing changed");
+    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+}
+
+/// Symptom: one name that could not be resolved kept a proxy from starting.
+#[test]
+fn a_name_without_address_is_a_warning() {
+    // Too long for DNS, so that no name server is asked.
+    let name = "x".repeat(64);
+    let mut cluster = Cluster::start(&format!("[[app]]\nname = \"climate\"\nclients = \"{name}\"\n"));
+    cluster.proxy.await_log("app climate: 1 of 1 hosts of");
+    cluster.workload(&["ior", "--processes", "1", "--transfer", "64KiB", "--block", "128KiB"]);
+    let checked = output(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&cluster.config));
+    let text = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.code() == Some(4) && text.contains("app climate: 1 of 1 hosts of"), "{text}");
+    cluster.proxy.signal("TERM");
+    assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
 }
 
 /// The process that took over last, if any; killed with the test.

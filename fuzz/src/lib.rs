@@ -5,6 +5,7 @@
 
 mod darshan;
 mod files;
+mod fs_conf;
 mod log;
 mod packed;
 mod peer;
@@ -14,6 +15,7 @@ mod wire;
 
 pub use darshan::darshan;
 pub use files::configuration;
+pub use fs_conf::fs_conf;
 pub use log::log;
 pub use packed::packed;
 pub use peer::peer_frame;

@@ -1,6 +1,6 @@
 //! Turns vpfs.toml into validated types.
 //!
-//! [`Config::parse`] is pure and reports all problems at once. Host names are resolved in a second step,
+//! [`Config::parse`] is pure and reports all problems at once. Whoever knows the addresses of host names passes them to
 //! [`Config::resolve`], which returns an [`Identify`]. That decides to which application a client belongs, and an
 //! [`AppTable`] numbers applications for the schedulers. A [`Config`] is always valid.
 //!
@@ -19,7 +19,7 @@
 //!     clients = ["10.1.0.0/16"]
 //! "#;
 //! let config = Config::parse("vpfs.toml", text)?;
-//! let identify = config.resolve(|_name| Ok(vec![]))?;
+//! let identify = config.resolve(&|_name| vec![]);
 //! let mut apps = AppTable::new(&config);
 //!
 //! let id = apps.assign(identify.identify(None, [10, 1, 2, 3].into(), None, &[]));
@@ -35,7 +35,7 @@
 mod schema;
 mod vpfs_toml;
 
-pub use schema::file::{FILE_LIMIT, read_text};
+pub use schema::file::{FILE_LIMIT, read_bytes, read_text};
 pub use schema::manual::manual;
 pub use schema::problem::{Problem, Problems};
 pub use schema::tables::{Table, read_file};
@@ -52,4 +52,4 @@ pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;
-pub use vpfs_toml::trust::{Trust, TrustedServers};
+pub use vpfs_toml::trust::Trust;

@@ -59,9 +59,8 @@ fn use_it(text: &str) {
     match Config::parse("f", text) {
         Err(problems) => assert!(!problems.list.is_empty() && !problems.to_string().is_empty()),
         Ok(config) => {
-            let _ = config
-                .resolve(|_| Ok(vec![[10, 0, 0, 1].into()]))
-                .map(|who| who.identify(None, [10, 0, 0, 1].into(), None, &[]));
+            let ip = [10, 0, 0, 1].into();
+            config.resolve(&|_| vec![ip]).identify(None, ip, None, &[]);
             assert!(config.diff(&config).is_empty());
             assert!(
                 (0..config.listeners.len())

@@ -25,7 +25,7 @@ use crate::memory::{LITTLE, STEP, Scarce, Share};
 use crate::read_buffers::READ_SIZE;
 use crate::requests::Requests;
 use crate::shared::{Shared, Stage, reached};
-use crate::sockets::{prepare, reset_on_close};
+use crate::sockets::reset_on_close;
 use crate::stream::Stream;
 #[cfg(test)]
 use crate::stream::simulated;
@@ -157,7 +157,7 @@ async fn pair(
     };
     let mut stage = shared.stage();
     let connected = tokio::select! {
-        connected = connect(shared, listener) => connected,
+        connected = listener.connect(shared.rules().limits.connect_timeout) => connected,
         () = reached(&mut stage, Stage::Draining) => return Ok(None),
     };
     let server = connected.map_err(|error| {
@@ -168,21 +168,12 @@ async fn pair(
     Ok(Some((Half::new(Stream::Tcp(client)), Half::new(Stream::Tcp(server)), None)))
 }
 
-async fn connect(shared: &Shared, listener: &Listener) -> io::Result<TcpStream> {
-    let (host, port) = &listener.upstream;
-    let connecting = TcpStream::connect((host.as_str(), *port));
-    let timeout = shared.rules().limits.connect_timeout;
-    let stream = tokio::time::timeout(timeout, connecting)
-        .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer within limits.connect_timeout"))??;
-    prepare(&stream)?;
-    Ok(stream)
-}
-
 struct Connection {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
     limits: DaemonLimits,
+    /// Of the rules by which the session knows who its client is.
+    generation: u64,
     client: Half,
     server: Half,
     session: Box<dyn Session>,
@@ -208,6 +199,8 @@ impl Connection {
         peer: SocketAddr,
         user: Option<Arc<User>>,
     ) -> Self {
+        // Before the rules, so that newer ones are noticed.
+        let generation = shared.generation();
         let rules = shared.rules();
         let limits = rules.limits;
         let requester = rules.requester(peer.ip());
@@ -217,6 +210,7 @@ impl Connection {
         let memory = Share::new(Arc::clone(&shared.memory), Arc::clone(identity.host()));
         Self {
             limits,
+            generation,
             client,
             server,
             session,
@@ -236,9 +230,7 @@ impl Connection {
 
     async fn run(&mut self) -> Result<End, Failure> {
         // What a predecessor had read.
-        let now = self.shared.clock.now();
-        self.session.handle_client(now, &mut self.client.buf);
-        self.session.handle_server(now, &mut self.server.buf);
+        self.catch_up();
         loop {
             self.suspend();
             self.settle()?;
@@ -402,19 +394,36 @@ impl Connection {
             && let Some(count) = self.client.try_read(room).map_err(io_error(Side::Client))?
         {
             self.turn += count;
+            self.recognise();
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
             self.report_ends();
         }
         let room = self.server_room();
-        if room > 0
-            && !self.server.eof
-            && let Some(count) = self.server.try_read(room).map_err(io_error(Side::Server))?
-        {
-            self.turn += count;
-            self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
-            self.report_ends();
+        if room == 0 || self.server.eof {
+            return Ok(());
         }
+        match self.server.try_read(room) {
+            Ok(None) => return Ok(()),
+            Ok(Some(count)) => {
+                self.turn += count;
+                self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+            }
+            // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
+            Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
+            Err(error) => return Err(io_error(Side::Server)(error)),
+        }
+        self.report_ends();
         Ok(())
+    }
+
+    /// The client's address may be known as a server's since the rules changed. Servers keep their connections for as
+    /// long as they run.
+    fn recognise(&mut self) {
+        let generation = self.shared.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.session.set_requester(self.shared.rules().requester(self.identity.ip()));
+        }
     }
 
     /// Executes actions and dispatches until there are none, then writes.
@@ -482,6 +491,8 @@ impl Connection {
                 self.identity.host().patience.shorten(self.shared.clock.now());
                 self.requests.release(op);
             }
+            Action::Overdue(op) => self.requests.release(op),
+            Action::Repeated => self.identity.tell_repeated(self.shared.clock.now(), &self.listener.server),
             Action::SizeLearned { file, size } => self.gate().learn_size(file, size),
             Action::UnmappedServer(address) => self.shared.warn_unmapped(&address),
             Action::ClaimsServer => self.shared.warn_unknown_server(self.identity.ip()),
@@ -574,6 +585,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::log_limit::LogLimit;
+    use crate::names::Names;
     use crate::shared::Rules;
 
     /// One slot in front of a server that only receives requests.
@@ -589,7 +601,7 @@ mod tests {
             let [server, clients] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0"));
             let (server, clients) = (server.await.unwrap(), clients.await.unwrap());
             let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
-                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
+                        [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n[trust]\nservers = [\"127.0.0.1\"]\n";
             let config = Config::parse("test", text).unwrap();
             let (apps, clock) = (AppTable::new(&config), Clock::start());
             let gate = Arc::new(Gate::new(
@@ -603,6 +615,7 @@ mod tests {
                 server: "s".to_owned(),
                 address: clients.local_addr().unwrap(),
                 upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
+                names: Names::unknown(&clock),
                 index: 0,
                 interposer: Arc::new(OrangeFs::new(AddressMap::default())),
                 gate: Arc::clone(&gate),

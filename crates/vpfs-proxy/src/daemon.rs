@@ -1,42 +1,37 @@
 //! The daemon as a library: start, reload, drain.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use vpfs_config::units::Span;
-use vpfs_config::{App, AppTable, Config, Problems};
+use vpfs_config::{App, AppTable, Config};
 use vpfs_core::{AppId, Scope, ServerId, SharingMode};
 use vpfs_node::AppTotals;
-use vpfs_session::Interposer;
-use vpfs_session::orangefs::{AddressMap, OrangeFs};
 
-use crate::accept::Acceptor;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
+use crate::follower::Follower;
 use crate::gate::{Gate, deliver};
 use crate::handover::{self, Connections, Inheritance, Offer};
-use crate::listener::Listener;
-use crate::log_limit::LogLimit;
+use crate::names::{Environment, Names};
 use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepared};
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
-use crate::sockets::listen;
+use crate::sites::{Entrance, Sites};
+
+/// How long a start waits for the names that it has to listen at; it waits for no others.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is not valid on this machine: a host name has no address.
-    #[error("{0}")]
-    Config(Problems),
     /// The process to succeed is gone.
     #[error("cannot take over from the predecessor: {0}")]
     Predecessor(io::Error),
@@ -60,9 +55,6 @@ pub enum StartError {
 /// Why a newer configuration was rejected; the current one stays active.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// A host name has no address.
-    #[error("{0}")]
-    Config(Problems),
     /// It changes settings that need a restart.
     #[error("a restart is needed for: {0}; SIGUSR2 restarts without dropping a connection")]
     NeedsRestart(String),
@@ -74,11 +66,11 @@ pub enum ReloadError {
 /// Proxies in front of one or more servers. Dropping it closes everything at once.
 pub struct Daemon {
     shared: Arc<Shared>,
-    config: Config,
+    config: Arc<Config>,
+    follower: Arc<Follower>,
     permits: Arc<ConnectionPermits>,
-    acceptors: Vec<Arc<Acceptor>>,
     /// The listening sockets, and the tasks that accept from them.
-    sockets: Vec<Arc<TcpListener>>,
+    sites: Sites,
     accepting: JoinSet<()>,
     peers: Option<Peers>,
     /// Serves the connections of a predecessor.
@@ -87,28 +79,38 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Call within a tokio
+    /// [`Self::start_in`] an environment that keeps nothing.
+    ///
+    /// # Errors
+    /// As [`Self::start_in`].
+    pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
+        Self::start_in(&Environment::default(), config, servers).await
+    }
+
+    /// Listens in front of `servers`; all addresses are bound before any connection is accepted. Nothing waits for host
+    /// names, but for two seconds those to listen at: what is not found takes effect when it is. Call within a tokio
     /// runtime.
     ///
     /// # Errors
-    /// If a host name of the rules cannot be resolved or an address cannot be bound.
-    pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
-        Self::start_with(config, servers, None).await
+    /// If an address cannot be bound, or a key or certificate is not valid.
+    pub async fn start_in(environment: &Environment, config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
+        Self::start_with(environment, config, servers, None).await
     }
 
-    /// As [`Daemon::start`], but takes over what a predecessor offers: first its listening sockets, then its
+    /// As [`Self::start_in`], but takes over what a predecessor offers: first its listening sockets, then its
     /// connections. Those that are not served according to this configuration are closed.
     ///
     /// # Errors
-    /// As [`Daemon::start`], or if the predecessor is gone; it continues if it is not.
+    /// As [`Self::start_in`], or if the predecessor is gone; it continues if it is not.
     pub async fn succeed(
+        environment: &Environment,
         config: Config,
         servers: &[ServerId],
         mut inheritance: Inheritance,
     ) -> Result<Self, StartError> {
-        let mut daemon = Self::start_with(config, servers, Some(&mut inheritance)).await?;
+        let mut daemon = Self::start_with(environment, config, servers, Some(&mut inheritance)).await?;
         let connections = inheritance.confirm().map_err(StartError::Predecessor)?;
-        daemon.taking_over = Some(take_over(daemon.acceptors.clone(), connections));
+        daemon.taking_over = Some(take_over(daemon.sites.clone(), connections));
         Ok(daemon)
     }
 
@@ -119,41 +121,58 @@ impl Daemon {
     }
 
     async fn start_with(
+        environment: &Environment,
         config: Config,
         servers: &[ServerId],
         mut inheritance: Option<&mut Inheritance>,
     ) -> Result<Self, StartError> {
-        let (config, rules) = resolve(config).await.map_err(StartError::Config)?;
+        let (config, clock, mut timers) = (Arc::new(config), Clock::start(), JoinSet::new());
+        let first = servers.first().map_or("", |id| &config.servers[id.index()].name);
+        let names = Names::new(clock.clone(), environment.resolver.clone(), &environment.state, first);
+        names.want(&config, servers);
+        let kept = names.to_keep();
+        timers.spawn(names.clone().run());
+        let until = Instant::now() + LISTEN_PATIENCE;
         let apps = AppTable::new(&config);
-        let clock = Clock::start();
         let (mut post, letters) = Post::between(servers);
-        let prepared = Prepared::new(&config, servers, &clock, inheritance.as_deref_mut()).await?;
+        let prepared = Prepared::new(&config, servers, &clock, (&names, until), inheritance.as_deref_mut()).await?;
         let prepared = prepared.map(|prepared| (prepared, post.open_remote()));
         let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         descriptors::provide(config.limits.connections);
-        let bound = bind(&config, servers, &gates, inheritance).await?;
+        let mut bound = Vec::new();
+        for entrance in Entrance::all(&config, servers, &gates, &names) {
+            let socket = entrance.bind(until, inheritance.as_deref_mut()).await.map_err(refused(&entrance))?;
+            bound.push((entrance, socket));
+        }
+        let rules = Rules::new(&config, &|name| names.known(name));
         let shared = Arc::new(Shared::new(clock.clone(), gates, rules, apps));
+        let follower = Follower::new(names, Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
+        let follower = Arc::new(follower);
+        timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let peers = prepared.map(|(prepared, parcels)| prepared.start(post, parcels));
-        let mut timers = JoinSet::new();
         timers.spawn(clock.follow_wall());
         for (gate, letters) in shared.gates.iter().zip(letters) {
             timers.spawn(deliver(Arc::clone(gate), letters));
             let gate = Arc::clone(gate);
             timers.spawn(async move { gate.run_timer().await });
         }
-        let (mut acceptors, mut sockets, mut accepting) = (Vec::new(), Vec::new(), JoinSet::new());
-        for (listener, socket) in bound {
-            let (listener, socket) = (Arc::new(listener), Arc::new(socket));
+        let (sites, mut accepting) = (Sites::default(), JoinSet::new());
+        for (entrance, socket) in bound {
             let (shared, permits) = (Arc::clone(&shared), Arc::clone(&permits));
-            let acceptor = Arc::new(Acceptor { listener, shared, permits });
-            accepting.spawn(Arc::clone(&acceptor).run(Arc::clone(&socket)));
-            acceptors.push(acceptor);
-            sockets.push(socket);
+            match socket {
+                Some(socket) => {
+                    let failed = refused(&entrance);
+                    let site = entrance.open(socket, shared, permits).map_err(failed)?;
+                    sites.add(site.clone());
+                    accepting.spawn(site.run());
+                }
+                None => drop(accepting.spawn(entrance.open_later(shared, permits, sites.clone()))),
+            }
         }
-        Ok(Self { shared, config, permits, acceptors, sockets, accepting, peers, taking_over: None, _timers: timers })
+        Ok(Self { shared, config, follower, permits, sites, accepting, peers, taking_over: None, _timers: timers })
     }
 
     /// The configuration in force.
@@ -162,25 +181,23 @@ impl Daemon {
     }
 
     /// Switches to a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and
-    /// limits. The limits of one connection apply to new connections.
+    /// limits. The limits of one connection apply to new connections. Returns the number of settings that have changed.
     ///
     /// # Errors
-    /// If a host name cannot be resolved, a key or certificate is not valid, or servers, listeners or peers change;
-    /// nothing is changed then.
-    pub async fn reload(&mut self, newer: Config) -> Result<(), ReloadError> {
+    /// If a key or certificate is not valid, or servers, listeners or peers change; nothing is changed then.
+    pub async fn reload(&mut self, newer: Config) -> Result<usize, ReloadError> {
         let diff = self.config.diff(&newer);
         if !diff.restart.is_empty() {
             let changes: Vec<String> = diff.restart.iter().map(ToString::to_string).collect();
             return Err(ReloadError::NeedsRestart(changes.join(", ")));
         }
-        let (newer, rules) = resolve(newer).await.map_err(ReloadError::Config)?;
         if let Some(peers) = &self.peers {
             peers.reload().await?;
         }
-        self.config = newer;
+        self.config = Arc::new(newer);
         descriptors::provide(self.config.limits.connections);
         self.permits.set_limit(self.config.limits.connections);
-        self.shared.replace(rules, |apps, gates| {
+        self.follower.reload(Arc::clone(&self.config), |apps, gates| {
             let changed = apps.reload(&self.config);
             for gate in gates {
                 gate.reconfigure(&self.config);
@@ -189,10 +206,13 @@ impl Daemon {
                 }
             }
         });
-        for change in diff.live {
+        for change in &diff.live {
             tracing::info!(%change, "reloaded");
         }
-        Ok(())
+        if diff.live.is_empty() {
+            tracing::info!("reloaded, nothing changed");
+        }
+        Ok(diff.live.len())
     }
 
     /// Shuts down in good order: no new connections or requests; operations in progress may finish within
@@ -208,10 +228,7 @@ impl Daemon {
     /// # Errors
     /// If the successor ends before it is ready.
     pub async fn offer(&self, successor: UnixStream) -> io::Result<Offer> {
-        let listener = |(acceptor, socket): (&Arc<Acceptor>, &Arc<TcpListener>)| {
-            Ok((acceptor.listener.address, socket.as_fd().try_clone_to_owned()?))
-        };
-        let mut listeners = self.acceptors.iter().zip(&self.sockets).map(listener).collect::<io::Result<Vec<_>>>()?;
+        let mut listeners = self.sites.sockets()?;
         if let Some(peers) = &self.peers {
             listeners.extend(peers.sockets()?);
         }
@@ -242,7 +259,7 @@ impl Daemon {
         // A successor speaks for these servers from now on.
         self.peers = None;
         while self.accepting.join_next().await.is_some() {}
-        self.sockets.clear();
+        self.sites.close();
         let cut_off = self.shared.end_connections(&self.permits).await;
         debug_assert!(
             self.shared.gates.iter().all(|gate| gate.is_idle() || gate.is_broken()),
@@ -266,9 +283,11 @@ impl Daemon {
         let servers = self.shared.gates.iter().map(|gate| name(gate.server())).collect();
         let apps = self.totals().into_iter().filter_map(|(app, totals)| {
             let elsewhere = self.elsewhere(&app);
-            (totals.bytes > 0 || elsewhere > 0).then_some(AppReport { app, here: totals.bytes, elsewhere })
+            let (here, metadata_here) = (totals.bytes, totals.metadata_requests);
+            (here + metadata_here + elsewhere > 0).then_some(AppReport { app, here, metadata_here, elsewhere })
         });
-        PeersReport { servers, peers, apps: apps.collect() }
+        let up_seconds = self.shared.clock.uptime().as_secs_f64();
+        PeersReport { servers, up_seconds, peers, apps: apps.collect() }
     }
 
     /// What an application got at the servers of other processes, as the first gate heard it: without what the other
@@ -305,7 +324,7 @@ impl Drop for Daemon {
 }
 
 /// Serves the connections of a predecessor as they come, in a thread of their own.
-fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) -> JoinHandle<()> {
+fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         let _entered = runtime.enter();
@@ -316,10 +335,7 @@ fn take_over(acceptors: Vec<Arc<Acceptor>>, mut connections: Connections) -> Joi
                 Ok(None) => return tracing::info!(connections = count, "took over"),
                 Err(error) => return tracing::error!(%error, "cannot take over more connections"),
             };
-            let serves = |acceptor: &&Arc<Acceptor>| {
-                acceptor.listener.address == handed.listener && acceptor.listener.upstream == handed.upstream
-            };
-            let Some(acceptor) = acceptors.iter().find(serves) else {
+            let Some(acceptor) = sites.acceptor(handed.listener, &handed.upstream) else {
                 tracing::info!(listener = %handed.listener, "not served any more; connection closed");
                 handed.end();
                 continue;
@@ -382,61 +398,8 @@ fn warn_of_other_processes(config: &Config, servers: &[ServerId]) {
     }
 }
 
-/// Resolves the host names of the rules and of servers; the system's resolver blocks, so this must not run on a worker
-/// thread.
-async fn resolve(config: Config) -> Result<(Config, Rules), Problems> {
-    let resolving = tokio::task::spawn_blocking(move || {
-        let (identify, servers) = (config.resolve(addresses_of)?, config.resolve_servers(addresses_of)?);
-        let rules = Rules::new(&config, identify, servers.hosts);
-        Ok((config, rules, servers.unresolved))
-    });
-    let (config, rules, unresolved) = resolving.await.expect("resolving does not panic")?;
-    for reason in unresolved {
-        tracing::warn!(
-            reason,
-            "requests of this server to others are scheduled like a client's until a reload finds it"
-        );
-    }
-    Ok((config, rules))
-}
-
-fn addresses_of(host: &str) -> io::Result<Vec<IpAddr>> {
-    Ok((host, 0).to_socket_addrs()?.map(|address: SocketAddr| address.ip()).collect())
-}
-
-async fn bind(
-    config: &Config,
-    servers: &[ServerId],
-    gates: &[Arc<Gate>],
-    mut inheritance: Option<&mut Inheritance>,
-) -> Result<Vec<(Listener, TcpListener)>, StartError> {
-    let mut listeners = Vec::new();
-    for (index, configured) in config.listeners.iter().enumerate() {
-        let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
-        let orangefs: Arc<dyn Interposer> = Arc::new(OrangeFs::new(AddressMap::new(pairs)));
-        for (&id, gate) in servers.iter().zip(gates) {
-            let server = &config.servers[id.index()];
-            let (host, port) = configured.bind_address(id);
-            let failed = |error| StartError::Listen { server: server.name.clone(), host: host.clone(), port, error };
-            let bound = listen(&host, port, |addresses| inheritance.as_mut()?.take_listener(addresses))
-                .await
-                .map_err(failed)?;
-            let address = bound.local_addr().map_err(failed)?;
-            tracing::info!(server = %server.name, address = %server.address, listen = %format!("{host}:{port}"), "listening");
-            let listener = Listener {
-                server: server.name.clone(),
-                address,
-                upstream: (server.address.host().to_owned(), server.address.port()),
-                index,
-                interposer: match server.address.protocol() {
-                    vpfs_config::Protocol::OrangeFs => Arc::clone(&orangefs),
-                },
-                gate: Arc::clone(gate),
-                down: false.into(),
-                log: LogLimit::default(),
-            };
-            listeners.push((listener, bound));
-        }
-    }
-    Ok(listeners)
+fn refused(entrance: &Entrance) -> impl FnOnce(io::Error) -> StartError + use<> {
+    let (server, (host, port)) = (entrance.server().to_owned(), entrance.listen());
+    let host = host.to_owned();
+    move |error| StartError::Listen { server, host, port, error }
 }

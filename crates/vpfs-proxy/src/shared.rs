@@ -69,16 +69,21 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn new(config: &Config, identify: Identify, servers: HostSet) -> Self {
-        let listeners = config.listeners.iter().map(|listener| listener.app).collect();
-        Self { identify, listeners, servers, may_manage: config.trust.may_manage, limits: (&config.limits).into() }
+    /// The rules of a configuration; `known` has the addresses of each host name, or none.
+    pub(crate) fn new(config: &Config, known: &dyn Fn(&str) -> Vec<IpAddr>) -> Self {
+        Self {
+            identify: config.resolve(known),
+            listeners: config.listeners.iter().map(|listener| listener.app).collect(),
+            servers: config.resolve_servers(known),
+            may_manage: config.trust.may_manage,
+            limits: (&config.limits).into(),
+        }
     }
 
     /// The rules of a configuration without host names.
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
-        let servers = config.resolve_servers(|_| Ok(Vec::new())).unwrap();
-        Self::new(config, config.resolve(|_| Ok(Vec::new())).unwrap(), servers.hosts)
+        Self::new(config, &|_| Vec::new())
     }
 
     /// Who connects from this address.
@@ -186,7 +191,15 @@ impl Shared {
 
     /// Warns once for each address that clients will bypass vpfs.
     pub(crate) fn warn_unmapped(&self, address: &str) {
-        if self.unmapped.is_news(address) {
+        if !self.unmapped.is_news(address) {
+            return;
+        }
+        if vpfs_config::Address::parse(address).is_err() {
+            tracing::warn!(
+                %address,
+                "a server has an address that vpfs cannot stand in front of: clients that use it bypass vpfs"
+            );
+        } else {
             tracing::error!(
                 %address,
                 "the file system has a server that the configuration does not name: clients reach it around vpfs, \

@@ -1,30 +1,71 @@
 //! Listening sockets and socket options.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
+
+use crate::names::Names;
 
 /// Connections that wait to be accepted: those of a large job's start. With fewer, some clients stall for a second or
 /// more. The kernel allows at most `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Listens at the first address of `host` that can be bound, unless `inherit` has a socket for one of its addresses.
+/// After a failure to listen at an address that was found late, the time to the next attempt.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// A listening socket, now or later.
+pub(crate) enum Bound {
+    Now(TcpListener),
+    /// The host has no address yet, for this reason.
+    Later(io::Error),
+}
+
+/// Listens at the first address of `host` that can be bound, unless `inherit` has a socket for one of its addresses; a
+/// name that is not found by `until` has none.
 pub(crate) async fn listen(
-    host: &str,
-    port: u16,
+    names: &Names,
+    (host, port): (&str, u16),
+    until: Instant,
     inherit: impl FnOnce(&[SocketAddr]) -> Option<std::net::TcpListener>,
-) -> io::Result<TcpListener> {
-    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
-    if let Some(listener) = inherit(&addresses) {
-        listener.set_nonblocking(true)?;
-        return TcpListener::from_std(listener);
+) -> io::Result<Bound> {
+    let found = names.local(host, until).await;
+    let addresses = with_port(found.as_deref().unwrap_or_default(), port);
+    match (inherit(&addresses), found) {
+        (Some(listener), _) => {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener).map(Bound::Now)
+        }
+        (None, Ok(_)) => listen_at_first(&addresses).map(Bound::Now),
+        (None, Err(error)) => Ok(Bound::Later(error)),
     }
+}
+
+/// Waits until `host` has an address that can be bound, and listens there.
+pub(crate) async fn listen_later(names: &Names, (host, port): (&str, u16)) -> TcpListener {
+    loop {
+        match listen_at_first(&with_port(&names.some_time(host).await, port)) {
+            Ok(listener) => {
+                tracing::info!(listen = %format!("{host}:{port}"), "listening: the name has an address now");
+                return listener;
+            }
+            Err(error) => tracing::error!(listen = %format!("{host}:{port}"), %error, "cannot listen; trying again"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    addresses.iter().map(|&ip| (ip, port).into()).collect()
+}
+
+fn listen_at_first(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
+    for &address in addresses {
         match listen_at(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => failed = error,

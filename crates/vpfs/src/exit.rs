@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Usage(String),
     /// 3: it ran, but data read back differs from what was written.
     Corrupt(String),
+    /// 4: the configuration is valid, but host names can't be resolved now.
+    Unresolved(String),
 }
 
 impl Exit {
@@ -20,6 +22,7 @@ impl Exit {
             Self::Failed(message) => (1, message),
             Self::Usage(message) => (2, message),
             Self::Corrupt(message) => (3, message),
+            Self::Unresolved(message) => (4, message),
         };
         eprintln!("vpfs: {message}");
         ExitCode::from(code)

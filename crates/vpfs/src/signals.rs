@@ -1,7 +1,8 @@
-//! The signals that request termination.
+//! The signals that request termination, and those that must not.
 
 use std::io;
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGTERM or SIGINT, whichever comes first.
@@ -22,5 +23,35 @@ impl Stop {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+/// Signals that end a process by default, although whoever sends them to a daemon hardly means that.
+const HARMLESS: [(Number, &str); 8] = [
+    (Number::USR1, "SIGUSR1"),
+    (Number::ALARM, "SIGALRM"),
+    (Number::VTALARM, "SIGVTALRM"),
+    (Number::PROF, "SIGPROF"),
+    (Number::IO, "SIGIO"),
+    (Number::POWER, "SIGPWR"),
+    (Number::STKFLT, "SIGSTKFLT"),
+    (Number::XFSZ, "SIGXFSZ"),
+];
+/// The signals that Linux leaves to programs and C libraries to their users.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// These signals do nothing from now on, but for a line in the log. Call within a runtime.
+pub(crate) fn ignore_harmless() {
+    let named = HARMLESS.into_iter().map(|(signal, name)| (signal.as_raw(), name.to_owned()));
+    let numbered = REAL_TIME.map(|number| (number, format!("SIGRTMIN+{}", number - REAL_TIME.start())));
+    for (number, name) in named.chain(numbered) {
+        // A signal that this system does not have cannot come.
+        let Ok(mut received) = signal(SignalKind::from_raw(number)) else { continue };
+        tokio::spawn(async move {
+            while received.recv().await.is_some() {
+                let meanings = "SIGHUP reloads, SIGUSR2 upgrades, SIGTERM and SIGINT drain";
+                tracing::info!(signal = name, "this signal has no meaning here: {meanings}");
+            }
+        });
     }
 }

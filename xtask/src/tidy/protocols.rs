@@ -7,12 +7,13 @@ use super::circles::before_tests;
 const CODECS: &str = "vpfs_wire";
 
 /// Prefixes of the paths that may name OrangeFS types, and why.
-const ORANGEFS: [(&str, &str); 11] = [
+const ORANGEFS: [(&str, &str); 12] = [
     ("crates/vpfs-wire/", "the codecs themselves"),
     ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
     ("crates/vpfs-session/tests/", "tests of that session, with its messages"),
     ("crates/vpfs-testbed/src/client/", "the client library of OrangeFS"),
     ("crates/vpfs-testbed/src/server/", "the embedded servers of OrangeFS"),
+    ("crates/vpfs-testbed/src/fsconfig/", "the configuration of OrangeFS servers"),
     ("crates/vpfs-testbed/src/transport/", "frames of BMI, for both"),
     ("crates/vpfs-testbed/src/flow.rs", "the rules of flows, for both"),
     ("crates/vpfs-testbed/tests/", "tests of both, with their messages"),

@@ -14,8 +14,17 @@ pub const FILE_LIMIT: usize = 1 << 20;
 /// The text of a file.
 ///
 /// # Errors
-/// If it cannot be read, is larger than [`FILE_LIMIT`], or is not UTF-8; at most one byte more than that is read.
+/// As [`read_bytes`], and if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = read_bytes(path)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::other(format!("it is not UTF-8 text: {}", error.utf8_error())))
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// If it cannot be read or is larger than [`FILE_LIMIT`]; at most one byte more than that is read.
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
@@ -23,7 +32,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     if bytes.len() > FILE_LIMIT {
         return Err(too_large(size.max(bytes.len() as u64)));
     }
-    String::from_utf8(bytes).map_err(|error| io::Error::other(format!("it is not UTF-8 text: {}", error.utf8_error())))
+    Ok(bytes)
 }
 
 /// The error for a file of at least `size` bytes.

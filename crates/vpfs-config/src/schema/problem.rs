@@ -162,7 +162,7 @@ fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-pub(crate) fn collected(file: &str, mut list: Vec<Problem>) -> Problems {
+fn collected(file: &str, mut list: Vec<Problem>) -> Problems {
     list.sort();
     list.dedup();
     let left_out = list.len().saturating_sub(PROBLEMS_KEPT);

@@ -1,14 +1,12 @@
 //! Decides to which application a client belongs.
 
 use std::fmt;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 use vpfs_core::Weight;
 
-use super::host_list::{HostList, HostSet, Lookup};
-use crate::schema::problem::Problems;
+use super::host_list::{HostList, HostSet};
 use crate::schema::reader::Reader;
 
 /// The position of an application in [`crate::Config::apps`].
@@ -211,22 +209,21 @@ impl Matcher {
     }
 }
 
-/// Builds an [`Identify`] from rules, calling `resolver` once for each host name.
+/// Builds an [`Identify`] from rules; `known` has the addresses of each host name, or none.
 pub(crate) fn resolve<'a>(
-    file: &str,
-    rules: impl Iterator<Item = (&'a str, &'a Rule)>,
+    rules: impl Iterator<Item = &'a Rule>,
     default: AppIndex,
     auto: Auto,
-    resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
-) -> Result<Identify, Problems> {
-    let mut lookup = Lookup::new(resolver);
-    let mut matchers = Vec::new();
-    for (index, (app, rule)) in rules.enumerate().filter(|(_, (_, rule))| rule.is_given()) {
-        let clients = rule.clients.as_ref().map(|clients| lookup.resolve(&format!("app.{app}.clients"), clients));
-        matchers.push((AppIndex(index), Matcher { clients, uids: rule.uids.clone(), gids: rule.gids.clone() }));
-    }
-    lookup.finish(file)?;
-    Ok(Identify { rules: matchers, default, auto: auto.by })
+    known: &dyn Fn(&str) -> Vec<IpAddr>,
+) -> Identify {
+    let matcher = |rule: &Rule| Matcher {
+        clients: rule.clients.as_ref().map(|clients| clients.resolve(known)),
+        uids: rule.uids.clone(),
+        gids: rule.gids.clone(),
+    };
+    let given = rules.enumerate().filter(|(_, rule)| rule.is_given());
+    let rules = given.map(|(index, rule)| (AppIndex(index), matcher(rule))).collect();
+    Identify { rules, default, auto: auto.by }
 }
 
 /// Reads the rule of an application; `hosts_left` is the number of hosts that the file may still name.

@@ -11,13 +11,14 @@ use vpfs_core::ServerId;
 use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
+use super::host_list::HostSet;
 use super::keys::ROOT;
 use super::limits::{self, Limits, Log};
 use super::network::{self, Address, Addresses, Listener, Server};
 use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
-use super::trust::{self, Trust, TrustedServers};
+use super::trust::{self, Trust};
 use crate::schema::file::read_text;
 use crate::schema::problem::{self, Problems, Setting, did_you_mean};
 use crate::schema::reader::Reader;
@@ -140,20 +141,16 @@ impl Config {
         names.into_iter()
     }
 
-    /// Resolves the host names in the rules, calling `resolver` once for each. Reports all failures at once, with host
-    /// and line; a host without an address is a failure.
-    pub fn resolve(&self, resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>) -> Result<Identify, Problems> {
-        let rules = self.apps.iter().map(|app| (app.name.as_str(), &app.rule));
-        clients::resolve(&self.file, rules, self.default_app, self.auto, resolver)
+    /// Decides about clients with the addresses that `known` has for each host name. A host without any matches no
+    /// rule.
+    pub fn resolve(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> Identify {
+        clients::resolve(self.apps.iter().map(|app| &app.rule), self.default_app, self.auto, known)
     }
 
-    /// The addresses from which requests between servers are believed: those of `trust.servers`, whose host names must
-    /// have an address, or else those of the servers. Calls `resolver` once for each host name.
-    pub fn resolve_servers(
-        &self,
-        resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
-    ) -> Result<TrustedServers, Problems> {
-        trust::resolve(&self.file, &self.trust, &self.servers, resolver)
+    /// The addresses from which requests between servers are believed: those of `trust.servers`, or else those of the
+    /// servers that are not loopback. `known` has the addresses of each host name, or none.
+    pub fn resolve_servers(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
+        trust::resolve(&self.trust, &self.servers, known)
     }
 
     /// Every setting in force, defaults included, by its dotted name.

@@ -1,14 +1,12 @@
 //! Lists of hosts: addresses, networks and names, as written in the file and as resolved.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::hosts;
-use crate::schema::problem::{Problem, Problems, collected};
 use crate::schema::reader::Reader;
 use crate::schema::units::quote;
 
@@ -88,51 +86,14 @@ impl HostList {
         }
         Ok(())
     }
-}
 
-/// Resolves host names, each once, and collects failures.
-pub(crate) struct Lookup<R> {
-    resolver: R,
-    known: HashMap<String, Result<Vec<IpAddr>, String>>,
-    problems: Vec<Problem>,
-}
-
-impl<R: FnMut(&str) -> io::Result<Vec<IpAddr>>> Lookup<R> {
-    pub(crate) fn new(resolver: R) -> Self {
-        Self { resolver, known: HashMap::new(), problems: Vec::new() }
-    }
-
-    /// The addresses of a host, or why there are none.
-    pub(crate) fn ask(&mut self, name: &str) -> Result<&[IpAddr], &str> {
-        let resolver = &mut self.resolver;
-        let found = self.known.entry(name.to_owned()).or_insert_with(|| match resolver(name) {
-            Ok(addresses) if addresses.is_empty() => Err(format!("host {name:?} has no address")),
-            Ok(addresses) => Ok(addresses),
-            Err(error) => Err(format!("host {name:?} cannot be resolved: {error}")),
-        });
-        found.as_deref().map_err(String::as_str)
-    }
-
-    /// The addresses of the list at `key`; a name without one is a problem.
-    pub(crate) fn resolve(&mut self, key: &str, list: &HostList) -> HostSet {
+    /// The addresses of the list; `known` has those of each host name, or none.
+    pub(crate) fn resolve(&self, known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
         let (single, nets): (Vec<IpNet>, _) =
-            list.nets.iter().partition(|net| net.prefix_len() == net.max_prefix_len());
+            self.nets.iter().partition(|net| net.prefix_len() == net.max_prefix_len());
         let mut set = HostSet { nets, ..HostSet::default() };
         set.add(single.iter().map(IpNet::addr));
-        for (name, line) in &list.names {
-            match self.ask(name) {
-                Ok(found) => set.add(found.iter().copied()),
-                Err(message) => {
-                    let problem = Problem { line: *line, key: key.to_owned(), message: message.to_owned() };
-                    self.problems.push(problem);
-                }
-            }
-        }
+        self.names.iter().for_each(|(name, _)| set.add(known(name)));
         set
-    }
-
-    /// Reports all problems at once.
-    pub(crate) fn finish(self, file: &str) -> Result<(), Problems> {
-        if self.problems.is_empty() { Ok(()) } else { Err(collected(file, self.problems)) }
     }
 }

@@ -24,7 +24,8 @@ addresses = { s1 = "tcp://127.0.0.1:5334" }
 - An unknown key is an error. All problems of a file are reported at once, each with its line.
 - *Live* settings are applied when a running proxy reads the file again; changes of all others need a restart.
 - Host lists are those of LLNL and Slurm: `c[001-064,070]`, `r[1-2]n[01-16]`; at most 65536 hosts in a file. Host names
-  are resolved when the file is read.
+  are looked up in the background, again every five minutes, and at once when the file is read again
+  ([names](guide/orangefs.md#host-names)).
 "#;
 
 /// The text of `docs/config.md`.

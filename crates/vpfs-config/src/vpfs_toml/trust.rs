@@ -1,12 +1,10 @@
 //! `[trust]`: whose requests are believed to come from a server, and who may administer servers.
 
-use std::io;
 use std::net::IpAddr;
 
-use super::host_list::{HostList, HostSet, Lookup};
+use super::host_list::{HostList, HostSet};
 use super::keys::{REFUSE, TRUST};
 use super::network::Server;
-use crate::schema::problem::Problems;
 use crate::schema::reader::Reader;
 
 /// Whom a proxy believes.
@@ -18,15 +16,6 @@ pub struct Trust {
     pub may_manage: bool,
 }
 
-/// The hosts whose requests between servers are believed, by address. Created by [`crate::Config::resolve_servers`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TrustedServers {
-    /// Their addresses.
-    pub hosts: HostSet,
-    /// Why hosts of `[[server]]` have no address. Nothing from there is believed, but its proxy still works.
-    pub unresolved: Vec<String>,
-}
-
 pub(crate) fn read(root: &Reader<'_>, hosts_left: &mut usize) -> Trust {
     let reader = Reader::open(root.cx, &TRUST, "trust", root.value("trust"));
     Trust {
@@ -35,38 +24,18 @@ pub(crate) fn read(root: &Reader<'_>, hosts_left: &mut usize) -> Trust {
     }
 }
 
-/// Finds the addresses of the list, or else of the servers, calling `resolver` once for each host name.
-pub(crate) fn resolve(
-    file: &str,
-    trust: &Trust,
-    servers: &[Server],
-    resolver: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
-) -> Result<TrustedServers, Problems> {
-    let mut lookup = Lookup::new(resolver);
-    let mut trusted = TrustedServers::default();
-    match &trust.servers {
-        Some(list) => trusted.hosts = lookup.resolve("trust.servers", list),
-        None => {
-            let mut hosts: Vec<&str> = servers.iter().map(|server| server.address.host()).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
-            hosts.into_iter().for_each(|host| trusted.add(host, &mut lookup));
-        }
+/// The addresses of the list, or else of the servers; `known` has those of each host name, or none.
+pub(crate) fn resolve(trust: &Trust, servers: &[Server], known: &dyn Fn(&str) -> Vec<IpAddr>) -> HostSet {
+    if let Some(list) = &trust.servers {
+        return list.resolve(known);
     }
-    lookup.finish(file)?;
-    Ok(trusted)
-}
-
-impl TrustedServers {
-    /// Adds a server's host, but no loopback address: any program on this machine could connect from there.
-    fn add(&mut self, host: &str, lookup: &mut Lookup<impl FnMut(&str) -> io::Result<Vec<IpAddr>>>) {
-        let remote = |ip: &IpAddr| !ip.to_canonical().is_loopback();
-        if let Ok(ip) = host.parse() {
-            return self.hosts.add(Some(ip).filter(remote));
-        }
-        match lookup.ask(host) {
-            Ok(found) => self.hosts.add(found.iter().copied().filter(remote)),
-            Err(message) => self.unresolved.push(message.to_owned()),
-        }
-    }
+    // No loopback address: any program on this machine could connect from there.
+    let remote = |ip: &IpAddr| !ip.to_canonical().is_loopback();
+    let addresses = |server: &Server| {
+        let host = server.address.host();
+        host.parse().map_or_else(|_| known(host), |ip| vec![ip])
+    };
+    let mut hosts = HostSet::default();
+    hosts.add(servers.iter().flat_map(addresses).filter(remote));
+    hosts
 }

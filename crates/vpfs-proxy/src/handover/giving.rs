@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::Handed;
 use super::frames::{FORMAT, Frame, send};
 
-/// How long the successor may take to read its configuration, resolve host names and confirm.
+/// How long the successor may take to read its configuration and confirm.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A successor that serves the listening sockets from now on.

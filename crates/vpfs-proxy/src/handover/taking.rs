@@ -42,10 +42,16 @@ impl Inheritance {
         }
     }
 
-    /// Takes the socket that listens at one of these addresses.
-    pub(crate) fn take_listener(&mut self, addresses: &[SocketAddr]) -> Option<TcpListener> {
-        let index = self.listeners.iter().position(|(address, _)| addresses.contains(address))?;
-        Some(self.listeners.swap_remove(index).1)
+    /// Takes the socket that listens at one of these addresses. If there are none, because a name server does not
+    /// answer, takes the only one that listens at this port.
+    pub(crate) fn take_listener(&mut self, addresses: &[SocketAddr], port: u16) -> Option<TcpListener> {
+        let is_wanted = |(address, _): &(SocketAddr, TcpListener)| match addresses {
+            [] => address.port() == port,
+            _ => addresses.contains(address),
+        };
+        let index = self.listeners.iter().position(is_wanted)?;
+        let is_only = self.listeners.iter().filter(|listener| is_wanted(listener)).count() == 1;
+        (is_only || !addresses.is_empty()).then(|| self.listeners.swap_remove(index).1)
     }
 
     /// Tells the predecessor that its listeners are served here from now on, and closes those that are not needed.

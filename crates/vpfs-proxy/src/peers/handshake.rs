@@ -31,7 +31,7 @@ pub(super) struct Introduced {
 /// Connects to the proxy of `server`.
 pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerId) -> io::Result<Introduced> {
     let (host, port) = &cluster.addresses[server.index()];
-    let stream = within(CONNECT, TcpStream::connect((host.as_str(), *port))).await?;
+    let stream = within(CONNECT, cluster.hosts.connect(host, *port)).await?;
     within(PATIENCE, async {
         prepare(&stream)?;
         let address = stream.peer_addr()?.to_string();

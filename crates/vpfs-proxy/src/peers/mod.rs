@@ -16,12 +16,13 @@ mod switch;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use vpfs_config::{Config, PeerSecurity, Peers as Configured};
 use vpfs_core::ServerId;
 use vpfs_peer::mesh::{Mesh, MeshSettings, PeerStatus};
@@ -29,8 +30,9 @@ use vpfs_peer::wire::{Hello, WireError};
 
 use crate::clock::Clock;
 use crate::handover::Inheritance;
+use crate::names::Names;
 use crate::post::{Parcel, Post};
-use crate::sockets::listen;
+use crate::sockets::{Bound, listen, listen_later};
 use security::Security;
 
 pub use report::{AppReport, PeerReport, PeersReport, TrafficReport};
@@ -71,6 +73,8 @@ struct Cluster {
     addresses: Vec<(String, u16)>,
     hello: Hello,
     clock: Clock,
+    /// Has the addresses of hosts.
+    hosts: Names,
     security: RwLock<Security>,
 }
 
@@ -87,11 +91,14 @@ pub(crate) struct PeerState {
     address: Option<String>,
 }
 
+/// Where peers connect; those whose names are found late are added then.
+type Sockets = Arc<Mutex<Vec<Arc<TcpListener>>>>;
+
 /// The connections to other processes. Dropping it closes them.
 pub(crate) struct Peers {
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
-    sockets: Vec<Arc<TcpListener>>,
+    sockets: Sockets,
     asking: mpsc::Sender<oneshot::Sender<Vec<PeerState>>>,
     _tasks: JoinSet<()>,
 }
@@ -102,14 +109,18 @@ pub(crate) struct Prepared {
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
     sockets: Vec<Arc<TcpListener>>,
+    /// Addresses to listen at whose names have not been found.
+    missing: Vec<(String, u16)>,
 }
 
 impl Prepared {
-    /// Reads keys and listens for peers; `None` if the configuration has no peers in other processes.
+    /// Reads keys and listens for peers, as far as names are found in time; `None` if the configuration has no peers in
+    /// other processes.
     pub(crate) async fn new(
         config: &Config,
         own: &[ServerId],
         clock: &Clock,
+        names: (&Names, Instant),
         inheritance: Option<&mut Inheritance>,
     ) -> Result<Option<Self>, PeersError> {
         let Some(configured) = config.peers.as_ref().filter(|_| own.len() < config.servers.len()) else {
@@ -117,13 +128,13 @@ impl Prepared {
         };
         let security = load(configured.security.clone()).await?;
         let now = clock.now();
-        let names: Vec<String> = config.servers.iter().map(|server| server.name.clone()).collect();
+        let servers: Vec<String> = config.servers.iter().map(|server| server.name.clone()).collect();
         let mesh = Mesh::new(
             now,
             MeshSettings {
                 cluster: configured.cluster.clone(),
                 incarnation: now.as_nanos(),
-                servers: names.clone(),
+                servers: servers.clone(),
                 own: own.to_vec(),
                 ping: PING,
                 lost_after: LOST_AFTER,
@@ -131,24 +142,29 @@ impl Prepared {
                 clock_limit: configured.clock_limit,
             },
         )?;
-        let sockets = bind(configured, own, inheritance).await?;
+        let (sockets, missing) = bind(configured, own, names, inheritance).await?;
         let (addresses, hello) = (configured.addresses.clone(), mesh.hello().clone());
-        let cluster = Cluster { names, addresses, hello, clock: clock.clone(), security: RwLock::new(security) };
+        let (clock, hosts, security) = (clock.clone(), names.0.clone(), RwLock::new(security));
+        let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security };
         if configured.security == PeerSecurity::None {
             tracing::warn!("peers.security is none: whoever reaches the port of [peers] can change shares");
         }
         let configured = configured.security.clone();
-        Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets }))
+        Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
     }
 
     /// Connects to peers and passes messages between them and the gates of `post`.
     pub(crate) fn start(self, post: Post, parcels: mpsc::Receiver<Parcel>) -> Peers {
-        let Self { mesh, cluster, configured, sockets } = self;
+        let Self { mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
         let (inputs, taken) = mpsc::channel(input::INPUTS);
         let (asking, asked) = mpsc::channel(1);
         for socket in &sockets {
             tasks.spawn(accept::run(Arc::clone(&cluster), Arc::clone(socket), inputs.clone()));
+        }
+        let sockets: Sockets = Arc::new(Mutex::new(sockets));
+        for address in missing {
+            tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()));
         }
         let switch = switch::Switch::new(mesh, Arc::clone(&cluster), post, inputs);
         tasks.spawn(switch.run(parcels, taken, asked));
@@ -167,7 +183,7 @@ impl Peers {
     /// The listening sockets with their addresses, for a successor.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let socket = |socket: &Arc<TcpListener>| Ok((socket.local_addr()?, socket.as_fd().try_clone_to_owned()?));
-        self.sockets.iter().map(socket).collect()
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
     }
 
     /// What is known about each server of other processes.
@@ -183,24 +199,40 @@ async fn load(configured: PeerSecurity) -> Result<Security, KeyError> {
     tokio::task::spawn_blocking(move || Security::load(&configured)).await.expect("reading does not panic")
 }
 
-/// Listens at the addresses of the own servers, at each once.
+/// Listens at the addresses of the own servers, at each once. Returns those whose names have not been found.
 async fn bind(
     configured: &Configured,
     own: &[ServerId],
+    (names, until): (&Names, Instant),
     mut inheritance: Option<&mut Inheritance>,
-) -> Result<Vec<Arc<TcpListener>>, PeersError> {
+) -> Result<(Vec<Arc<TcpListener>>, Vec<(String, u16)>), PeersError> {
     let host = |host: &String| configured.bind.map_or_else(|| host.clone(), |ip| ip.to_string());
     let mut addresses: Vec<(String, u16)> =
         own.iter().map(|id| &configured.addresses[id.index()]).map(|(name, port)| (host(name), *port)).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    let mut sockets = Vec::new();
+    let (mut sockets, mut missing) = (Vec::new(), Vec::new());
     for (host, port) in addresses {
-        let bound = listen(&host, port, |addresses| inheritance.as_mut()?.take_listener(addresses)).await;
-        match bound {
-            Ok(socket) => sockets.push(Arc::new(socket)),
+        let inherit = |addresses: &[_]| inheritance.as_mut()?.take_listener(addresses, port);
+        match listen(names, (&host, port), until, inherit).await {
+            Ok(Bound::Now(socket)) => sockets.push(Arc::new(socket)),
+            Ok(Bound::Later(error)) => {
+                tracing::warn!(listen = %format!("{host}:{port}"), %error, "peers cannot connect here yet");
+                missing.push((host, port));
+            }
             Err(error) => return Err(PeersError::Listen { host, port, error }),
         }
     }
-    Ok(sockets)
+    Ok((sockets, missing))
+}
+
+async fn accept_later(
+    cluster: Arc<Cluster>,
+    (host, port): (String, u16),
+    sockets: Sockets,
+    inputs: mpsc::Sender<input::Input>,
+) {
+    let socket = Arc::new(listen_later(&cluster.hosts, (&host, port)).await);
+    sockets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&socket));
+    accept::run(cluster, socket, inputs).await;
 }

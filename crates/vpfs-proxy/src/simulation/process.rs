@@ -17,6 +17,7 @@ use crate::connection_permits::ConnectionPermits;
 use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
+use crate::names::Names;
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 use crate::stream::simulated::{Randomness, Socket};
@@ -38,6 +39,7 @@ impl Process {
             server: "s".to_owned(),
             address: PROXY.into(),
             upstream: ("127.0.0.1".to_owned(), SERVER.1),
+            names: Names::unknown(clock),
             index: 0,
             interposer: Arc::new(OrangeFs::new(AddressMap::default())),
             gate: Arc::clone(&gate),

@@ -15,6 +15,7 @@ mod handover;
 mod hostile;
 mod identify;
 mod memory;
+mod names;
 mod peers;
 mod pieces;
 mod reload;

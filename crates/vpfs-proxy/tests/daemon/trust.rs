@@ -63,6 +63,23 @@ async fn a_reload_changes_who_is_believed() {
     assert!(passes(&network, &fake, SERVER).await);
 }
 
+/// A server's name may be found after it has connected, and servers keep their connections.
+#[tokio::test]
+async fn a_connection_is_believed_as_soon_as_its_address_is() {
+    let fake = FakeServer::start().await;
+    let network = Network::before(fake.address());
+    let mut daemon = network.daemon(ONE_SLOT).await;
+    let (mut busy, mut busy_server) = pair(&network, &fake, CLIENT).await;
+    busy.send(raw::metadata(1)).await;
+    assert_eq!(busy_server.tag().await, Tag(1));
+    let (mut server, mut passed) = pair(&network, &fake, SERVER).await;
+    server.send([raw::metadata_with_server_hint(1), raw::noop(2)].concat()).await;
+    assert_eq!(passed.tag().await, Tag(2), "the first one is held");
+    daemon.reload(network.config(&format!("{ONE_SLOT}[trust]\nservers = \"127.0.0.7\"\n"))).await.unwrap();
+    server.send([raw::metadata_with_server_hint(3), raw::noop(4)].concat()).await;
+    assert_eq!(passed.tag().await, Tag(3));
+}
+
 #[tokio::test]
 async fn administration_by_clients_can_be_refused() {
     let fake = FakeServer::start().await;

@@ -25,8 +25,23 @@ pub enum ClientError {
     #[error("{0}")]
     Argument(&'static str),
     /// The servers' configuration text cannot be used.
-    #[error(transparent)]
-    Config(#[from] FsConfigError),
+    #[error("configuration that {address} returns: {error}")]
+    Config {
+        /// `host:port`.
+        address: String,
+        /// Why.
+        error: FsConfigError,
+    },
+    /// The servers have other file systems.
+    #[error("{error}: write tcp://{address}/{name}")]
+    FileSystem {
+        /// The one that was asked for, and those that there are.
+        error: FsConfigError,
+        /// `host:port`.
+        address: String,
+        /// The first that there is.
+        name: String,
+    },
     /// The servers' configurations differ: an address leads to another cluster or bypasses a proxy.
     #[error("{server} returns a different configuration than {first}; all servers must return the same bytes")]
     ConfigsDiffer {

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,7 @@ use super::connection::{Exchange, LinkError};
 use super::directory_cache::Directories;
 use super::link::{Link, Tags};
 use super::{ClientError, ClientOptions, Result};
-use crate::fsconfig::{FsConfig, FsServer};
+use crate::fsconfig::{FsConfig, FsConfigError, FsServer};
 use crate::transport::Outgoing;
 
 /// GETCONFIG is sent before the configuration is known, so it uses the stock client's fixed values.
@@ -52,6 +53,17 @@ pub(super) struct Mount {
     next_server: AtomicU64,
 }
 
+/// The configuration text of one server, asked once: what clients get there, or why they get none.
+///
+/// `address` is `host:port`; each step may take `wait`.
+pub async fn fetch_config(address: &str, wait: Duration) -> Result<Vec<u8>> {
+    let policy = Policy { retries: 0, reply_wait: wait, ..CONFIG_POLICY };
+    let (link, tags) = (Link::new(address, None), Tags::default());
+    let asked = get_config(&link, &tags, policy);
+    let silent = || failure(address, Op::GetConfig, LinkError::Silent(wait));
+    tokio::time::timeout(wait, asked).await.map_err(|_| silent())?
+}
+
 impl Mount {
     /// Fetches the configuration from all servers and checks that the copies are equal.
     pub(super) async fn new(options: ClientOptions) -> Result<Self> {
@@ -60,7 +72,7 @@ impl Mount {
         let policy = overridden(CONFIG_POLICY, &options);
         let first = Link::new(address, options.local_address);
         let text = get_config(&first, &tags, policy).await?;
-        let config = FsConfig::parse(&text, fs_name)?;
+        let config = FsConfig::parse(&text, fs_name).map_err(|error| unusable(error, address))?;
         let mut first = Some(first);
         let link = |address: &str| {
             let known = first.take_if(|first| first.address == address);
@@ -92,6 +104,11 @@ impl Mount {
             timeout: unix_seconds() + CREDENTIAL_SECONDS,
             ..Credential::default()
         }
+    }
+
+    /// The ends of all open connections.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (IpAddr, SocketAddr)> {
+        self.links.iter().filter_map(Link::ends)
     }
 
     pub(super) fn uid(&self) -> u32 {
@@ -159,9 +176,21 @@ impl Mount {
     }
 }
 
-async fn get_config(link: &Link, tags: &Tags, policy: Policy) -> Result<String> {
+/// The error for a configuration that the server at `address` returned.
+fn unusable(error: FsConfigError, address: &str) -> ClientError {
+    let address = address.to_owned();
+    match &error {
+        FsConfigError::UnknownFileSystem { known, .. } => {
+            let name = known.first().cloned().unwrap_or_default();
+            ClientError::FileSystem { error, address, name }
+        }
+        _ => ClientError::Config { address, error },
+    }
+}
+
+async fn get_config(link: &Link, tags: &Tags, policy: Policy) -> Result<Vec<u8>> {
     match call(link, tags, policy, &Request::bare(RequestBody::GetConfig)).await? {
-        ReplyBody::GetConfig(body) => Ok(body.text.to_string_lossy().into_owned()),
+        ReplyBody::GetConfig(body) => Ok(body.text.0),
         _ => Err(ClientError::Protocol { server: link.address.clone(), what: "no configuration".to_owned() }),
     }
 }

@@ -5,6 +5,7 @@ mod codec;
 pub mod attr;
 pub mod auth;
 pub mod dist;
+pub mod dotconf;
 pub mod head;
 pub mod hints;
 pub mod layout;

@@ -1,11 +1,13 @@
 //! One file or folder for each subcommand.
 
+mod check_connect;
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod layout;
 pub(crate) mod peers;
 pub(crate) mod profile;
 pub(crate) mod proxy;
+mod reload;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod sim;

@@ -1,20 +1,20 @@
 //! `vpfs proxy`: the daemon.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use sd_notify::NotifyState;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::{ServerId, SharingMode};
-use vpfs_proxy::Daemon;
+use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
 use super::peers::socket;
-use super::{runtime, successor, systemd};
+use super::{check_connect, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
-use crate::signals::Stop;
+use crate::signals::{self, Stop};
 
 /// Run proxies in front of storage servers that schedule the requests of clients
 ///
@@ -25,8 +25,10 @@ use crate::signals::Stop;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
+    vpfs proxy --check --connect                   and ask the servers whether it agrees with their configuration\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
-    vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host")]
+    vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host\n  \
+    vpfs proxy --reload 4711                       let the proxy of this process id read its file again")]
 pub(crate) struct Proxy {
     /// The configuration, see docs/config.md
     #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
@@ -36,9 +38,19 @@ pub(crate) struct Proxy {
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
-    /// Check the configuration, print it with all defaults, and exit
+    /// Check the configuration, print it with all defaults, and exit: 2 if it is not valid, 4 if it is valid but host
+    /// names can't be resolved now, with which a proxy starts nevertheless
     #[arg(long)]
     check: bool,
+
+    /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses
+    #[arg(long, requires = "check")]
+    connect: bool,
+
+    /// Let the proxy with this process id read its file again, wait for it, and exit with 1 if it refuses; for the same
+    /// user, as ExecReload= of the service
+    #[arg(long, value_name = "PID", conflicts_with = "check")]
+    reload: Option<u32>,
 
     /// Take over from the process at the other end of standard input, which starts this one at SIGUSR2
     #[arg(long, hide = true)]
@@ -47,22 +59,38 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let runtime = runtime()?;
-        if self.take_over {
-            // First of all: whoever signals all processes of a service hits its successor, too, and must not end it.
-            let _guard = runtime.enter();
-            drop(upgrades()?);
+        if let Some(pid) = self.reload {
+            return reload::ask(pid);
         }
+        let runtime = runtime()?;
+        let result = self.run_on(&runtime);
+        // Whatever still waits for a disk in another thread must not keep the process from ending.
+        runtime.shutdown_background();
+        result
+    }
+
+    fn run_on(&self, runtime: &Runtime) -> Result<(), Exit> {
+        // First of all: a signal that comes before it is handled ends the process. One to all processes of a service
+        // hits a successor, too, and must not end it.
+        let guard = runtime.enter();
+        let signals = handled(Signals::new())?;
+        drop(guard);
         let config = self.load()?;
         let servers = self.chosen(&config)?;
         if self.check {
-            return check(&config, &servers);
+            return runtime.block_on(async {
+                let checked = check(&config, &servers).await;
+                if self.connect {
+                    check_connect::run(&config, &servers).await?;
+                }
+                checked
+            });
         }
         let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
         if !config.warnings.list.is_empty() {
             tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not as intended");
         }
-        runtime.block_on(self.serve(config, &servers, &switch))
+        runtime.block_on(self.serve(config, &servers, signals, &switch))
     }
 
     fn load(&self) -> Result<Config, Exit> {
@@ -76,88 +104,146 @@ impl Proxy {
         self.servers.iter().map(|name| config.server(name).map_err(Exit::Usage)).collect()
     }
 
-    async fn serve(&self, config: Config, servers: &[ServerId], log: &LogSwitch) -> Result<(), Exit> {
-        let mut hangup = handled(signal(SignalKind::hangup()))?;
-        let mut stop = handled(Stop::new())?;
-        let socket = socket_path(&config, servers);
-        let mut daemon = self.start(config, servers).await?;
-        let mut upgrade = upgrades()?;
-        tracing::info!(policy = ?daemon.config().scheduler.policy.kind, "ready");
-        if !self.take_over {
-            systemd::tell(NotifyState::Ready);
-        }
-        let mut asked = socket.and_then(|path| open(&path));
+    async fn serve(
+        &self,
+        config: Config,
+        servers: &[ServerId],
+        mut signals: Signals,
+        log: &LogSwitch,
+    ) -> Result<(), Exit> {
+        let mut daemon = tokio::select! {
+            daemon = self.start(config, servers) => daemon?,
+            () = signals.stop.asked() => return Ok(()),
+        };
+        signals.forget_upgrades()?;
+        tell_ready(daemon.config(), servers, self.take_over);
+        let mut asked = open(daemon.config(), servers, self.take_over);
         loop {
             tokio::select! {
-                _ = hangup.recv() => self.reload(&mut daemon, log).await,
-                _ = upgrade.recv() => match successor::start(&daemon).await {
-                    Ok(offer) => return successor::hand_over(daemon, offer, &mut stop).await,
+                _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,
+                _ = signals.upgrade.recv() => match successor::start(&daemon).await {
+                    Ok(offer) => return successor::hand_over(daemon, offer, &mut signals.stop).await,
                     Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),
                 },
                 Some(question) = next(&mut asked) => {
                     // Who asked may be gone.
                     let _ = question.send(daemon.peers().await);
                 }
-                () = stop.asked() => break,
+                () = signals.stop.asked() => break,
             }
         }
         tracing::info!("draining");
-        systemd::tell(NotifyState::Stopping);
+        systemd::stopping();
         tokio::select! {
             cut_off = daemon.drain() => match cut_off {
                 0 => tracing::info!("drained"),
                 _ => tracing::warn!(connections = cut_off, "limits.drain_timeout expired; connections were cut off"),
             },
-            () = stop.asked() => tracing::warn!("second signal; exiting at once"),
+            () = signals.stop.asked() => tracing::warn!("second signal; exiting at once"),
         }
         Ok(())
     }
 
     async fn start(&self, config: Config, servers: &[ServerId]) -> Result<Daemon, Exit> {
+        let environment = Environment { resolver: Resolver::default(), state: StateDir::of_service() };
         let daemon = if self.take_over {
             let inheritance = successor::inheritance().await.map_err(|error| {
                 Exit::Failed(format!(
                     "cannot take over from another process, which should have started this one: {error}"
                 ))
             })?;
-            Daemon::succeed(config, servers, inheritance).await
+            Daemon::succeed(&environment, config, servers, inheritance).await
         } else {
-            Daemon::start(config, servers).await
+            Daemon::start_in(&environment, config, servers).await
         };
         daemon.map_err(|error| Exit::Failed(error.to_string()))
     }
 
     async fn reload(&self, daemon: &mut Daemon, log: &LogSwitch) {
-        let newer = match Config::load(&self.config) {
-            Ok(newer) => newer,
-            Err(problems) => return tracing::error!(%problems, "reload rejected; the old configuration stays active"),
-        };
-        match daemon.reload(newer).await {
-            Ok(()) => log.set(daemon.config().log.level),
-            Err(error) => tracing::error!(%error, "reload rejected; the old configuration stays active"),
+        systemd::reloading();
+        let outcome = self.try_reload(daemon).await;
+        match &outcome {
+            Ok(_) => log.set(daemon.config().log.level),
+            Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
+        }
+        systemd::reloaded(&outcome);
+        reload::answer(&outcome);
+    }
+
+    async fn try_reload(&self, daemon: &mut Daemon) -> Result<String, String> {
+        let newer = Config::load(&self.config).map_err(|problems| problems.to_string())?;
+        match daemon.reload(newer).await.map_err(|error| error.to_string())? {
+            0 => Ok("nothing changed".to_owned()),
+            changes => Ok(format!("{} changed", count(changes, "setting"))),
         }
     }
 }
 
-/// The requests for an upgrade from now on.
-fn upgrades() -> Result<Signal, Exit> {
-    handled(signal(SignalKind::user_defined2()))
+/// The signals that a proxy handles.
+struct Signals {
+    hangup: Signal,
+    upgrade: Signal,
+    stop: Stop,
+}
+
+impl Signals {
+    /// All of them are handled from now on, and those that have no meaning are ignored.
+    fn new() -> std::io::Result<Self> {
+        signals::ignore_harmless();
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
+            stop: Stop::new()?,
+        })
+    }
+
+    /// Requests for an upgrade that came before there was anything to hand over are dropped.
+    fn forget_upgrades(&mut self) -> Result<(), Exit> {
+        self.upgrade = handled(signal(SignalKind::user_defined2()))?;
+        Ok(())
+    }
+}
+
+/// Says who is served how; systemd knows that a successor is ready from its predecessor.
+fn tell_ready(config: &Config, servers: &[ServerId], is_successor: bool) {
+    let names: Vec<&str> = servers.iter().map(|id| config.servers[id.index()].name.as_str()).collect();
+    let names = names.join(", ");
+    let policy = config.scheduler.policy.kind.name();
+    tracing::info!(servers = names, listeners = listeners(config, servers), policy, "ready");
+    systemd::ready(&format!("serving {names}"), is_successor);
+}
+
+/// For example `10.0.0.1:5334 and 3 more: by rules; 10.0.0.1:6334 and 3 more: climate`.
+fn listeners(config: &Config, servers: &[ServerId]) -> String {
+    let Some(&first) = servers.first() else { return String::new() };
+    let more = if servers.len() > 1 { format!(" and {} more", servers.len() - 1) } else { String::new() };
+    let listener = |listener: &vpfs_config::Listener| {
+        let (host, port) = listener.bind_address(first);
+        let app = listener.app.map_or("by rules", |app| &config.apps[app.0].name);
+        format!("{host}:{port}{more}: {app}")
+    };
+    config.listeners.iter().map(listener).collect::<Vec<_>>().join("; ")
+}
+
+/// For example `1 server`, `2 servers`.
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
     result.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))
 }
 
-/// Where `vpfs peers` asks, if there are peers in other processes.
-fn socket_path(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
-    let peers = config.peers.as_ref().filter(|_| servers.len() < config.servers.len())?;
-    let first = servers.first()?;
-    Some(socket::path(&peers.sockets, &config.servers[first.index()].name))
-}
-
-/// Without its socket a proxy still works.
-fn open(path: &Path) -> Option<mpsc::Receiver<socket::Question>> {
-    let opened = socket::listen(path);
+/// Where `vpfs peers` asks. Without its socket a proxy still works.
+fn open(config: &Config, servers: &[ServerId], take_over: bool) -> Option<mpsc::Receiver<socket::Question>> {
+    let directory = socket::directory(config);
+    // Nobody asked for a directory then, but the systemd unit provides one.
+    if config.peers.is_none() && !directory.exists() {
+        return None;
+    }
+    let path = socket::path(directory, &config.servers[servers.first()?.index()].name);
+    let opened = socket::listen(&path, take_over);
     opened
         .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "`vpfs peers` cannot ask this proxy"))
         .ok()
@@ -171,11 +257,7 @@ async fn next(asked: &mut Option<mpsc::Receiver<socket::Question>>) -> Option<so
     }
 }
 
-fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
-    let names: Vec<&str> = config.unresolved().map(|(name, _)| name).collect();
-    let invalid = |problems| Exit::Usage(format!("invalid configuration\n{problems}"));
-    config.resolve(addresses_of).map_err(invalid)?;
-    let trusted = config.resolve_servers(addresses_of).map_err(invalid)?;
+async fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
     for (key, value) in config.settings() {
         print(format_args!("{key} = {value}"))?;
     }
@@ -186,13 +268,18 @@ fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
     if is_shared && servers.len() < config.servers.len() && config.peers.is_none() {
         eprintln!("warning: shares hold only among the servers of one process; add a [peers] table");
     }
-    for reason in trusted.unresolved {
-        eprintln!("warning: {reason}; requests of this server to others would be scheduled like a client's");
+    let (names, missing) = check_names(config, servers, Resolver::default()).await;
+    let parts = [(config.servers.len(), "server"), (config.listeners.len(), "listener"), (names, "host name")];
+    let parts = parts.map(|(number, what)| count(number, what)).join(", ");
+    if missing.is_empty() {
+        eprintln!("the configuration is valid: {parts}");
+        return Ok(());
     }
-    eprintln!("the configuration is valid ({} servers, {} host names resolved)", config.servers.len(), names.len());
-    Ok(())
-}
-
-fn addresses_of(host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
-    Ok(std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))?.map(|address| address.ip()).collect())
+    for line in missing {
+        eprintln!("warning: {line}");
+    }
+    Err(Exit::Unresolved(format!(
+        "the configuration is valid: {parts}; but not all of these names can be resolved now. A proxy starts nevertheless \
+         and looks them up again"
+    )))
 }

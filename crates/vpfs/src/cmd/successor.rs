@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use sd_notify::NotifyState;
 use vpfs_proxy::{Daemon, Inheritance, Offer};
 
 use super::systemd;
@@ -37,7 +36,7 @@ pub(crate) async fn start(daemon: &Daemon) -> io::Result<Offer> {
     let pid = child.id();
     match daemon.offer(ours).await {
         Ok(offer) => {
-            systemd::tell(NotifyState::MainPid(pid));
+            systemd::succeeded_by(pid);
             tracing::info!(pid, "the successor is ready");
             Ok(offer)
         }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use tempfile::TempDir;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{Daemon, Inheritance, StartError};
+use vpfs_proxy::{Daemon, Environment, Inheritance, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 use super::site::{Network, free_addresses, patient};
@@ -112,7 +112,7 @@ impl Cluster {
         let old = self.daemons[server].take().unwrap();
         let (config, id) = self.config_of(listed, server);
         let (offer, successor) = tokio::join!(old.offer(ours), async {
-            Daemon::succeed(config, &[id], receiving.await.unwrap()).await.unwrap()
+            Daemon::succeed(&Environment::default(), config, &[id], receiving.await.unwrap()).await.unwrap()
         });
         self.daemons[server] = Some(successor);
         old.hand_over(offer.unwrap()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{AppTotals, Daemon, Inheritance, StartError};
+use vpfs_proxy::{AppTotals, Daemon, Environment, Inheritance, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
 /// Servers and listeners of a configuration, and their addresses.
@@ -67,7 +67,7 @@ impl Network {
 
     /// The successor of a daemon in front of all servers.
     pub(crate) async fn succeed(&self, text: &str, inheritance: Inheritance) -> Result<Daemon, StartError> {
-        Daemon::succeed(self.config(text), &self.server_ids(text), inheritance).await
+        Daemon::succeed(&Environment::default(), self.config(text), &self.server_ids(text), inheritance).await
     }
 
     fn server_ids(&self, text: &str) -> Vec<ServerId> {
@@ -76,9 +76,14 @@ impl Network {
 
     /// A daemon in front of all servers; waits while a dropped one still holds the addresses.
     pub(crate) async fn daemon(&self, text: &str) -> Daemon {
+        self.daemon_in(&Environment::default(), text).await
+    }
+
+    /// The same in this environment.
+    pub(crate) async fn daemon_in(&self, environment: &Environment, text: &str) -> Daemon {
         let servers = self.server_ids(text);
         loop {
-            match Daemon::start(self.config(text), &servers).await {
+            match Daemon::start_in(environment, self.config(text), &servers).await {
                 Err(StartError::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
                     tokio::task::yield_now().await;
                 }

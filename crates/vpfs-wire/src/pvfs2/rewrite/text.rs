@@ -1,10 +1,9 @@
-//! Edits the configuration text, which servers and clients read line by line: a key, then arguments.
-//!
-//! Keys are case-insensitive; arguments end at white space and may be quoted; `#` starts a comment.
+//! Edits the configuration text.
 
 use std::ops::Range;
 
 use super::ClientTimeouts;
+use crate::pvfs2::dotconf::{Line, Lines, Word};
 
 /// The text with new addresses and time-outs; all other bytes as they were.
 pub(super) fn rewrite(text: &[u8], timeouts: ClientTimeouts, map: &mut dyn FnMut(&str) -> Option<String>) -> Vec<u8> {
@@ -14,24 +13,76 @@ pub(super) fn rewrite(text: &[u8], timeouts: ClientTimeouts, map: &mut dyn FnMut
     ];
     settings.retain(|setting| setting.secs.is_some());
     let mut missing: Vec<&Setting> = settings.iter().filter(|setting| !setting.is_in(text)).collect();
-    let mut out = Vec::with_capacity(text.len() + 1024);
-    for line in lines(text) {
-        let words = words(line);
-        let word = |at: usize| words.get(at).map_or(&[][..], |word| &line[word.clone()]);
-        if word(0).eq_ignore_ascii_case(b"Alias") {
-            replace(line, words.get(2..).unwrap_or_default(), &mut out, |address| map(address));
-        } else if let Some(setting) = settings.iter().find(|setting| setting.is_key(word(0))) {
-            replace(line, words.get(1..2).unwrap_or_default(), &mut out, |_| setting.value());
-        } else {
-            out.extend_from_slice(line);
-        }
-        if word(0).eq_ignore_ascii_case(b"<Defaults>") {
-            for setting in missing.drain(..) {
-                setting.add(&mut out);
+    let mut edited = Edited { text, done: 0, out: Vec::with_capacity(text.len() + 1024) };
+    for line in Lines::new(text) {
+        let words = line.words();
+        let Some((name, arguments)) = words.split_first() else { continue };
+        if name.value.eq_ignore_ascii_case(b"Alias") {
+            for list in arguments.iter().skip(1) {
+                edited.addresses(list, &mut *map);
             }
+        } else if let Some(setting) = settings.iter().find(|setting| setting.is_named(name)) {
+            if let Some(secs) = arguments.first() {
+                edited.replace(secs.range.clone(), setting.value().as_bytes());
+            }
+        } else if name.value.eq_ignore_ascii_case(b"<Defaults>") {
+            edited.insert(&line, &mut missing);
         }
     }
-    out
+    edited.finish()
+}
+
+/// A text while it is edited from its start to its end.
+struct Edited<'a> {
+    text: &'a [u8],
+    /// How far `out` has the text.
+    done: usize,
+    out: Vec<u8>,
+}
+
+impl Edited<'_> {
+    fn replace(&mut self, range: Range<usize>, new: &[u8]) {
+        self.out.extend_from_slice(&self.text[self.done..range.start]);
+        self.out.extend_from_slice(new);
+        self.done = range.end;
+    }
+
+    /// Replaces the addresses in a list.
+    fn addresses(&mut self, list: &Word, map: &mut dyn FnMut(&str) -> Option<String>) {
+        let is_separator = |byte: &u8| matches!(byte, b',' | b' ' | b'\t' | b'\n');
+        let mut new = Vec::new();
+        for part in list.value.split_inclusive(is_separator) {
+            let len = part.len() - usize::from(part.last().is_some_and(is_separator));
+            let (address, separator) = part.split_at(len);
+            let mapped = if address.is_empty() { None } else { str::from_utf8(address).ok().and_then(&mut *map) };
+            new.extend_from_slice(mapped.as_deref().map_or(address, str::as_bytes));
+            new.extend_from_slice(separator);
+        }
+        if new == list.value {
+            return;
+        }
+        if self.text[list.range.clone()] == list.value {
+            self.replace(list.range.clone(), &new);
+        } else if !list.is_verbatim {
+            self.replace(list.range.clone(), &quoted(&new));
+        }
+    }
+
+    /// Adds settings behind a line.
+    fn insert(&mut self, line: &Line, settings: &mut Vec<&Setting>) {
+        self.replace(line.range.end..line.range.end, b"");
+        for setting in settings.drain(..) {
+            while !self.out.ends_with(b"\n") || self.out.ends_with(b"\\\n") {
+                self.out.push(b'\n');
+            }
+            self.out.extend_from_slice(format!("\t{} {}\n", setting.key.escape_ascii(), setting.value()).as_bytes());
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.out.extend_from_slice(&self.text[self.done..]);
+        self.out
+    }
 }
 
 /// A setting in seconds that clients read from the text.
@@ -41,70 +92,30 @@ struct Setting {
 }
 
 impl Setting {
-    fn is_key(&self, word: &[u8]) -> bool {
-        word.eq_ignore_ascii_case(self.key)
+    fn is_named(&self, name: &Word) -> bool {
+        name.value.eq_ignore_ascii_case(self.key)
     }
 
     fn is_in(&self, text: &[u8]) -> bool {
-        lines(text).any(|line| words(line).first().is_some_and(|word| self.is_key(&line[word.clone()])))
+        Lines::new(text).any(|line| line.words().first().is_some_and(|name| self.is_named(name)))
     }
 
-    fn value(&self) -> Option<String> {
-        self.secs.map(|secs| secs.to_string())
-    }
-
-    /// Appends a separate line.
-    fn add(&self, out: &mut Vec<u8>) {
-        while !out.ends_with(b"\n") || out.ends_with(b"\\\n") {
-            out.push(b'\n');
-        }
-        out.push(b'\t');
-        out.extend_from_slice(self.key);
-        out.push(b' ');
-        out.extend_from_slice(self.value().unwrap_or_default().as_bytes());
-        out.push(b'\n');
+    fn value(&self) -> String {
+        self.secs.map(|secs| secs.to_string()).unwrap_or_default()
     }
 }
 
-/// Lines with their line ends; a backslash before a line end joins the next line.
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let end = |at: &usize| rest[*at] == b'\n' && (*at == 0 || rest[*at - 1] != b'\\');
-        let len = (0..rest.len()).find(end).map_or(rest.len(), |at| at + 1);
-        let (line, after) = rest.split_at(len);
-        rest = after;
-        (!line.is_empty()).then_some(line)
-    })
-}
-
-/// Where the words of a line are: key and arguments, and the parts of arguments that are lists.
-fn words(line: &[u8]) -> Vec<Range<usize>> {
-    let is_gap = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b'"' | b'\'' | b'\\');
-    let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
-    let mut words = Vec::new();
-    let mut at = 0;
-    while at < end {
-        let len = line[at..end].iter().take_while(|byte| !is_gap(**byte)).count();
-        if len > 0 {
-            words.push(at..at + len);
+/// An argument that is read as `value`.
+fn quoted(value: &[u8]) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for byte in value {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
         }
-        at += len + 1;
+        text.push(*byte);
     }
-    words
-}
-
-/// Appends `line`, replacing each word for which `new` has a replacement.
-fn replace(line: &[u8], words: &[Range<usize>], out: &mut Vec<u8>, mut new: impl FnMut(&str) -> Option<String>) {
-    let mut done = 0;
-    for word in words {
-        if let Some(text) = str::from_utf8(&line[word.clone()]).ok().and_then(&mut new) {
-            out.extend_from_slice(&line[done..word.start]);
-            out.extend_from_slice(text.as_bytes());
-            done = word.end;
-        }
-    }
-    out.extend_from_slice(&line[done..]);
+    text.push(b'"');
+    text
 }
 
 #[cfg(test)]
@@ -125,6 +136,27 @@ mod tests {
                         tcp://a3\nAlias a \"tcp://proxy4:1\"\r\nAlias s5 \\\n tcp://proxy5:1\n</Aliases>\n# Alias s6 \
                         tcp://a6:1\nName tcp://a7\nAlias s8 tcp://proxy8";
         assert_eq!(rewritten(text, ClientTimeouts::default()), expected);
+    }
+
+    #[test]
+    fn addresses_are_found_as_servers_find_them() {
+        for (list, expected) in [
+            ("ib://b:1 tcp://a1:1", "ib://b:1 tcp://proxy1:1"),
+            ("ib://b:1, tcp://a1:1", "ib://b:1, tcp://proxy1:1"),
+            ("'ib://b:1 tcp://a1:1'", "\"ib://b:1 tcp://proxy1:1\""),
+            ("tcp://a1\\:1", "\"tcp://proxy1:1\""),
+            ("tcp://a\\\n1:1", "\"tcp://proxy1:1\""),
+            ("ib://b:1 \"\" tcp://a1:1", "ib://b:1 \"\" tcp://proxy1:1"),
+            // No address, as all of it is a comment.
+            ("tcp://a1:1#x", "tcp://a1:1#x"),
+            // Two backslashes do not join the next line.
+            ("x\\\\\nAlias s2 tcp://a1:1", "x\\\\\nAlias s2 tcp://proxy1:1"),
+        ] {
+            assert_eq!(
+                rewritten(&format!("Alias s {list}\n"), ClientTimeouts::default()),
+                format!("Alias s {expected}\n")
+            );
+        }
     }
 
     #[test]

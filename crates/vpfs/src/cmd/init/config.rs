@@ -8,7 +8,10 @@ use super::Init;
 
 /// A table for each server, one listener and `[peers]`.
 pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
-    let mut text = String::from("# Written by `vpfs init`; the same file on all hosts. See docs/config.md.\n\n");
+    let mut text = String::from(
+        "# Written by `vpfs init`; the same file on all hosts. `vpfs proxy --check` prints all settings with their\n\
+         # defaults, and `vpfs proxy --check --connect` compares the servers below with what the real ones say.\n\n",
+    );
     for server in servers {
         text += &format!("[[server]]\nname = {:?}\naddress = {:?}\n\n", server.alias, server.address);
     }
@@ -25,6 +28,13 @@ pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
         }
         false => "shared_key = \"peers.key\"\n",
     }
+}
+
+/// The server, by its place, whose table has this line of the text, counted from 1.
+pub(super) fn server_at(text: &str, line: usize) -> Option<usize> {
+    let tables: Vec<&str> = text.lines().take(line).filter(|line| line.starts_with('[')).collect();
+    let is_servers = tables.iter().all(|table| *table == "[[server]]");
+    if is_servers { tables.len().checked_sub(1) } else { None }
 }
 
 /// One port on all hosts; ports from it on if servers share a host.

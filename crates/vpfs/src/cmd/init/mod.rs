@@ -1,17 +1,17 @@
 //! `vpfs init`: the configuration of a cluster, with keys or certificates, from the servers' own one.
 
 mod config;
+mod files;
 mod nftables;
 mod secrets;
+mod servers;
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use vpfs_config::Config;
-use vpfs_testbed::fsconfig::FsConfig;
+use vpfs_config::{Config, Problem};
 
+use self::files::NewFile;
+use self::servers::Found;
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -19,19 +19,19 @@ use crate::print::print;
 ///
 /// Writes vpfs.toml and what proxies recognise each other by: a shared key, or an authority with a certificate for each
 /// server's host; with --redirect also rules of nftables, by which clients reach the proxies at the servers' own
-/// addresses. Nothing that exists is overwritten.
+/// addresses. Says where each file belongs. Nothing that exists is overwritten.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs init --from /etc/orangefs/orangefs-server.conf --output /etc/vpfs\n  \
     vpfs init --from fs.conf --output cluster --certificates      then copy cluster/s1/* to /etc/vpfs of s1's host")]
 pub(crate) struct Init {
-    /// The configuration of the OrangeFS servers
+    /// The configuration of the OrangeFS servers, the file that all of them have in common
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
 
-    /// The file system in it
-    #[arg(long, value_name = "NAME", default_value = "orangefs")]
-    file_system: String,
+    /// Only the servers of this file system [default: of all in the file]
+    #[arg(long, value_name = "NAME")]
+    file_system: Option<String>,
 
     /// The directory to write to
     #[arg(long, value_name = "DIR")]
@@ -56,45 +56,82 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let fs = self.read()?;
-        let text = config::text(self, &fs.servers);
-        // What is written must be valid: names of servers can be too long, or addresses of another transport.
-        let config = Config::parse("vpfs.toml", &text)
-            .map_err(|problems| Exit::Failed(format!("{} leads to\n{problems}", self.from.display())))?;
-        std::fs::create_dir_all(&self.output)
-            .map_err(|error| Exit::Failed(format!("cannot create {}: {error}", self.output.display())))?;
-        write(&self.output.join("vpfs.toml"), &text, 0o644)?;
+        let found = servers::read(&self.from, self.file_system.as_deref())?;
+        let text = config::text(self, &found.servers);
+        // What is written must be valid: names of servers can be too long, or ports too high.
+        let config =
+            Config::parse("vpfs.toml", &text).map_err(|problems| self.refused(&found, &text, &problems.list))?;
+        files::write(&self.output, &self.files(&found, &config, text)?)?;
+        found.notes.iter().for_each(|note| eprintln!("vpfs: note: {note}"));
+        print(self.next_steps(&found, &config))
+    }
+
+    fn files(&self, found: &Found<'_>, config: &Config, text: String) -> Result<Vec<NewFile>, Exit> {
+        let mut files = vec![NewFile::new("vpfs.toml", text, 0o644)];
         if self.redirect {
-            write(&self.output.join("vpfs.nft"), &nftables::rules(&config), 0o644)?;
+            files.push(NewFile::new("vpfs.nft", nftables::rules(config), 0o644));
         }
         if self.certificates {
-            secrets::certificates(&self.output, &fs.servers)?;
+            files.extend(secrets::certificates(&found.servers)?);
         } else {
-            write(&self.output.join("peers.key"), &secrets::key()?, 0o600)?;
+            files.push(NewFile::new("peers.key", secrets::key()?, 0o600));
         }
-        print(format_args!("wrote {}; docs/guide/cluster.md says where each file belongs", self.output.display()))
+        Ok(files)
     }
 
-    fn read(&self) -> Result<FsConfig, Exit> {
-        let failed = |error: &dyn std::fmt::Display| Exit::Usage(format!("{}: {error}", self.from.display()));
-        let text = vpfs_config::read_text(&self.from).map_err(|error| failed(&error))?;
-        FsConfig::parse(&text, &self.file_system).map_err(|error| failed(&error))
+    /// The problems of a text that is not written, at the places in the servers' configuration that lead to them.
+    fn refused(&self, found: &Found<'_>, text: &str, problems: &[Problem]) -> Exit {
+        let described = problems.iter().map(|problem| match config::server_at(text, problem.line) {
+            Some(index) => {
+                let server = &found.servers[index];
+                format!("{}: Alias {:?}: {}", found.place(server), server.alias, problem.message)
+            }
+            None => {
+                let (from, ports) = (self.from.display(), "--port and --peer-port are the first ports");
+                format!("{from}: {}: {} ({ports})", problem.key, problem.message)
+            }
+        });
+        Exit::Usage(described.collect::<Vec<_>>().join("\n"))
     }
-}
 
-/// Writes a new file with this mode.
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), Exit> {
-    let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    written
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
+    /// What an administrator does with the files.
+    fn next_steps(&self, found: &Found<'_>, config: &Config) -> String {
+        let count = match config.servers.as_slice() {
+            [_] => "1 server".to_owned(),
+            servers => format!("{} servers", servers.len()),
+        };
+        let server = &config.servers[0];
+        let name = &server.name;
+        let copy = match self.certificates {
+            true => format!("copy vpfs.toml and what is in {name}/ to /etc/vpfs, but never ca-key.pem"),
+            false => "copy vpfs.toml and peers.key to /etc/vpfs; only the proxy's user may read the key".to_owned(),
+        };
+        let clients = match self.redirect {
+            true => "Once all proxies run, redirect clients on each host: nft -f vpfs.nft".to_owned(),
+            false => {
+                let (proxy, fs) = (&config.listeners[0].addresses[0], &found.file_system);
+                format!("Once all proxies run, clients mount {proxy}/{fs} instead of {}/{fs}", server.address)
+            }
+        };
+        format!(
+            "wrote {} for {count}\n\
+             On the host of each server, for example {name}:\n  \
+                 {copy}\n  \
+                 vpfs proxy --check --connect --server {name}\n  \
+                 vpfs proxy --server {name}\n\
+             {clients}",
+            self.output.display(),
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use vpfs_config::PeerSecurity;
+    use vpfs_testbed::fsconfig::FsConfig;
 
     use super::*;
 
@@ -106,8 +143,13 @@ mod tests {
         let addresses: Vec<String> = addresses.iter().map(|address| (*address).to_owned()).collect();
         let from = output.with_extension("conf");
         std::fs::write(&from, FsConfig::new("orangefs", &addresses).to_text()).unwrap();
-        let (output, file_system) = (output.to_owned(), "orangefs".to_owned());
-        Init { from, file_system, output, port: 5334, peer_port: 7334, certificates, redirect }.run()
+        let output = output.to_owned();
+        Init { from, file_system: None, output, port: 5334, peer_port: 7334, certificates, redirect }.run()
+    }
+
+    fn usage(result: Result<(), Exit>) -> String {
+        let Err(Exit::Usage(problem)) = result else { panic!("{result:?}") };
+        problem
     }
 
     #[test]
@@ -120,7 +162,53 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&key).unwrap().trim().len(), 64);
         assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(peers.addresses, [("oss1".into(), 7334), ("10.0.0.2".into(), 7334)]);
-        assert!(init(&output, false).is_err(), "nothing is overwritten");
+        std::fs::remove_file(output.join("vpfs.toml")).unwrap();
+        let Err(Exit::Failed(kept)) = init(&output, false) else { panic!("nothing is overwritten") };
+        assert_eq!(kept, format!("{} exists and is kept; choose another --output", key.display()));
+        assert!(!output.join("vpfs.toml").exists(), "all or nothing is written");
+    }
+
+    #[test]
+    fn problems_are_those_of_the_file_that_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("bad.conf");
+        let bad = |addresses: &[&str]| usage(init_for(&folder.path().join("bad"), false, false, addresses));
+        let problem = bad(&["tcp://oss1:3334", "tcp://oss_1:70000"]);
+        assert!(problem.starts_with(&format!("{}:18: Alias \"s2\": ", from.display())), "{problem}");
+        let problem = bad(&["tcp://oss1:3334", "tcp://OSS1:3334"]);
+        assert!(
+            problem.ends_with(":18: Alias \"s2\" has the address of \"s1\"; each server needs its own"),
+            "{problem}"
+        );
+        let problem = bad(&["ib://oss1:3335"]);
+        assert!(problem.starts_with(&format!("{}:17: server `s1` is reached at", from.display())), "{problem}");
+        assert!(!folder.path().join("bad").exists());
+    }
+
+    #[test]
+    fn all_file_systems_are_served_unless_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, output) = (folder.path().join("fs.conf"), folder.path().join("all"));
+        let text = FsConfig::new("pvfs2-fs", &["tcp://oss1:3334".to_owned(), "tcp://oss2:3334".to_owned()]).to_text();
+        let second = "<FileSystem>\nName home\nID 7\nRootHandle 9\n<MetaHandleRanges>\nRange s2 3-99\n\
+                      </MetaHandleRanges>\n<DataHandleRanges>\nRange s2 100-200\n</DataHandleRanges>\n</FileSystem>\n";
+        std::fs::write(&from, text + second).unwrap();
+        let init = |output: &Path, name: Option<&str>| {
+            let (from, output, file_system) = (from.clone(), output.to_owned(), name.map(str::to_owned));
+            Init { from, file_system, output, port: 5334, peer_port: 7334, certificates: false, redirect: false }.run()
+        };
+        init(&output, None).unwrap();
+        assert_eq!(Config::load(&output.join("vpfs.toml")).unwrap().servers.len(), 2);
+        let one = folder.path().join("one");
+        init(&one, Some("home")).unwrap();
+        let names: Vec<String> =
+            Config::load(&one.join("vpfs.toml")).unwrap().servers.into_iter().map(|server| server.name).collect();
+        assert_eq!(names, ["s2"]);
+        let problem = usage(init(&one, Some("orangefs")));
+        assert!(
+            problem.contains("no file system is called `orangefs`; there are `pvfs2-fs`, `home`; give one"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! `vpfs proxy --check --connect`: whether the servers are there, and say what vpfs.toml says.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use vpfs_config::{Config, Server};
+use vpfs_core::ServerId;
+use vpfs_testbed::client::fetch_config;
+use vpfs_testbed::fsconfig::{Alias, Configuration};
+
+use crate::exit::Exit;
+use crate::print::print;
+
+/// How long a server may take. Clients wait longer; an administrator does not.
+const WAIT: Duration = Duration::from_secs(5);
+/// How many servers are asked at a time, which needs as many sockets.
+const AT_ONCE: usize = 64;
+
+/// Asks these servers for their configuration, as clients do. Prints a line for each; an error if one cannot be used.
+pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
+    let mut findings = Vec::new();
+    let mut first: Option<(&str, Vec<u8>)> = None;
+    for group in servers.chunks(AT_ONCE) {
+        for (id, answer) in ask(config, group).await {
+            let Server { name, address } = &config.servers[id.index()];
+            match (answer, &first) {
+                (Err(problem), _) => findings.push(format!("{name}: {problem}")),
+                (Ok(text), Some((_, known))) if text == *known => print(format_args!("{name}: {address} answers"))?,
+                (Ok(text), _) => {
+                    print(format_args!("{name}: {address} answers"))?;
+                    findings.extend(compared(config, name, &text));
+                    if let Some((other, _)) = &first {
+                        findings
+                            .push(format!("{name}: its configuration is not that of {other}; clients do not mount"));
+                    }
+                    first = first.or(Some((name, text)));
+                }
+            }
+        }
+    }
+    if findings.is_empty() {
+        eprintln!("the servers agree with the configuration ({} reached)", servers.len());
+        return Ok(());
+    }
+    Err(Exit::Failed(format!("the servers do not agree with the configuration\n{}", findings.join("\n"))))
+}
+
+/// What these servers answer, in their order.
+async fn ask(config: &Config, servers: &[ServerId]) -> Vec<(ServerId, Result<Vec<u8>, String>)> {
+    let mut asked = JoinSet::new();
+    for &id in servers {
+        let address = &config.servers[id.index()].address;
+        let target = format!("{}:{}", address.host(), address.port());
+        asked.spawn(async move { (id, fetch_config(&target, WAIT).await.map_err(|error| error.to_string())) });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(id, _)| id.index());
+    answers
+}
+
+/// Where the configuration that a server returned differs from ours.
+fn compared(config: &Config, server: &str, text: &[u8]) -> Vec<String> {
+    let theirs = match Configuration::parse(text) {
+        Ok(theirs) => theirs,
+        Err(error) => return vec![format!("{server}: its configuration cannot be used: {error}")],
+    };
+    let other_aliases = theirs.aliases.iter().filter_map(|alias| other_alias(config, alias));
+    other_aliases.chain(config.servers.iter().filter_map(|server| unknown(&theirs, server))).collect()
+}
+
+/// What we say otherwise about a server than `alias`.
+fn other_alias(config: &Config, alias: &Alias) -> Option<String> {
+    let (name, address) = (&alias.name, alias.tcp()?);
+    let mut ours = config.servers.iter();
+    if let Some(server) = ours.clone().find(|server| server.address.as_str() == address) {
+        let renamed = server.name != *name;
+        return renamed.then(|| format!("{}: the servers call {address} {name}; use the same name", server.name));
+    }
+    Some(match ours.find(|server| server.name == *name) {
+        Some(Server { address: ours, .. }) => {
+            format!("{name}: the servers have {address}, not {ours}; write it exactly as they do")
+        }
+        None => format!("{name}: no [[server]] has {address}, so clients reach it without a proxy"),
+    })
+}
+
+/// A server of ours that is not in their configuration.
+fn unknown(theirs: &Configuration, Server { name, address }: &Server) -> Option<String> {
+    let is_theirs = |alias: &Alias| alias.name == *name || alias.tcp() == Some(address.as_str());
+    (!theirs.aliases.iter().any(is_theirs)).then(|| format!("{name}: the servers have neither this name nor {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_testbed::fsconfig::FsConfig;
+
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_compared() {
+        let text = FsConfig::new("pfs", &["tcp://oss1:3334".to_owned(), "tcp://oss2:3334".to_owned()]).to_text();
+        let findings = |servers: &[(&str, &str)]| {
+            let tables = servers.iter().map(|(name, to)| format!("[[server]]\nname = {name:?}\naddress = {to:?}\n"));
+            let text_of_ours = tables.collect::<String>() + "[[listener]]\nport = 5334\n";
+            compared(&Config::parse("vpfs.toml", &text_of_ours).expect("it is valid"), "s1", text.as_bytes())
+        };
+        let (first, second) = (("s1", "tcp://oss1:3334"), ("s2", "tcp://oss2:3334"));
+        assert!(findings(&[first, second]).is_empty());
+        for (servers, expected) in [
+            (vec![first], "s2: no [[server]] has tcp://oss2:3334, so clients reach it without a proxy"),
+            (vec![first, ("oss2", second.1)], "oss2: the servers call tcp://oss2:3334 s2; use the same name"),
+            (
+                vec![first, ("s2", "tcp://oss2.example.org:3334")],
+                "s2: the servers have tcp://oss2:3334, not tcp://oss2.example.org:3334; write it exactly as they do",
+            ),
+            (
+                vec![first, second, ("s3", "tcp://oss3:3334")],
+                "s3: the servers have neither this name nor tcp://oss3:3334",
+            ),
+        ] {
+            assert_eq!(findings(&servers), [expected]);
+        }
+    }
+}
