@@ -73,7 +73,8 @@ fn a_simulation_writes_a_log_that_is_advised_on() {
     let advise = ["layout", "advise", "run.csv", "--servers", "classes.toml", "--json", "-"];
     let advice: Value = serde_json::from_str(&run(&mut command(dir.path(), &advise))).expect("valid JSON");
     let files = advice.as_array().expect("a list");
-    assert_eq!((files.len(), &files[0]["file"]), (16, &Value::from("/heavy/file.0")), "each file has its own answer");
+    let has = |name: &str| files.iter().any(|file| file["file"] == name);
+    assert!(files.len() == 16 && has("/heavy/file.0") && has("/light/file.7"), "each file has its own answer");
     let requests: u64 = files
         .iter()
         .flat_map(|file| file["regions"].as_array().expect("a list"))

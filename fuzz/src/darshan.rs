@@ -8,7 +8,10 @@ pub fn darshan(data: &[u8]) {
     let pieces = read(data, 7);
     match (whole, pieces) {
         (Ok(log), Ok(again)) => {
-            assert_eq!(log, again);
+            // Where names are damaged, how many of them are known depends on the pieces.
+            if log.notes.is_empty() {
+                assert_eq!(log, again);
+            }
             for requests in log.files.into_values() {
                 assert!(!Trace::new(requests).expect("checked by the reader").requests().is_empty());
             }

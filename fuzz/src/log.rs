@@ -1,12 +1,22 @@
 //! The check of logs of lines, on any bytes: it panics if an invariant is violated, never because of an invalid log.
 
-use vpfs_harl::{CsvLine, Log, LogReader, Trace};
+use vpfs_harl::{Columns, CsvLine, Log, LogReader, TimeUnit, Trace};
 
-/// What is read of a log can be used, and written and read again; or its error has a line of it.
+/// What is read of a log can be used, and written and read again; or its error has a line of it. So with columns as the
+/// log names them, and with columns and units that were given.
 pub fn log(data: &[u8]) {
-    match read(data) {
+    let numbers = Columns::parse("op=1,offset=2,size=3,time=4,duration=5").expect("our own names");
+    let given = Columns { names: numbers, time_unit: Some(TimeUnit::Filetime), sector: Some(512) };
+    let _ = LogReader::check(&data[..data.len().min(2048)]);
+    for columns in [Columns::default(), given] {
+        check(data, &columns);
+    }
+}
+
+fn check(data: &[u8], columns: &Columns) {
+    match read(data, columns) {
         Ok(log) => {
-            let again = read(written(&log).as_bytes()).expect("our own log");
+            let again = read(written(&log).as_bytes(), &Columns::default()).expect("our own log");
             assert_eq!(again.files.keys().collect::<Vec<_>>(), log.files.keys().collect::<Vec<_>>());
             for (requests, again) in log.files.into_values().zip(again.files.into_values()) {
                 // Times in floating point are not those of other tracers to the last nanosecond.
@@ -20,8 +30,8 @@ pub fn log(data: &[u8]) {
 }
 
 /// Reads a log; the error is the line.
-fn read(data: &[u8]) -> Result<Log, u64> {
-    let mut reader = LogReader::default();
+fn read(data: &[u8], columns: &Columns) -> Result<Log, u64> {
+    let mut reader = LogReader::new(columns.clone());
     for line in data.split(|byte| *byte == b'\n') {
         reader.line(line).map_err(|error| error.line)?;
     }

@@ -1,11 +1,13 @@
 //! From the traces of a file to its layout.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::borders::{Group, groups};
 use crate::cluster::Cluster;
 use crate::predictor::Predictor;
 use crate::question::Question;
-use crate::regions::{Region, divide};
+use crate::regions::divide;
 use crate::replay::Spread;
 use crate::search::{Choice, Found, search};
 use crate::space::{Candidates, NoSpace, fit};
@@ -89,8 +91,9 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
         return Err(AdviceError::NoRequests);
     }
     let total = all.requests().len() as u64;
-    let mut asked: Vec<Asked<'_>> =
-        regions.iter().map(|region| Asked::new(cluster, runs, region, total, question)).collect();
+    let ask = |bytes: &Range<u64>, others: &[Vec<u64>]| Asked::new(cluster, runs, bytes, others, total, question);
+    let groups = groups(cluster, runs, &regions, question);
+    let mut asked: Vec<Asked<'_>> = groups.iter().flat_map(|group| regions_of(group, &ask, question)).collect();
     let now = asked.iter().map(|region| region.time_now).sum();
     let then = asked.iter().map(Asked::time_then).sum();
     if question.gains_too_little(now, then) {
@@ -105,16 +108,33 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
 }
 
 /// The requests of all runs: regions are the same for all.
-fn all_of(runs: &[(Trace, u32)]) -> Result<Trace, TraceError> {
+fn all_of(runs: &[(Trace, u32)]) -> Result<Cow<'_, Trace>, TraceError> {
     match runs {
-        [(only, _)] => Ok(only.clone()),
-        _ => Trace::new(runs.iter().flat_map(|(trace, _)| trace.requests()).copied().collect()),
+        [(only, _)] => Ok(Cow::Borrowed(only)),
+        _ => Trace::new(runs.iter().flat_map(|(trace, _)| trace.requests()).copied().collect()).map(Cow::Owned),
     }
+}
+
+/// A group as one region, unless its pieces gain enough by stripes of their own.
+fn regions_of<'a>(
+    group: &Group,
+    ask: &impl Fn(&Range<u64>, &[Vec<u64>]) -> Asked<'a>,
+    question: &Question,
+) -> Vec<Asked<'a>> {
+    let whole = ask(&group.bytes, std::slice::from_ref(&group.stripes));
+    if group.pieces.len() == 1 {
+        return vec![whole];
+    }
+    let pieces: Vec<Asked<'a>> = group.pieces.iter().map(|piece| ask(piece, &[])).collect();
+    let apart: u128 = pieces.iter().map(|piece| piece.time_then().mean).sum();
+    let gain = u128::from(question.gain_percent);
+    let is_enough = apart.saturating_mul(100 + gain) < whole.time_then().mean.saturating_mul(100);
+    if is_enough { pieces } else { vec![whole] }
 }
 
 /// A region with what was found for it.
 struct Asked<'a> {
-    region: Region,
+    bytes: Range<u64>,
     predictor: Predictor<'a>,
     now: Choice,
     found: Found,
@@ -125,19 +145,27 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(cluster: &'a Cluster, runs: &[(Trace, u32)], region: &Region, total: u64, question: &Question) -> Self {
-        let predictor = Predictor::new(cluster, runs, &region.bytes, region.bytes.start, question);
+    /// Searches stripes for a part of the file; `others` are compared in any case.
+    fn new(
+        cluster: &'a Cluster,
+        runs: &[(Trace, u32)],
+        bytes: &Range<u64>,
+        others: &[Vec<u64>],
+        total: u64,
+        question: &Question,
+    ) -> Self {
+        let predictor = Predictor::new(cluster, runs, bytes, bytes.start, question);
         let demand = predictor.demand();
         let budget = u128::from(question.budget) * u128::from(demand.requests()) / u128::from(total);
         let stripes = vec![question.now; cluster.classes().len()];
-        let others = std::slice::from_ref(&stripes);
+        let others = [std::slice::from_ref(&stripes), others].concat();
         let budget = u64::try_from(budget).unwrap_or(u64::MAX);
-        let found = search(cluster, demand, question.step, budget, others).expect("a region has requests");
+        let found = search(cluster, demand, question.step, budget, &others).expect("a region has requests");
         let now = Choice { time: predictor.sum(&stripes), stripes };
         let [time_now, time_best] = [&now, &found.best].map(|choice| predictor.times(&choice.stripes));
         let is_kept = question.gains_too_little(Spread::exactly(now.time), Spread::exactly(found.best.time))
             || question.gains_too_little(time_now, time_best);
-        Self { region: region.clone(), predictor, now, found, time_now, time_best, is_kept }
+        Self { bytes: bytes.clone(), predictor, now, found, time_now, time_best, is_kept }
     }
 
     /// The predicted time with what is best for the region.
@@ -151,7 +179,7 @@ impl<'a> Asked<'a> {
         if self.is_kept {
             choices.insert(0, self.now.clone());
         }
-        Candidates { length: self.region.bytes.end - self.region.bytes.start, choices }
+        Candidates { length: self.bytes.end - self.bytes.start, choices }
     }
 
     fn advice(self, index: usize) -> RegionAdvice {
@@ -165,7 +193,7 @@ impl<'a> Asked<'a> {
         };
         advised.time = predicted.mean;
         RegionAdvice {
-            bytes: self.region.bytes,
+            bytes: self.bytes,
             requests: self.predictor.demand().requests(),
             mean_size: self.predictor.demand().mean_size(),
             moved: self.predictor.demand().bytes(),

@@ -1,11 +1,13 @@
 //! HARL: from a trace of requests to stripes for each region of a file and each class of server [HARL §III].
 //!
-//! Pure: no I/O, no clock, no randomness. Sizes are bytes, times are picoseconds in integers, so equal input gives
-//! equal advice. [`divide`] cuts a file into regions of similar requests, [`Pricing`] predicts the time that requests
-//! take under given stripes, and [`search`] finds the stripes that take least. [`advise`] does all of it, for several
-//! runs and limited space. [`adapt`] finds what comes closest to that in a file system with rules of its own.
+//! Pure: no I/O but by a reader that it is given, no clock, no randomness. Sizes are bytes, times are picoseconds in
+//! integers, so equal input gives equal advice. [`divide`] cuts a file into regions of similar requests, [`Pricing`]
+//! predicts the time that requests take under given stripes, and [`search`] finds the stripes that take least.
+//! [`advise`] does all of it, for several runs and limited space. [`adapt`] finds what comes closest to that in a file
+//! system with rules of its own.
 
 mod advise;
+mod borders;
 mod cluster;
 mod cost;
 mod log;
@@ -24,7 +26,7 @@ mod trace;
 pub use advise::{Advice, AdviceError, RegionAdvice, advise};
 pub use cluster::{Access, Cluster, ClusterError, ServerClass};
 pub use cost::{Group, Pricing, Time};
-pub use log::{CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader};
+pub use log::{Columns, CsvLine, DarshanError, DarshanReader, Log, LogError, LogReader, Packing, TimeUnit, Unpacked};
 pub use question::{Model, Question};
 pub use regions::{CHUNK, Region, divide};
 pub use round::{Part, Round};

@@ -77,7 +77,7 @@ impl<'a> Replay<'a> {
     pub(crate) fn new(cluster: &'a Cluster, own: &[Request], start: u64, outstanding_milli: u64) -> Self {
         let most = (PARTS / cluster.servers() as usize).min(REQUESTS);
         let outstanding = usize::try_from((outstanding_milli + 500) / 1000).unwrap_or(most).clamp(1, most);
-        Self { cluster, requests: sample(in_order(own), most), start, outstanding, total: own.len() }
+        Self { cluster, requests: sample(own, &in_order(own), most), start, outstanding, total: own.len() }
     }
 
     /// The time of all requests, replayed several times if they are few. O(n log n + parts), no more than 2^21 parts.
@@ -197,28 +197,29 @@ impl Server {
     }
 }
 
-/// Requests in the order of their times; those at equal times turn by turn from each process.
-fn in_order(own: &[Request]) -> Vec<Request> {
-    let mut requests = own.to_vec();
-    requests.sort_by_key(|request| request.start);
-    let mut turns: BTreeMap<u32, u64> = BTreeMap::new();
-    let turn = |request: Request| {
-        let turn = turns.entry(request.rank).or_default();
+/// The places of requests in the order of their times; those at equal times turn by turn from each process.
+fn in_order(own: &[Request]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..own.len()).collect();
+    places.sort_by_key(|&place| own[place].start);
+    let mut next: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut turns = vec![0_u32; own.len()];
+    for &place in &places {
+        let turn = next.entry(own[place].rank).or_default();
         *turn += 1;
-        (request.start, *turn, request.rank, request)
-    };
-    let mut turns: Vec<_> = requests.into_iter().map(turn).collect();
-    turns.sort_by_key(|&(start, turn, rank, _)| (start, turn, rank));
-    turns.into_iter().map(|(.., request)| request).collect()
+        turns[place] = *turn;
+    }
+    places.sort_by_key(|&place| (own[place].start, turns[place], own[place].rank));
+    places
 }
 
-/// About `most` of the requests, in pieces that follow each other as they did.
-fn sample(requests: Vec<Request>, most: usize) -> Vec<Request> {
-    if requests.len() <= most {
-        return requests;
+/// About `most` of the requests, in pieces that follow each other as they did. What has to be copied is bounded by it.
+fn sample(own: &[Request], order: &[usize], most: usize) -> Vec<Request> {
+    let requests = |places: &[usize]| places.iter().map(|&place| own[place]).collect::<Vec<_>>();
+    if own.len() <= most {
+        return requests(order);
     }
-    let (length, stride) = ((most / PIECES).max(1), requests.len() / PIECES);
-    requests.chunks(stride.max(1)).flat_map(|piece| piece.iter().take(length)).copied().collect()
+    let (length, stride) = ((most / PIECES).max(1), own.len() / PIECES);
+    order.chunks(stride.max(1)).flat_map(|piece| requests(&piece[..length.min(piece.len())])).collect()
 }
 
 #[cfg(test)]
@@ -293,7 +294,7 @@ mod tests {
     fn processes_take_turns_if_there_are_no_times() {
         let requests: Vec<Request> =
             [0, 0, 1, 1].iter().zip(0..).map(|(&rank, index)| request(Op::Read, rank, index, 1)).collect();
-        let ranks: Vec<u32> = in_order(&requests).iter().map(|request| request.rank).collect();
+        let ranks: Vec<u32> = in_order(&requests).iter().map(|&place| requests[place].rank).collect();
         assert_eq!(ranks, [0, 1, 0, 1]);
     }
 }

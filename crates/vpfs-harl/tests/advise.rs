@@ -96,6 +96,36 @@ fn concurrent_requests_change_the_stripes() {
     assert!(papers * 100 > best * 110, "the paper's stripes cost {papers}, these {best}");
 }
 
+/// As in HDF5 files: a header of 40 and 2,064 bytes, data, and something small in between and behind.
+#[test]
+fn what_one_stripe_holds_is_no_region() {
+    for data in [512 * KIB, 4 * MIB] {
+        let header = [sequence(Op::Write, 0, 1, 40), sequence(Op::Write, 40, 1, 2064)].into_iter().flatten();
+        let first = sequence(Op::Write, 2104, 200, data);
+        let middle = 2104 + 200 * data;
+        let small = sequence(Op::Write, middle, 3, 900);
+        let second = sequence(Op::Write, middle + 2700, 200, data);
+        let end = sequence(Op::Write, middle + 2700 + 200 * data, 20, 96);
+        let runs = [(trace(header.chain(first).chain(small).chain(second).chain(end)), 1)];
+        for model in [Model::Paper, Model::Concurrent] {
+            let advice = advise(&cluster(6, 2, None), &runs, &question(model)).unwrap();
+            assert_eq!(advice.regions.len(), 1, "{:?}", advice.table);
+        }
+    }
+}
+
+/// The paper's cost of 128 KiB requests differs so little between the stripes of both regions.
+#[test]
+fn a_border_stays_only_if_it_gains_enough() {
+    let runs =
+        [(trace(sequence(Op::Read, 0, 1600, 128 * KIB).chain(sequence(Op::Read, 200 * MIB, 400, 512 * KIB))), 1)];
+    let regions = |gain_percent| {
+        let question = Question { gain_percent, ..question(Model::Paper) };
+        advise(&cluster(6, 2, None), &runs, &question).unwrap().regions.len()
+    };
+    assert_eq!([0, 5, 20].map(regions), [2, 2, 1]);
+}
+
 /// A region that gains a lot, but hardly ever counts.
 #[test]
 fn a_file_keeps_its_layout_if_little_of_its_time_is_gained() {

@@ -26,6 +26,11 @@ impl Dxt {
         if text.is_empty() {
             return Ok(());
         }
+        if !text.starts_with("X_") && text.split('\t').count() > 3 {
+            return Err("this is what `darshan-parser` prints, which has counters only; give the log itself, or what \
+                        `darshan-dxt-parser` prints of it"
+                .into());
+        }
         // What follows is a list of OSTs or a thread, depending on file system and version.
         let fields: Vec<&str> = text.split_ascii_whitespace().take(8).collect();
         let [module, rank, access, _segment, offset, length, start, end] = fields[..] else {
@@ -113,6 +118,7 @@ mod tests {
             after("X_POSIX 0 write 3"),
             "2: \"X_POSIX 0 write 3\" has 4 fields instead of 8; is the log cut off?"
         );
+        assert!(after("POSIX\t-1\t123\tPOSIX_OPENS\t8\t/a\t/\text4").contains("this is what `darshan-parser` prints"));
         assert_eq!(after("X_STDIO 0 write 0 1 2 0.1 0.2"), "2: module \"X_STDIO\" is neither X_POSIX nor X_MPIIO");
         assert_eq!(after("X_POSIX 0 seek 0 1 2 0.1 0.2"), "2: \"seek\" is neither read nor write");
         assert_eq!(

@@ -1,23 +1,32 @@
-//! Reads logs of requests: CSV, fio's iologs and the text of `darshan-dxt-parser` by lines, Darshan's own by regions.
-//! Writes CSV.
+//! Reads logs of requests: columns, fio's iologs and the text of `darshan-dxt-parser` by lines, Darshan's own by
+//! regions, all of them compressed or not. Writes CSV.
 
+mod columns;
 mod csv;
 mod darshan;
 mod dxt;
 mod fio;
+mod foreign;
+mod packed;
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use self::columns::{Columns, TimeUnit};
 pub use self::csv::CsvLine;
 pub use self::darshan::{DarshanError, DarshanReader};
+pub use self::packed::{Packing, Unpacked};
 use crate::trace::{Op, REQUESTS_MAX, Request, TraceError};
 
-/// The most files of a log; the names of all take 40 MB at most.
-const FILES_MAX: usize = 10_000;
+/// The most files of a log, and bytes of all their names: more than jobs with a file for each process have.
+const FILES_MAX: usize = 1_000_000;
+const NAMES_MAX: usize = 256 << 20;
 /// The longest name of a file, in bytes: Linux allows no longer path.
 const NAME_MAX: usize = 4096;
+
+/// Lines without a request that are read one after another; no log has as many comments.
+const IDLE_MAX: u64 = 10_000_000;
 
 /// What to do if this is no log.
 const LOGS: &str = "give a CSV file with a header such as rank,op,offset,size,time,end,file, a fio iolog, a Darshan log, \
@@ -32,6 +41,8 @@ pub struct Log {
     pub left_out: u64,
     /// Whether the log itself says that requests are missing.
     pub is_incomplete: bool,
+    /// What else was left out, and what is to be known about how the log was read: a sentence for each.
+    pub notes: Vec<String>,
 }
 
 /// A problem of a log.
@@ -45,37 +56,76 @@ pub struct LogError {
 }
 
 /// Reads a log of lines in any known format: push its lines, then [`LogReader::finish`]. Holds the requests, 40 bytes
-/// each, and nothing else that grows with the log.
+/// each, and the names of their files.
 #[derive(Debug, Default)]
 pub struct LogReader {
     line: u64,
+    /// Lines since the last request.
+    idle: u64,
+    columns: Columns,
     format: Option<Format>,
     requests: Requests,
 }
 
 #[derive(Debug)]
 enum Format {
-    Csv(csv::Csv),
+    Columns(columns::Table),
     Fio(fio::Fio),
     Dxt(dxt::Dxt),
 }
 
 impl LogReader {
-    /// Takes the next line, without its end.
+    /// A reader of logs; those in columns may differ from ours as stated.
+    pub fn new(columns: Columns) -> Self {
+        Self { columns, ..Self::default() }
+    }
+
+    /// Refuses a file that begins with these bytes if it is known to be something else.
+    ///
+    /// # Errors
+    /// What the file is, and what to do.
+    pub fn check(start: &[u8]) -> Result<(), LogError> {
+        foreign::foreign(start).map_or(Ok(()), |message| Err(LogError { line: 1, message }))
+    }
+
+    /// Takes the next line, without its end. Names of files need not be UTF-8.
     ///
     /// # Errors
     /// If the line is not of the log's format, or states an impossible request.
     pub fn line(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         self.line += 1;
-        let text = std::str::from_utf8(bytes).map_err(|_| self.error(format!("not UTF-8 text; {LOGS}")))?.trim();
-        let taken = match &mut self.format {
+        let before = self.requests.count;
+        let taken = self.text(String::from_utf8_lossy(bytes).trim());
+        self.idle = if self.requests.count == before { self.idle + 1 } else { 0 };
+        if self.idle > IDLE_MAX {
+            return Err(self.error(format!("{IDLE_MAX} lines without a request; {LOGS}")));
+        }
+        taken.map_err(|message| self.error(message))
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), String> {
+        match &mut self.format {
             None if text.is_empty() || is_other_comment(text) => Ok(()),
-            None => Format::of(text).map(|format| self.format = Some(format)),
-            Some(Format::Csv(csv)) => csv.line(text, &mut self.requests),
+            None => self.first(text),
+            Some(Format::Columns(table)) => table.line(text, &mut self.requests),
             Some(Format::Fio(fio)) => fio.line(text, &mut self.requests),
             Some(Format::Dxt(dxt)) => dxt.line(text, &mut self.requests),
-        };
-        taken.map_err(|message| self.error(message))
+        }
+    }
+
+    /// The line that tells the format.
+    fn first(&mut self, text: &str) -> Result<(), String> {
+        if text.starts_with("fio version") {
+            self.format = Some(Format::Fio(fio::Fio::new(text)?));
+            return Ok(());
+        }
+        if text.starts_with('#') {
+            self.format = Some(Format::Dxt(dxt::Dxt::default()));
+            return Ok(());
+        }
+        let (table, is_request) = columns::Table::new(text, &self.columns)?;
+        self.format = Some(Format::Columns(table));
+        if is_request { self.text(text) } else { Ok(()) }
     }
 
     /// The log, after its last line.
@@ -86,28 +136,22 @@ impl LogReader {
         let Some(format) = self.format else {
             return Err(LogError { line: self.line.max(1), message: format!("the log is empty; {LOGS}") });
         };
-        let Requests { files, left_out, is_incomplete, .. } = self.requests;
-        let files = match format {
-            Format::Dxt(_) => dxt::one_layer(files),
-            _ => files,
+        let Requests { files, left_out, is_incomplete, unnamed, .. } = self.requests;
+        let (files, mut notes) = match format {
+            Format::Dxt(_) => (dxt::one_layer(files), Vec::new()),
+            Format::Fio(_) => (files, Vec::new()),
+            Format::Columns(table) => (files, table.notes()),
         };
-        Ok(Log { files, left_out, is_incomplete })
+        if unnamed > 0 {
+            notes.push(format!(
+                "requests left out because the name of their file has more than {NAME_MAX} bytes: {unnamed}"
+            ));
+        }
+        Ok(Log { files, left_out, is_incomplete, notes })
     }
 
     fn error(&self, message: String) -> LogError {
         LogError { line: self.line, message }
-    }
-}
-
-impl Format {
-    fn of(first: &str) -> Result<Self, String> {
-        if first.starts_with("fio version") {
-            return fio::Fio::new(first).map(Self::Fio);
-        }
-        if first.starts_with('#') {
-            return Ok(Self::Dxt(dxt::Dxt::default()));
-        }
-        csv::Csv::new(first).map(Self::Csv)
     }
 }
 
@@ -121,13 +165,17 @@ fn is_other_comment(text: &str) -> bool {
 struct Requests<File = String> {
     files: BTreeMap<File, Vec<Request>>,
     count: usize,
+    /// Bytes of the names.
+    names: usize,
     left_out: u64,
+    /// Requests whose file has a name that is too long.
+    unnamed: u64,
     is_incomplete: bool,
 }
 
 impl<File> Default for Requests<File> {
     fn default() -> Self {
-        Self { files: BTreeMap::new(), count: 0, left_out: 0, is_incomplete: false }
+        Self { files: BTreeMap::new(), count: 0, names: 0, left_out: 0, unnamed: 0, is_incomplete: false }
     }
 }
 
@@ -135,9 +183,16 @@ impl Requests {
     /// Adds a request to the file of this name.
     fn add(&mut self, file: &str, request: Request) -> Result<(), String> {
         if file.len() > NAME_MAX {
-            return Err(format!("the name of the file is longer than {NAME_MAX} bytes"));
+            self.unnamed += 1;
+            return Ok(());
         }
-        self.push(file, request)
+        let known = self.files.len();
+        self.push(file, request)?;
+        self.names += if self.files.len() > known { file.len() } else { 0 };
+        match self.names > NAMES_MAX {
+            true => Err(format!("the names of files have more than {NAMES_MAX} bytes; give a part of the log")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -215,7 +270,7 @@ mod tests {
     fn what_is_no_log_is_refused() {
         assert_eq!(problem("\n# nothing\n"), "2: the log is empty; ".to_owned() + LOGS);
         assert!(problem("hello").starts_with("1: not a log"), "{}", problem("hello"));
-        assert!(LogReader::default().line(b"\xff\xfe").unwrap_err().to_string().starts_with("1: not UTF-8 text"));
+        assert!(LogReader::default().line(b"\xff\xfe").unwrap_err().to_string().starts_with("1: not a log"));
     }
 
     proptest! {

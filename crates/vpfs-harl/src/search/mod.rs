@@ -5,7 +5,6 @@ mod demand;
 mod refine;
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 pub use compare::compare;
 pub use demand::{Demand, Run};
@@ -16,6 +15,10 @@ use crate::round::Round;
 
 /// The paper's step between stripes.
 pub const STEP: u64 = 4096;
+
+/// The most combinations of stripes that are compared one by one, whatever the budget. Their list takes 16 bytes each,
+/// so a search needs 16 MiB at most besides its requests; without this, it grew with the size of requests.
+const COMBINATIONS_MAX: u64 = 1 << 20;
 
 /// Stripes for a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +65,9 @@ pub fn grid(mean_size: u64, step: u64) -> std::ops::RangeInclusive<u64> {
 ///
 /// [HARL §III-E, Algorithm 2] with any number of classes, every combination of stripes (the paper's second stripe is
 /// always the larger), and [`Choice::is_better_than`] for equal times. Requests are priced as groups that are equal
-/// modulo a round, so the result is that of the plain search as long as stripes times groups are at most `budget`. With
-/// more, a coarse grid is refined on a sample, and the best few are priced with all requests: about `budget` prices of
-/// 0.1 µs each.
+/// modulo a round, so the result is that of the plain search as long as stripes times groups are at most `budget`, and
+/// combinations of stripes at most a million. With more, a coarse grid is refined on a sample, and the best few are
+/// priced with all requests: about `budget` prices of 0.1 µs each.
 ///
 /// # Panics
 /// If `step` is 0.
@@ -115,54 +118,82 @@ impl<'a> Pricer<'a> {
     }
 }
 
-/// The best of the whole grid, or all of it if space is limited; `None` if that would take more than `budget` prices.
+/// The best of the whole grid, or all of it that may be wanted if space is limited; `None` if that would take more than
+/// `budget` prices, or too much memory.
 fn exhaustive(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) -> Option<Vec<Choice>> {
-    let classes = pricer.cluster.classes().len();
-    let values = grid(demand.mean_size(), step);
-    let combinations = (values.end() + 1).checked_pow(u32::try_from(classes).ok()?)?;
-    if combinations > budget {
-        return None;
-    }
-    let mut by_round: BTreeMap<u64, Vec<Vec<u64>>> = BTreeMap::new();
-    for stripes in combinations_of(&vec![values.map(|value| value * step).collect(); classes]) {
-        if let Some(round) = pricer.round(&stripes) {
-            by_round.entry(round.size()).or_default().push(stripes);
-        }
-    }
+    let grid = Grid { values: grid(demand.mean_size(), step).end() + 1, step, classes: pricer.cluster.classes().len() };
+    let combinations = grid.combinations(budget)?;
+    let round = |number| Some((pricer.round(&grid.stripes(number))?.size(), number));
+    let mut by_round: Vec<(u64, u64)> = (0..combinations).filter_map(round).collect();
+    by_round.sort_unstable();
     // Folding a group takes about a tenth of the time of pricing one.
     let fold = demand.groups() as u64 / 10;
-    let price = |(&round, list): (&u64, &Vec<_>)| {
-        fold.saturating_add(demand.groups_modulo(round).saturating_mul(list.len() as u64))
-    };
-    if by_round.iter().map(price).fold(0, u64::saturating_add) > budget {
+    let price =
+        |list: &[(u64, u64)]| fold.saturating_add(demand.groups_modulo(list[0].0).saturating_mul(list.len() as u64));
+    let equal_rounds = |one: &(u64, u64), other: &(u64, u64)| one.0 == other.0;
+    if by_round.chunk_by(equal_rounds).map(price).fold(0, u64::saturating_add) > budget {
         return None;
     }
-    let mut kept = Kept::new(pricer.wants_all);
-    for (round, list) in by_round {
-        let folded = demand.folded(round);
-        for stripes in list {
-            let rival = pricer.rival(&folded, &stripes, kept.best.as_ref());
-            kept.add(rival);
+    let mut kept = Kept::new(pricer);
+    for list in by_round.chunk_by(equal_rounds) {
+        let folded = demand.folded(list[0].0);
+        for (_, number) in list {
+            let rival = pricer.rival(&folded, &grid.stripes(*number), kept.best.as_ref());
+            kept.add(pricer.cluster, rival);
         }
     }
     Some(kept.into_choices())
 }
 
-/// The best choice so far, and all others if they are wanted.
+/// All combinations of stripes, by number.
+struct Grid {
+    /// Stripes of each class: multiples of `step` from 0.
+    values: u64,
+    step: u64,
+    classes: usize,
+}
+
+impl Grid {
+    /// Their number, unless there are more than can be compared one by one.
+    fn combinations(&self, budget: u64) -> Option<u64> {
+        let number = self.values.checked_pow(u32::try_from(self.classes).ok()?);
+        number.filter(|number| *number <= budget.min(COMBINATIONS_MAX))
+    }
+
+    /// The combination of a number, the last class fastest.
+    fn stripes(&self, mut number: u64) -> Vec<u64> {
+        let mut stripes = vec![0; self.classes];
+        for stripe in stripes.iter_mut().rev() {
+            (*stripe, number) = (number % self.values * self.step, number / self.values);
+        }
+        stripes
+    }
+}
+
+/// The best choice so far, and others if they are wanted.
 struct Kept {
     best: Option<Choice>,
     all: Option<Vec<Choice>>,
+    /// The number of others from which those that cannot be wanted are dropped.
+    full: usize,
 }
 
 impl Kept {
-    fn new(wants_all: bool) -> Self {
-        Self { best: None, all: wants_all.then(Vec::new) }
+    /// Others that are kept before the first of them are dropped.
+    const FULL: usize = 4096;
+
+    fn new(pricer: &Pricer<'_>) -> Self {
+        Self { best: None, all: pricer.wants_all.then(Vec::new), full: Self::FULL }
     }
 
-    fn add(&mut self, choice: Option<Choice>) {
+    fn add(&mut self, cluster: &Cluster, choice: Option<Choice>) {
         let Some(choice) = choice else { return };
         if let Some(all) = &mut self.all {
             all.push(choice.clone());
+            if all.len() >= self.full {
+                *all = frontier(cluster, std::mem::take(all));
+                self.full = 2 * all.len() + Self::FULL;
+            }
         }
         if self.best.as_ref().is_none_or(|best| choice.is_better_than(best)) {
             self.best = Some(choice);
@@ -210,4 +241,49 @@ fn shares(cluster: &Cluster, stripes: &[u64]) -> Vec<u64> {
     let round: u128 = servers.zip(stripes).map(|(servers, &stripe)| servers * u128::from(stripe)).sum();
     let share = |&stripe: &u64| u64::try_from((u128::from(stripe) << 32) / round.max(1)).unwrap_or(u64::MAX);
     stripes.iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 requests of 16 MiB took 1.3 GiB: all combinations of their stripes were listed before it was clear that they
+    /// are too many to compare.
+    #[test]
+    fn what_is_listed_does_not_grow_with_the_size_of_requests() {
+        for classes in 1..=Cluster::CLASSES_MAX {
+            for bits in 0..37 {
+                let grid = Grid { values: grid(1 << bits, STEP).end() + 1, step: STEP, classes };
+                let listed = grid.combinations(u64::MAX);
+                assert!(listed.is_none_or(|number| number <= COMBINATIONS_MAX), "{classes} classes, 2^{bits} bytes");
+                assert_eq!(
+                    listed.is_some(),
+                    u128::from(grid.values).pow(u32::try_from(classes).unwrap()) <= u128::from(COMBINATIONS_MAX)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn combinations_have_numbers() {
+        let grid = Grid { values: 3, step: 10, classes: 2 };
+        let all: Vec<Vec<u64>> = (0..grid.combinations(9).unwrap()).map(|number| grid.stripes(number)).collect();
+        assert_eq!(all[..4], [[0, 0], [0, 10], [0, 20], [10, 0]]);
+        assert_eq!((all.len(), grid.combinations(8)), (9, None));
+    }
+
+    /// With limited space, other choices than the best are kept, too: not those that can never be wanted.
+    #[test]
+    fn choices_that_cannot_be_wanted_are_dropped() {
+        let mut classes = crate::cost::tests::paper(1, 1).classes().to_vec();
+        classes[1].free = Some(1 << 30);
+        let cluster = Cluster::new(classes, 1_000_000_000).unwrap();
+        let mut kept = Kept::new(&Pricer::new(&cluster));
+        for number in 0..100_000_u64 {
+            let stripes = vec![4096 * (1 + number % 300), 4096 * (1 + number % 299)];
+            kept.add(&cluster, Some(Choice { stripes, time: u128::from(number * 7919 % 100_003) }));
+            assert!(kept.all.as_ref().unwrap().len() <= 3 * Kept::FULL);
+        }
+        assert!(kept.into_choices().len() <= 3 * Kept::FULL);
+    }
 }

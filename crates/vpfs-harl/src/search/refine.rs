@@ -22,10 +22,10 @@ pub(super) fn refine(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget
     chosen.truncate(finalists);
     tried.sort_by(Choice::order);
     chosen.extend(tried.into_iter().take(finalists));
-    let mut kept = Kept::new(pricer.wants_all);
+    let mut kept = Kept::new(pricer);
     for Choice { stripes, .. } in chosen {
         let rival = pricer.rival(demand, &stripes, kept.best.as_ref());
-        kept.add(rival);
+        kept.add(pricer.cluster, rival);
     }
     kept.into_choices()
 }

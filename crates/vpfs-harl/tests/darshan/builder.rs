@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use bzip2::write::BzEncoder;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
@@ -75,12 +76,21 @@ impl Builder {
     }
 
     fn region(&self, streams: &[Vec<u8>]) -> Vec<u8> {
-        let compressed = |stream: &Vec<u8>| {
+        let zlib = |stream: &Vec<u8>| {
             let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
             encoder.write_all(stream).expect("memory");
             encoder.finish().expect("memory")
         };
-        if self.compression == 0 { streams.iter().flat_map(compressed).collect() } else { streams.concat() }
+        let bzip2 = |stream: &Vec<u8>| {
+            let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::best());
+            encoder.write_all(stream).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        match self.compression {
+            0 => streams.iter().flat_map(zlib).collect(),
+            1 => streams.iter().flat_map(bzip2).collect(),
+            _ => streams.concat(),
+        }
     }
 
     fn name(&self, (file, name): (u64, &str)) -> Vec<u8> {

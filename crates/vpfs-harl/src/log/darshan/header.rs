@@ -4,8 +4,11 @@ use std::ops::Range;
 
 use super::super::shown;
 use super::bytes::Bytes;
+use super::inflate::Compression;
 use super::{DarshanError, Layer, at};
 
+/// What the region of names is called.
+pub(super) const NAMES: &str = "the names of files";
 /// The number that tells a Darshan log and its byte order.
 const MAGIC: u64 = 6_567_223;
 /// Bytes of the longest header, that of version 3.41.
@@ -15,10 +18,11 @@ pub(super) const HEADER_MAX: usize = 1328;
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) is_big_endian: bool,
-    pub(super) is_compressed: bool,
+    pub(super) compression: Compression,
     /// Whether names have a length instead of an end.
     pub(super) has_counted_names: bool,
-    pub(super) names: Option<Range<u64>>,
+    /// The names of files, or why they are lost.
+    pub(super) names: Result<Option<Range<u64>>, DarshanError>,
     pub(super) posix: Option<Module>,
     pub(super) mpiio: Option<Module>,
 }
@@ -50,14 +54,30 @@ const WITH_H5D: Fields = Fields { dxt: 9, ..OLD };
 /// From 3.41: 64 modules, of which PNETCDF_VAR came before DXT.
 const NEW: Fields = Fields { partial: 24, names: 32, modules: 48, versions: 1072, size: HEADER_MAX, dxt: 10 };
 
-/// Whether bytes begin a Darshan log of version 3.
+/// Whether bytes begin a log of any version of Darshan, `1.21` to `3.41` so far, or one that was never finished.
 pub(super) fn begins(bytes: &[u8]) -> bool {
-    bytes.len() > 8 && bytes.starts_with(b"3.") && bytes[..8].contains(&0)
+    match bytes {
+        [major, b'.', minor, patch, rest @ ..] if [major, minor, patch].iter().all(|digit| digit.is_ascii_digit()) => {
+            rest.len() > 4 && rest[..4] == [0; 4]
+        }
+        _ => is_unfinished(bytes),
+    }
+}
+
+/// Darshan leaves room for the header, and writes it last.
+fn is_unfinished(bytes: &[u8]) -> bool {
+    bytes.len() >= OLD.size && bytes.iter().take(HEADER_MAX).all(|byte| *byte == 0)
 }
 
 impl Header {
     /// Reads the header at the beginning of a log of `size` bytes.
     pub(super) fn read(bytes: &[u8], size: u64) -> Result<Self, DarshanError> {
+        if is_unfinished(bytes) {
+            let message = "the header is of zeros: the job was killed before Darshan wrote it (such logs are \
+                           called *.darshan_partial), and without it nothing can be found; give the log of a run \
+                           that ended by itself";
+            return Err(at(0, message.into()));
+        }
         let (fields, version) = Fields::of(bytes)?;
         if bytes.len() < fields.size {
             let message = format!("the log ends within its header of {} bytes; was it copied whole?", fields.size);
@@ -73,9 +93,9 @@ impl Header {
         let module = |index: usize, name| fields.module(numbers, index, name, size);
         Ok(Self {
             is_big_endian: numbers.is_big_endian,
-            is_compressed: is_compressed(bytes[16])?,
+            compression: compression(bytes[16])?,
             has_counted_names: version == "3.00",
-            names: fields.span(numbers, fields.names, "the names of files", size)?,
+            names: fields.span(numbers, fields.names, NAMES, size),
             posix: module(fields.dxt, Layer::Posix.name())?,
             mpiio: module(fields.dxt + 1, Layer::Mpiio.name())?,
         })
@@ -92,6 +112,14 @@ impl Fields {
             "3.00" | "3.10" => OLD,
             "3.20" | "3.21" => WITH_H5D,
             "3.41" => NEW,
+            old if old.starts_with("1.") || old.starts_with("2.") => {
+                let message = format!(
+                    "this is a log of Darshan {}, which has counters only; requests are traced from Darshan 3.1.3 on: \
+                     run the job with that and DARSHAN_MOD_ENABLE=DXT_POSIX",
+                    &old[..1]
+                );
+                return Err(at(0, message));
+            }
             other => {
                 let message = format!(
                     "version {} of Darshan logs is not supported, only 3.00 to 3.41; give the output of \
@@ -139,11 +167,11 @@ impl Fields {
     }
 }
 
-fn is_compressed(byte: u8) -> Result<bool, DarshanError> {
+fn compression(byte: u8) -> Result<Compression, DarshanError> {
     match byte {
-        0 => Ok(true),
-        1 => Err(at(16, "the log is compressed with bzip2; convert it to zlib: `darshan-convert LOG NEW_LOG`".into())),
-        2 => Ok(false),
+        0 => Ok(Compression::Zlib),
+        1 => Ok(Compression::Bzip2),
+        2 => Ok(Compression::None),
         other => Err(at(16, format!("compression {other} is not known; is the log damaged?"))),
     }
 }

@@ -1,24 +1,54 @@
-//! Decompresses a region: one zlib stream after another, one for each process that had something to write.
+//! Decompresses a region: one stream of zlib or bzip2 after another, one for each process that had something to write.
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{FlushDecompress, Status};
+
+use super::super::packed::unpacked_max;
 
 /// Bytes that are decompressed at once.
 const BLOCK: usize = 64 << 10;
 
+/// How the regions of a log are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    Zlib,
+    /// Written by `darshan-convert --bzip2` only.
+    Bzip2,
+    None,
+}
+
 /// The state of decompression between two pieces of a region.
-#[derive(Debug)]
 pub(super) struct Inflate {
-    /// None if the region is not compressed.
-    zlib: Option<Decompress>,
+    stream: Stream,
     block: Vec<u8>,
     is_within_stream: bool,
+    taken: u64,
+    made: u64,
+}
+
+enum Stream {
+    Zlib(flate2::Decompress),
+    Bzip2(bzip2::Decompress),
+    Plain,
+}
+
+/// What a decompressor did: bytes it took and made, and whether the stream ended.
+struct Step {
+    taken: usize,
+    made: usize,
+    is_end: bool,
+}
+
+impl std::fmt::Debug for Inflate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inflate").field("taken", &self.taken).field("made", &self.made).finish_non_exhaustive()
+    }
 }
 
 impl Inflate {
-    pub(super) fn new(is_compressed: bool) -> Self {
-        let zlib = is_compressed.then(|| Decompress::new(true));
-        let block = if is_compressed { vec![0; BLOCK] } else { Vec::new() };
-        Self { zlib, block, is_within_stream: false }
+    pub(super) fn new(compression: Compression) -> Self {
+        let stream = Stream::new(compression);
+        let block = if compression == Compression::None { Vec::new() } else { vec![0; BLOCK] };
+        Self { stream, block, is_within_stream: false, taken: 0, made: 0 }
     }
 
     /// Whether the region must not end here.
@@ -32,31 +62,63 @@ impl Inflate {
         bytes: &[u8],
         mut take: impl FnMut(&[u8]) -> Result<(), String>,
     ) -> Result<(), (usize, String)> {
-        let Some(zlib) = &mut self.zlib else {
+        if matches!(self.stream, Stream::Plain) {
             return take(bytes).map_err(|message| (0, message));
-        };
+        }
         let mut used = 0;
         loop {
-            let (in_before, out_before) = (zlib.total_in(), zlib.total_out());
-            let status = zlib
-                .decompress(&bytes[used..], &mut self.block, FlushDecompress::None)
-                .map_err(|error| (used, format!("this is not zlib ({error}); is the log damaged?")))?;
-            let (taken, made) = (zlib.total_in() - in_before, zlib.total_out() - out_before);
-            let (taken, made) = (small(taken), small(made));
+            let Step { taken, made, is_end } =
+                self.stream.step(&bytes[used..], &mut self.block).map_err(|message| (used, message))?;
             used += taken;
-            take(&self.block[..made]).map_err(|message| (used, message))?;
-            self.is_within_stream = status != Status::StreamEnd && (self.is_within_stream || taken > 0);
-            if status == Status::StreamEnd {
-                zlib.reset(true);
+            (self.taken, self.made) = (self.taken + taken as u64, self.made + made as u64);
+            if self.made > unpacked_max(self.taken) {
+                return Err((used, format!("more than {} bytes after decompression", unpacked_max(self.taken))));
             }
-            match (used == bytes.len(), status == Status::StreamEnd || made < BLOCK) {
+            take(&self.block[..made]).map_err(|message| (used, message))?;
+            self.is_within_stream = !is_end && (self.is_within_stream || taken > 0);
+            match (used == bytes.len(), is_end || made < BLOCK) {
                 (true, true) => return Ok(()),
                 (false, _) if taken == 0 && made == 0 => {
-                    return Err((used, "the zlib stream makes no progress".into()));
+                    return Err((used, "the compressed data makes no progress; is the log damaged?".into()));
                 }
                 _ => {}
             }
         }
+    }
+}
+
+impl Stream {
+    fn new(compression: Compression) -> Self {
+        match compression {
+            Compression::Zlib => Self::Zlib(flate2::Decompress::new(true)),
+            Compression::Bzip2 => Self::Bzip2(bzip2::Decompress::new(false)),
+            Compression::None => Self::Plain,
+        }
+    }
+
+    /// Decompresses once; after the end of a stream, the next one may begin.
+    fn step(&mut self, bytes: &[u8], block: &mut [u8]) -> Result<Step, String> {
+        let (before, is_end, after) = match self {
+            Self::Zlib(zlib) => {
+                let before = (zlib.total_in(), zlib.total_out());
+                let status = zlib.decompress(bytes, block, FlushDecompress::None);
+                let status = status.map_err(|error| format!("this is not zlib ({error}); is the log damaged?"))?;
+                (before, status == Status::StreamEnd, (zlib.total_in(), zlib.total_out()))
+            }
+            Self::Bzip2(bzip2) => {
+                let before = (bzip2.total_in(), bzip2.total_out());
+                let status = bzip2.decompress(bytes, block);
+                let status = status.map_err(|error| format!("this is not bzip2 ({error}); is the log damaged?"))?;
+                (before, status == bzip2::Status::StreamEnd, (bzip2.total_in(), bzip2.total_out()))
+            }
+            Self::Plain => return Ok(Step { taken: 0, made: 0, is_end: true }),
+        };
+        match self {
+            Self::Zlib(zlib) if is_end => zlib.reset(true),
+            Self::Bzip2(_) if is_end => *self = Self::new(Compression::Bzip2),
+            _ => {}
+        }
+        Ok(Step { taken: small(after.0 - before.0), made: small(after.1 - before.1), is_end })
     }
 }
 

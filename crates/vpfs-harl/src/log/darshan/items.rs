@@ -20,13 +20,31 @@ pub(super) struct Found {
     pub(super) requests: Requests<(Layer, u64)>,
     /// Names of files with requests.
     pub(super) names: BTreeMap<u64, String>,
+    /// Names that are too long for a file's, as those of data sets can be.
+    pub(super) long_names: u64,
 }
 
 /// What a region is a sequence of.
 #[derive(Debug)]
 pub(super) enum Items {
     Requests(Trace),
-    Names { are_counted: bool },
+    Names(Names),
+}
+
+/// The names of a log.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// Whether they have a length instead of an end.
+    are_counted: bool,
+    /// What is left of a name that is too long.
+    skipped: Skipped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skipped {
+    Nothing,
+    Bytes(usize),
+    ToNul,
 }
 
 /// A trace of one layer.
@@ -58,12 +76,15 @@ impl Items {
         Ok(Self::Requests(Trace { layer, segment, file: 0, rank: 0, writes: 0, reads: 0 }))
     }
 
+    pub(super) fn names(are_counted: bool) -> Self {
+        Self::Names(Names { are_counted, skipped: Skipped::Nothing })
+    }
+
     /// Takes the item that bytes begin with, and returns its length; none if it is cut off.
     pub(super) fn take(&mut self, bytes: Bytes<'_>, found: &mut Found) -> Result<Option<usize>, String> {
         match self {
             Self::Requests(trace) => trace.take(bytes, &mut found.requests),
-            Self::Names { are_counted: true } => counted_name(bytes, found),
-            Self::Names { are_counted: false } => ended_name(bytes, found),
+            Self::Names(names) => Ok(names.take(bytes, found)),
         }
     }
 
@@ -71,7 +92,7 @@ impl Items {
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Requests(trace) => trace.writes == 0 && trace.reads == 0,
-            Self::Names { .. } => true,
+            Self::Names(names) => names.skipped == Skipped::Nothing,
         }
     }
 }
@@ -115,31 +136,55 @@ impl Trace {
     }
 }
 
-/// `u64 id, u32 length, name`.
-fn counted_name(bytes: Bytes<'_>, found: &mut Found) -> Result<Option<usize>, String> {
-    if bytes.bytes.len() < 12 {
-        return Ok(None);
+impl Names {
+    /// A name that is too long is skipped, so that the others are found.
+    fn take(&mut self, bytes: Bytes<'_>, found: &mut Found) -> Option<usize> {
+        match self.skipped {
+            Skipped::Nothing if self.are_counted => self.counted(bytes, found),
+            Skipped::Nothing => self.ended(bytes, found),
+            _ if bytes.bytes.is_empty() => None,
+            Skipped::Bytes(left) => {
+                let length = left.min(bytes.bytes.len());
+                self.skipped = if length == left { Skipped::Nothing } else { Skipped::Bytes(left - length) };
+                Some(length)
+            }
+            Skipped::ToNul => {
+                let end = bytes.bytes.iter().position(|byte| *byte == 0);
+                self.skipped = end.map_or(Skipped::ToNul, |_| Skipped::Nothing);
+                Some(end.map_or(bytes.bytes.len(), |end| end + 1))
+            }
+        }
     }
-    let length = bytes.u32(8) as usize;
-    if length > NAME_MAX {
-        return Err(format!("a name of {length} bytes is above the limit of {NAME_MAX}; is the log damaged?"));
-    }
-    let Some(name) = bytes.bytes.get(12..12 + length) else { return Ok(None) };
-    found.name(bytes.u64(0), name);
-    Ok(Some(12 + length))
-}
 
-/// `u64 id, name, NUL`.
-fn ended_name(bytes: Bytes<'_>, found: &mut Found) -> Result<Option<usize>, String> {
-    let Some(text) = bytes.bytes.get(8..) else { return Ok(None) };
-    let Some(length) = text.iter().take(NAME_MAX + 1).position(|byte| *byte == 0) else {
-        return match text.len() {
-            0..=NAME_MAX => Ok(None),
-            _ => Err(format!("a name is longer than {NAME_MAX} bytes; is the log damaged?")),
+    /// `u64 id, u32 length, name`.
+    fn counted(&mut self, bytes: Bytes<'_>, found: &mut Found) -> Option<usize> {
+        if bytes.bytes.len() < 12 {
+            return None;
+        }
+        let length = bytes.u32(8) as usize;
+        if length > NAME_MAX {
+            found.long_names += 1;
+            self.skipped = Skipped::Bytes(length);
+            return Some(12);
+        }
+        found.name(bytes.u64(0), bytes.bytes.get(12..12 + length)?);
+        Some(12 + length)
+    }
+
+    /// `u64 id, name, NUL`.
+    fn ended(&mut self, bytes: Bytes<'_>, found: &mut Found) -> Option<usize> {
+        let text = bytes.bytes.get(8..)?;
+        let Some(length) = text.iter().take(NAME_MAX + 1).position(|byte| *byte == 0) else {
+            if text.len() <= NAME_MAX {
+                return None;
+            }
+            found.long_names += 1;
+            self.skipped = Skipped::ToNul;
+            return Some(8);
         };
-    };
-    found.name(bytes.u64(0), &text[..length]);
-    Ok(Some(8 + length + 1))
+        found.name(bytes.u64(0), &text[..length]);
+        Some(8 + length + 1)
+    }
 }
 
 impl Found {

@@ -1,11 +1,11 @@
 //! Darshan's own log files with extended traces (DXT).
 //!
 //! After a header with their places, a log has regions: the job, names of files, and one for each module of Darshan.
-//! Each is a sequence of zlib streams. The layout is that of `darshan-log-format.h` and `darshan-dxt-log-format.h`,
-//! versions 3.00 to 3.41, in either byte order.
+//! Each is a sequence of streams of zlib, or of bzip2 after `darshan-convert --bzip2`. The layout is that of
+//! `darshan-log-format.h` and `darshan-dxt-log-format.h`, versions 3.00 to 3.41, in either byte order.
 //!
-//! Logs compressed with bzip2, which only `darshan-convert --bzip2` writes, are refused: that program writes them with
-//! zlib, too. The uncompressed logs that a killed job leaves behind (`DARSHAN_MMAP_LOGPATH`) have no DXT.
+//! Names are of less value than requests: damage to them is noted, and files without one are called by their number.
+//! The uncompressed logs that a killed job leaves behind (`DARSHAN_MMAP_LOGPATH`) have no DXT.
 
 mod bytes;
 mod header;
@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use self::bytes::Bytes;
-use self::header::{HEADER_MAX, Header};
-use self::inflate::Inflate;
+use self::header::{HEADER_MAX, Header, NAMES};
+use self::inflate::{Compression, Inflate};
 use self::items::{Found, Items};
-use super::Log;
+use super::{Log, NAME_MAX};
 
 /// A problem of a Darshan log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,8 @@ pub struct DarshanReader {
     /// Traces first, so that only names of files with requests are kept.
     regions: VecDeque<Region>,
     found: Found,
+    /// Why names are missing.
+    lost_names: Option<DarshanError>,
 }
 
 #[derive(Debug)]
@@ -92,24 +94,28 @@ impl DarshanReader {
     /// # Errors
     /// For an unknown version or compression, places outside the log, and logs without a usable trace.
     pub fn new(header: &[u8], size: u64) -> Result<Self, DarshanError> {
-        let Header { is_big_endian, is_compressed, has_counted_names, names, posix, mpiio } =
-            Header::read(header, size)?;
-        let mut reader =
-            Self { is_big_endian, is_incomplete: false, regions: VecDeque::new(), found: Found::default() };
+        let Header { is_big_endian, compression, has_counted_names, names, posix, mpiio } = Header::read(header, size)?;
+        let mut reader = Self {
+            is_big_endian,
+            is_incomplete: false,
+            regions: VecDeque::new(),
+            found: Found::default(),
+            lost_names: names.clone().err(),
+        };
         let has_old_mpiio = mpiio.as_ref().is_some_and(|module| module.version < 2);
         let traces = [(Layer::Posix, posix), (Layer::Mpiio, mpiio.filter(|module| module.version >= 2))];
         for (layer, module) in traces {
             let Some(module) = module else { continue };
             let items = Items::trace(layer, module.version).map_err(|message| at(module.span.start, message))?;
             reader.is_incomplete |= module.is_partial;
-            reader.regions.push_back(Region::new(layer.name(), module.span, is_compressed, items));
+            reader.regions.push_back(Region::new(layer.name(), module.span, compression, items));
         }
         if reader.regions.is_empty() {
             return Err(at(0, no_trace(has_old_mpiio)));
         }
-        if let Some(span) = names {
-            let items = Items::Names { are_counted: has_counted_names };
-            reader.regions.push_back(Region::new("the names of files", span, is_compressed, items));
+        if let Ok(Some(span)) = names {
+            let items = Items::names(has_counted_names);
+            reader.regions.push_back(Region::new(NAMES, span, compression, items));
         }
         Ok(reader)
     }
@@ -130,12 +136,19 @@ impl DarshanReader {
         if length == 0 {
             return Err(at(region.rest.start, format!("the log ends within {}; was it copied whole?", region.name)));
         }
-        region.push(&bytes[..length], self.is_big_endian, &mut self.found)?;
+        let mut pushed = region.push(&bytes[..length], self.is_big_endian, &mut self.found);
+        if pushed.is_ok() && region.rest.is_empty() {
+            pushed = region.finish();
+        }
+        if let (Err(error), NAMES) = (&pushed, region.name) {
+            self.lost_names = Some(error.clone());
+            self.regions.clear();
+            return Ok(());
+        }
         if region.rest.is_empty() {
-            region.finish()?;
             self.regions.pop_front();
         }
-        Ok(())
+        pushed
     }
 
     /// The log, when nothing more is wanted. Files that it does not name are called by their number.
@@ -146,18 +159,25 @@ impl DarshanReader {
         if let Some(region) = self.regions.front() {
             return Err(at(region.rest.start, format!("the log ends within {}; was it copied whole?", region.name)));
         }
-        let Found { requests, names } = self.found;
+        let Found { requests, names, long_names } = self.found;
         let mut by_file = BTreeMap::new();
         // POSIX comes first.
         for ((_, file), requests) in requests.files {
             by_file.entry(file).or_insert(requests);
+        }
+        let mut notes = Vec::new();
+        if long_names > 0 {
+            notes.push(format!("names of more than {NAME_MAX} bytes, which no file has, are left out: {long_names}"));
+        }
+        if let Some(error) = self.lost_names {
+            notes.push(format!("{error}: files without a name are called by their number"));
         }
         let mut files = BTreeMap::<String, Vec<_>>::new();
         for (file, requests) in by_file {
             let name = names.get(&file).cloned().unwrap_or_else(|| format!("record {file} without a name"));
             files.entry(name).or_default().extend(requests);
         }
-        Ok(Log { files, left_out: requests.left_out, is_incomplete: self.is_incomplete })
+        Ok(Log { files, left_out: requests.left_out, is_incomplete: self.is_incomplete, notes })
     }
 }
 
@@ -170,8 +190,8 @@ fn no_trace(has_old_mpiio: bool) -> String {
 }
 
 impl Region {
-    fn new(name: &'static str, rest: Range<u64>, is_compressed: bool, items: Items) -> Self {
-        Self { name, rest, inflate: Inflate::new(is_compressed), items, pending: Vec::new(), position: 0 }
+    fn new(name: &'static str, rest: Range<u64>, compression: Compression, items: Items) -> Self {
+        Self { name, rest, inflate: Inflate::new(compression), items, pending: Vec::new(), position: 0 }
     }
 
     fn push(&mut self, bytes: &[u8], is_big_endian: bool, found: &mut Found) -> Result<(), DarshanError> {

@@ -3,38 +3,43 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use vpfs_config::units::parse_size;
 use vpfs_core::Bytes;
 use vpfs_harl::{CHUNK, Model, Question, advise};
 
-use super::advised::Advised;
+use super::advised::{Advised, no_advice};
+use super::answer::{Answer, Small};
 use super::classes::Classes;
+use super::logs::{Logs, Runs};
+use super::size::some_size;
 use super::system::System;
-use super::{logs, picture, show};
+use super::{picture, show};
 use crate::cmd::workload::output;
 use crate::exit::Exit;
 use crate::new_file;
 use crate::print::print;
 
-/// Prices to compute for all regions of a file: about two seconds.
+/// Prices to compute for all files: about two seconds.
 const BUDGET: u64 = 20_000_000;
+/// The least of them for one file, so that the search is of use for each.
+const BUDGET_MIN: u64 = 20_000;
 
 /// Advise stripes for each region of a file and each class of server, from logs of its requests
 ///
-/// TRACE is a Darshan log with DXT, the output of `darshan-dxt-parser`, an iolog of fio, or a CSV file
-/// (rank,op,offset,size,time,end,file; the last two may be missing). Several are runs of the same applications, and the
-/// layout suits all of them. Each file in them gets its own answer.
+/// TRACE is a Darshan log with DXT, the output of `darshan-dxt-parser`, an iolog of fio, or a table: CSV
+/// (rank,op,offset,size,time,end,file; only op, offset and size must be there), or what other tracers write with such
+/// columns. Each may be compressed with gzip, bzip2, zstd or xz. Several are runs of the same applications, and the
+/// layout suits all of them. What gains most is shown first, and files that gain nothing worth it are only counted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout advise run.csv --servers classes.toml\n  \
     vpfs layout advise run.csv --servers disk.toml --servers flash.toml --servers network.toml\n  \
     vpfs layout advise job.darshan --servers classes.toml --html layout.html\n  \
+    vpfs layout advise msr.csv.gz --columns time=1,op=4,offset=5,size=6 --time-unit filetime --servers classes.toml\n  \
     vpfs layout advise night.csv day.csv --weights 1,5 --servers classes.toml --for orangefs\n  \
     vpfs layout advise run.csv --file /scratch/a.h5 --servers classes.toml --for lustre-yaml --script a.lyl")]
 pub(crate) struct Advise {
-    /// Logs of requests
-    #[arg(value_name = "TRACE", required = true)]
-    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    logs: Logs,
 
     /// The classes of servers, as `vpfs profile class` and `vpfs profile network` write them; may be repeated
     #[arg(long, value_name = "FILE", required = true)]
@@ -91,42 +96,41 @@ enum ModelName {
     Paper,
 }
 
-fn some_size(text: &str) -> Result<Bytes, String> {
-    match parse_size(text) {
-        Ok(size) if (1..=1 << 30).contains(&size.0) => Ok(size),
-        Ok(_) => Err("give a size from 1B to 1GiB".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 impl Advise {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let classes = Classes::read(&self.servers)?;
         if let Some(script) = &self.script {
             new_file::check(script, self.overwrite)?;
         }
-        let files = logs::read(&self.traces, &self.weights()?, self.file.as_deref())?;
-        let mut all = Vec::new();
+        let files = self.logs.read(&self.weights()?, self.file.as_deref())?;
+        let requests = |runs: &Runs| runs.iter().map(|(trace, _)| trace.requests().len() as u64).sum::<u64>();
+        let all: u64 = files.values().map(requests).sum();
+        let (mut advised, mut small) = (Vec::new(), Vec::new());
         for (name, runs) in files {
-            let advice = advise(&classes.cluster, &runs, &self.question())
-                .map_err(|error| Exit::Failed(format!("{name}: {error}")))?;
-            all.push(Advised { name, runs, advice });
+            if let Some(file) = Small::of(&name, &runs, self.now.0).filter(|_| self.file.is_none()) {
+                small.push(file);
+                continue;
+            }
+            let question = self.question(requests(&runs), all);
+            let advice = advise(&classes.cluster, &runs, &question).map_err(|error| no_advice(&name, &error))?;
+            advised.push(Advised { name, runs, question, advice });
         }
-        self.show(&classes, &all)
+        self.show(&classes, &Answer::new(advised, small, self.file.is_some()))
     }
 
     fn weights(&self) -> Result<Vec<u32>, Exit> {
         match self.weights.len() {
-            0 => Ok(vec![1; self.traces.len()]),
-            given if given == self.traces.len() => Ok(self.weights.clone()),
+            0 => Ok(vec![1; self.logs.traces.len()]),
+            given if given == self.logs.traces.len() => Ok(self.weights.clone()),
             given => Err(Exit::Usage(format!(
                 "--weights has {given} numbers for {} logs; give one for each",
-                self.traces.len()
+                self.logs.traces.len()
             ))),
         }
     }
 
-    fn question(&self) -> Question {
+    /// For a file with some of all requests.
+    fn question(&self, requests: u64, all: u64) -> Question {
         let model = match self.model {
             ModelName::Concurrent => Model::Concurrent,
             ModelName::Paper => Model::Paper,
@@ -137,30 +141,34 @@ impl Advise {
             now: self.now.0,
             step: self.step.0,
             chunk: CHUNK,
-            budget: BUDGET,
+            budget: (BUDGET * requests / all.max(1)).max(BUDGET_MIN),
             gain_percent: model.gain_percent(),
         }
     }
 
-    fn show(&self, classes: &Classes, all: &[Advised]) -> Result<(), Exit> {
+    fn show(&self, classes: &Classes, answer: &Answer) -> Result<(), Exit> {
+        let shown = answer.shown();
         if let Some(page) = &self.html {
-            std::fs::write(page, picture::report(classes, all).html())
+            std::fs::write(page, picture::report(classes, &shown, &answer.rest(self.now.0)).html())
                 .map_err(|error| Exit::Failed(format!("cannot write {}: {error}", page.display())))?;
         }
         let is_printed = self.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
         if let Some(file) = &self.json {
-            output::write(file, &show::json(classes, all))?;
+            output::write(file, &show::json(classes, answer))?;
         }
         if !is_printed {
-            all.iter().try_for_each(|advised| print(show::text(classes, advised)))?;
+            let texts = shown.iter().map(|group| show::text(classes, group)).chain(answer.rest(self.now.0));
+            print(texts.collect::<Vec<_>>().join("\n\n"))?;
         }
         let Some(system) = self.system else { return Ok(()) };
-        let question = self.question();
-        let texts =
-            all.iter().map(|advised| system.text(classes, advised, &question)).collect::<Result<Vec<_>, _>>()?;
+        let texts = shown.iter().map(|group| system.of_group(classes, group)).collect::<Result<Vec<_>, _>>()?;
+        let text = match texts.concat() {
+            none if none.is_empty() => "# Nothing is to be gained: keep the layouts.\n".to_owned(),
+            text => text,
+        };
         match &self.script {
-            Some(script) => new_file::write(script, &texts.concat(), self.overwrite),
-            None => print(texts.concat().trim_end()),
+            Some(script) => new_file::write(script, &text, self.overwrite),
+            None => print(text.trim_end()),
         }
     }
 }
@@ -216,7 +224,10 @@ mod tests {
             (&Value::from(32 << 10), &(160 << 10).into())
         );
         assert!(region["bytes_per_second_advised"].as_f64() > region["bytes_per_second_now"].as_f64());
-        assert!(page.contains("<svg") && page.contains("disk 32KiB, flash 160KiB"), "the page has no picture or table");
+        assert!(
+            page.contains("<svg") && page.contains("disk 32 KiB, flash 160 KiB"),
+            "the page has no picture or table"
+        );
         let (all, _) = advised(&log(), &[]).unwrap();
         assert_eq!(all.as_array().map(Vec::len), Some(2), "each file has its own answer");
     }

@@ -2,12 +2,14 @@
 
 mod advise;
 mod advised;
+mod answer;
 mod classes;
 mod copy;
 mod logs;
 mod orangefs;
 mod picture;
 mod show;
+mod size;
 mod strips;
 mod system;
 

@@ -1,8 +1,8 @@
 //! What an administrator sets in OrangeFS: hints of a directory, which new files in it inherit.
 
-use vpfs_harl::Row;
+use vpfs_harl::{Advice, Question, Row, advise};
 
-use super::advised::{Advised, shown};
+use super::advised::{Advised, no_advice, shown};
 use super::classes::Classes;
 use super::show::stripes;
 use crate::exit::Exit;
@@ -10,32 +10,61 @@ use crate::exit::Exit;
 /// The longest parameters that OrangeFS reads.
 const PARAMETERS_MAX: usize = 1000;
 
-/// Commands for each region. OrangeFS has one distribution for a file, so each region is a file of its own.
+/// Commands for the file, and for each region if files of their own for those gain enough: OrangeFS has one
+/// distribution for a file.
 pub(super) fn commands(classes: &Classes, advised: &Advised) -> Result<String, Exit> {
-    let rows = advised.advice.table.rows();
-    let files = advised.advice.table.files(&advised.name);
+    let advice = &advised.advice;
     let mut text = format!("\n# OrangeFS: hints for {}\n", shown(&advised.name));
-    if !advised.advice.is_worth_it() {
+    if !advice.is_worth_it() {
         return Ok(text + "# Nothing is to be gained: keep the layout.\n");
     }
-    text += "# Nothing is rounded. Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them\n\
-             # on an empty directory of a mounted client, before files are created in it.\n";
-    if rows.len() > 1 {
-        text += "# OrangeFS has one distribution for a file: each region becomes a file of its own, which the application\n\
-                 # must know.\n";
+    let whole = match advice.table.rows() {
+        [_] => advice.clone(),
+        _ => whole(classes, advised)?,
+    };
+    let (now, then) = whole.times();
+    let split = advice.times().1;
+    if whole.is_worth_it() {
+        text += "# Nothing is rounded. Values end in a NUL byte, as OrangeFS needs it; so they are written in hexadecimal. Set them\n\
+                 # on an empty directory of a mounted client, before files are created in it.\n";
+        text += &region(classes, &advised.name, &whole.table.rows()[0])?;
+    } else {
+        text += "# One distribution for all of the file gains nothing.\n";
     }
-    for (row, file) in rows.iter().zip(&files) {
-        let name = if rows.len() > 1 { file } else { &advised.name };
-        text += &format!("\n# {}: {}\n", shown(name), stripes(classes, &row.stripes));
-        let servers = servers(classes, row)?;
-        let strips: Vec<String> = servers.iter().map(|(address, stripe)| format!("{address}={stripe}B")).collect();
-        text += "# Without a mounted client, only for one file that exists:\n";
-        text += &format!("# vpfs layout copy \"$FILE\" \"$NEW\" --url \"$URL\" --strip '{}'\n", strips.join(","));
-        for (key, value) in hints(&servers)? {
-            let digits: String = value.bytes().chain([0]).map(|byte| format!("{byte:02x}")).collect();
-            text +=
-                &format!("# user.pvfs2.{key} = {value}\nsetfattr -n user.pvfs2.{key} -v 0x{digits} \"$DIRECTORY\"\n");
-        }
+    let best = if whole.is_worth_it() { then } else { now };
+    if split.saturating_mul(100 + u128::from(advised.question.gain_percent)) > best.saturating_mul(100) {
+        return Ok(text);
+    }
+    text += &format!(
+        "\n# With a file of its own for each region, which the application must know, the predicted time is {} of that.\n",
+        percent(split, best)
+    );
+    for (row, file) in advice.table.rows().iter().zip(advice.table.files(&advised.name)) {
+        text += &region(classes, &file, row)?;
+    }
+    Ok(text)
+}
+
+/// The best for a file that cannot be split.
+fn whole(classes: &Classes, advised: &Advised) -> Result<Advice, Exit> {
+    let question = Question { chunk: u64::MAX, ..advised.question.clone() };
+    advise(&classes.cluster, &advised.runs, &question).map_err(|error| no_advice(&advised.name, &error))
+}
+
+fn percent(time: u128, reference: u128) -> String {
+    format!("{:.0} %", time as f64 / reference.max(1) as f64 * 100.0)
+}
+
+/// Commands for one file.
+fn region(classes: &Classes, file: &str, row: &Row) -> Result<String, Exit> {
+    let mut text = format!("\n# {}: {}\n", shown(file), stripes(classes, &row.stripes));
+    let servers = servers(classes, row)?;
+    let strips: Vec<String> = servers.iter().map(|(address, stripe)| format!("{address}={stripe}B")).collect();
+    text += "# Without a mounted client, only for one file that exists:\n";
+    text += &format!("# vpfs layout copy \"$FILE\" \"$NEW\" --url \"$URL\" --strip '{}'\n", strips.join(","));
+    for (key, value) in hints(&servers)? {
+        let digits: String = value.bytes().chain([0]).map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("# user.pvfs2.{key} = {value}\nsetfattr -n user.pvfs2.{key} -v 0x{digits} \"$DIRECTORY\"\n");
     }
     Ok(text)
 }

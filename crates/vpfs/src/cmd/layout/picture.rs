@@ -4,8 +4,10 @@ use vpfs_harl::{Op, Request};
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 
 use super::advised::{Advised, shown};
+use super::answer::Group;
 use super::classes::Classes;
-use super::show::{bytes_per_second, size, stripes};
+use super::show::{bytes_per_second, stripes};
+use super::size::size;
 
 /// The most requests that are drawn of a file; of more, an even sample.
 const POINTS_MAX: usize = 4000;
@@ -14,17 +16,23 @@ const BARS_MAX: usize = 40;
 const MB: f64 = 1e6;
 const SECOND: f64 = 1e9;
 
-/// A section for each file.
-pub(super) fn report(classes: &Classes, all: &[Advised]) -> Report {
+/// A section for each file that is shown, and what is to be said of the others.
+pub(super) fn report(classes: &Classes, shown: &[Group<'_>], rest: &[String]) -> Report {
     let report = Report::new("Layout advice").introduction(
         "Requests of the logs, the regions of similar requests that each file divides into, and the predicted throughput \
          of each region with its present and with the advised stripes.",
     );
-    all.iter().map(|advised| section(classes, advised)).fold(report, Report::section)
+    let report = shown.iter().map(|group| section(classes, group)).fold(report, Report::section);
+    match rest {
+        [] => report,
+        lines => report.section(lines.iter().fold(Section::new("Other files"), Section::text)),
+    }
 }
 
-fn section(classes: &Classes, advised: &Advised) -> Section {
-    let section = Section::new(shown(&advised.name))
+fn section(classes: &Classes, group: &Group<'_>) -> Section {
+    let advised = group.first;
+    let section = group.others().into_iter().fold(Section::new(shown(&advised.name)), Section::text);
+    let section = section
         .figure(requests(advised), "Each point is a request; vertical lines are borders of regions.")
         .table(table(classes, advised));
     let regions = &advised.advice.regions;

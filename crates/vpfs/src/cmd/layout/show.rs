@@ -3,17 +3,18 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
-use vpfs_config::units::Size;
-use vpfs_core::Bytes;
 use vpfs_harl::RegionAdvice;
 
 use super::advised::{Advised, shown};
+use super::answer::{Answer, Group, Small};
 use super::classes::Classes;
+use super::size::{exact, size};
 
 const PICOS: f64 = 1e12;
 
 /// A table of regions, and what the layout gains.
-pub(super) fn text(classes: &Classes, advised: &Advised) -> String {
+pub(super) fn text(classes: &Classes, group: &Group<'_>) -> String {
+    let advised = group.first;
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["bytes", "requests", "mean size", "stripes", "now", "advised", "gain"]);
     for column in table.column_iter_mut() {
@@ -33,12 +34,16 @@ pub(super) fn text(classes: &Classes, advised: &Advised) -> String {
     let (now, then) = advised.advice.times();
     let summary = match advised.advice.is_worth_it() {
         true => format!(
-            "With these stripes, the predicted throughput of all regions together changes by {}.",
+            "With these stripes, the predicted time of all requests is {} instead of {} \
+             (throughput {}).",
+            seconds(then),
+            seconds(now),
             gain(now, then)
         ),
         false => "Nothing is to be gained: keep the layout.".into(),
     };
-    format!("{}\n{table}\n\n{summary}{}", shown(&advised.name), notes(&advised.advice.regions))
+    let others = group.others().map_or_else(String::new, |others| format!("\n{others}"));
+    format!("{}\n{table}\n\n{summary}{others}{}", shown(&advised.name), notes(&advised.advice.regions))
 }
 
 fn notes(regions: &[RegionAdvice]) -> String {
@@ -55,11 +60,7 @@ fn notes(regions: &[RegionAdvice]) -> String {
 /// `disk 32KiB, flash 160KiB`; a class that is not used has none.
 pub(super) fn stripes(classes: &Classes, stripes: &[u64]) -> String {
     let used = classes.cluster.classes().iter().zip(stripes).filter(|(_, stripe)| **stripe > 0);
-    used.map(|(class, stripe)| format!("{} {}", class.name, size(*stripe))).collect::<Vec<_>>().join(", ")
-}
-
-pub(super) fn size(bytes: u64) -> String {
-    Size(Bytes(bytes)).to_string()
+    used.map(|(class, stripe)| format!("{} {}", class.name, exact(*stripe))).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes per second.
@@ -71,13 +72,26 @@ fn rate(region: &RegionAdvice, time: u128) -> String {
     format!("{:.1} MB/s", bytes_per_second(region, time) / 1e6)
 }
 
+/// `15.6 s`, `480 ms`.
+fn seconds(time: u128) -> String {
+    match time as f64 / PICOS {
+        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
+        seconds if seconds >= 1e-3 => format!("{:.0} ms", seconds * 1e3),
+        seconds => format!("{:.0} us", seconds * 1e6),
+    }
+}
+
 /// How much more throughput.
 fn gain(now: u128, then: u128) -> String {
     format!("{:+.0} %", (now as f64 / then.max(1) as f64 - 1.0) * 100.0)
 }
 
-/// All files, with everything that is known.
-pub(super) fn json(classes: &Classes, all: &[Advised]) -> Value {
+fn number(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// All files, with everything that is known, in the order of what they gain.
+pub(super) fn json(classes: &Classes, answer: &Answer) -> Value {
     let region = |region: &RegionAdvice| {
         let stripes: serde_json::Map<String, Value> = (classes.cluster.classes().iter())
             .zip(&region.advised.stripes)
@@ -94,7 +108,66 @@ pub(super) fn json(classes: &Classes, all: &[Advised]) -> Value {
     let file = |advised: &Advised| {
         let regions: Vec<Value> = advised.advice.regions.iter().map(region).collect();
         let files = advised.advice.table.files(&advised.name);
-        json!({ "file": advised.name, "worth_it": advised.advice.is_worth_it(), "regions": regions, "files": files })
+        let (moved, is_worth_it) = (number(advised.moved()), advised.advice.is_worth_it());
+        json!({ "file": advised.name, "moved": moved, "worth_it": is_worth_it, "regions": regions, "files": files })
     };
-    all.iter().map(file).collect()
+    // Nothing is searched for these.
+    let small = |small: &Small| json!({ "file": small.name, "moved": number(small.moved), "worth_it": false, "regions": [], "files": [] });
+    answer.files.iter().map(file).chain(answer.small.iter().map(small)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_harl::{CHUNK, Model, Op, Question, Request, Trace, advise};
+
+    use super::*;
+
+    const GUIDE: &str = include_str!("../../../../../docs/guide/layout.md");
+
+    /// What stands in the guide between a line of this language and the end of its block.
+    fn block(language: &str) -> &'static str {
+        let (_, rest) = GUIDE.split_once(&format!("\n```{language}\n")).expect("it is there");
+        rest.split_once("\n```").expect("it ends").0
+    }
+
+    /// 16 processes, each with one request at a time: 64 reads of 8 MiB, and 1024 of 128 KiB after them.
+    fn reads() -> Trace {
+        let reads = |count: u64, begin: u64, size: u64, start: u64, takes: u64| {
+            let read = move |index: u64| {
+                let start = start + index / 16 * takes;
+                let rank = u32::try_from(index % 16).expect("it is small");
+                Request { rank, op: Op::Read, offset: begin + index * size, size, start, end: start + takes }
+            };
+            (0..count).map(read)
+        };
+        let large = reads(64, 0, 8 << 20, 0, 200_000_000);
+        Trace::new(large.chain(reads(1024, 512 << 20, 128 << 10, 1_000_000_000, 10_000_000)).collect())
+            .expect("a trace")
+    }
+
+    #[test]
+    fn the_guide_shows_what_is_printed() {
+        let classes = Classes::parse("guide", block("toml")).expect("the guide's classes are right");
+        let model = Model::Concurrent;
+        let question = Question {
+            model,
+            outstanding_milli: None,
+            now: 64 << 10,
+            step: 4096,
+            chunk: CHUNK,
+            budget: 20_000_000,
+            gain_percent: model.gain_percent(),
+        };
+        let runs = vec![(reads(), 1)];
+        let advice = advise(&classes.cluster, &runs, &question).expect("there is advice");
+        let file = Advised { name: "/scratch/result.dat".into(), runs, question, advice };
+        let answer = Answer::new(vec![file], Vec::new(), false);
+        let printed = text(&classes, &answer.shown()[0]);
+        let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            block("text").lines().collect::<Vec<_>>(),
+            "write this into docs/guide/layout.md:\n{printed}"
+        );
+    }
 }

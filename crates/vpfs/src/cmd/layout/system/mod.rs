@@ -6,12 +6,14 @@ mod lustre;
 mod mpi;
 
 use clap::ValueEnum;
-use vpfs_harl::{Adapted, Component, Question, Rules, adapt};
+use vpfs_harl::{Adapted, Component, Rules, adapt};
 
-use super::advised::{Advised, shown};
+use super::advised::{Advised, no_advice, shown};
+use super::answer::Group;
 use super::classes::Classes;
 use super::orangefs;
-use super::show::{size, stripes};
+use super::show::stripes;
+use super::size::{exact, size};
 use crate::exit::Exit;
 
 /// File systems, and a library that creates files in some of them.
@@ -44,8 +46,14 @@ struct Limited {
 const UNIT: u64 = 64 << 10;
 
 impl System {
+    /// What to set for files that are alike.
+    pub(super) fn of_group(self, classes: &Classes, group: &Group<'_>) -> Result<String, Exit> {
+        let others = group.others().map_or_else(String::new, |others| format!("# {others}\n"));
+        Ok(self.text(classes, group.first)? + &others)
+    }
+
     /// What to set for a file.
-    pub(super) fn text(self, classes: &Classes, advised: &Advised, question: &Question) -> Result<String, Exit> {
+    fn text(self, classes: &Classes, advised: &Advised) -> Result<String, Exit> {
         let limited = match self {
             Self::Orangefs => return orangefs::commands(classes, advised),
             Self::Lustre => lustre::SYSTEM,
@@ -54,17 +62,18 @@ impl System {
             Self::Ceph => ceph::SYSTEM,
             Self::MpiHints => mpi::SYSTEM,
         };
-        limited.text(classes, advised, question)
+        limited.text(classes, advised)
     }
 }
 
 impl Limited {
-    fn text(&self, classes: &Classes, advised: &Advised, question: &Question) -> Result<String, Exit> {
-        let adapted = adapt(&classes.cluster, &advised.runs, &advised.advice, question, &self.rules)
-            .map_err(|error| Exit::Failed(format!("{}: {error}", advised.name)))?;
+    fn text(&self, classes: &Classes, advised: &Advised) -> Result<String, Exit> {
+        let adapted = adapt(&classes.cluster, &advised.runs, &advised.advice, &advised.question, &self.rules)
+            .map_err(|error| no_advice(&advised.name, &error))?;
         let heading = self.heading(classes, advised, &adapted);
         if !adapted.is_worth_it {
-            return Ok(heading + "# That is less than 5 % faster than now: keep the layout.\n");
+            let gain = advised.question.gain_percent;
+            return Ok(heading + &format!("# That is less than {gain} % faster than now: keep the layout.\n"));
         }
         Ok(heading + &(self.commands)(classes, &adapted.components)?)
     }
@@ -82,7 +91,7 @@ impl Limited {
             let is_last = index + 1 == adapted.components.len();
             let end = if is_last { "end".into() } else { size(component.bytes.end) };
             let place = place(classes, component);
-            text += &format!("#   {} - {end}: {} on {place}\n", size(component.bytes.start), size(component.stripe));
+            text += &format!("#   {} - {end}: {} on {place}\n", size(component.bytes.start), exact(component.stripe));
         }
         let (now, exact) = advised.advice.times();
         let (cost, gain) = (percent(adapted.time, exact), percent(adapted.time, now));

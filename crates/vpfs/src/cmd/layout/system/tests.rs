@@ -1,6 +1,6 @@
 //! What is printed for each system, for the paper's servers.
 
-use vpfs_harl::{CHUNK, Model, Op, Request, Trace, advise};
+use vpfs_harl::{CHUNK, Model, Op, Question, Request, Trace, advise};
 
 use super::super::classes::tests::TWO;
 use super::*;
@@ -24,12 +24,12 @@ fn advised(classes: &Classes, now: u64) -> Advised {
     let large = (400..800).map(|index| request(index << 19, 1 << 19));
     let runs = vec![(Trace::new(small.chain(large).collect()).unwrap(), 1)];
     let advice = advise(&classes.cluster, &runs, &question(now)).unwrap();
-    Advised { name: "/pfs/file".into(), runs, advice }
+    Advised { name: "/pfs/file".into(), runs, question: question(now), advice }
 }
 
 fn printed(system: System, now: u64) -> String {
     let classes = Classes::parse("classes.toml", TWO).unwrap();
-    system.text(&classes, &advised(&classes, now), &question(now)).unwrap()
+    system.text(&classes, &advised(&classes, now)).unwrap()
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn lustre_gets_components() {
 # A component has one stripe size on one pool of OSTs, so classes cannot have stripes of their own within it.
 # Stripes are multiples of 64 KiB, and a component ends at a multiple of its stripe.
 # Advised:
-#   0B - 200MiB: flash 64KiB
-#   200MiB - 400MiB: disk 32KiB, flash 160KiB
+#   0 B - 200 MiB: flash 64 KiB
+#   200 MiB - 400 MiB: disk 32 KiB, flash 160 KiB
 # The best that can be set:
-#   0B - 200MiB: 64KiB on flash
-#   200MiB - end: 64KiB on all 8 servers
+#   0 B - 200 MiB: 64 KiB on flash
+#   200 MiB - end: 64 KiB on all 8 servers
 # Predicted time: +5.1 % against the advised stripes, -49.8 % against the layout now.
 # Once: lctl pool_new "$FSNAME.flash"; lctl pool_add "$FSNAME.flash" OST...
 # Creates a file, or sets the layout of new files in a directory.
@@ -56,7 +56,7 @@ lfs setstripe -E 200M -S 64K -c 2 -p flash -E -1 -S 64K -c 8 -p ignore "$FILE"
 fn lustre_gets_a_template_with_the_same_components() {
     let text = printed(System::LustreYaml, UNIT);
     let (heading, template) = text.split_once("layout now.\n").unwrap();
-    assert!(heading.starts_with("\n# Lustre: /pfs/file\n") && heading.contains("64KiB on all 8 servers"), "{heading}");
+    assert!(heading.starts_with("\n# Lustre: /pfs/file\n") && heading.contains("64 KiB on all 8 servers"), "{heading}");
     let expected = r#"# Once: lctl pool_new "$FSNAME.flash"; lctl pool_add "$FSNAME.flash" OST...
 # lfs setstripe --yaml=TEMPLATE "$FILE" creates a file with this layout.
 component0:
@@ -97,10 +97,10 @@ fn beegfs_gets_a_pattern() {
 # A file has one chunk size, a power of two from 64 KiB, on the targets of one storage pool; so neither classes nor
 # regions can have stripes of their own.
 # Advised:
-#   0B - 200MiB: flash 64KiB
-#   200MiB - 400MiB: disk 32KiB, flash 160KiB
+#   0 B - 200 MiB: flash 64 KiB
+#   200 MiB - 400 MiB: disk 32 KiB, flash 160 KiB
 # The best that can be set:
-#   0B - end: 64KiB on flash
+#   0 B - end: 64 KiB on flash
 # Predicted time: +6.5 % against the advised stripes, -49.1 % against the layout now.
 # A storage pool "flash" must have the 2 targets of this class.
 # New files in the directory get this layout.
@@ -117,10 +117,10 @@ fn ceph_gets_attributes_in_an_order_of_valid_layouts() {
 # A file has one stripe unit, a multiple of 64 KiB, in one data pool; so neither classes nor regions can have stripes
 # of their own. CRUSH places objects, so that an OSD may hold two of a round: expect less than is predicted.
 # Advised:
-#   0B - 200MiB: flash 64KiB
-#   200MiB - 400MiB: disk 32KiB, flash 160KiB
+#   0 B - 200 MiB: flash 64 KiB
+#   200 MiB - 400 MiB: disk 32 KiB, flash 160 KiB
 # The best that can be set:
-#   0B - end: 64KiB on flash
+#   0 B - end: 64 KiB on flash
 # Predicted time: +6.5 % against the advised stripes, -49.1 % against the layout now.
 # A data pool "flash" must place objects on the OSDs of this class (a rule with its device class).
 # The file must be empty; ceph.dir.layout for new files in a directory.
@@ -141,10 +141,10 @@ fn mpi_gets_hints() {
 # Hints give a file one stripe size on a number of servers, not which; so neither classes nor regions can have stripes
 # of their own. A file that is created before with the layout for its file system keeps that.
 # Advised:
-#   0B - 200MiB: flash 64KiB
-#   200MiB - 400MiB: disk 32KiB, flash 160KiB
+#   0 B - 200 MiB: flash 64 KiB
+#   200 MiB - 400 MiB: disk 32 KiB, flash 160 KiB
 # The best that can be set:
-#   0B - end: 64KiB on all 8 servers
+#   0 B - end: 64 KiB on all 8 servers
 # Predicted time: +109.2 % against the advised stripes, -49.4 % against the layout now.
 # Name this file in the environment variable ROMIO_HINTS. Only ROMIO reads it, not OMPIO of Open MPI.
 striping_unit 65536
@@ -187,8 +187,8 @@ fn orangefs_gets_hints_and_a_copy() {
     let request = |index: u64| Request { rank: 0, op: Op::Write, offset: index << 19, size: 1 << 19, start: 0, end: 0 };
     let runs = vec![(Trace::new((0..64).map(request).collect()).unwrap(), 1)];
     let advice = advise(&classes.cluster, &runs, &question(UNIT)).unwrap();
-    let advised = Advised { name: "/data.h5".into(), runs, advice };
-    let text = System::Orangefs.text(&classes, &advised, &question(UNIT)).unwrap();
+    let advised = Advised { name: "/data.h5".into(), runs, question: question(UNIT), advice };
+    let text = System::Orangefs.text(&classes, &advised).unwrap();
     let strips = (1..=8).map(|number| format!("tcp://oss{number}:3334={}B", if number < 7 { 36864 } else { 151_552 }));
     let copy = format!("--url \"$URL\" --strip '{}'\n", strips.collect::<Vec<_>>().join(","));
     // "varstrip_dist" and a NUL byte.
@@ -200,8 +200,30 @@ fn orangefs_gets_hints_and_a_copy() {
     }
     let kept = Question { gain_percent: 1000, ..question(UNIT) };
     let advice = advise(&classes.cluster, &advised.runs, &kept).unwrap();
-    let text = System::Orangefs.text(&classes, &Advised { advice, ..advised }, &kept).unwrap();
+    let text = System::Orangefs.text(&classes, &Advised { advice, question: kept, ..advised }).unwrap();
     assert!(text.ends_with("keep the layout.\n"), "{text}");
+}
+
+/// A file has one distribution; whether the application can use more files, only its author knows.
+#[test]
+fn orangefs_gets_one_layout_for_the_file_before_those_of_its_regions() {
+    let text = TWO.replace("servers = 6", "addresses = [\"tcp://a:1\", \"tcp://b:1\"]");
+    let classes = Classes::parse("classes.toml", &text).unwrap();
+    let request = |offset, size| Request { rank: 0, op: Op::Read, offset, size, start: 0, end: 0 };
+    let small = (0..3200).map(|index| request(index << 16, 1 << 16));
+    let large = (50..100).map(|index| request(index << 22, 1 << 22));
+    let runs = vec![(Trace::new(small.chain(large).collect()).unwrap(), 1)];
+    let text = |gain_percent| {
+        let question = Question { gain_percent, ..question(UNIT) };
+        let advice = advise(&classes.cluster, &runs, &question).unwrap();
+        assert_eq!(advice.regions.len(), 2, "{:?}", advice.table);
+        System::Orangefs.text(&classes, &Advised { name: "/a".into(), runs: runs.clone(), question, advice }).unwrap()
+    };
+    let split = text(0);
+    let (whole, regions) =
+        split.split_once("# With a file of its own for each region, which the application must know").unwrap();
+    assert!(whole.contains("\n# /a: ") && whole.contains("setfattr"), "{whole}");
+    assert_eq!((regions.matches("\n# /a.region-").count(), whole.matches("region").count()), (2, 0), "{split}");
 }
 
 /// A log's author could otherwise have an administrator run commands.
@@ -211,7 +233,7 @@ fn names_from_logs_stay_comments() {
     let classes = Classes::parse("classes.toml", &text).unwrap();
     let advised = Advised { name: "/pfs/a\nrm -rf x\r\u{1b}[2J".into(), ..advised(&classes, UNIT) };
     for system in System::value_variants() {
-        let text = system.text(&classes, &advised, &question(UNIT)).unwrap();
+        let text = system.text(&classes, &advised).unwrap();
         assert!(text.contains("/pfs/a\\nrm -rf x\\r\\u{1b}[2J"), "{text}");
         assert!(text.lines().all(|line| !line.starts_with("rm")), "{text}");
     }
@@ -222,6 +244,6 @@ fn what_gains_nothing_is_not_set() {
     let classes = Classes::parse("classes.toml", TWO).unwrap();
     let advised = advised(&classes, UNIT);
     let text = Limited { rules: Rules { stripe_max: 64 << 10, ..mpi::SYSTEM.rules }, ..mpi::SYSTEM };
-    let text = text.text(&classes, &advised, &question(UNIT)).unwrap();
+    let text = text.text(&classes, &advised).unwrap();
     assert!(text.ends_with("keep the layout.\n"), "{text}");
 }
