@@ -7,7 +7,7 @@ use super::circles::before_tests;
 const CODECS: &str = "vpfs_wire";
 
 /// Prefixes of the paths that may name OrangeFS types, and why.
-const ORANGEFS: [(&str, &str); 12] = [
+const ORANGEFS: [(&str, &str); 13] = [
     ("crates/vpfs-wire/", "the codecs themselves"),
     ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
     ("crates/vpfs-session/tests/", "tests of that session, with its messages"),
