@@ -14,6 +14,7 @@ use vpfs_config::{App, AppTable, Config};
 use vpfs_core::{AppId, Scope, ServerId, SharingMode};
 use vpfs_node::AppTotals;
 
+use crate::check;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
@@ -126,6 +127,7 @@ impl Daemon {
         servers: &[ServerId],
         mut inheritance: Option<&mut Inheritance>,
     ) -> Result<Self, StartError> {
+        check::disjoint(&config, servers)?;
         let (config, clock, mut timers) = (Arc::new(config), Clock::start(), JoinSet::new());
         let first = servers.first().map_or("", |id| &config.servers[id.index()].name);
         let names = Names::new(clock.clone(), environment.resolver.clone(), &environment.state, first);

@@ -7,6 +7,7 @@
 mod abandoned;
 mod accept;
 mod budget;
+mod check;
 mod clock;
 mod connection;
 mod connection_permits;
@@ -37,6 +38,7 @@ mod sockets;
 mod state_dir;
 mod stream;
 
+pub use check::{check_keys, check_start, shortage_of_descriptors};
 pub use daemon::{Daemon, ReloadError, StartError};
 pub use handover::{Inheritance, Offer};
 pub use names::{Environment, Resolver, check_names};

@@ -11,6 +11,7 @@ use super::keys::{APP, APPS};
 use super::network::Listener;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
+use crate::schema::settings::{Setting, quoted};
 use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
 
 /// An application: the unit that gets shares.
@@ -75,6 +76,7 @@ impl Names {
             );
             return None;
         }
+        reader.set(key, found.text);
         self.add(found.text, found.line);
         Some(found.text.to_owned())
     }
@@ -140,7 +142,9 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     ignored::warn(std::slice::from_ref(&reader), policy);
     let default = read_default(&reader, &mut names, &mut list);
-    root.cx.set("app.order".into(), names.list.join(", "), true);
+    let order = names.list.join(", ");
+    let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
+    root.cx.set("app.order".into(), order);
     Apps { list, names, default, auto: read_auto(&reader) }
 }
 
@@ -166,6 +170,9 @@ fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
     let share = reader.choice("auto_share");
     let prefix = u8::try_from(reader.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
     let by_network = share == Some(1);
+    if !by_network {
+        reader.imply("auto_prefix", "which has no effect without auto_share = \"network\"");
+    }
     if reader.has("auto_prefix") && !by_network {
         reader.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
     }
@@ -184,6 +191,7 @@ fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
 fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
     let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
     reader.set("default", name);
+    reader.imply("default", "created unless there is an [[app]] of that name");
     if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
         names.add(DEFAULT_APP, 0);
         list.push(App {

@@ -169,7 +169,7 @@ fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Option<Vec<(Strin
         let text = value.get_ref().as_str();
         match text.and_then(host_and_port) {
             Some(address) => {
-                reader.cx.set(path(name), text.unwrap_or_default(), false);
+                reader.set_member("addresses", name, text.unwrap_or_default());
                 addresses.push(address);
             }
             None => {
