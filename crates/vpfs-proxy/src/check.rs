@@ -7,10 +7,10 @@ use std::time::Duration;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 
-use crate::daemon::StartError;
 use crate::names::Resolver;
 use crate::peers;
 use crate::sockets::bind_first;
+use crate::start_error::StartError;
 
 pub use crate::descriptors::shortage as shortage_of_descriptors;
 
@@ -149,8 +149,9 @@ mod tests {
             "cannot listen at 192.0.2.1:{port} for server s2: this host does not have the address; name the servers of \
              this host with --server, or write bind"
         );
-        assert_eq!(reasons(&listener, &[0, 1]).await, [elsewhere.clone()]);
-        assert_eq!(reasons(&listener, &[1]).await, [elsewhere]);
+        for servers in [&[0, 1][..], &[1]] {
+            assert_eq!(reasons(&listener, servers).await, [&*elsewhere]);
+        }
         assert_eq!(reasons(&format!("{listener}bind = \"127.0.0.1\"\n"), &[1]).await, [""; 0]);
     }
 

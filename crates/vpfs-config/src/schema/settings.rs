@@ -42,8 +42,8 @@ pub(crate) fn written(kind: Kind, text: &str) -> String {
 }
 
 impl Settings {
-    /// A file with all settings: what the file that was read has, and what follows without it. What `policy` ignores, or
-    /// has a meaning only if it is absent, is a comment.
+    /// A file with all settings: what the file that was read has, and what follows without it. What `policy` ignores,
+    /// or has a meaning only if it is absent, is a comment.
     pub(crate) fn file(&self, sections: &[&'static Section], policy: PolicyKind) -> String {
         let mut text = "# All settings in force. Comments are those that are not set, or have no effect.\n".to_owned();
         // Rows of tables are written inline.

@@ -8,7 +8,6 @@ use vpfs_core::{Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::ignored;
 use super::keys::{APP, APPS};
-use super::network::Listener;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::settings::{Setting, quoted};
@@ -330,12 +329,12 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
 }
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
-/// listener has an application.
-pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Listener]) {
-    let all_are_bound = listeners.iter().all(|listener| listener.app.is_some());
+/// listener has an application; `listeners` are those.
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Option<AppIndex>]) {
+    let all_are_bound = listeners.iter().all(Option::is_some);
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
-        let is_bound = listeners.iter().any(|listener| listener.app == Some(index));
+        let is_bound = listeners.contains(&Some(index));
         let message = match (is_bound, app.rule.is_given()) {
             (false, true) if all_are_bound && !listeners.is_empty() => {
                 "no client can belong to this application: each listener has an app, which goes before clients, uids \

@@ -92,7 +92,8 @@ impl Config {
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let peers = peers::read(root, &servers);
-        apps::warn_of_unreachable(root, &apps, &listeners);
+        let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
+        apps::warn_of_unreachable(root, &apps, &bound);
         apps::warn_of_no_target(root, &apps, scheduler.policy.kind);
         overlaps::warn(root, &apps);
         Self {
@@ -159,8 +160,8 @@ impl Config {
         self.settings.by_name.get(name).map(|setting| setting.text.as_str())
     }
 
-    /// A file with every setting in force, defaults included, that reads as this one; what is not set, or has no effect,
-    /// is a comment.
+    /// A file with every setting in force, defaults included, that reads as this one; what is not set, or has no
+    /// effect, is a comment.
     pub fn to_toml(&self) -> String {
         self.settings.file(SECTIONS, self.scheduler.policy.kind)
     }

@@ -10,7 +10,7 @@ use vpfs_core::ServerId;
 
 use super::apps::Names;
 use super::clients::AppIndex;
-use super::hosts::is_host_name;
+use super::host_name::is_host_name;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::units::quote;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::hosts::is_host_name;
+use super::host_name::is_host_name;
 use super::keys::PEERS;
 use super::network::Server;
 use crate::schema::problem::{did_you_mean, some_of};
