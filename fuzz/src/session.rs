@@ -26,6 +26,7 @@ struct Known {
     cost: Bytes,
     is_dispatched: bool,
     is_released: bool,
+    is_overdue: bool,
 }
 
 impl DriverRecord {
@@ -49,18 +50,23 @@ impl DriverRecord {
             Action::Complete(finished) => self.complete(finished),
             Action::Cancel(op) => {
                 let known = self.ops.remove(op).expect("a cancellation of a scheduled operation");
-                assert!(!known.is_dispatched, "{op:?} was dispatched");
+                assert!(!known.is_dispatched || known.is_overdue, "{op:?} was dispatched");
             }
             Action::Release(op) => {
                 let known = self.ops.get_mut(op).expect("a release of a scheduled operation");
                 assert!(known.is_dispatched && !known.is_released, "{op:?} has no slots");
                 known.is_released = true;
             }
+            Action::Overdue(op) => {
+                let known = self.ops.get_mut(op).expect("a scheduled operation");
+                assert!(known.is_dispatched && !known.is_released, "{op:?} has no slots");
+                (known.is_released, known.is_overdue) = (true, true);
+            }
             Action::Close(_) => {
                 self.is_closed = true;
                 assert!(self.ops.values().all(|known| known.is_dispatched), "{self:?}");
             }
-            Action::SizeLearned { .. } | Action::UnmappedServer(_) | Action::ClaimsServer => {}
+            Action::Repeated | Action::SizeLearned { .. } | Action::UnmappedServer(_) | Action::ClaimsServer => {}
         }
     }
 
@@ -73,7 +79,8 @@ impl DriverRecord {
         if let Some(FilePosition { start, .. }) = position {
             assert!(i64::try_from(start).is_ok());
         }
-        let before = self.ops.insert(op, Known { kind, cost, is_dispatched: false, is_released: false });
+        let before =
+            self.ops.insert(op, Known { kind, cost, is_dispatched: false, is_released: false, is_overdue: false });
         assert!(before.is_none(), "{op:?} is in use");
     }
 

@@ -148,7 +148,6 @@ fn automatic_applications_share_a_weight_as_configured() {
     assert_eq!(groups(&table, &names[..3]), vec![network("auto:10.1.0.0/16"); 3]);
     table.reload(&config("[apps]\nauto_weight = 3\n"));
     assert_eq!(table.get(AppId(1)).unwrap().group.as_ref().unwrap().id, ids[0], "a group keeps its number");
-    assert_eq!(table.get(AppId(1)).unwrap().shared_name(), "auto");
 }
 
 #[test]

@@ -67,6 +67,20 @@ fn numbers_have_units_and_ranges() {
 }
 
 #[test]
+fn requests_are_held_for_a_bit_less_than_clients_wait() {
+    assert_problem(
+        "[limits]\nmax_hold = \"5min\"",
+        "f:10: limits.max_hold: 300s is not from 150s to less than 300s, which clients wait for an answer (by default, as \
+         there is no client_timeout)",
+    );
+    assert_problem(
+        "[limits]\nclient_timeout = \"30s\"\nmax_hold = \"10s\"",
+        "f:11: limits.max_hold: 10s is not from 15s to less than 30s, which clients wait for an answer \
+         (limits.client_timeout)",
+    );
+}
+
+#[test]
 fn words_are_checked() {
     assert_problem(
         "[scheduler]\npolicy = \"sfqd\"",

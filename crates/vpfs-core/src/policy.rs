@@ -12,10 +12,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::request::{Dispatch, Request, ServiceReport};
+use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
@@ -155,6 +155,10 @@ impl Scheduler for Policy {
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         self.queues.handle_peer(now, report);
+    }
+
+    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+        self.queues.handle_strangers(now, group, class, bytes);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {

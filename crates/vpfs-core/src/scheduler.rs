@@ -1,8 +1,8 @@
 //! The trait that all policies implement. The crate documentation states the contract for driving it.
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
 use crate::event::Event;
-use crate::request::{Dispatch, Request, ServiceReport};
+use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::total::{Reach, TotalKind};
 use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, Time};
@@ -52,6 +52,9 @@ pub trait Scheduler: Send {
 
     /// Other servers gave `report.app` this much service. Policies that share by server ignore it.
     fn handle_peer(&mut self, _now: Time, _report: ServiceReport) {}
+
+    /// Other servers gave this much service to members of `group` that this server does not know.
+    fn handle_strangers(&mut self, _now: Time, _group: GroupId, _class: ServiceClass, _bytes: i64) {}
 
     /// The next amount to report to other servers. Call until `None`, after every input, as with dispatches.
     fn poll_report(&mut self, _now: Time) -> Option<ServiceReport> {

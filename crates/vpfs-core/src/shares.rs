@@ -55,8 +55,18 @@ struct Group {
     /// weight, and the longest of them since this was last behind virtual time.
     entry: VirtualTime,
     longest: VirtualTime,
-    /// The first member, which stands for all in accounts of service elsewhere.
-    first: AppId,
+}
+
+/// A flow as a member of its group, in accounts of service elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) group: GroupId,
+    /// The flow itself is present.
+    pub(crate) is_present: bool,
+    /// The number of members present.
+    pub(crate) present: u32,
+    /// The service by which the whole group lags behind virtual time; zero while a member is present.
+    pub(crate) lag: Bytes,
 }
 
 /// A member without queued requests, present until `finish`.
@@ -99,7 +109,7 @@ impl Shares {
             if group.index() >= self.groups.len() {
                 self.groups.resize(group.index() + 1, None);
             }
-            let new = Group { present: 0, finish: ZERO, entry: ZERO, longest: ZERO, first: app };
+            let new = Group { present: 0, finish: ZERO, entry: ZERO, longest: ZERO };
             self.groups[group.index()].get_or_insert(new);
         }
         if before.group != group && before.is_present {
@@ -119,22 +129,24 @@ impl Shares {
         self.flows.get(app.index()).map_or(Weight::ONE, |flow| flow.weight)
     }
 
-    /// The application under which service elsewhere is accounted for: the same for all members of a group.
-    pub(crate) fn account(&self, app: AppId) -> AppId {
-        self.group(app).map_or(app, |group| group.first)
-    }
-
     /// The group of `app`.
     pub(crate) fn group_of(&self, app: AppId) -> Option<GroupId> {
         self.flows.get(app.index())?.group
     }
 
-    /// The tag from which a member starts that has nothing queued: virtual time, or where the group ended if none of
-    /// its members is present. `None` for flows without a group.
-    pub(crate) fn floor(&mut self, app: AppId, now: VirtualTime) -> Option<VirtualTime> {
+    /// `app` as a member of its group at virtual time `now`, if it has one.
+    pub(crate) fn membership(&mut self, app: AppId, now: VirtualTime) -> Option<Membership> {
         self.expire(now);
-        let group = self.group(app)?;
-        Some(if group.present > 0 { now } else { group.finish.min(now) })
+        let &Flow { weight, group: Some(group), is_present, .. } = self.flows.get(app.index())? else { return None };
+        let Group { present, finish, .. } = *self.group(app)?;
+        let lag = if present > 0 { Bytes::ZERO } else { now.saturating_sub(finish).service(weight) };
+        Some(Membership { group, is_present, present, lag })
+    }
+
+    /// The number of members of `group` that are present at virtual time `now`.
+    pub(crate) fn present(&mut self, group: GroupId, now: VirtualTime) -> u32 {
+        self.expire(now);
+        self.groups.get(group.index()).copied().flatten().map_or(0, |group| group.present)
     }
 
     /// A request of `app` arrives at virtual time `now`, with this number and cost; returns the tag from which it may
@@ -280,15 +292,20 @@ mod tests {
         assert_eq!(shares.of(AppId(1)).service(at(10)), Bytes(10));
     }
 
-    /// Service elsewhere that brings a flow up to virtual time is absorbed. A name that was never used would absorb any
-    /// amount.
     #[test]
-    fn a_new_member_lags_no_further_than_its_group() {
+    fn a_group_lags_while_no_member_is_present() {
         let mut shares = pair();
         shares.on_arrival(AppId(0), at(0));
-        assert_eq!(shares.floor(AppId(1), at(50)), Some(at(50)), "the group does not lag while a member is present");
+        let mut member = |app, now| {
+            let Membership { is_present, present, lag, .. } = shares.membership(AppId(app), at(now))?;
+            Some((is_present, present, lag))
+        };
+        assert_eq!(member(0, 50), Some((true, 1, Bytes::ZERO)));
+        assert_eq!(member(1, 50), Some((false, 1, Bytes::ZERO)));
+        assert_eq!(member(2, 50), None, "no group");
         shares.on_finish(AppId(0), at(100));
-        assert_eq!(shares.floor(AppId(1), at(300)), Some(at(100)));
-        assert_eq!(shares.floor(AppId(2), at(300)), None, "no group");
+        let lag = shares.membership(AppId(1), at(300)).map(|member| (member.present, member.lag));
+        assert_eq!(lag, Some((0, Bytes(200))));
+        assert_eq!(shares.present(GroupId(0), at(300)), 0);
     }
 }

@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
@@ -150,6 +150,11 @@ impl Scheduler for Split {
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         let apart = self.open && report.class == ServiceClass::Metadata;
         self.queue(apart).handle_peer(now, report);
+    }
+
+    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+        let apart = self.open && class == ServiceClass::Metadata;
+        self.queue(apart).handle_strangers(now, group, class, bytes);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {

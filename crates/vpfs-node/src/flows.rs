@@ -3,15 +3,38 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_core::{AppId, Time, TotalKind};
+use vpfs_core::{AppId, GroupId, Time, TotalKind};
 
 use crate::coordination::FlowKey;
+
+/// What servers call an application in their reports to each other: the same at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppName<'a> {
+    /// Its own name.
+    pub name: &'a str,
+    /// That of its group, if it shares the weight of one. No application has such a name.
+    pub group: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for AppName<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { name, group: None }
+    }
+}
+
+impl AppName<'_> {
+    fn key(self) -> FlowKey {
+        self.group.map_or_else(|| FlowKey::of(self.name), |group| FlowKey::of_member(group, self.name))
+    }
+}
 
 /// Applications by the key that all servers use, and their presence.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
+    /// By the half of the keys of their members that is the same.
+    groups: HashMap<u32, GroupId>,
     /// By the keys under which servers report what they gave of a total, and what was wanted of it.
     by_total: HashMap<FlowKey, (TotalKind, AppId, Told)>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
@@ -46,8 +69,10 @@ impl Flows {
     /// applications: leaving and coming back costs a message to every peer.
     const IDLE: Duration = Duration::from_secs(600);
 
-    pub(crate) fn name(&mut self, app: AppId, name: &str) {
-        let key = FlowKey::of(name);
+    pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>, group: Option<GroupId>) {
+        let key = name.key();
+        debug_assert_eq!(name.group.is_some(), group.is_some(), "a group has a name");
+        self.groups.extend(group.map(|group| (key.group_half(), group)));
         let before = self.flow(app).key.replace(key);
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
@@ -67,9 +92,14 @@ impl Flows {
         self.flows.get(app.index())?.key
     }
 
-    /// An application with this key; any one of those that share a weight and so a key.
+    /// The application with this key.
     pub(crate) fn app(&self, key: FlowKey) -> Option<AppId> {
         self.by_key.get(&key).copied()
+    }
+
+    /// The group of which an application with this key is a member, also if it has never been here.
+    pub(crate) fn group(&self, key: FlowKey) -> Option<GroupId> {
+        self.groups.get(&key.group_half()).copied()
     }
 
     /// The total of which something is told under this key, and its application.

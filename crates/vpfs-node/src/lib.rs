@@ -47,6 +47,7 @@ mod totals;
 
 pub use arrival::{Arrival, Served};
 pub use event::Event;
+pub use flows::AppName;
 pub use node::{Node, NodeSettings};
 pub use peers::{PeerService, PeerSettings};
 pub use totals::{AppTotals, Totals};

@@ -12,7 +12,7 @@ use crate::arrival::{Arrival, Served};
 use crate::coordination::{Message, MessageError};
 use crate::costs::{Cost, Costs};
 use crate::event::Event;
-use crate::flows::Flows;
+use crate::flows::{AppName, Flows};
 use crate::peers::{PeerService, PeerSettings, Peers};
 use crate::totals::Totals;
 
@@ -85,9 +85,9 @@ impl Node {
     }
 
     /// Sets an application's weight, group, cap, promises and order, and the name under which servers report its
-    /// service to each other: its own, or that of its group.
-    pub fn set_app(&mut self, now: Time, app: AppId, name: &str, policy: &AppPolicy) {
-        self.flows.name(app, name);
+    /// service to each other.
+    pub fn set_app<'a>(&mut self, now: Time, app: AppId, name: impl Into<AppName<'a>>, policy: &AppPolicy) {
+        self.flows.name(app, name.into(), policy.group);
         self.scheduler.set_app(now, app, policy);
         for kind in TotalKind::ALL {
             self.sums.remove(&(app, kind));

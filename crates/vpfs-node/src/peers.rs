@@ -1,7 +1,5 @@
 //! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
-use std::collections::HashMap;
-
 use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceReport, Time, TotalId, TotalKind};
 
 use crate::ServerScheduler;
@@ -37,8 +35,6 @@ pub(crate) struct Peers {
     service: Vec<PeerService>,
     /// By application: the key under which it was announced to peers.
     announced: Vec<Option<FlowKey>>,
-    /// How many applications are announced under each key: several if they share a weight.
-    present: HashMap<FlowKey, u32>,
     /// For clusters of several groups.
     parts: Parts,
 }
@@ -51,13 +47,7 @@ impl Peers {
         }
         let servers = settings.servers.clone();
         let coordinator = Coordinator::new(now, me, settings.incarnation, servers, settings.coordination);
-        Some(Self {
-            coordinator,
-            service: Vec::new(),
-            announced: Vec::new(),
-            present: HashMap::new(),
-            parts: Parts::default(),
-        })
+        Some(Self { coordinator, service: Vec::new(), announced: Vec::new(), parts: Parts::default() })
     }
 
     /// Servers joined or were removed.
@@ -78,22 +68,16 @@ impl Peers {
         self.flow_left(now, app);
         if self.coordinator.flow_arrived(now, key).is_ok() {
             self.announced[app.index()] = Some(key);
-            *self.present.entry(key).or_default() += 1;
         }
     }
 
-    /// An application left; peers are told when the last one with its key leaves.
+    /// An application left; peers are told.
     pub(crate) fn flow_left(&mut self, now: Time, app: AppId) {
         let Some(key) = self.announced.get_mut(app.index()).and_then(Option::take) else { return };
-        let present = self.present.get_mut(&key).expect("an announced application is present");
-        *present -= 1;
-        if *present == 0 {
-            self.present.remove(&key);
-            self.coordinator.flow_left(now, key);
-            for kind in TotalKind::ALL {
-                self.coordinator.flow_left(now, key.of_total(kind));
-                self.coordinator.flow_left(now, key.of_wanted(kind));
-            }
+        self.coordinator.flow_left(now, key);
+        for kind in TotalKind::ALL {
+            self.coordinator.flow_left(now, key.of_total(kind));
+            self.coordinator.flow_left(now, key.of_wanted(kind));
         }
     }
 
@@ -135,6 +119,8 @@ impl Peers {
             if let Some(app) = flows.app(key) {
                 self.service_of(app).heard += bytes;
                 scheduler.handle_peer(now, ServiceReport { app, class, bytes });
+            } else if let Some(group) = flows.group(key) {
+                scheduler.handle_strangers(now, group, class, bytes);
             }
         }
     }

@@ -121,9 +121,10 @@ impl Abandoned {
                 Action::CorrectObjects(op, real) => self.requests.correct_objects(op, real),
                 Action::Complete(completed) => self.requests.complete(&completed),
                 Action::Cancel(op) => self.requests.cancel(op),
-                Action::Release(op) => self.requests.release(op),
+                Action::Release(op) | Action::Overdue(op) => self.requests.release(op),
                 // The client is gone, so nothing is enqueued, and reasons to close do not matter.
                 Action::Enqueue(..)
+                | Action::Repeated
                 | Action::SizeLearned { .. }
                 | Action::UnmappedServer(_)
                 | Action::ClaimsServer

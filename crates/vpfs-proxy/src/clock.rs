@@ -47,6 +47,11 @@ impl Clock {
         Time::ZERO + self.course().at(self.started.elapsed())
     }
 
+    /// How long it has run.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// When the clock will reach `time`, unless the wall clock is set before then.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
         self.started + self.course().reaches(time.since(Time::ZERO))

@@ -263,9 +263,11 @@ impl Daemon {
         let servers = self.shared.gates.iter().map(|gate| name(gate.server())).collect();
         let apps = self.totals().into_iter().filter_map(|(app, totals)| {
             let elsewhere = self.elsewhere(&app);
-            (totals.bytes > 0 || elsewhere > 0).then_some(AppReport { app, here: totals.bytes, elsewhere })
+            let (here, metadata_here) = (totals.bytes, totals.metadata_requests);
+            (here + metadata_here + elsewhere > 0).then_some(AppReport { app, here, metadata_here, elsewhere })
         });
-        PeersReport { servers, peers, apps: apps.collect() }
+        let up_seconds = self.shared.clock.uptime().as_secs_f64();
+        PeersReport { servers, up_seconds, peers, apps: apps.collect() }
     }
 
     /// What an application got at the servers of other processes, as the first gate heard it: without what the other

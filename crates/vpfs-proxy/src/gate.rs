@@ -9,7 +9,7 @@ use vpfs_core::{
     AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, Scope, ServerId, Time,
 };
 use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
-use vpfs_node::{Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
+use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
@@ -134,7 +134,8 @@ impl Gate {
     /// Sets an application's weight, group, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         let policy = app_policy(entry);
-        self.with(|state, now| state.node.set_app(now, app, entry.shared_name(), &policy));
+        let name = AppName { name: &entry.name, group: entry.group.as_ref().map(|group| group.name.as_str()) };
+        self.with(|state, now| state.node.set_app(now, app, name, &policy));
     }
 
     /// Takes a message from another gate.

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vpfs_core::AppId;
+use vpfs_core::{AppId, Time};
 use vpfs_session::User;
 
 use crate::hosts::Host;
+use crate::log_limit::Kind;
 use crate::shared::Shared;
 
 /// Identifies the client of one connection.
@@ -41,6 +42,19 @@ impl ClientIdentity {
     /// Its address.
     pub(crate) fn ip(&self) -> IpAddr {
         self.ip
+    }
+
+    /// Tells, once a minute for each host, that a client repeated a request that waited for its turn.
+    pub(crate) fn tell_repeated(&self, now: Time, server: &str) {
+        if let Some(suppressed) = self.host.log.due(Kind::HeldForTooLong, now) {
+            tracing::warn!(
+                server,
+                client = %self.ip,
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "a request waited for longer than limits.max_hold, and its client repeated it; it keeps its place. Clients \
+                 give up after a few repetitions: raise the application's cap or weight, or limits.client_timeout"
+            );
+        }
     }
 
     fn show(&mut self, user: &Arc<User>) {

@@ -24,6 +24,7 @@ impl From<&vpfs_config::Limits> for DaemonLimits {
                 request_bytes: size(limits.request_bytes),
                 outbound_bytes: size(limits.buffer),
                 reply_timeout: limits.reply_timeout,
+                max_hold: limits.max_hold,
                 flow_timeout: limits.flow_timeout,
                 stall_timeout: limits.stall_timeout,
                 request_timeout: limits.request_timeout,

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     ConnectionsUsedUp,
     /// Connections cannot be accepted, or no socket opened for them.
     NoSocket,
+    /// A client repeated a request that waited for its turn.
+    HeldForTooLong,
     /// The limit of connections of a host.
     TooManyConnections,
 }

@@ -63,10 +63,12 @@ impl Section {
         self
     }
 
-    /// Adds a table.
+    /// Adds a table, unless it has no rows.
     #[must_use]
     pub fn table(mut self, table: Table) -> Self {
-        self.items.push(Item::Table(table));
+        if !table.rows.is_empty() {
+            self.items.push(Item::Table(table));
+        }
         self
     }
 

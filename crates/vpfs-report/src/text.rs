@@ -41,7 +41,7 @@ fn page(report: &Report) -> String {
 fn summary(report: &Report) -> String {
     let mut text = String::new();
     let headings: Vec<String> = HEADINGS[..HEADINGS.len() - 1].iter().map(ToString::to_string).collect();
-    for section in &report.sections {
+    for section in report.sections.iter().filter(|section| !section.checks.is_empty()) {
         let rows = section.checks.iter().map(|check| check.cells().into_iter().take(headings.len()));
         let _ = write!(text, "{}\n{}\n\n", section.heading, grid(&headings, rows));
     }

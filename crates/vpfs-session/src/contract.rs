@@ -266,11 +266,17 @@ pub enum Action {
     CorrectObjects(OpId, Objects),
     /// A dispatched operation ended: free its slots.
     Complete(Completed),
-    /// A queued request will never be sent: refund it.
+    /// A queued request, or an overdue one, will never be sent: refund it unless its slots were freed.
     Cancel(OpId),
     /// A dispatched operation waits for its client, which has stopped to send or to read: free its slots, so that
     /// others do not wait as well. Its charge stays, and it is still completed later.
     Release(OpId),
+    /// A dispatched operation was held for longer than [`SessionLimits::max_hold`], so its client is about to repeat it
+    /// and must find it not done: it is sent when that happens. Free its slots until its end; its charge stays. It is
+    /// completed or cancelled later.
+    Overdue(OpId),
+    /// The client repeated a request that was held for too long. The new one has its place.
+    Repeated,
     /// The server revealed the size of a file on it.
     SizeLearned {
         /// The file.

@@ -17,6 +17,10 @@ pub struct SessionLimits {
     /// A reply or acknowledgement that takes longer frees the operation's slots. Longer than the clients' own timeout
     /// (300 s), after which they repeat the request.
     pub reply_timeout: Duration,
+    /// A request that was held for so long is not sent until its client repeats it, see
+    /// [`Action::Overdue`](crate::Action::Overdue). Shorter than the clients' own timeout (300 s) by more than a server
+    /// takes to answer, and longer than half of it.
+    pub max_hold: Duration,
     /// A started transfer without progress for this long frees the operation's slots: a server that fails in the middle
     /// of a flow sends nothing at all.
     pub flow_timeout: Duration,
@@ -57,6 +61,7 @@ impl Default for SessionLimits {
             request_bytes: 4 << 20,
             outbound_bytes: 1 << 20,
             reply_timeout: Duration::from_secs(330),
+            max_hold: Duration::from_secs(270),
             flow_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),
             request_timeout: Duration::from_secs(10),

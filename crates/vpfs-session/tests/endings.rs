@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed};
 use vpfs_core::{Bytes, MIN_DATA_COST, OpKind};
-use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, Side};
+use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, SessionLimits, Side};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
@@ -103,7 +103,7 @@ fn server_that_stores_slowly_has_the_longer_timeout() {
 fn held_requests_have_no_time_out() {
     let mut wire = Wire::new();
     let (op, _) = wire.held(&readdir(1));
-    assert_eq!(wire.wait(10 * REPLY), []);
+    assert_eq!(wire.wait(SessionLimits::default().max_hold - LATE), []);
     wire.client_passes(&data(9, 100)[..50]);
     wire.dispatch(op);
     let actions = wire.wait(10 * REPLY);

@@ -8,7 +8,7 @@ use vpfs_core::{FileKey, OpKind};
 use vpfs_session::orangefs::AddressMap;
 use vpfs_session::{Action, Outcome, Requester, Session, SessionLimits, User};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
-use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Request, RequestBody};
+use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Op, Request, RequestBody};
 
 /// Whether a request of this requester is held, and whether it is reported to claim that a server sent it; either way
 /// it reaches the server unchanged.
@@ -54,6 +54,25 @@ fn captured_requests() {
             assert_eq!(judge(who, &request).0, is_held, "{name} of {who:?}");
         }
     }
+}
+
+/// Symptom: no-ops and configuration requests on 32 connections, as many at once as they can have, passed all of an
+/// interactive application's requests. Cause: any number of requests that are not scheduled was sent at once.
+#[test]
+fn a_client_has_one_unscheduled_request_in_progress() {
+    let noop = |tag| request(tag, RequestBody::MgmtNoop);
+    let mut wire = Wire::new();
+    assert_eq!(wire.client_passes(&getconfig(1)), []);
+    let (beside, submission) = wire.held(&noop(2));
+    assert_eq!(submission.kind, OpKind::Metadata);
+    let (second, _) = wire.held(&getconfig(3));
+    wire.dispatch(beside);
+    wire.server(&refusal(1, Op::GetConfig));
+    wire.take_to_server();
+    assert_eq!(wire.client_passes(&noop(4)), [], "one after another");
+    wire.dispatch(second);
+    let mut server = Wire::of_server();
+    assert_eq!(server.client_passes(&[noop(1), noop(2), getconfig(3)].concat()), []);
 }
 
 #[test]

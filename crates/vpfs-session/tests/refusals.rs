@@ -41,6 +41,8 @@ fn administration_is_refused_as_a_server_would() {
 fn everything_else_passes() {
     let mut wire = wire(RESTRICTED);
     wire.client_passes(&getconfig(1));
+    wire.server(&refusal(1, Op::GetConfig));
+    wire.take_to_client();
     wire.client_passes(&request(2, RequestBody::MgmtNoop));
     wire.sent(&readdir(3));
     assert!(wire.take_to_client().is_empty());

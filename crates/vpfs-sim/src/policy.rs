@@ -1,9 +1,11 @@
 //! Builds nodes as a scenario specifies.
 
+use std::collections::BTreeMap;
+
 use vpfs_core::ioco::order_of;
-use vpfs_core::{AppId, AppPolicy, ServerId, Time};
+use vpfs_core::{AppId, AppPolicy, GroupId, ServerId, Time};
 use vpfs_node::coordination::Members;
-use vpfs_node::{Node, NodeSettings, PeerSettings};
+use vpfs_node::{AppName, Node, NodeSettings, PeerSettings};
 
 use crate::peer_network::PeerNetwork;
 use crate::scenario::{App, PolicySpec};
@@ -12,19 +14,33 @@ use crate::scenario::{App, PolicySpec};
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     policy: PolicySpec,
-    apps: Vec<(String, AppPolicy)>,
+    apps: Vec<PlannedApp>,
     servers: Members,
     coordination: vpfs_node::coordination::CoordinationSettings,
 }
 
+#[derive(Clone, Debug)]
+struct PlannedApp {
+    name: String,
+    group: Option<String>,
+    policy: AppPolicy,
+}
+
 impl NodePlan {
     pub(crate) fn new(policy: PolicySpec, apps: &[App], servers: u32, network: &PeerNetwork) -> Self {
-        let apps = apps.iter().map(|app| (app.name.clone(), app_policy(app))).collect();
+        let mut groups = BTreeMap::new();
+        let plan = |app: &App| {
+            let next = GroupId(u32::try_from(groups.len()).expect("no more groups than applications"));
+            let group = app.group.as_ref().map(|name| *groups.entry(name.clone()).or_insert(next));
+            let policy = AppPolicy { group, ..app_policy(app) };
+            PlannedApp { name: app.name.clone(), group: app.group.clone(), policy }
+        };
+        let apps = apps.iter().map(plan).collect();
         let servers = (0..servers).map(ServerId).collect();
         Self { policy, apps, servers, coordination: network.settings }
     }
 
-    /// The node of a server for its start number `incarnation`; it knows all applications.
+    /// The node of a server for its start number `incarnation`; it knows all applications but members of groups.
     pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node {
         let servers = self.servers.clone();
         let peers = PeerSettings { incarnation, servers, coordination: self.coordination };
@@ -34,10 +50,19 @@ impl NodePlan {
             peers: Some(peers),
         };
         let mut node = Node::new(now, ServerId(server), &settings);
-        for (app, (name, policy)) in (0..).map(AppId).zip(&self.apps) {
-            node.set_app(now, app, name, policy);
+        for (app, planned) in (0..).map(AppId).zip(&self.apps).filter(|(_, app)| app.group.is_none()) {
+            node.set_app(now, app, planned.name.as_str(), &planned.policy);
         }
         node
+    }
+
+    /// A request of `app` is the first that `node` sees of it. A member of a group is not known before: in the daemon
+    /// it is created for its first connection.
+    pub(crate) fn introduce(&self, now: Time, node: &mut Node, app: AppId) {
+        let PlannedApp { name, group, policy } = &self.apps[app.index()];
+        if group.is_some() {
+            node.set_app(now, app, AppName { name, group: group.as_deref() }, policy);
+        }
     }
 }
 

@@ -135,6 +135,8 @@ pub struct App {
     pub name: String,
     /// Its weight.
     pub weight: Weight,
+    /// The group with whose other members, of equal weight, it shares that weight.
+    pub group: Option<String>,
     /// Its maximum rate, at each server or for the sum over all.
     pub cap: Option<Cap>,
     /// For throughput and latency control.
@@ -170,6 +172,7 @@ impl App {
         Self {
             name: name.into(),
             weight: Weight::ONE,
+            group: None,
             cap: None,
             target: None,
             minimum: None,

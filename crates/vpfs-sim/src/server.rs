@@ -1,6 +1,6 @@
 //! One server: its proxy's node, its device, its metadata service and its link.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use slab::Slab;
@@ -12,6 +12,7 @@ use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
 use crate::peer_network::Exchange;
+use crate::policy::NodePlan;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device starts a write when the first piece has arrived, and a read's reply
@@ -74,6 +75,8 @@ pub(crate) struct Server {
     /// The incarnation of its proxy: how often it has started.
     pub(crate) incarnation: u64,
     pub(crate) node: Node,
+    /// The applications of which `node` has seen a request.
+    known: BTreeSet<AppId>,
     pub(crate) parts: Slab<Part>,
     device: Box<dyn Device>,
     in_device: InService<(u32, u64)>,
@@ -127,6 +130,7 @@ impl Server {
             number,
             incarnation: 1,
             node,
+            known: BTreeSet::new(),
             parts: Slab::new(),
             device: group.device.build(),
             in_device: InService::new(),
@@ -144,20 +148,24 @@ impl Server {
     }
 
     /// A request has arrived at the proxy.
-    pub(crate) fn arrive(&mut self, now: Time, key: u32) {
+    pub(crate) fn arrive(&mut self, now: Time, key: u32, plan: &NodePlan) {
         let part = &mut self.parts[key as usize];
         part.arrived = now;
         part.incarnation = self.incarnation;
         let Part { app, op, bytes, issued, elsewhere, .. } = *part;
         let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        if self.known.insert(app) {
+            plan.introduce(now, &mut self.node, app);
+        }
         self.node.enqueue(now, RequestId(key), &arrival);
     }
 
-    /// The proxy restarts with `node`: queued requests arrive again in their old order, and requests at the server are
+    /// The proxy restarts: queued requests arrive again in their old order, and requests at the server are
     /// no longer counted. The ids of the latter are not reused while they are in use.
-    pub(crate) fn restart(&mut self, now: Time, node: Node) {
-        self.node = node;
+    pub(crate) fn restart(&mut self, now: Time, plan: &NodePlan) {
         self.incarnation += 1;
+        self.node = plan.build(now, self.number, self.incarnation);
+        self.known.clear();
         self.node_wake = None;
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
         let here = |part: &Part| part.incarnation > 0 && part.slots == 0;
@@ -165,7 +173,7 @@ impl Server {
             self.parts.iter().filter(|(_, part)| here(part)).map(|(key, part)| (part.arrived, key)).collect();
         waiting.sort_unstable();
         for (_, key) in waiting {
-            self.arrive(now, u32::try_from(key).expect("a request id"));
+            self.arrive(now, u32::try_from(key).expect("a request id"), plan);
         }
     }
 

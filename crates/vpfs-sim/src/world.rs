@@ -378,7 +378,7 @@ impl World {
 
     /// A request has arrived at a server's proxy.
     fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
-        self.servers[server as usize].arrive(self.now, part);
+        self.servers[server as usize].arrive(self.now, part, &self.plan);
         self.drain(server)
     }
 
@@ -413,7 +413,7 @@ impl World {
         if let Some(peers) = &mut self.peers {
             peers.restart(server, &entry.node);
         }
-        entry.restart(self.now, self.plan.build(self.now, server, entry.incarnation + 1));
+        entry.restart(self.now, &self.plan);
         self.drain(server)
     }
 

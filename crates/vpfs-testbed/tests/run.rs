@@ -308,11 +308,11 @@ async fn a_time_limit_ends_a_run_and_a_handle_watches_it() {
     let run = Run::prepare(Arc::new(plan), options(&cluster)).await.unwrap();
     let handle = run.handle();
     let run = tokio::spawn(run.execute());
-    while handle.progress().bytes == 0 {
+    while handle.progress().is_none_or(|progress| progress.bytes == 0) {
         assert!(!run.is_finished(), "{:?}", handle.progress());
         tokio::task::yield_now().await;
     }
-    assert_eq!(handle.progress().phase, Some(Phase::Write));
+    assert_eq!(handle.progress().map(|progress| progress.phase), Some(Phase::Write));
     let report = run.await.unwrap().unwrap();
     assert!(
         report.run_seconds >= 0.3 && report.phase(Phase::Write).is_some_and(|phase| phase.operations > 4),

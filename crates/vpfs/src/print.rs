@@ -1,7 +1,8 @@
-//! Standard output.
+//! Standard output, and how times are written there.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::time::Duration;
 
 use crate::exit::Exit;
 
@@ -12,5 +13,28 @@ pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
             Err(Exit::Failed(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// A duration as people say it: one number that is accurate to a few percent, unless it is below 10 s.
+pub(crate) fn roughly(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    let (unit, name) = match seconds {
+        ..120.0 => (1.0, "s"),
+        ..7200.0 => (60.0, "min"),
+        ..172_800.0 => (3600.0, "h"),
+        _ => (86400.0, "days"),
+    };
+    format!("{:.0} {name}", seconds / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_the_unit_that_people_would_take() {
+        let texts = [0, 1, 119, 120, 7199, 7200, 100_000, 1_000_000].map(Duration::from_secs).map(roughly);
+        assert_eq!(texts, ["0 s", "1 s", "119 s", "2 min", "120 min", "2 h", "28 h", "12 days"]);
     }
 }

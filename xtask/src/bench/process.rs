@@ -94,6 +94,16 @@ impl Running {
         Ok(())
     }
 
+    /// The time of processors that it has used.
+    pub(super) fn processor_time(&self) -> Result<Duration, String> {
+        /// Linux counts in hundredths of a second, whatever its own clock.
+        const TICK: Duration = Duration::from_millis(10);
+        let file = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let ticks = ticks(&text).ok_or_else(|| format!("{file} is not as expected: {text}"))?;
+        Ok(TICK * ticks)
+    }
+
     fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
         self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))
     }
@@ -103,11 +113,31 @@ impl Running {
     }
 }
 
+/// What `/proc/PID/stat` counts for a process: its own time and that of the system for it.
+fn ticks(stat: &str) -> Option<u32> {
+    // The name, in parentheses, may contain anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut times = rest.split_whitespace().skip(11).map(|time| time.parse::<u32>().ok());
+    times.next()??.checked_add(times.next()??)
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself. The mark is removed only after the program has been reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_times_follow_the_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 130 5 5 20 0 1 0 9 9 9";
+        assert_eq!(ticks(stat), Some(380));
+        assert_eq!(ticks("7 (a) S 1"), None);
     }
 }

@@ -18,6 +18,7 @@ const ORANGEFS: [(&str, &str); 12] = [
     ("crates/vpfs-testbed/src/flow.rs", "the rules of flows, for both"),
     ("crates/vpfs-testbed/tests/", "tests of both, with their messages"),
     ("crates/vpfs-proxy/tests/", "raw clients and servers that misbehave"),
+    ("crates/vpfs-proxy/src/connection/tests.rs", "a raw client and server of one connection"),
     ("crates/vpfs-proxy/src/simulation/", "model clients and servers, for tests"),
     ("fuzz/", "fuzzes the codecs and the session"),
 ];

@@ -12,7 +12,7 @@ use super::config::Config;
 /// An application with an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppEntry {
-    /// The name in logs and metrics; automatic ones are `host:10.1.2.3` or `uid:1000`.
+    /// The name in logs and in `vpfs peers`; automatic ones are `host:10.1.2.3` or `uid:1000`.
     pub name: String,
     /// Its weight.
     pub weight: Weight,
@@ -54,13 +54,6 @@ pub struct AppTable {
     groups: HashMap<String, GroupId>,
     rule: Auto,
     default: AppId,
-}
-
-impl AppEntry {
-    /// The name under which servers report its service to each other: that of its group, if it has one.
-    pub fn shared_name(&self) -> &str {
-        self.group.as_ref().map_or(&self.name, |group| &group.name)
-    }
 }
 
 impl AppTable {

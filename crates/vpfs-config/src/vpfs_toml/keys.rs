@@ -4,6 +4,9 @@ use vpfs_core::PolicyKind;
 
 use crate::schema::tunables::{Kind, Section, Tunable};
 
+/// The directory of the sockets for `vpfs peers`.
+pub(crate) const SOCKETS: &str = "/run/vpfs";
+
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] =
     &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &TRUST, &LIMITS, &LOG];
@@ -47,7 +50,8 @@ pub(crate) const SERVER: Section = Section {
     doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
           and `--server NAME` selects the servers that a process serves.",
     keys: &[
-        Tunable::new("name", NAME, "The server's alias, for listeners, logs, metrics and `--server`.").at_restart(),
+        Tunable::new("name", NAME, "The server's alias, for listeners, logs, `vpfs peers` and `--server`.")
+            .at_restart(),
         Tunable::new(
             "address",
             ADDRESS,
@@ -378,7 +382,7 @@ pub(crate) const APP: Section = Section {
           of the client's listener takes precedence. Without any of the three keys, only a listener or `default` \
           leads to it.",
     keys: &[
-        Tunable::new("name", NAME, "Its name in logs and metrics."),
+        Tunable::new("name", NAME, "Its name in logs and in `vpfs peers`."),
         Tunable::new(
             "weight",
             Kind::Count,
@@ -529,7 +533,7 @@ pub(crate) const PEERS: Section = Section {
             Kind::Text("a directory such as \"/run/vpfs\""),
             "Where `vpfs peers` asks: each process has a socket there, named after its first server.",
         )
-        .default("/run/vpfs")
+        .default(SOCKETS)
         .at_restart(),
     ],
 };
@@ -635,6 +639,16 @@ pub(crate) const LIMITS: Section = Section {
         )
         .default("330s")
         .range("1s", "1d"),
+        Tunable::new(
+            "max_hold",
+            Kind::Duration,
+            "A request that waits for its turn for longer than this is not sent any more, because its client is about to \
+             repeat it, and it would be done twice. It keeps its place in the order, and the repeated one takes it. \
+             Between half of the time that clients wait for an answer (`client_timeout`, or `ClientJobBMITimeoutSecs` of the \
+             servers' configuration) and all of it, less what a server takes to answer.",
+        )
+        .absent_means("nine tenths of `client_timeout`, 270 s without that")
+        .range("500ms", "1d"),
         Tunable::new("flow_timeout", Kind::Duration, "The same timeout for a transfer that makes no progress.")
             .default("60s")
             .range("1s", "1d"),
@@ -659,7 +673,7 @@ pub(crate) const LIMITS: Section = Section {
             "client_timeout",
             Kind::Duration,
             "How long clients are told to wait for an answer before they repeat a request. Raise it if caps hold \
-             requests for minutes: a repeated request runs twice.",
+             requests for many minutes: clients repeat a request five times by default, and then fail.",
         )
         .absent_means("the value in the servers' own configuration, 300 s by default")
         .range("1s", "1d")

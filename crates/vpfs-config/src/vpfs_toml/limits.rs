@@ -27,6 +27,8 @@ pub struct Limits {
     pub host_memory: Bytes,
     /// Limit for the server's answer to an operation.
     pub reply_timeout: Duration,
+    /// How long a request is held until it is sent only when its client repeats it.
+    pub max_hold: Duration,
     /// Limit for a transfer that makes no progress.
     pub flow_timeout: Duration,
     /// Limit for an operation that waits for its client.
@@ -96,6 +98,7 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
     let span = |key| Duration::from_nanos(reader.number_or_default(key));
     let memory = reader.number_or_default("memory");
     let connections = count("connections");
+    let client_timeout = reader.number("client_timeout").map(Duration::from_nanos);
     Limits {
         connections,
         connections_per_host: connections_per_host(&reader, connections),
@@ -105,10 +108,11 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         memory: Bytes(memory),
         host_memory: Bytes(host_memory(&reader, memory)),
         reply_timeout: span("reply_timeout"),
+        max_hold: max_hold(&reader, client_timeout),
         flow_timeout: span("flow_timeout"),
         stall_timeout: span("stall_timeout"),
         request_timeout: span("request_timeout"),
-        client_timeout: reader.number("client_timeout").map(Duration::from_nanos),
+        client_timeout,
         connect_timeout: span("connect_timeout"),
         drain_timeout: span("drain_timeout"),
     }
@@ -130,6 +134,27 @@ fn connections_per_host(reader: &Reader<'_>, connections: usize) -> usize {
             count
         }
     }
+}
+
+/// How long clients wait for an answer if `limits.client_timeout` does not say it: the default of OrangeFS.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// By default nine tenths of what clients wait; the server needs the rest to answer. What is held for longer is sent
+/// when its client repeats it, so less than half of that would only delay.
+fn max_hold(reader: &Reader<'_>, client_timeout: Option<Duration>) -> Duration {
+    let patience = client_timeout.unwrap_or(CLIENT_TIMEOUT);
+    let default = patience * 9 / 10;
+    let Some(held) = reader.number("max_hold").map(Duration::from_nanos) else { return default };
+    if (patience / 2..patience).contains(&held) {
+        return held;
+    }
+    let of =
+        if client_timeout.is_some() { "limits.client_timeout" } else { "by default, as there is no client_timeout" };
+    let half = patience / 2;
+    let message =
+        format!("{held:?} is not from {half:?} to less than {patience:?}, which clients wait for an answer ({of})");
+    reader.refuse("max_hold", message);
+    default
 }
 
 fn host_memory(reader: &Reader<'_>, memory: u64) -> u64 {

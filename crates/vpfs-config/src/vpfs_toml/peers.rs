@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::host_name::is_host_name;
-use super::keys::PEERS;
+use super::keys::{PEERS, SOCKETS};
 use super::network::Server;
 use crate::schema::problem::{did_you_mean, some_of};
 use crate::schema::reader::Reader;
@@ -49,6 +49,9 @@ pub enum PeerSecurity {
 }
 
 impl Peers {
+    /// Where `vpfs peers` asks by default, also a process without `[peers]`.
+    pub const SOCKETS: &str = SOCKETS;
+
     /// Makes relative paths relative to `folder`.
     pub(crate) fn resolve_paths(&mut self, folder: &Path) {
         let paths: Vec<&mut PathBuf> = match &mut self.security {
@@ -69,7 +72,7 @@ pub(crate) fn read(root: &Reader<'_>, servers: &[Server]) -> Option<Peers> {
     let bind = read_bind(&reader);
     let (addresses, security) = (read_addresses(&reader, servers), read_security(&reader));
     let clock_limit = reader.duration("clock_limit");
-    let sockets = reader.text("sockets").map_or("/run/vpfs", |found| found.text);
+    let sockets = reader.text("sockets").map_or(SOCKETS, |found| found.text);
     reader.set("sockets", sockets);
     let sockets = PathBuf::from(sockets);
     Some(Peers { cluster, addresses: addresses?, bind, security: security?, clock_limit, sockets })

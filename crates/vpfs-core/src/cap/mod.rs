@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 pub(crate) use budget::Budget;
 
-use crate::app_policy::{AppPolicy, Cap};
+use crate::app_policy::{AppPolicy, Cap, GroupId};
 use crate::event::{Event, EventQueue};
 use crate::heap::{Heap, Item};
 use crate::list::{Links, List, Node};
@@ -321,6 +321,10 @@ impl<S: Scheduler> Scheduler for Capped<S> {
 
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         self.inner.handle_peer(now, report);
+    }
+
+    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+        self.inner.handle_strangers(now, group, class, bytes);
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {

@@ -3,12 +3,15 @@
 use alloc::vec::Vec;
 
 use super::division::Owed;
+use super::groups::Groups;
 use super::guard::Guard;
 use super::pending_max;
 use super::threshold::Accumulation;
+use crate::app_policy::GroupId;
 use crate::event::{Event, EventQueue};
 use crate::request::{OpKind, Request, ServiceClass, ServiceReport};
 use crate::settings::{Sharing, SharingMode};
+use crate::shares::Membership;
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// One scheduler's account of service at other servers, and of the service that it must report to them.
@@ -22,6 +25,7 @@ pub(crate) struct Ledger {
     charges: Vec<Charge>,
     /// By application.
     accounts: Vec<Account>,
+    groups: Groups,
     data: Accumulation,
     metadata: Accumulation,
 }
@@ -33,6 +37,19 @@ struct Account {
     pending: Bytes,
     /// Service that moved the tags and was not refunded, since the flow last lagged behind virtual time.
     charged: u128,
+    /// The part of `pending` that its group pays for while it is not present.
+    lent: Bytes,
+    /// The group that it was present in last, and how much of what that group's members pay for it has paid.
+    paid: Option<(GroupId, i128)>,
+}
+
+/// Where a flow stands when a request of it arrives, or service elsewhere becomes known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// The service by which it lags behind virtual time; `None` if it has requests queued.
+    pub(crate) lag: Option<Bytes>,
+    /// If it has a group.
+    pub(crate) member: Option<Membership>,
 }
 
 impl Account {
@@ -40,6 +57,17 @@ impl Account {
     fn defer(&mut self, bytes: Bytes, most: Bytes) {
         // A sum that overflows is above the limit as well.
         self.pending = (self.pending + bytes).min(most);
+    }
+
+    /// A present member pays its part of what its group has to pay by now; `charged` is the sum since the beginning.
+    fn contribute(&mut self, member: Membership, charged: i128, most: Bytes) {
+        let present = i128::from(member.present.max(1));
+        let paid = self.paid.filter(|(group, _)| *group == member.group).map_or(charged, |(_, paid)| paid);
+        let part = (charged - paid) / present;
+        // What is given back reduces what is pending now or later.
+        let left = if part < 0 { self.repay(part.unsigned_abs()).cast_signed() } else { 0 };
+        self.defer(Bytes(u64::try_from(part.max(0)).unwrap_or(u64::MAX)), most);
+        self.paid = Some((member.group, paid + (part + left) * present));
     }
 
     /// Reduces what is pending by a refund; returns the rest of the refund.
@@ -123,6 +151,7 @@ impl Ledger {
             sharing,
             charges: Vec::new(),
             accounts: Vec::new(),
+            groups: Groups::default(),
             data: Accumulation::new(ServiceClass::Data),
             metadata: Accumulation::new(ServiceClass::Metadata),
         }
@@ -137,7 +166,9 @@ impl Ledger {
     pub(crate) fn set_sharing(&mut self, sharing: Sharing) {
         if sharing.mode == SharingMode::Local {
             let (charges, mut accounts) = (core::mem::take(&mut self.charges), core::mem::take(&mut self.accounts));
-            accounts.iter_mut().for_each(|account| account.pending = Bytes::ZERO);
+            for account in &mut accounts {
+                *account = Account { charged: account.charged, ..Account::default() };
+            }
             *self = Self { charges, accounts, ..Self::new(sharing) };
         }
         self.guard = Guard::new(&sharing);
@@ -153,9 +184,8 @@ impl Ledger {
     /// A request arrives: counts it, or charges the cost of its other parts that it reveals. Returns the delay of its
     /// start tag.
     ///
-    /// `lag` is `None` when its flow has requests queued, otherwise the service by which the flow lags behind virtual
-    /// time. `reported` is its cost as other servers are told.
-    pub(crate) fn arrive(&mut self, request: &Request, reported: Bytes, lag: Option<Bytes>) -> Bytes {
+    /// `reported` is its cost as other servers are told.
+    pub(crate) fn arrive(&mut self, request: &Request, reported: Bytes, standing: Standing) -> Bytes {
         let Request { id, app, op, cost, .. } = *request;
         let objects = request.objects.get();
         let stated = match self.sharing.mode {
@@ -166,16 +196,21 @@ impl Ledger {
         if stated.is_none() {
             self.accumulation(op.into()).add(app, i128::from(reported.0), objects.into());
         }
-        let (delay, elsewhere) = self.settle(app, stated.unwrap_or_default(), lag.unwrap_or_default(), cost);
+        let (delay, elsewhere) = self.settle(app, stated.unwrap_or_default(), standing, cost);
         *self.charge_mut(id) = Charge { counted: stated.is_none(), objects, cost, elsewhere };
         delay
     }
 
     /// Divides what is pending and what a request of `cost` reveals of its other parts, and books the result. Returns
     /// the delay of the request and the refundable part of the cost of its other parts.
-    fn settle(&mut self, app: AppId, stated: Bytes, lag: Bytes, cost: Bytes) -> (Bytes, Bytes) {
+    fn settle(&mut self, app: AppId, stated: Bytes, standing: Standing, cost: Bytes) -> (Bytes, Bytes) {
+        let lag = standing.lag.unwrap_or_default();
         let room = self.guard.room(cost);
         let most = pending_max(&self.sharing);
+        if let Some(member) = standing.member.filter(|member| member.is_present) {
+            let charged = self.groups.charged(member.group);
+            self.account_mut(app).contribute(member, charged, most);
+        }
         let account = self.account_mut(app);
         let owed = Owed::new(account.pending, stated, most);
         let division = owed.divide(lag, room);
@@ -185,6 +220,11 @@ impl Ledger {
         }
         account.charged += u128::from(division.charged);
         account.pending = Bytes(division.deferred);
+        if let Some(member) = standing.member.filter(|member| !member.is_present) {
+            let lent = core::mem::take(&mut account.lent);
+            let paid = self.groups.join(member, lent.0, division.absorbed);
+            self.account_mut(app).paid = Some((member.group, paid));
+        }
         (division.delay(), owed.refundable(division))
     }
 
@@ -217,24 +257,37 @@ impl Ledger {
         self.forget(id);
     }
 
-    /// Other servers gave an application service, or took some back, while it lags behind virtual time by `lag` (`None`
-    /// if it has requests queued). Returns how far its tags move back.
+    /// Other servers gave an application service, or took some back. Returns how far its tags move back.
     pub(crate) fn hear(
         &mut self,
         now: Time,
         report: ServiceReport,
-        lag: Option<Bytes>,
+        standing: Standing,
         events: &mut EventQueue,
     ) -> i128 {
         let ServiceReport { app, class, bytes } = report;
+        let before = self.pending(app);
         if bytes > 0 {
             let most = pending_max(&self.sharing);
             self.account_mut(app).defer(Bytes(bytes.unsigned_abs()), most);
         }
         let refund = self.charge_elsewhere(app, i128::from(bytes.min(0)));
+        if let Some(member) = standing.member.filter(|member| !member.is_present) {
+            let account = self.account_mut(app);
+            let [pending, before, lent] = [account.pending, before, account.lent].map(|bytes| i128::from(bytes.0));
+            account.lent = account.pending;
+            let change = if bytes > 0 { i128::from(bytes) } else { pending - before };
+            self.groups.add(member.group, member.present, change + before - lent);
+        }
         events.push(now, Event::PeerService { app, class, bytes, pending: self.pending(app) });
         // A flow without requests that lags behind v will start at v anyway.
-        if lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
+        if standing.lag.is_none_or(|lag| lag == Bytes::ZERO) { refund } else { 0 }
+    }
+
+    /// Other servers gave members of `group` service, or took some back, that have never been here; `present` members
+    /// are.
+    pub(crate) fn hear_of_strangers(&mut self, group: GroupId, present: u32, bytes: i64) {
+        self.groups.add(group, present, bytes.into());
     }
 
     /// Service elsewhere costs `delta` bytes more (or less) than was known; returns how far to move the tags of `app`.
@@ -288,7 +341,7 @@ impl Ledger {
 
     #[cfg(test)]
     pub(crate) fn capacities(&self) -> Vec<usize> {
-        let own = [self.charges.capacity(), self.accounts.capacity()];
+        let own = [self.charges.capacity(), self.accounts.capacity(), self.groups.capacity()];
         own.into_iter().chain(self.data.capacities()).chain(self.metadata.capacities()).collect()
     }
 
@@ -349,15 +402,15 @@ mod tests {
     }
 
     impl ServerA {
-        fn lag(&self) -> Option<Bytes> {
-            (!self.queued).then(|| self.tags.lag(self.v))
+        fn standing(&self) -> Standing {
+            Standing { lag: (!self.queued).then(|| self.tags.lag(self.v)), member: None }
         }
 
         /// y sends a request of 1 MiB.
         fn send(&mut self) {
             let request = Request::new(RequestId(self.requests), Y, OpKind::Write, Bytes::mib(1));
             self.requests += 1;
-            let delay = self.ledger.arrive(&request, request.cost, self.lag());
+            let delay = self.ledger.arrive(&request, request.cost, self.standing());
             self.tags.delay(delay);
             self.tags.anchor(self.tags.end(), self.tags.finish().max(self.v));
             self.tags.append(request.cost);
@@ -367,7 +420,7 @@ mod tests {
         /// Server B reports `mib` MiB for y.
         fn hear(&mut self, mib: i64) {
             let report = ServiceReport { app: Y, class: ServiceClass::Data, bytes: mib * MIB };
-            let refund = self.ledger.hear(Time::ZERO, report, self.lag(), &mut EventQueue::with_capacity(0));
+            let refund = self.ledger.hear(Time::ZERO, report, self.standing(), &mut EventQueue::with_capacity(0));
             if refund != 0 {
                 self.tags.anchor(self.tags.end(), self.tags.moved(self.tags.finish(), refund, self.v));
             }

@@ -30,6 +30,9 @@
 //! not refunded. Otherwise an application could request a lot of service at one server, cancel it, and so get ahead of
 //! all others at every other server. With this rule it is never better off than with local shares.
 //!
+//! Applications that share one weight are accounted for one by one, and the group pays for what its members get
+//! elsewhere without being here (`groups`).
+//!
 //! # An example
 //!
 //! Server A serves applications x and y of weight 1, one request of 1 MiB after the other. Server B serves y only, and
@@ -49,11 +52,12 @@
 //! | B reports −2: nothing is pending or charged, so nothing moves | 9 | 10 | 10 | 0 | 0 |
 
 mod division;
+mod groups;
 mod guard;
 mod ledger;
 mod threshold;
 
-pub(crate) use ledger::{Change, Ledger};
+pub(crate) use ledger::{Change, Ledger, Standing};
 
 use crate::settings::Sharing;
 use crate::units::Bytes;

@@ -30,8 +30,7 @@ impl Isolation {
         }
         let to = service;
         self.requests.get_mut(id).charged = to;
-        let account = self.account(app);
-        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [Bytes::ZERO; 2]));
+        let delta = self.ledger.correct(Change::reporting(id, app, op, [from, to], [Bytes::ZERO; 2]));
         self.correct(app, arrival, delta);
     }
 
@@ -48,8 +47,7 @@ impl Isolation {
         }
         let scaled = u128::from(from.0) * occupied_ns / u128::from(service.0.max(1));
         let to = Bytes(u64::try_from(scaled).unwrap_or(u64::MAX));
-        let account = self.account(app);
-        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [Bytes::ZERO; 2]));
+        let delta = self.ledger.correct(Change::reporting(id, app, op, [from, to], [Bytes::ZERO; 2]));
         self.correct(app, arrival, delta);
     }
 
@@ -85,7 +83,7 @@ impl Isolation {
     }
 
     pub(super) fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(self.account(app), delta);
+        let delta = self.ledger.pay(app, delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 }

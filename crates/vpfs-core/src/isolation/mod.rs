@@ -62,12 +62,12 @@ use prices::Prices;
 use queue::{Kind, Queue};
 use quickest::Quickest;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
 use crate::corrections::Corrections;
 use crate::dsfq::{Change, Ledger};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceReport};
+use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
@@ -301,21 +301,16 @@ impl Isolation {
         if self.ledger.is_local() {
             return Bytes::ZERO;
         }
-        let lag = self.queue.lag(request.app, &self.clock);
+        let standing = self.queue.standing(request.app, &self.clock);
         let in_unit = |bytes: Bytes| {
             let scaled = u128::from(bytes.0) * u128::from(charged.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
-        let app = self.account(request.app);
         let reported = request.cost;
-        let request = Request { app, cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
-        self.prices.note(app, request.op.into(), charged, reported);
-        self.ledger.arrive(&request, reported, lag)
-    }
-
-    /// The application under which service elsewhere is accounted for.
-    fn account(&self, app: AppId) -> AppId {
-        self.queue.shares().account(app)
+        let request = Request { cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
+        let group = standing.member.map(|member| member.group);
+        self.prices.note((request.app, group), request.op.into(), charged, reported);
+        self.ledger.arrive(&request, reported, standing)
     }
 
     fn note_arrival(&mut self, now: Time, request: &Request, service: Bytes) {
@@ -568,8 +563,7 @@ impl Scheduler for Isolation {
             }
         }
         self.requests.remove(id);
-        let app_of = self.account(app);
-        let change = Change::reporting(id, app_of, op, [charged, Bytes::ZERO], [cost, Bytes::ZERO]);
+        let change = Change::reporting(id, app, op, [charged, Bytes::ZERO], [cost, Bytes::ZERO]);
         let refund = self.ledger.cancel(change);
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
@@ -591,8 +585,7 @@ impl Scheduler for Isolation {
         }
         let to = self.charge(takes, real);
         self.requests.get_mut(id).charged = to;
-        let account = self.account(app);
-        let delta = self.ledger.correct(Change::reporting(id, account, op, [from, to], [estimated, real]));
+        let delta = self.ledger.correct(Change::reporting(id, app, op, [from, to], [estimated, real]));
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
@@ -610,12 +603,20 @@ impl Scheduler for Isolation {
         if self.ledger.is_local() {
             return;
         }
-        let lag = self.queue.lag(report.app, &self.clock);
-        let app = self.account(report.app);
-        let bytes = self.prices.here(app, report.class, report.bytes, self.cost_unit);
-        let report = ServiceReport { app, bytes, ..report };
-        let refund = self.ledger.hear(now, report, lag, &mut self.events);
+        let standing = self.queue.standing(report.app, &self.clock);
+        let who = (Some(report.app), standing.member.map(|member| member.group));
+        let bytes = self.prices.here(who, report.class, report.bytes, self.cost_unit);
+        let report = ServiceReport { bytes, ..report };
+        let refund = self.ledger.hear(now, report, standing, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
+    }
+
+    fn handle_strangers(&mut self, _now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
+        if !self.ledger.is_local() {
+            let bytes = self.prices.here((None, Some(group)), class, bytes, self.cost_unit);
+            let present = self.queue.present(group, &self.clock);
+            self.ledger.hear_of_strangers(group, present, bytes);
+        }
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {

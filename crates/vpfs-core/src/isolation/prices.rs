@@ -7,14 +7,16 @@
 use alloc::vec::Vec;
 
 use super::Isolation;
+use crate::app_policy::GroupId;
 use crate::request::ServiceClass;
 use crate::settings::CostUnit;
 use crate::units::{AppId, Bytes};
 
-/// The recent price of each application's requests, by class.
+/// The recent price of each application's requests, and of each group's, by class.
 #[derive(Debug, Default)]
 pub(super) struct Prices {
     of_apps: Vec<[Price; 2]>,
+    of_groups: Vec<[Price; 2]>,
 }
 
 /// What was charged for a number of bytes; both are sums of which each request forgets an eighth.
@@ -26,25 +28,49 @@ struct Price {
 
 impl Prices {
     /// A request of `bytes` is charged here. O(1).
-    pub(super) fn note(&mut self, app: AppId, class: ServiceClass, charged: Bytes, bytes: Bytes) {
-        if app.index() >= self.of_apps.len() {
-            self.of_apps.resize(app.index() + 1, [Price::default(); 2]);
+    pub(super) fn note(
+        &mut self,
+        (app, group): (AppId, Option<GroupId>),
+        class: ServiceClass,
+        charged: Bytes,
+        bytes: Bytes,
+    ) {
+        note(&mut self.of_apps, app.index(), class, charged, bytes);
+        if let Some(group) = group {
+            note(&mut self.of_groups, group.index(), class, charged, bytes);
         }
-        let price = &mut self.of_apps[app.index()][index(class)];
-        let add = |sum: u64, new: Bytes| (sum - sum / 8).saturating_add(new.0);
-        *price = Price { charged: add(price.charged, charged), bytes: add(price.bytes, bytes) };
     }
 
-    /// What `bytes` of service elsewhere cost here; by a guess if the application has not been here yet. O(1).
-    pub(super) fn here(&self, app: AppId, class: ServiceClass, bytes: i64, unit: CostUnit) -> i64 {
+    /// What `bytes` of service elsewhere cost here: by the price of the application, or of its group, or by a guess if
+    /// neither has been here yet. O(1).
+    pub(super) fn here(
+        &self,
+        (app, group): (Option<AppId>, Option<GroupId>),
+        class: ServiceClass,
+        bytes: i64,
+        unit: CostUnit,
+    ) -> i64 {
         if unit == CostUnit::Bytes {
             return bytes;
         }
-        let known = self.of_apps.get(app.index()).map(|prices| prices[index(class)]).filter(|price| price.bytes > 0);
+        let of = |prices: &[[Price; 2]], number: Option<usize>| {
+            prices.get(number?).map(|prices| prices[index(class)]).filter(|price| price.bytes > 0)
+        };
+        let known = of(&self.of_apps, app.map(AppId::index));
+        let known = known.or_else(|| of(&self.of_groups, group.map(GroupId::index)));
         let Price { charged, bytes: of } = known.unwrap_or(Price { charged: Isolation::NS_PER_BYTE, bytes: 1 });
         let here = i128::from(bytes) * i128::from(charged) / i128::from(of);
         i64::try_from(here).unwrap_or(if here < 0 { i64::MIN } else { i64::MAX })
     }
+}
+
+fn note(prices: &mut Vec<[Price; 2]>, number: usize, class: ServiceClass, charged: Bytes, bytes: Bytes) {
+    if number >= prices.len() {
+        prices.resize(number + 1, [Price::default(); 2]);
+    }
+    let price = &mut prices[number][index(class)];
+    let add = |sum: u64, new: Bytes| (sum - sum / 8).saturating_add(new.0);
+    *price = Price { charged: add(price.charged, charged), bytes: add(price.bytes, bytes) };
 }
 
 fn index(class: ServiceClass) -> usize {
@@ -61,13 +87,17 @@ mod tests {
     #[test]
     fn service_elsewhere_costs_what_it_would_cost_here() {
         let mut prices = Prices::default();
-        prices.note(AppId(1), ServiceClass::Data, Bytes(300), Bytes(100));
-        let here = |app, class, bytes| prices.here(AppId(app), class, bytes, CostUnit::DeviceTime);
+        let group = Some(GroupId(0));
+        prices.note((AppId(1), group), ServiceClass::Data, Bytes(300), Bytes(100));
+        let here = |app, class, bytes| prices.here((Some(AppId(app)), None), class, bytes, CostUnit::DeviceTime);
         assert_eq!(here(1, ServiceClass::Data, 50), 150);
         assert_eq!(here(1, ServiceClass::Data, -50), -150, "refunds too");
         assert_eq!(here(1, ServiceClass::Metadata, 2), 20, "a guess");
         assert_eq!(here(7, ServiceClass::Data, 2), 20, "a guess");
         assert_eq!(here(1, ServiceClass::Data, i64::MAX), i64::MAX);
-        assert_eq!(prices.here(AppId(1), ServiceClass::Data, 50, CostUnit::Bytes), 50);
+        assert_eq!(prices.here((Some(AppId(1)), None), ServiceClass::Data, 50, CostUnit::Bytes), 50);
+        for app in [None, Some(AppId(7))] {
+            assert_eq!(prices.here((app, group), ServiceClass::Data, 50, CostUnit::DeviceTime), 150, "its group's");
+        }
     }
 }

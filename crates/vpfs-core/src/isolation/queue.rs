@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 
 use super::Entry;
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
+use crate::dsfq::Standing;
 use crate::heap::Heap;
 use crate::list::List;
 use crate::request::Request;
@@ -61,18 +62,16 @@ impl Queue {
         .copied()
     }
 
-    /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
-    pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
-        let floor = self.shares.floor(app, clock.now());
+    /// Where `app` stands, in accounts of service elsewhere.
+    pub(super) fn standing(&mut self, app: AppId, clock: &Clock) -> Standing {
         let flow = self.flow_mut(app);
-        if flow.head.is_some() {
-            return None;
-        }
-        if let Some(floor) = floor {
-            // A group lags only as far as all its members do: a new name must not absorb what the others got elsewhere.
-            flow.tags.anchor(flow.tags.end(), flow.tags.finish().max(floor));
-        }
-        Some(flow.tags.lag(clock.now()))
+        let lag = flow.head.is_none().then(|| flow.tags.lag(clock.now()));
+        Standing { lag, member: self.shares.membership(app, clock.now()) }
+    }
+
+    /// The number of members of `group` that are present.
+    pub(super) fn present(&mut self, group: GroupId, clock: &Clock) -> u32 {
+        self.shares.present(group, clock.now())
     }
 
     /// The shares of all flows.
@@ -244,7 +243,7 @@ impl Queue {
         if core::mem::replace(&mut flow.kind, kind) != kind
             && let Some(head) = flow.head
         {
-            self.place(app, Some(head));
+            self.put(app, Some(head));
         }
     }
 
@@ -271,11 +270,11 @@ impl Queue {
             Head { start: flow.tags.tag(entry.position), arrival: entry.arrival, app, id }
         });
         let head = flow.head;
-        self.place(app, head);
+        self.put(app, head);
     }
 
     /// Puts a flow into the heap of its kind.
-    fn place(&mut self, app: AppId, head: Option<Head>) {
+    fn put(&mut self, app: AppId, head: Option<Head>) {
         let (own, other) = match self.flows[app.index()].kind {
             Kind::Interactive => (&mut self.interactive, &mut self.bulk),
             Kind::Bulk => (&mut self.bulk, &mut self.interactive),

@@ -10,7 +10,7 @@ mod slots;
 
 use alloc::boxed::Box;
 
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
 use crate::corrections::Corrections;
 use crate::tags::{Clock, Head};
 use queue::Queue;
@@ -21,7 +21,7 @@ use crate::adapt::Controller;
 use crate::dsfq::{Change, Ledger};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
-use crate::request::{Dispatch, Request, ServiceReport};
+use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
@@ -120,9 +120,8 @@ impl Sfq {
         let delay = match self.ledger.is_local() {
             true => Bytes::ZERO,
             false => {
-                let lag = self.queue.lag(request.app, &self.clock);
-                let request = Request { app: self.queue.account(request.app), ..*request };
-                self.ledger.arrive(&request, request.cost, lag)
+                let standing = self.queue.standing(request.app, &self.clock);
+                self.ledger.arrive(request, request.cost, standing)
             }
         };
         self.queue.charge(&self.requests, &mut entry, delay, &self.clock);
@@ -213,7 +212,7 @@ impl Sfq {
 
     /// Moves the tags of `app` by `delta` bytes of service; a refund first reduces what is pending.
     fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(self.queue.account(app), delta);
+        let delta = self.ledger.pay(app, delta);
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
@@ -356,9 +355,7 @@ impl Scheduler for Sfq {
         }
         self.requests.remove(id);
         let SfqEntry { app, arrival, op, cost, .. } = entry;
-        let account = self.queue.account(app);
-        let change = Change::new(id, account, op, [cost, Bytes::ZERO]);
-        let refund = self.ledger.cancel(change);
+        let refund = self.ledger.cancel(Change::new(id, app, op, [cost, Bytes::ZERO]));
         self.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
@@ -368,8 +365,7 @@ impl Scheduler for Sfq {
         let entry = self.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.cost, real);
         let SfqEntry { app, arrival, op, .. } = *entry;
-        let account = self.queue.account(app);
-        let delta = self.ledger.correct(Change::new(id, account, op, [estimated, real]));
+        let delta = self.ledger.correct(Change::new(id, app, op, [estimated, real]));
         self.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
@@ -384,11 +380,16 @@ impl Scheduler for Sfq {
         if self.ledger.is_local() {
             return;
         }
-        let lag = self.queue.lag(report.app, &self.clock);
-        let account = self.queue.account(report.app);
-        let report = ServiceReport { app: account, ..report };
-        let refund = self.ledger.hear(now, report, lag, &mut self.events);
+        let standing = self.queue.standing(report.app, &self.clock);
+        let refund = self.ledger.hear(now, report, standing, &mut self.events);
         self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
+    }
+
+    fn handle_strangers(&mut self, _now: Time, group: GroupId, _class: ServiceClass, bytes: i64) {
+        if !self.ledger.is_local() {
+            let present = self.queue.present(group, &self.clock);
+            self.ledger.hear_of_strangers(group, present, bytes);
+        }
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {

@@ -7,7 +7,8 @@
 use alloc::vec::Vec;
 
 use super::requests::{Requests, SfqEntry, State};
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, GroupId};
+use crate::dsfq::Standing;
 use crate::heap::Heap;
 use crate::list::List;
 use crate::shares::Shares;
@@ -54,24 +55,17 @@ impl Queue {
         &self.table
     }
 
-    /// The service by which `app` lags behind virtual time; `None` if it has requests queued.
-    pub(super) fn lag(&mut self, app: AppId, clock: &Clock) -> Option<Bytes> {
+    /// Where `app` stands, in accounts of service elsewhere.
+    pub(super) fn standing(&mut self, app: AppId, clock: &Clock) -> Standing {
         self.grow(app);
-        let floor = self.shares.floor(app, clock.now());
-        let flow = &mut self.flows[app.index()];
-        if flow.queued > 0 {
-            return None;
-        }
-        if let Some(floor) = floor {
-            // A group lags only as far as all its members do: a new name must not absorb what the others got elsewhere.
-            flow.tags.anchor(flow.tags.end(), flow.tags.finish().max(floor));
-        }
-        Some(flow.tags.lag(clock.now()))
+        let flow = &self.flows[app.index()];
+        let lag = (flow.queued == 0).then(|| flow.tags.lag(clock.now()));
+        Standing { lag, member: self.shares.membership(app, clock.now()) }
     }
 
-    /// The application under which service elsewhere is accounted for.
-    pub(super) fn account(&self, app: AppId) -> AppId {
-        self.shares.account(app)
+    /// The number of members of `group` that are present.
+    pub(super) fn present(&mut self, group: GroupId, clock: &Clock) -> u32 {
+        self.shares.present(group, clock.now())
     }
 
     /// Charges `entry` to its flow: S = max(v, F of the previous one + delay/φ).

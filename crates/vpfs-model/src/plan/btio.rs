@@ -11,7 +11,7 @@ use std::iter;
 use std::time::Duration;
 
 use super::pieces::pieces;
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
 use vpfs_core::hash::mix;
 
 /// How a dump reaches the file.
@@ -212,11 +212,21 @@ impl Plan for Btio {
             _ => calls(iter::empty()),
         }
     }
+
+    fn amount(&self, phase: Phase) -> Option<Amount> {
+        match phase {
+            Phase::Create | Phase::Remove => Some(Amount::Calls(1)),
+            Phase::Open => Some(Amount::Calls(u64::from(self.writers()) - 1)),
+            Phase::Write | Phase::Read => Some(Amount::Bytes(self.written_bytes())),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::counted;
 
     fn extents(plan: &Btio, phase: Phase) -> Vec<Extent> {
         let of = |step| match step {
@@ -271,6 +281,16 @@ mod tests {
         }
         assert!(plan.writer(0).is_some() && plan.writer(3).is_some());
         assert_eq!((0..6).filter(|&process| plan.writer(process).is_some()).count(), 2);
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_known() {
+        for class in [BtioClass::A, BtioClass::C] {
+            let plan = Btio { iterations: 3, total_bytes: 64 << 20, ..Btio::class(class) };
+            for phase in plan.phases() {
+                assert_eq!(plan.amount(phase), Some(counted(&plan, phase)), "{phase}");
+            }
+        }
     }
 
     #[test]

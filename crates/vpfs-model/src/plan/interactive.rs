@@ -7,7 +7,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use vpfs_core::hash::mix;
 
-use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
 
 /// Small calls at random offsets with think time before each; every process has its own file.
 ///
@@ -117,11 +117,20 @@ impl Plan for Interactive {
     fn limit(&self, phase: Phase) -> Option<Limit> {
         matches!(phase, Phase::Write | Phase::Read).then_some(Limit { time: self.time, at_least_steps: 0 })
     }
+
+    fn amount(&self, phase: Phase) -> Option<Amount> {
+        match phase {
+            Phase::Create | Phase::Remove => Some(Amount::Calls(self.processes.into())),
+            Phase::Setup => Some(Amount::Bytes(self.file_bytes.saturating_mul(self.processes.into()))),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::counted;
 
     const THINK: Duration = Duration::from_millis(20);
 
@@ -219,8 +228,10 @@ mod tests {
     fn only_the_calls_between_thoughts_end_with_the_time() {
         let limited = |phase| plan().limit(phase).map(|limit| (limit.time, limit.at_least_steps));
         assert_eq!(limited(Phase::Read), Some((Duration::from_secs(60), 0)));
+        assert_eq!(plan().amount(Phase::Read), None, "the time is known, not the amount");
         for phase in [Phase::Create, Phase::Setup, Phase::Remove] {
             assert_eq!(limited(phase), None, "{phase}");
+            assert_eq!(plan().amount(phase), Some(counted(&plan(), phase)), "{phase}");
         }
     }
 

@@ -10,7 +10,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::{Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
+use super::{Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
 use vpfs_core::hash::mix;
 
 /// Which process writes where.
@@ -250,6 +250,18 @@ impl Plan for Ior {
         let must_finish_pass = phase == Phase::Write && (self.read || self.mixed);
         Some(Limit { time, at_least_steps: if must_finish_pass { self.transfers_per_process() } else { 0 } })
     }
+
+    fn amount(&self, phase: Phase) -> Option<Amount> {
+        let files = if self.file_mode == FileMode::Shared { 1 } else { self.processes };
+        match phase {
+            Phase::Create | Phase::Remove => Some(Amount::Calls(files.into())),
+            Phase::Sync => Some(Amount::Calls(self.processes.into())),
+            Phase::Write | Phase::Read | Phase::Mixed if self.time_limit.is_none() => {
+                Some(Amount::Bytes(self.total_bytes()))
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -257,7 +269,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::plan::Step;
+    use crate::plan::{Step, counted};
 
     fn ior() -> Ior {
         Ior {
@@ -332,6 +344,18 @@ mod tests {
         assert_eq!(plan.limit(Phase::Write).map(|limit| limit.at_least_steps), Some(8));
         assert_eq!(plan.limit(Phase::Read).map(|limit| limit.at_least_steps), Some(0));
         assert_eq!(plan.limit(Phase::Remove), None);
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_known_unless_time_ends_it() {
+        for file_mode in [FileMode::Shared, FileMode::PerProcess] {
+            let plan = Ior { file_mode, mixed: true, fsync: true, ..ior() };
+            for phase in plan.phases().into_iter().filter(|phase| *phase != Phase::Open) {
+                assert_eq!(plan.amount(phase), Some(counted(&plan, phase)), "{phase}");
+            }
+        }
+        let limited = Ior { time_limit: Some(Duration::from_secs(1)), ..ior() };
+        assert_eq!(limited.amount(Phase::Write), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::iter;
 
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes};
+use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes};
 
 /// Parameters of a metadata run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -154,6 +154,18 @@ impl Plan for Md {
             Phase::Open | Phase::Sync | Phase::Mixed => calls(iter::empty()),
         }
     }
+
+    fn amount(&self, phase: Phase) -> Option<Amount> {
+        let each = match phase {
+            Phase::Setup | Phase::Cleanup => u64::from(!self.shared_directory),
+            Phase::ListDir => self.listings.into(),
+            Phase::Write | Phase::Read => {
+                return self.data.map(|data| Amount::Bytes(data.bytes.saturating_mul(self.processes.into())));
+            }
+            _ => self.items.into(),
+        };
+        Some(Amount::Calls(each.saturating_mul(self.processes.into())))
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +173,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::plan::Step;
+    use crate::plan::{Step, counted};
 
     /// Runs a plan on a set of names; every call must be valid at its time.
     fn replay(plan: &Md) {
@@ -200,6 +212,18 @@ mod tests {
             replay(&Md { processes: 3, items: 4, listings: 2, shared_directory, data: None });
             let data = Some(MdData { bytes: 100, transfer_bytes: 100 });
             replay(&Md { processes: 3, items: 4, listings: 2, shared_directory, data });
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_known() {
+        for data in [None, Some(MdData { bytes: 250, transfer_bytes: 100 })] {
+            for shared_directory in [false, true] {
+                let plan = Md { processes: 3, items: 4, listings: 2, shared_directory, data };
+                for phase in plan.phases() {
+                    assert_eq!(plan.amount(phase), Some(counted(&plan, phase)), "{phase}");
+                }
+            }
         }
     }
 

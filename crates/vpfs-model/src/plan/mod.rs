@@ -224,6 +224,20 @@ pub trait Plan: Send + Sync {
     fn limit(&self, _phase: Phase) -> Option<Limit> {
         None
     }
+
+    /// What all processes together do in `phase`; `None` if a limit ends it, or if that is not known beforehand.
+    fn amount(&self, _phase: Phase) -> Option<Amount> {
+        None
+    }
+}
+
+/// How much is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// So many calls.
+    Calls(u64),
+    /// So many bytes to move.
+    Bytes(u64),
 }
 
 /// A process starts no new step once `time` is over and it has done `at_least_steps` in this phase.
@@ -265,6 +279,16 @@ fn check_processes(processes: u32) -> Result<(), PlanError> {
 /// Calls, and a barrier after each of them if wanted.
 fn in_step(calls: impl Iterator<Item = Call> + Send + 'static, barrier: bool) -> Steps {
     Box::new(calls.flat_map(move |call| [Some(Step::Call(call)), barrier.then_some(Step::Barrier)]).flatten())
+}
+
+/// What the steps of all processes in a phase come to, to compare with [`Plan::amount`].
+#[cfg(test)]
+fn counted(plan: &dyn Plan, phase: Phase) -> Amount {
+    let steps = (0..plan.processes()).flat_map(|process| plan.steps(phase, process));
+    let calls: Vec<Call> =
+        steps.filter_map(|step| if let Step::Call(call) = step { Some(call) } else { None }).collect();
+    let bytes = calls.iter().flat_map(|call| call.extents()).map(|extent| u64::from(extent.bytes)).sum();
+    if bytes > 0 { Amount::Bytes(bytes) } else { Amount::Calls(calls.len() as u64) }
 }
 
 /// Steps of calls only.

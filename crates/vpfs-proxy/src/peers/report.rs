@@ -10,6 +10,8 @@ use super::PeerState;
 pub struct PeersReport {
     /// The servers whose proxies it runs.
     pub servers: Vec<String>,
+    /// How long it has run, in seconds.
+    pub up_seconds: f64,
     /// Those of other processes.
     pub peers: Vec<PeerReport>,
     /// All applications that got any service.
@@ -50,14 +52,17 @@ pub struct TrafficReport {
     pub bytes: u64,
 }
 
-/// The service of an application, in bytes of cost, since the process started.
+/// The service of an application since the process started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppReport {
     /// Its name.
     pub app: String,
-    /// What it got from the servers of this process.
+    /// Data bytes that it moved at the servers of this process.
     pub here: u64,
-    /// What it got elsewhere, as far as that was reported; 0 if shares do not depend on it.
+    /// Its metadata requests there.
+    pub metadata_here: u64,
+    /// What it got elsewhere in bytes of cost, as far as that was reported: data, and `scheduler.metadata_cost` for
+    /// each object of a metadata request. 0 if shares do not depend on it.
     pub elsewhere: u64,
 }
 

@@ -213,3 +213,36 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     assert!((40..52).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
     assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
 }
+
+/// Symptom: a slow client lost the last megabytes of a read that its server had sent in full. Cause: a reset by the
+/// server reset the client's connection at once.
+#[tokio::test]
+async fn what_a_server_has_sent_arrives_although_it_resets_its_connection() {
+    const LEN: usize = 32 << 20;
+    for resets in [false, true] {
+        let fake = FakeServer::start().await;
+        let network = Network::before(fake.address());
+        let _daemon = network.daemon("[limits]\nbuffer = \"64MiB\"\n").await;
+        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        client.send(raw::read(1, 1, LEN)).await;
+        server.tag().await;
+        server.send(raw::ack(Tag(1), LEN)).await;
+        for _ in 0..LEN >> 18 {
+            server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
+        }
+        // The proxy has read all that was sent before this, and its answer would be next.
+        client.send(raw::metadata(2)).await;
+        assert_eq!(server.tag().await, Tag(2));
+        if resets {
+            socket2::SockRef::from(&server.stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        drop(server);
+        let mut received = 0;
+        while received < LEN {
+            let (header, payload) = client.receive().await.unwrap();
+            assert_eq!(header.tag, Tag(1));
+            received += if payload.len() == 1 << 18 { payload.len() } else { 0 };
+        }
+        assert_eq!(client.end().await, None);
+    }
+}

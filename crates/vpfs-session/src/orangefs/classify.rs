@@ -11,9 +11,9 @@ use crate::Submission;
 /// Whether a request is scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Sent at once: configuration, administration of the server itself, and requests of servers to each other. A
-    /// client's operation may be waiting for the latter inside a server, so queueing them behind client work could
-    /// deadlock.
+    /// Sent at once: configuration and administration of the server itself, of a client one at a time, and requests of
+    /// servers to each other. A client's operation may be waiting for the latter inside a server, so queueing them
+    /// behind client work could deadlock.
     Exempt,
     /// Waits to be scheduled.
     Scheduled(Submission),
@@ -69,7 +69,8 @@ pub(crate) fn plan(
     Ok((if is_from_server { Class::Exempt } else { Class::Scheduled(submission) }, reply))
 }
 
-fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
+/// A request that moves no data.
+pub(crate) fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
     let objects = Objects::new(request.objects()?.into());
     Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
 }

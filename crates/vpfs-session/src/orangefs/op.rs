@@ -14,6 +14,8 @@ pub(crate) enum State {
     Queued(Bytes),
     /// Dispatched, but the client is in the middle of another message, so the request waits for the end of that one.
     Dispatched(Bytes),
+    /// Its turn came after `max_hold`: it is sent when its client repeats it.
+    Overdue(Bytes),
     /// Sent; the reply or acknowledgement is next.
     Sent,
     /// A write was acknowledged: data from the client, then the completion from the server.
@@ -65,6 +67,8 @@ pub(crate) struct Op {
     /// How its data is sent in pieces; `None` if it is sent as a whole.
     pub(crate) pieces: Option<Pieces>,
     pub(crate) arrived: Time,
+    /// When its client asked for it last: at first, or when it repeated it.
+    pub(crate) asked: Time,
     pub(crate) dispatched: Time,
     pub(crate) progressed: Time,
 }
@@ -106,11 +110,15 @@ impl Op {
 
     /// Whether its request was sent to the server, so that it can time out.
     pub(crate) fn is_sent(&self) -> bool {
-        !matches!(self.state, State::Queued(_) | State::Dispatched(_))
+        !matches!(self.state, State::Queued(_) | State::Dispatched(_) | State::Overdue(_))
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.state, State::Queued(_))
+        matches!(self.state, State::Queued(_) | State::Overdue(_))
+    }
+
+    pub(crate) fn is_overdue(&self) -> bool {
+        matches!(self.state, State::Overdue(_))
     }
 
     /// The final cost of an operation that ends now, if it differs: an operation is charged for what it moved, not for
@@ -133,7 +141,7 @@ impl Op {
     /// Whether the server ends it soon, without its client.
     pub(crate) fn ends_without_client(&self) -> bool {
         match self.state {
-            State::Queued(_) | State::Dispatched(_) => false,
+            State::Queued(_) | State::Dispatched(_) | State::Overdue(_) => false,
             State::Sent => true,
             State::Writing => !self.awaits_client_data(),
             State::Reading { remaining } => remaining <= READ_AHEAD,

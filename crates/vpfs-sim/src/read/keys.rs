@@ -172,6 +172,8 @@ pub(super) const APP: Section = Section {
         key("name", NAME, "The name in tables."),
         key("copies", COUNT, "The number of equal applications; a number is appended to their names.").default("1").range("1", "10000"),
         key("weight", COUNT, "Its weight.").default("1").range("1", "1000000"),
+        key("group", NAME, "The group with which it shares its weight, as automatic applications do; servers know a member from its first request on.")
+            .absent_means("a weight of its own"),
         key("cap", RATE, "Its maximum rate, for the sum over all servers.").absent_means("no cap").range("1B/s", "1PB/s"),
         key("server_cap", RATE, "Its maximum rate at each server; not with `cap`.").absent_means("no cap").range("1B/s", "1PB/s"),
         key("burst", SIZE, "The amount that it may transfer at once after it was idle, with `cap` or `server_cap`.")

@@ -39,6 +39,8 @@ impl From<io::Error> for LinkError {
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// The address that it comes from, and where it ends.
+    pub(super) ends: (IpAddr, SocketAddr),
     queue: mpsc::Sender<Outgoing>,
     waiting: Arc<Mutex<Waiting>>,
     tasks: [AbortHandle; 2],
@@ -64,6 +66,7 @@ impl Connection {
     pub(super) async fn open(address: &str, local: Option<IpAddr>, wait: Duration) -> Result<Self, LinkError> {
         let stream = timeout(wait, connect(address, local)).await.map_err(|_| LinkError::Silent(wait))??;
         stream.set_nodelay(true)?;
+        let ends = (stream.local_addr()?.ip(), stream.peer_addr()?);
         let (read_half, write_half) = stream.into_split();
         let (queue, mut outgoing) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Mutex::new(Waiting::default()));
@@ -77,7 +80,7 @@ impl Connection {
                 end(&write_side, error.into());
             }
         });
-        Ok(Self { queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
+        Ok(Self { ends, queue, waiting, tasks: [reading.abort_handle(), writing.abort_handle()] })
     }
 
     /// Whether operations may still be started on it.

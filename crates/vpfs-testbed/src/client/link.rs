@@ -1,6 +1,6 @@
 //! A server as the client sees it: an address, and a connection that is opened on first use.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,6 +40,11 @@ impl Link {
         let fresh = Arc::new(Connection::open(&self.address, self.local, CONNECT_WAIT).await?);
         *self.slot() = Some(Arc::clone(&fresh));
         Ok(fresh)
+    }
+
+    /// The address that its connection comes from, and where that ends.
+    pub(super) fn ends(&self) -> Option<(IpAddr, SocketAddr)> {
+        self.open_connection().map(|connection| connection.ends)
     }
 
     fn open_connection(&self) -> Option<Arc<Connection>> {

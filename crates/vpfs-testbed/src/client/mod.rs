@@ -18,6 +18,7 @@ mod options;
 mod share;
 mod types;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,6 +53,11 @@ impl Client {
     /// The configuration returned by the servers.
     pub fn fs_config(&self) -> &FsConfig {
         &self.mount.config
+    }
+
+    /// The address that each open connection comes from, and that of the server or proxy at its other end.
+    pub fn ends(&self) -> impl Iterator<Item = (IpAddr, SocketAddr)> {
+        self.mount.ends()
     }
 
     /// Creates a file; fails if the name exists.

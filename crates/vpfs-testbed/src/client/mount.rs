@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -103,6 +104,11 @@ impl Mount {
             timeout: unix_seconds() + CREDENTIAL_SECONDS,
             ..Credential::default()
         }
+    }
+
+    /// The ends of all open connections.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (IpAddr, SocketAddr)> {
+        self.links.iter().filter_map(Link::ends)
     }
 
     pub(super) fn uid(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! `vpfs proxy`: the daemon.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -112,14 +112,13 @@ impl Proxy {
         mut signals: Signals,
         log: &LogSwitch,
     ) -> Result<(), Exit> {
-        let socket = socket_path(&config, servers);
         let mut daemon = tokio::select! {
             daemon = self.start(config, servers) => daemon?,
             () = signals.stop.asked() => return Ok(()),
         };
         signals.forget_upgrades()?;
         tell_ready(daemon.config(), servers, self.take_over);
-        let mut asked = socket.and_then(|path| open(&path));
+        let mut asked = open(daemon.config(), servers, self.take_over);
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,
@@ -237,16 +236,15 @@ fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
     result.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))
 }
 
-/// Where `vpfs peers` asks, if there are peers in other processes.
-fn socket_path(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
-    let peers = config.peers.as_ref().filter(|_| servers.len() < config.servers.len())?;
-    let first = servers.first()?;
-    Some(socket::path(&peers.sockets, &config.servers[first.index()].name))
-}
-
-/// Without its socket a proxy still works.
-fn open(path: &Path) -> Option<mpsc::Receiver<socket::Question>> {
-    let opened = socket::listen(path);
+/// Where `vpfs peers` asks. Without its socket a proxy still works.
+fn open(config: &Config, servers: &[ServerId], take_over: bool) -> Option<mpsc::Receiver<socket::Question>> {
+    let directory = socket::directory(config);
+    // Nobody asked for a directory then, but the systemd unit provides one.
+    if config.peers.is_none() && !directory.exists() {
+        return None;
+    }
+    let path = socket::path(directory, &config.servers[servers.first()?.index()].name);
+    let opened = socket::listen(&path, take_over);
     opened
         .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "`vpfs peers` cannot ask this proxy"))
         .ok()

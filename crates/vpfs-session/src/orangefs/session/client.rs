@@ -10,7 +10,7 @@ use vpfs_wire::pvfs2::view::CredentialIds;
 use vpfs_wire::pvfs2::{Op as OpCode, RequestView, rewrite};
 
 use super::{Inbound, Meaning, OrangeFsSession, decode_header, message, payload_len, violation};
-use crate::orangefs::classify::{Class, administers, claims_server, plan};
+use crate::orangefs::classify::{Class, administers, claims_server, metadata, plan};
 use crate::orangefs::op::{Op, Reply, State, held_at_arrival};
 use crate::{Action, CloseReason, Requester, Session, Side, Submission, User};
 
@@ -93,6 +93,13 @@ impl OrangeFsSession {
         let claims = claims_server(&view).map_err(malformed)?;
         let is_from_server = claims && self.believes_claim();
         let (class, reply) = plan(&view, is_from_server, &mut self.steps).map_err(malformed)?;
+        let class = match class {
+            // A client that mounts, or a tool, has one in progress. More at once are a flood, and work like any other.
+            Class::Exempt if self.unscheduled > 0 && self.requester != Requester::Server => {
+                Class::Scheduled(metadata(&view).map_err(malformed)?)
+            }
+            class => class,
+        };
         // Servers state their own credential, or that of the client they serve: neither identifies the peer.
         if matches!(class, Class::Scheduled(_))
             && let Some(ids) = view.credential_ids().map_err(malformed)?
@@ -105,6 +112,12 @@ impl OrangeFsSession {
             // A slice of the socket's read buffer would keep the whole buffer in memory while the request is queued.
             (None, Class::Scheduled(_)) => Bytes::copy_from_slice(&message),
         };
+        if matches!(class, Class::Scheduled(_))
+            && let Some(earlier) = self.repeated(now, &message)
+        {
+            self.take_place(now, earlier, header.tag, message);
+            return Ok(());
+        }
         let (kind, cost) = match &class {
             Class::Exempt => (None, vpfs_core::Bytes::ZERO),
             Class::Scheduled(submission) => (Some(submission.kind), submission.cost),
@@ -120,6 +133,7 @@ impl OrangeFsSession {
             is_released: false,
             pieces: None,
             arrived: now,
+            asked: now,
             dispatched: now,
             progressed: now,
         });

@@ -16,6 +16,7 @@ use crate::{Action, CloseReason, OpId, Outbound, Outcome, Requester, Session, Se
 mod client;
 mod incomplete;
 mod ops;
+mod overdue;
 mod refusals;
 mod server;
 mod stall;
@@ -76,8 +77,14 @@ pub struct OrangeFsSession {
     dispatched: VecDeque<OpId>,
     /// The number of operations whose requests were sent; only these can time out.
     in_progress: usize,
+    /// The number of operations that were sent at once.
+    unscheduled: usize,
     /// The number of dispatched writes whose data is still to come from the client.
     awaiting_data: usize,
+    /// The number of operations that are sent only when their client repeats them.
+    overdue: usize,
+    /// No request that was held is too old before this time.
+    overdue_from: Option<Time>,
     /// Bytes of memory that all operations take up.
     held: usize,
     actions: VecDeque<Action>,
@@ -120,7 +127,10 @@ impl OrangeFsSession {
             by_tag: HashMap::new(),
             dispatched: VecDeque::new(),
             in_progress: 0,
+            unscheduled: 0,
             awaiting_data: 0,
+            overdue: 0,
+            overdue_from: None,
             held: 0,
             actions: VecDeque::new(),
             user: None,
@@ -146,7 +156,8 @@ impl OrangeFsSession {
     }
 
     fn has_room_for_requests(&self) -> bool {
-        !self.draining && self.by_tag.len() < self.limits.ops && self.held < self.limits.request_bytes
+        let waiting = self.by_tag.len() - self.overdue;
+        !self.draining && waiting < self.limits.ops && self.held < self.limits.request_bytes
     }
 }
 
@@ -210,6 +221,9 @@ impl Session for OrangeFsSession {
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>) {
         if self.closed {
             return;
+        }
+        if self.is_overdue(now, op) {
+            return self.wait_for_repetition(op);
         }
         self.op_mut(op).pieces = pieces;
         let state = &mut self.op_mut(op).state;
@@ -290,6 +304,7 @@ impl Session for OrangeFsSession {
         if self.request_deadline().is_some_and(|at| at <= now) {
             self.refuse_client(CloseReason::Incomplete);
         }
+        self.forget_overdue(now);
         if self.closed || self.next_watch.is_none_or(|at| now < at) {
             return;
         }
@@ -303,7 +318,8 @@ impl Session for OrangeFsSession {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.next_watch.into_iter().chain(self.paused_until).chain(self.request_deadline()).min()
+        let others = [self.paused_until, self.request_deadline(), self.overdue_deadline()];
+        self.next_watch.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     fn poll_action(&mut self) -> Option<Action> {
@@ -351,6 +367,7 @@ impl Session for OrangeFsSession {
 
     fn drain(&mut self) {
         self.draining = true;
+        self.cancel_overdue();
     }
 
     fn is_idle(&self) -> bool {

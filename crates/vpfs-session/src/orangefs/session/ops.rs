@@ -19,6 +19,7 @@ impl OrangeFsSession {
             OpId(id)
         });
         self.held += op.held;
+        self.unscheduled += usize::from(op.kind.is_none());
         let same_tag = self.by_tag.insert(op.tag, id);
         let same_id = self.ops[id.index()].replace(op);
         assert!(same_tag.is_none() && same_id.is_none(), "tags and numbers in use are unique");
@@ -46,6 +47,8 @@ impl OrangeFsSession {
         let held: usize = self.ops.iter().flatten().map(|op| op.held).sum();
         self.in_progress == count(Op::is_sent)
             && self.awaiting_data == count(Op::awaits_client_data)
+            && self.overdue == count(Op::is_overdue)
+            && self.unscheduled == count(|op| op.kind.is_none())
             && self.held == held
     }
 
@@ -59,6 +62,8 @@ impl OrangeFsSession {
             self.held >= op.held && self.in_progress >= is_sent && self.awaiting_data >= awaits_data,
             "an operation that ends was counted"
         );
+        self.overdue -= usize::from(op.is_overdue());
+        self.unscheduled -= usize::from(op.kind.is_none());
         self.held -= op.held;
         self.in_progress -= is_sent;
         self.awaiting_data -= awaits_data;
@@ -91,10 +96,10 @@ impl OrangeFsSession {
         }
     }
 
-    /// A queued request will not be sent.
+    /// A request that was not dispatched, or only when it was overdue, will not be sent.
     pub(super) fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
-        assert!(op.is_held(), "only a queued operation is cancelled");
+        assert!(op.is_held(), "only an operation that was not sent is cancelled");
         self.actions.push_back(Action::Cancel(id));
     }
 
@@ -123,7 +128,7 @@ impl OrangeFsSession {
     /// When an operation times out; `None` while it is not sent, or if no reply is expected.
     pub(super) fn deadline(&self, op: &Op) -> Option<Time> {
         let patience = match (&op.state, &op.reply) {
-            (State::Queued(_) | State::Dispatched(_), _) => return None,
+            (State::Queued(_) | State::Dispatched(_) | State::Overdue(_), _) => return None,
             _ if self.waits_for_client(op) => self.limits.stall_timeout,
             (State::Sent, _) => self.limits.reply_timeout,
             // All data was sent: the server is busy storing it.

@@ -40,7 +40,7 @@ impl OrangeFsSession {
             return Ok(false);
         }
         let meaning = match self.op_ref(id).state {
-            State::Queued(_) | State::Dispatched(_) => {
+            State::Queued(_) | State::Dispatched(_) | State::Overdue(_) => {
                 return Err(violation(Side::Server, "a reply to a request that was not sent"));
             }
             State::Reading { .. } => Meaning::Data(id),

@@ -123,7 +123,7 @@ impl OrangeFsSession {
     /// it, or by receiving what is queued for it.
     pub(super) fn waits_for_client(&self, op: &Op) -> bool {
         match op.state {
-            State::Queued(_) => false,
+            State::Queued(_) | State::Overdue(_) => false,
             State::Dispatched(_) => matches!(self.from_client, Inbound::Body { .. }) && self.is_listening(),
             _ if op.awaits_client_data() => self.is_listening(),
             _ => !self.wants_server(),

@@ -16,16 +16,16 @@ pub(crate) struct Recorder {
     state: Mutex<State>,
 }
 
-/// The progress of a run.
+/// How far a run is: the phase that started last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The phase that started last; `None` before the first.
-    pub phase: Option<Phase>,
-    /// Calls completed in all phases.
+    /// Which one it is.
+    pub phase: Phase,
+    /// Calls completed in it.
     pub operations: u64,
-    /// Bytes moved in all phases.
+    /// Bytes moved in it.
     pub bytes: u64,
-    /// Time since the first process's first step.
+    /// Time since its first process started it.
     pub elapsed: Duration,
 }
 
@@ -37,7 +37,6 @@ struct State {
     think: Duration,
     wait: Duration,
     samples: Vec<Sample>,
-    total: Sample,
     verification: Verification,
 }
 
@@ -60,15 +59,11 @@ impl Recorder {
         Self { interval, state: Mutex::default() }
     }
 
-    /// The progress of the run.
-    pub(crate) fn progress(&self) -> Progress {
+    /// The progress of the run; `None` before its first phase.
+    pub(crate) fn progress(&self, now: Instant) -> Option<Progress> {
         let state = self.lock();
-        Progress {
-            phase: state.phases.last().map(|phase| phase.phase),
-            operations: state.total.operations,
-            bytes: state.total.bytes,
-            elapsed: state.begin.map(|begin| begin.elapsed()).unwrap_or_default(),
-        }
+        let PhaseState { phase, begin, total: Sample { operations, bytes }, .. } = *state.phases.last()?;
+        Some(Progress { phase, operations, bytes, elapsed: now.saturating_duration_since(begin) })
     }
 
     /// A process starts a phase.
@@ -97,7 +92,6 @@ impl Recorder {
         let since_begin = end - state.begin.unwrap_or(end);
         let interval = since_begin.as_nanos() / self.interval.as_nanos().max(1);
         state.sample(usize::try_from(interval).unwrap_or(usize::MAX)).add(one);
-        state.total.add(one);
         let phase = state.phase(phase);
         phase.total.add(one);
         phase.io += end - begin;
@@ -211,6 +205,20 @@ mod tests {
         assert!((write.bytes_per_second - 16_000.0).abs() < 1e-6);
         let bytes: Vec<_> = report.timeline.samples.iter().map(|sample| sample.bytes).collect();
         assert_eq!(bytes, [1000, 0, 3000]);
+    }
+
+    #[test]
+    fn progress_is_that_of_the_phase_without_what_filled_the_files() {
+        let recorder = Recorder::new(Duration::from_secs(1));
+        let zero = Instant::now();
+        assert_eq!(recorder.progress(zero), None);
+        recorder.begin_phase(Phase::Setup, zero);
+        recorder.call(Phase::Setup, zero, at(zero, 900), 1 << 20);
+        recorder.begin_phase(Phase::Read, at(zero, 1000));
+        recorder.call(Phase::Read, at(zero, 1000), at(zero, 1200), 4096);
+        let elapsed = Duration::from_millis(500);
+        let read = Progress { phase: Phase::Read, operations: 1, bytes: 4096, elapsed };
+        assert_eq!(recorder.progress(at(zero, 1500)), Some(read));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 mod names;
 mod process;
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,6 +169,11 @@ impl Run {
         Ok(Self { shared: Arc::new(shared), clients, nodes, made_directory, keep: options.keep })
     }
 
+    /// The addresses that its connections come from, each with those of the servers or proxies that it connects to.
+    pub fn ends(&self) -> BTreeSet<(IpAddr, SocketAddr)> {
+        self.clients.iter().flat_map(Client::ends).collect()
+    }
+
     /// Stays valid while [`Self::execute`] runs and after it.
     pub fn handle(&self) -> RunHandle {
         RunHandle(Arc::clone(&self.shared))
@@ -226,8 +232,13 @@ fn directory_error(call: &'static str, path: &str, source: ClientError) -> RunEr
 }
 
 impl RunHandle {
-    /// How far the run is.
-    pub fn progress(&self) -> Progress {
-        self.0.recorder.progress()
+    /// How far the run is; `None` before its first phase.
+    pub fn progress(&self) -> Option<Progress> {
+        self.0.recorder.progress(Instant::now())
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &dyn Plan {
+        &*self.0.plan
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::MB;
 use vpfs_model::plan::Phase;
 
-use crate::load::measure::{Report, per_second};
+use crate::load::measure::{PhaseReport, Report, per_second};
 
 /// The statistics of each repetition. I/O is everything except computation, including waiting for processes that still
 /// do I/O, as in a collective call.
@@ -27,6 +27,11 @@ pub fn btio(repetitions: &[Report]) -> String {
             "   Run time {:.2} s, mean over processes: I/O {:.2} s, think {:.2} s, wait for others {:.2} s",
             report.run_seconds, report.io_seconds, report.think_seconds, report.wait_seconds
         );
+        for phase in [Phase::Write, Phase::Read].into_iter().filter_map(|phase| report.phase(phase)) {
+            let &PhaseReport { phase, operations, seconds, io_seconds, bytes, .. } = phase;
+            let rate = per_second(bytes, io_seconds) / MB;
+            let _ = writeln!(text, "   {phase:<5} {operations} calls in {seconds:.2} s, {rate:.2} MB/s while in calls");
+        }
     }
     text
 }
@@ -45,6 +50,8 @@ mod tests {
    Total data written (MB) :           8.00
    I/O data rate  (MB/sec) :           4.00
    Run time 10.00 s, mean over processes: I/O 3.00 s, think 6.00 s, wait for others 1.00 s
+   write 4 calls in 2.00 s, 4.00 MB/s while in calls
+   read  4 calls in 0.50 s, 16.00 MB/s while in calls
 ";
         assert_eq!(btio(&[report]), expected);
     }

@@ -1,22 +1,18 @@
-//! Latency percentiles of each phase.
+//! Latency percentiles of each phase; the tables of the field have the rates.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use super::MB;
 use crate::load::measure::{Latency, Report};
 
-const HEADINGS: [&str; 10] =
-    ["phase", "operations", "ops/s", "MB/s", "mean ms", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"];
+const HEADINGS: [&str; 8] = ["phase", "calls", "mean(ms)", "p50(ms)", "p90(ms)", "p99(ms)", "p99.9(ms)", "max(ms)"];
 
 /// The table of one run.
 pub fn latency(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(HEADINGS);
     for phase in report.phases.iter().filter(|phase| phase.operations > 0) {
-        let rate = |value: f64| format!("{value:.1}");
-        let mut row = vec![phase.phase.to_string(), phase.operations.to_string(), rate(phase.operations_per_second)];
-        row.push(if phase.bytes > 0 { format!("{:.2}", phase.bytes_per_second / MB) } else { "-".to_owned() });
+        let mut row = vec![phase.phase.to_string(), phase.operations.to_string()];
         row.extend(columns(&phase.latency).map(|seconds| format!("{:.2}", seconds * 1e3)));
         table.add_row(row);
     }
@@ -26,7 +22,8 @@ pub fn latency(report: &Report) -> String {
     table.trim_fmt()
 }
 
-fn columns(latency: &Latency) -> [f64; 6] {
+/// In seconds, in the order of the headings.
+pub(super) fn columns(latency: &Latency) -> [f64; 6] {
     [
         latency.mean_seconds,
         latency.p50_seconds,
@@ -49,6 +46,6 @@ mod tests {
         let text = latency(&report);
         assert_eq!(text.lines().count(), 2, "{text}");
         let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(row, ["write", "4", "2.0", "4.00", "500.00", "10.00", "0.00", "1500.00", "0.00", "0.00"]);
+        assert_eq!(row, ["write", "4", "500.00", "10.00", "0.00", "1500.00", "0.00", "0.00"]);
     }
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use vpfs_testbed::DeviceClock;
-use vpfs_testbed::load::measure::{Progress, Report};
-use vpfs_testbed::load::run::RunError;
+use vpfs_testbed::load::measure::Report;
+use vpfs_testbed::load::run::{RunError, RunHandle};
 
 use super::workload::output;
 use super::workload::progress::{ProgressLine, describe};
@@ -90,7 +90,7 @@ async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Resu
     let step = |number: usize, title: &str| {
         let title = format!("[{number}/{STEPS}] {title}");
         line.announce(&*title);
-        move |progress: &Progress| line.show(|| format!("{title}: {}", describe(progress)))
+        move |run: &RunHandle| line.show(|| format!("{title}: {}", describe(run)))
     };
 
     let watch = step(1, "small application alone");

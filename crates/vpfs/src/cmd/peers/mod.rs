@@ -1,27 +1,22 @@
-//! `vpfs peers`: what proxies know about each other.
+//! `vpfs peers`: what the proxies of this host and others know about each other.
 
+mod ask;
 pub(crate) mod socket;
 mod table;
 
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
 
 use crate::exit::Exit;
 use crate::print::print;
-
-/// The longest answer: a thousand servers and a hundred thousand applications need less.
-const LONGEST: u64 = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(5);
+use ask::{Silence, ask};
 
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///
-/// Asks the proxies on this host, through their sockets in the directory peers.sockets, which only their own user may
-/// use.
+/// Asks the proxies on this host, through their sockets in the directory peers.sockets (/run/vpfs without [peers]),
+/// which only root and their own user may use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs peers                       peers and applications of all proxies on this host\n  \
@@ -31,7 +26,7 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
     config: PathBuf,
 
-    /// The first server of a proxy, by its name in the file; may be given several times [default: all that run here]
+    /// Only the proxy of this server, by its name in the file; may be given several times [default: all that run here]
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
@@ -44,51 +39,98 @@ impl Peers {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let config =
             Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
-        let Some(peers) = &config.peers else {
-            return Err(Exit::Usage(format!("{} has no [peers] table", self.config.display())));
-        };
-        let reports = self.ask(&config, &peers.sockets)?;
+        let reports = self.reports(&config)?;
         if self.json {
             let text = serde_json::to_string_pretty(&reports);
             return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
         }
-        reports.iter().try_for_each(|report| print(table::of(report)))
+        reports.iter().try_for_each(|report| print(table::of(report, &config)))
     }
 
-    fn ask(&self, config: &Config, sockets: &Path) -> Result<Vec<PeersReport>, Exit> {
-        let mut reports = Vec::new();
+    /// What the proxies say that were asked for.
+    fn reports(&self, config: &Config) -> Result<Vec<PeersReport>, Exit> {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
-            let path = socket::path(sockets, name);
-            reports.push(ask(&path).map_err(|error| failed(&path, &error))?);
         }
-        if self.servers.is_empty() {
-            for server in &config.servers {
-                let path = socket::path(sockets, &server.name);
-                match ask(&path) {
-                    Ok(report) => reports.push(report),
-                    // A proxy that ended by force leaves its socket behind.
-                    Err(error)
-                        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
-                    Err(error) => return Err(failed(&path, &error)),
-                }
-            }
-            if reports.is_empty() {
-                return Err(Exit::Failed(format!("no proxy of {} runs on this host", self.config.display())));
+        let (mut reports, mut silent) = (Vec::new(), Vec::new());
+        for server in &config.servers {
+            match ask(&socket::path(socket::directory(config), &server.name)) {
+                Ok(report) => reports.push(report),
+                Err(Silence::Absent) => {}
+                Err(silence) => silent.push((server.name.as_str(), silence)),
             }
         }
+        let here: Vec<&str> = reports.iter().flat_map(|report| &report.servers).map(String::as_str).collect();
+        match self.servers.iter().find(|name| !here.contains(&name.as_str())) {
+            Some(name) => return Err(self.missing(config, &format!("the proxy of {name}"), &here, &silent)),
+            None if reports.is_empty() => return Err(self.missing(config, "any proxy", &here, &silent)),
+            None => {}
+        }
+        // Those that have ended are nobody's concern while others answer.
+        let concerning = silent.iter().filter(|(_, silence)| !matches!(silence, Silence::Ended));
+        concerning.for_each(|(server, silence)| eprintln!("vpfs: the proxy of {server} {silence}"));
+        reports.retain(|report| self.servers.is_empty() || report.servers.iter().any(|s| self.servers.contains(s)));
         Ok(reports)
+    }
+
+    /// Why `wanted` cannot be asked.
+    fn missing(&self, config: &Config, wanted: &str, here: &[&str], silent: &[(&str, Silence)]) -> Exit {
+        let directory = socket::directory(config);
+        let mut text = format!("cannot ask {wanted} of {} on this host", self.config.display());
+        for (server, silence) in silent {
+            text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
+        }
+        if !here.is_empty() {
+            text += &format!("\n  the proxies here are those of {}", here.join(", "));
+        } else if silent.is_empty() {
+            text += &match directory.exists() {
+                true => format!("\n  {} has no socket of its servers", directory.display()),
+                false => format!("\n  there is no directory {}, where their sockets would be", directory.display()),
+            };
+            text += match config.peers {
+                Some(_) => {
+                    ": either none runs, or it was started with another peers.sockets, or as a user who may not write \
+                     there, which its log says"
+                }
+                None => {
+                    ": either none runs, or that directory was not there at its start (the systemd unit creates it, or \
+                     set `sockets` in a [peers] table)"
+                }
+            };
+        }
+        Exit::Failed(text)
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> Exit {
-    Exit::Failed(format!("cannot ask {}: {error}; does the proxy run, and may you use its socket?", path.display()))
-}
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
 
-fn ask(path: &Path) -> io::Result<PeersReport> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut text = String::new();
-    stream.take(LONGEST).read_to_string(&mut text)?;
-    serde_json::from_str(&text).map_err(io::Error::other)
+    use super::*;
+
+    /// `vpfs peers` said that no proxy runs on the host whatever the reason was, also while one did.
+    #[test]
+    fn the_reason_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vpfs.toml");
+        let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                    [peers]\nport = 7334\nsecurity = \"none\"\nsockets = \"sockets\"\n";
+        fs::write(&path, text).unwrap();
+        let config = Config::load(&path).unwrap();
+        let why = |servers: &[&str]| {
+            let servers = servers.iter().map(|name| (*name).to_owned()).collect();
+            let peers = Peers { config: path.clone(), servers, json: false };
+            match peers.reports(&config) {
+                Err(Exit::Failed(text) | Exit::Usage(text)) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(why(&[]).contains("there is no directory"), "{}", why(&[]));
+        fs::create_dir(folder.path().join("sockets")).unwrap();
+        assert!(why(&[]).contains("has no socket"), "{}", why(&[]));
+        drop(UnixListener::bind(folder.path().join("sockets/s1.sock")).unwrap());
+        assert!(why(&["s1"]).contains("the proxy of s1 has ended"), "{}", why(&["s1"]));
+        assert!(why(&["s2"]).contains("s2"), "no such server: {}", why(&["s2"]));
+    }
 }

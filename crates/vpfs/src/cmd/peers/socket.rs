@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use vpfs_config::{Config, Peers};
 use vpfs_proxy::PeersReport;
 
 /// Who connects beyond this waits.
@@ -21,13 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Somebody asks for a report.
 pub(crate) type Question = oneshot::Sender<PeersReport>;
 
+/// Where proxies have their sockets, also those without `[peers]`.
+pub(crate) fn directory(config: &Config) -> &Path {
+    config.peers.as_ref().map_or(Path::new(Peers::SOCKETS), |peers| &peers.sockets)
+}
+
 /// The socket of the proxy whose first server is `server`.
 pub(crate) fn path(directory: &Path, server: &str) -> PathBuf {
     directory.join(format!("{server}.sock"))
 }
 
-/// Listens at `path`, for this user only, until the process ends; replaces the socket of a predecessor.
-pub(crate) fn listen(path: &Path) -> io::Result<mpsc::Receiver<Question>> {
+/// Listens at `path`, for this user only, until the process ends. Replaces a socket at which nobody answers, and with
+/// `take_over` that of a predecessor.
+pub(crate) fn listen(path: &Path, take_over: bool) -> io::Result<mpsc::Receiver<Question>> {
+    if !take_over && std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another proxy of this server answers there"));
+    }
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         DirBuilder::new().mode(0o755).create(directory)?;
     }
@@ -79,10 +89,10 @@ mod tests {
     async fn who_connects_gets_the_report_and_nobody_else_can_connect() {
         let folder = tempfile::tempdir().unwrap();
         let path = path(&folder.path().join("vpfs"), "s1");
-        for _ in 0..2 {
-            let mut asked = listen(&path).unwrap();
+        for take_over in [false, true] {
+            let mut asked = listen(&path, take_over).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-            let sent = PeersReport { servers: vec!["s1".into()], peers: vec![], apps: vec![] };
+            let sent = PeersReport { servers: vec!["s1".into()], up_seconds: 1.0, peers: vec![], apps: vec![] };
             let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
             asked.recv().await.unwrap().send(sent.clone()).unwrap();
             let reading = tokio::task::spawn_blocking(move || {
@@ -91,6 +101,7 @@ mod tests {
             });
             let text = reading.await.unwrap().unwrap();
             assert_eq!(serde_json::from_str::<PeersReport>(&text).unwrap(), sent);
+            assert_eq!(listen(&path, false).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
         }
     }
 }

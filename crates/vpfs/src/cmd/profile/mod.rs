@@ -4,7 +4,6 @@
 mod class;
 mod network;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use vpfs_profile::{
 use crate::cmd::workload::output;
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
+use crate::new_file;
 use crate::print::print;
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
@@ -68,6 +68,10 @@ pub(crate) struct ProfileArgs {
     #[arg(long, short, value_name = "FILE", default_value = "profile.toml")]
     output: PathBuf,
 
+    /// Replace files that exist
+    #[arg(long)]
+    overwrite: bool,
+
     /// Write charts of both models to this file, an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -108,6 +112,10 @@ impl ProfileArgs {
     }
 
     fn sweep(&self) -> Result<(), Exit> {
+        let files = [Some(&self.output), self.html.as_ref(), self.json.as_ref()];
+        for file in files.into_iter().flatten().filter(|file| **file != Path::new("-")) {
+            new_file::check(file, self.overwrite)?;
+        }
         let line = ProgressLine::start(self.quiet);
         let measurements = self.measure(&line);
         line.clear();
@@ -115,9 +123,10 @@ impl ProfileArgs {
         // Measurements are worth keeping even if no profile can be derived from them.
         self.write_json(&measurements)?;
         let fit = measurements.fit().map_err(|error| Exit::Failed(error.to_string()))?;
-        write(&self.output, &to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject())))?;
+        let profile = to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject()));
+        new_file::write(&self.output, &profile, self.overwrite)?;
         if let Some(page) = &self.html {
-            write(page, &report(&measurements, &fit, &self.subject()).html())?;
+            new_file::write(page, &report(&measurements, &fit, &self.subject()).html(), self.overwrite)?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
             print(format_args!("{}written to {}", summary(&fit), self.output.display()))?;
@@ -163,10 +172,6 @@ impl ProfileArgs {
         let Some(path) = &self.json else { return Ok(()) };
         output::write(path, &json!({ "measured": self.subject(), "measurements": records(measurements) }))
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Exit> {
-    fs::write(path, text).map_err(|error| Exit::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn op_name(op: OpKind) -> &'static str {
@@ -218,6 +223,8 @@ fn noise(name: &str, model: &OpFit, depth: Depth) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
     use vpfs_config::Config;
 
@@ -249,7 +256,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let profile = directory.path().join("profile.toml");
         for name in ["hdd", "ssd", "null-aio"] {
-            run(&["--model", name, "--output", profile.to_str().expect("a plain path")]).expect("models have profiles");
+            let output = ["--model", name, "--output", profile.to_str().expect("a plain path")];
+            run(&[&output[..], &["--overwrite"]].concat()).expect("models have profiles");
+            let Err(Exit::Usage(refusal)) = run(&output) else { panic!("it exists") };
+            assert!(refusal.contains("--overwrite"), "{refusal}");
             let storage = &mut ModelStorage(DeviceProfile::by_name(name).expect("it is listed"));
             let fit = Sweep::default().run(storage, None, |_| {}).expect("models do not fail").fit().expect("enough");
             let config = load(&profile);

@@ -34,7 +34,7 @@ impl<'a> Base<'a> {
 pub(super) fn of(scenario: &Scenario, results: &[Results], bases: &[Base<'_>]) -> Report {
     let servers: u32 = scenario.servers.iter().map(|group| group.count).sum();
     let introduction = format!(
-        "{servers} servers, {} applications, seed {}. Shares, Jain's index and unfairness are of bytes, in the time in which \
+        "Servers: {servers}, applications: {}, seed: {}. Shares, Jain's index and unfairness are of bytes, in the time in which \
          all applications are there.",
         scenario.apps.len(),
         scenario.seed

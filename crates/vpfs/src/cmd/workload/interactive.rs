@@ -17,8 +17,8 @@ use crate::exit::Exit;
 /// Each process first fills its own file, which is not part of the result. Every read is verified.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs workload interactive --url tcp://127.0.0.1:5334/pfs --read\n  \
-    vpfs workload interactive --url tcp://127.0.0.1:5334/pfs -n 16 -t 64KiB --file 1GiB --think 100ms --time 5min")]
+    vpfs workload interactive --url tcp://127.0.0.1:5334/orangefs --read\n  \
+    vpfs workload interactive --url tcp://127.0.0.1:5334/orangefs -n 16 -t 64KiB --file 1GiB --think 100ms --time 5min")]
 pub(super) struct InteractiveArgs {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]

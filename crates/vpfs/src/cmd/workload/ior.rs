@@ -8,7 +8,7 @@ use vpfs_model::plan::{FileMode, Ior, Order};
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, usage};
+use super::{Job, output, usage};
 use crate::exit::Exit;
 
 /// Large transfers back to back, as IOR does: the I/O of checkpoints
@@ -16,9 +16,9 @@ use crate::exit::Exit;
 /// Without --write and --read it does both. Every read is verified.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 16 -b 64MiB -t 8MiB\n  \
-    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 16 --write --time 30s --bind 127.0.0.2\n  \
-    vpfs workload ior --url tcp://127.0.0.1:5334/pfs -n 8 --nodes 2 --reorder-tasks --random -t 64KiB")]
+    vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 16 -b 64MiB -t 8MiB\n  \
+    vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 16 --write --time 30s --bind 127.0.0.2\n  \
+    vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 8 --nodes 2 --reorder-tasks --random -t 64KiB")]
 pub(super) struct IorArgs {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
@@ -76,7 +76,7 @@ impl IorArgs {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         let plan = self.plan()?;
         let job = Job { name: "ior", plan: plan.clone(), target: &self.target, keep: self.keep };
-        job.run(|reports| table::ior(&plan, reports)).await
+        job.run(|reports| output::with_latencies(&table::ior(&plan, reports), reports)).await
     }
 
     fn plan(&self) -> Result<Ior, Exit> {

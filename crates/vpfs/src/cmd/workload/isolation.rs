@@ -1,5 +1,6 @@
 //! `vpfs workload isolation`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,22 +16,35 @@ use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 use super::progress::{self, ProgressLine};
 use super::target::Target;
 use super::trace::Tracer;
-use super::{explain, output, usage};
+use super::{apart, explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
 /// Measure how much of its speed a small application keeps beside a large one, and vice versa
 ///
-/// Runs small calls with think time alone, large calls alone, then both at once. Give each application a separate
-/// listener to measure the effect of a proxy, or the address of the server to measure without one.
+/// Runs small calls with think time alone, large calls alone, then both at once. A proxy must be able to tell both
+/// apart: by default, each client address is an application, so give each load an address of its own, or a listener.
+/// With the address of a server instead of a proxy, it measures what there is to gain.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    vpfs workload isolation --url tcp://127.0.0.1:5334/pfs\n  \
-    vpfs workload isolation --url tcp://127.0.0.1:5334/pfs --large-url tcp://127.0.0.1:5434/pfs --read --large-transfer 16MiB")]
+    vpfs workload isolation --url tcp://127.0.0.1:5334/orangefs --bind 127.0.0.2 --large-bind 127.0.0.3\n    \
+    a proxy on this host, as `vpfs init` configures it: two addresses are two applications\n  \
+    vpfs workload isolation --url tcp://oss1:5334/orangefs --bind 10.0.1.7 --large-bind 10.0.1.8\n    \
+    from a host with two addresses (`ip address add 10.0.1.8/24 dev eth0` adds one)\n  \
+    vpfs workload isolation --url tcp://oss1:5334/orangefs --large-url tcp://oss1:5434/orangefs\n    \
+    two listeners, each with app = \"...\" in vpfs.toml")]
 pub(super) struct IsolationArgs {
     /// Where the large application connects [default: same as the small one]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     large_url: Option<String>,
+
+    /// Local addresses that the large application connects from [default: those of --bind]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', help_heading = "Target")]
+    large_bind: Vec<IpAddr>,
+
+    /// User in every credential of the large application [default: that of --uid]
+    #[arg(long, value_name = "N", help_heading = "Target")]
+    large_uid: Option<u32>,
 
     /// Processes of the small application; each has one call in flight
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
@@ -89,11 +103,14 @@ impl<P: Plan + Clone + 'static> Application<P> {
         Run::prepare(Arc::new(self.plan.clone()), self.options.clone()).await
     }
 
-    async fn alone(&self, name: &str, line: &ProgressLine) -> Result<Report, RunError> {
-        let run = self.prepare().await?;
-        let handle = run.handle();
-        line.follow(run.execute(), || format!("{name} alone: {}", progress::describe(&handle.progress()))).await
+    async fn alone(&self, title: &str, line: &ProgressLine) -> Result<Report, RunError> {
+        alone(self.prepare().await?, title, line).await
     }
+}
+
+async fn alone(run: Run, title: &str, line: &ProgressLine) -> Result<Report, RunError> {
+    let handle = run.handle();
+    line.follow(run.execute(), || format!("{title}: {}", progress::describe(&handle))).await
 }
 
 impl IsolationArgs {
@@ -110,12 +127,15 @@ impl IsolationArgs {
         let reports = measure(&small, &large, &line).await;
         line.clear();
         (small.options.trace, large.options.trace) = (None, None);
-        let [small_alone, large_alone, small_beside, large_beside] =
+        let ([small_alone, large_alone, small_beside, large_beside], warning) =
             reports.map_err(|error| Exit::Failed(explain(&error)))?;
         let pair = |alone, beside| Pair { alone, beside };
         let pairs = [pair(&small_alone, &small_beside), pair(&large_alone, &large_beside)];
         if !self.target.json_on_stdout() {
             print(side_by_side(pairs[0], pairs[1]).trim_end())?;
+            if warning.is_some() {
+                print("(Both loads were one application to a proxy: see the warning above.)")?;
+            }
         }
         if let Some(path) = &self.target.json {
             let document = json!({
@@ -123,6 +143,7 @@ impl IsolationArgs {
                 "url": small.options.client.url,
                 "large_url": large.options.client.url,
                 "parameters": { "small": small.plan, "large": large.plan },
+                "warning": warning,
                 "kept": kept(pairs[0], pairs[1]),
                 "alone": { "small": small_alone, "large": large_alone },
                 "beside": { "small": small_beside, "large": large_beside },
@@ -178,6 +199,10 @@ impl IsolationArgs {
             directory => format!("{directory}-large"),
         };
         options.client.url = self.large_url.clone().unwrap_or(options.client.url);
+        options.client.uid = self.large_uid.unwrap_or(options.client.uid);
+        if !self.large_bind.is_empty() {
+            options.local_addresses.clone_from(&self.large_bind);
+        }
         Ok(Application { plan, options })
     }
 }
@@ -201,20 +226,26 @@ impl Application<Ior> {
     }
 }
 
-/// The small application alone, the large one alone, and both at once.
+/// The small application alone, the large one alone, and both at once; and a warning if they cannot be told apart.
 async fn measure(
     small: &Application<Interactive>,
     large: &Application<Ior>,
     line: &ProgressLine,
-) -> Result<[Report; 4], RunError> {
+) -> Result<([Report; 4], Option<String>), RunError> {
     // The last run of the large one: it made the directory, so it removes that.
     let other = large.prepare().await?;
-    let small_alone = small.alone("small", line).await?;
+    let first = small.prepare().await?;
+    let warning = apart::warning(&first.ends(), &other.ends());
+    if let Some(warning) = &warning {
+        eprintln!("vpfs: {warning}");
+    }
+    let small_alone = alone(first, "small alone (run 1 of 3)", line).await?;
+    let large_title = "large alone (run 2 of 3)";
     let large_alone = if large.plan.read {
         large.fill(line).await?;
-        large.keeping().alone("large", line).await?
+        large.keeping().alone(large_title, line).await?
     } else {
-        large.alone("large", line).await?
+        large.alone(large_title, line).await?
     };
     let run = small.prepare().await?;
     let handles = [run.handle(), other.handle()];
@@ -227,15 +258,16 @@ async fn measure(
         })
     };
     let describe = || {
-        let [small, large] = handles.each_ref().map(|handle| progress::describe(&handle.progress()));
-        format!("both, small: {small}; large: {large}")
+        let [small, large] = handles.each_ref().map(progress::describe);
+        format!("both (run 3 of 3), small: {small}; large: {large}")
     };
     let (small_beside, large_beside) = line.follow(both, describe).await?;
-    Ok([small_alone, large_alone, small_beside, large_beside])
+    Ok(([small_alone, large_alone, small_beside, large_beside], warning))
 }
 
 async fn begin_of_calls(small: &RunHandle) {
-    while matches!(small.progress().phase, None | Some(Phase::Create | Phase::Setup)) {
+    let is_preparing = |phase| matches!(phase, None | Some(Phase::Create | Phase::Setup));
+    while is_preparing(small.progress().map(|progress| progress.phase)) {
         sleep(WATCH_EVERY).await;
     }
 }

@@ -4,7 +4,7 @@ use vpfs_model::plan::Md;
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, usage};
+use super::{Job, output, usage};
 use crate::exit::Exit;
 
 /// Metadata operations back to back, one kind after the other, as multi-md-test and mdtest do
@@ -12,7 +12,7 @@ use crate::exit::Exit;
 /// The phases: mkdir, create, stat, utime, readdir, unlink, rmdir.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
-    vpfs workload md --url tcp://127.0.0.1:5334/pfs -n 8 --items 1000 --repetitions 3")]
+    vpfs workload md --url tcp://127.0.0.1:5334/orangefs -n 8 --items 1000 --repetitions 3")]
 pub(super) struct MdArgs {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
@@ -48,6 +48,8 @@ impl MdArgs {
         if self.target.trace.is_some() {
             return Err(Exit::Usage("--trace: this workload moves no data".to_owned()));
         }
-        Job { name: "md", plan, target: &self.target, keep: false }.run(table::md).await
+        Job { name: "md", plan, target: &self.target, keep: false }
+            .run(|reports| output::with_latencies(&table::md(reports), reports))
+            .await
     }
 }

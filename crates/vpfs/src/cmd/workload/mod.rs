@@ -1,5 +1,6 @@
 //! `vpfs workload`: runs, verifies and measures the I/O of applications on a parallel file system.
 
+mod apart;
 mod btio;
 mod interactive;
 mod ior;
@@ -10,9 +11,11 @@ pub(crate) mod progress;
 mod target;
 pub(crate) mod trace;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use vpfs_model::plan::{Plan, PlanError};
+use vpfs_testbed::client::ClientError;
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{Run, RunError, RunOptions};
 
@@ -78,7 +81,7 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
         }
         drop(options);
         if !self.target.json_on_stdout() {
-            print(output::table(&table(&reports), &reports))?;
+            print(table(&reports).trim_end())?;
         }
         output::write_json(self, &reports)?;
         tracer.finish().await?;
@@ -93,7 +96,7 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
             all => format!("{} {repetition}/{all}", self.name),
         };
         let line = ProgressLine::start(self.target.quiet);
-        let describe = || format!("{title}: {}", progress::describe(&handle.progress()));
+        let describe = || format!("{title}: {}", progress::describe(&handle));
         let report = line.follow(run.execute(), describe).await;
         line.clear();
         report
@@ -113,6 +116,9 @@ fn explain(error: &RunError) -> String {
         }
         RunError::Call { call: "open", source, .. } if source.is_not_found() => {
             "\nreading without writing needs the files of a run with --keep and the same --directory, sizes and --seed"
+        }
+        RunError::Connect { source: ClientError::Connection { kind: ErrorKind::AddrNotAvailable, .. }, .. } => {
+            "\n--bind and --large-bind take addresses that this host has (ip address)"
         }
         _ => "",
     };

@@ -12,8 +12,8 @@ use super::Job;
 use crate::exit::Exit;
 use crate::print::print;
 
-/// The workload's table, then latencies of the last repetition.
-pub(super) fn table(table: &str, reports: &[Report]) -> String {
+/// A table, then latencies of the last repetition.
+pub(super) fn with_latencies(table: &str, reports: &[Report]) -> String {
     let latencies = reports.last().map(table::latency).unwrap_or_default();
     format!("{table}\n{latencies}")
 }

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{MissedTickBehavior, interval};
-use vpfs_config::units::{Rate, Span};
-use vpfs_testbed::load::measure::Progress;
+use vpfs_model::plan::Amount;
+use vpfs_testbed::load::measure::{Progress, per_second};
+use vpfs_testbed::load::run::RunHandle;
+
+use crate::print::roughly;
 
 /// Shows one line of text after the other.
 pub(crate) enum ProgressLine {
@@ -21,6 +24,8 @@ pub(crate) enum ProgressLine {
 
 const REDRAW: Duration = Duration::from_millis(200);
 const PLAIN_LINE: Duration = Duration::from_secs(5);
+/// Bytes in a MB.
+const MB: f64 = 1e6;
 
 impl ProgressLine {
     pub(crate) fn start(quiet: bool) -> Self {
@@ -82,13 +87,62 @@ impl ProgressLine {
     }
 }
 
-/// One line about a run: phase, calls, mean throughput.
-pub(crate) fn describe(progress: &Progress) -> String {
-    let phase = progress.phase.map_or_else(|| "start".to_owned(), |phase| phase.to_string());
-    let mut text = format!("{phase}, {} calls in {:.1}", progress.operations, Span(progress.elapsed));
-    if progress.bytes > 0 && !progress.elapsed.is_zero() {
-        let rate = u128::from(progress.bytes) * 1_000_000_000 / progress.elapsed.as_nanos();
-        text += &format!(", {:.1}", Rate(u64::try_from(rate).unwrap_or(u64::MAX)));
+/// One line about a run: its phase, how much of that is done, rates in it, and the time that it still takes.
+pub(crate) fn describe(run: &RunHandle) -> String {
+    let (plan, Some(progress)) = (run.plan(), run.progress()) else { return "connected".to_owned() };
+    let phases = plan.phases();
+    let number = phases.iter().position(|phase| *phase == progress.phase).map_or(0, |index| index + 1);
+    let limit = plan.limit(progress.phase).map(|limit| limit.time);
+    let text = of_phase(&progress, plan.amount(progress.phase), limit);
+    format!("{} (phase {number} of {}): {text}", progress.phase, phases.len())
+}
+
+fn of_phase(progress: &Progress, amount: Option<Amount>, limit: Option<Duration>) -> String {
+    let &Progress { operations, bytes, elapsed, .. } = progress;
+    let (mut text, done) = match amount {
+        Some(Amount::Bytes(all)) => (format!("{:.1} of {:.1} MB", bytes as f64 / MB, all as f64 / MB), (bytes, all)),
+        Some(Amount::Calls(all)) => (format!("{operations} of {all} calls"), (operations, all)),
+        None => (format!("{operations} calls"), (0, 0)),
+    };
+    let seconds = elapsed.as_secs_f64();
+    text += &format!(", {:.1} calls/s", per_second(operations, seconds));
+    if bytes > 0 {
+        text += &format!(", {:.1} MB/s", per_second(bytes, seconds) / MB);
     }
-    text
+    match limit.map(|limit| limit.saturating_sub(elapsed)).or_else(|| still_takes(elapsed, done)) {
+        Some(left) => text + &format!(", {} left", roughly(left)),
+        None => text,
+    }
+}
+
+/// As much time for the rest as for what is done.
+fn still_takes(elapsed: Duration, (done, all): (u64, u64)) -> Option<Duration> {
+    let part = (done > 0).then(|| all.saturating_sub(done) as f64 / done as f64)?;
+    Duration::try_from_secs_f64(elapsed.as_secs_f64() * part).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_model::plan::Phase;
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_much_is_done_how_fast_and_how_long_the_rest_takes() {
+        let elapsed = Duration::from_secs(10);
+        let write = Progress { phase: Phase::Write, operations: 2000, bytes: 1_000_000, elapsed };
+        let texts = [
+            of_phase(&write, Some(Amount::Bytes(4_000_000)), None),
+            of_phase(&write, None, Some(Duration::from_secs(600))),
+            of_phase(&Progress { operations: 5, bytes: 0, ..write }, Some(Amount::Calls(20)), None),
+            of_phase(&Progress { operations: 0, bytes: 0, ..write }, Some(Amount::Bytes(1 << 20)), None),
+        ];
+        let expected = [
+            "1.0 of 4.0 MB, 200.0 calls/s, 0.1 MB/s, 30 s left",
+            "2000 calls, 200.0 calls/s, 0.1 MB/s, 10 min left",
+            "5 of 20 calls, 0.5 calls/s, 30 s left",
+            "0.0 of 1.0 MB, 0.0 calls/s",
+        ];
+        assert_eq!(texts, expected);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 use vpfs_model::plan::{Btio, Ior, Plan};
-use vpfs_testbed::load::measure::{Progress, Report, per_second};
+use vpfs_testbed::load::measure::{Report, per_second};
 use vpfs_testbed::load::run::{Run, RunError, RunHandle, RunOptions};
 
 /// A plan, with the target and identity of its run.
@@ -46,8 +46,8 @@ pub(crate) struct Trial {
     pub(crate) writer_bytes_per_second: f64,
 }
 
-/// Called from time to time with the progress of the measured application.
-pub(crate) type Watch<'a> = &'a dyn Fn(&Progress);
+/// Called from time to time with the run of the measured application.
+pub(crate) type Watch<'a> = &'a dyn Fn(&RunHandle);
 
 /// Returns how many bytes of the writer have reached the servers so far. The writer's own calls are too coarse for
 /// this: each is large, takes long, and ends only with its last server.
@@ -82,7 +82,7 @@ impl Experiment {
         let begin = Instant::now();
         while begin.elapsed() < time {
             writer.unless_failed(sleep(WATCH_EVERY)).await?;
-            watch(&writer.handle.progress());
+            watch(&writer.handle);
         }
         Ok(per_second(meter() - before, begin.elapsed().as_secs_f64()))
     }
@@ -109,7 +109,7 @@ async fn watched(run: Run, watch: Watch<'_>) -> Result<Report, RunError> {
     loop {
         tokio::select! {
             report = &mut run => return report,
-            () = sleep(WATCH_EVERY) => watch(&handle.progress()),
+            () = sleep(WATCH_EVERY) => watch(&handle),
         }
     }
 }

@@ -1,0 +1,124 @@
+//! One connection before a server that only receives requests.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use vpfs_config::{AppTable, Config};
+use vpfs_session::orangefs::{AddressMap, OrangeFs};
+use vpfs_wire::bmi::{Tag, reply_message, request_message};
+use vpfs_wire::pvfs2::{Handle, Op, Reply, Request, RequestBody, request};
+
+use super::*;
+use crate::clock::Clock;
+use crate::log_limit::LogLimit;
+use crate::names::Names;
+use crate::shared::Rules;
+
+/// One slot in front of a server that only receives requests.
+struct Place {
+    server: TcpListener,
+    clients: TcpListener,
+    shared: Arc<Shared>,
+    listener: Arc<Listener>,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let [server, clients] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0"));
+        let (server, clients) = (server.await.unwrap(), clients.await.unwrap());
+        let text = "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                    [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n[trust]\nservers = [\"127.0.0.1\"]\n";
+        let config = Config::parse("test", text).unwrap();
+        let (apps, clock) = (AppTable::new(&config), Clock::start());
+        let gate =
+            Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
+        let listener = Listener {
+            server: "s".to_owned(),
+            address: clients.local_addr().unwrap(),
+            upstream: ("127.0.0.1".to_owned(), server.local_addr().unwrap().port()),
+            names: Names::unknown(&clock),
+            index: 0,
+            interposer: Arc::new(OrangeFs::new(AddressMap::default())),
+            gate: Arc::clone(&gate),
+            down: false.into(),
+            log: LogLimit::default(),
+        };
+        let rules = Rules::resolved(&config);
+        let shared = Arc::new(Shared::new(clock, vec![gate], rules, apps));
+        Self { server, clients, shared, listener: Arc::new(listener) }
+    }
+
+    /// A served client, and the connection that was opened for it.
+    async fn client(&self) -> (TcpStream, TcpStream, JoinHandle<Result<End, Failure>>) {
+        let client = TcpStream::connect(self.clients.local_addr().unwrap()).await.unwrap();
+        let (accepted, peer) = self.clients.accept().await.unwrap();
+        let newcomer = Newcomer::Accepted(accepted);
+        let served = serve(Arc::clone(&self.shared), Arc::clone(&self.listener), newcomer, peer);
+        let task = tokio::spawn(async { served.await.0 });
+        (client, self.server.accept().await.unwrap().0, task)
+    }
+}
+
+fn requests(tags: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let body = request::Flush { handle: Handle(1), fs: 1, flags: 0 };
+    let payload = Request::bare(RequestBody::Flush(body)).encode();
+    tags.into_iter().flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect()
+}
+
+/// Symptom: fewer slots than configured after a session's task had panicked. Cause: only the orderly end of a task
+/// freed the slots of its requests. A cancelled task ends in the same way.
+#[tokio::test]
+async fn an_aborted_task_frees_its_slots() {
+    let place = Place::new().await;
+    let (mut first, mut first_server, task) = place.client().await;
+    let (mut second, mut second_server, _task) = place.client().await;
+    let expected = requests([1]);
+    let mut arrived = vec![0; expected.len()];
+    // The first connection has the slot, and more of its requests are queued.
+    first.write_all(&requests(1..=5)).await.unwrap();
+    first_server.read_exact(&mut arrived).await.unwrap();
+    second.write_all(&expected).await.unwrap();
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    second_server.read_exact(&mut arrived).await.unwrap();
+    assert_eq!(arrived, expected);
+    assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
+}
+
+/// Otherwise thousands of idle connections hold half a MiB each.
+#[tokio::test]
+async fn an_idle_connection_has_no_buffers() {
+    let place = Place::new().await;
+    let mut client = TcpStream::connect(place.clients.local_addr().unwrap()).await.unwrap();
+    let (accepted, peer) = place.clients.accept().await.unwrap();
+    let upstream = TcpStream::connect(place.server.local_addr().unwrap()).await.unwrap();
+    let mut server = place.server.accept().await.unwrap().0;
+    let (shared, listener) = (Arc::clone(&place.shared), Arc::clone(&place.listener));
+    let mut connection = Connection::new(
+        shared,
+        listener,
+        [accepted, upstream].map(|stream| Half::new(Stream::Tcp(stream))),
+        peer,
+        None,
+    );
+    let payload = Request::bare(RequestBody::MgmtNoop).encode();
+    let requests: Vec<u8> = (1..=200).flat_map(|tag| request_message(Tag(tag), &payload).unwrap()).collect();
+    let traffic = async {
+        client.write_all(&requests).await.unwrap();
+        server.read_exact(&mut vec![0; requests.len()]).await.unwrap();
+        let reply = Reply::done(Op::MgmtNoop).encode();
+        let replies: Vec<u8> = (1..=200).flat_map(|tag| reply_message(Tag(tag), &reply).unwrap()).collect();
+        server.write_all(&replies).await.unwrap();
+        client.read_exact(&mut vec![0; replies.len()]).await.unwrap();
+        // The connection runs once more, to wait.
+        tokio::task::yield_now().await;
+    };
+    tokio::select! {
+        biased;
+        ended = connection.run() => panic!("{ended:?}"),
+        () = traffic => {}
+    }
+    assert_eq!([connection.client.buf.capacity(), connection.server.buf.capacity()], [0, 0]);
+    let tables = [connection.requests.capacity(), connection.dispatched.capacity()];
+    assert!(tables.iter().all(|capacity| *capacity <= 16), "{tables:?}");
+}

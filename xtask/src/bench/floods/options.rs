@@ -1,0 +1,67 @@
+//! Command-line options.
+
+use std::path::PathBuf;
+
+/// Usage message.
+const USAGE: &str = "usage: cargo xtask bench floods [options]
+
+  --seconds N        length of each measurement (default 10)
+  --rounds N         how often to repeat all of them, in turn (default 3)
+  --orangefs DIR     a running cluster instead of an embedded server: its fs.conf and pvfs2tab are in DIR
+  --device NAME      device model of the embedded server, see `vpfs serve` (default ssd)
+  --vpfs PROGRAM     measure this vpfs; by default it is built from this source
+";
+
+/// All options.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) seconds: u64,
+    pub(super) rounds: u64,
+    pub(super) cluster: Option<PathBuf>,
+    pub(super) device: String,
+    pub(super) vpfs: Option<PathBuf>,
+}
+
+impl Options {
+    /// Parses pairs of a flag and its value.
+    pub(super) fn parse(args: &[&str]) -> Result<Self, String> {
+        let mut options = Self { seconds: 10, rounds: 3, cluster: None, device: "ssd".to_owned(), vpfs: None };
+        for pair in args.chunks(2) {
+            let [flag, value] = pair else { return Err(format!("{} needs a value\n{USAGE}", pair[0])) };
+            let count = || {
+                let count = value.parse().ok().filter(|count| (1..=600).contains(count));
+                count.ok_or_else(|| format!("{flag} {value}: expected a number from 1 to 600"))
+            };
+            match *flag {
+                "--seconds" => options.seconds = count()?,
+                "--rounds" => options.rounds = count()?,
+                // Clients have other working directories, so they need absolute paths.
+                "--orangefs" => {
+                    let dir = std::path::absolute(value).map_err(|error| format!("{flag} {value}: {error}"))?;
+                    options.cluster = Some(dir);
+                }
+                "--device" => options.device = (*value).to_owned(),
+                "--vpfs" => options.vpfs = Some(value.into()),
+                _ => return Err(format!("unknown option {flag}\n{USAGE}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named() {
+        for (args, word) in [
+            (&["--rounds", "0"][..], "from 1 to 600"),
+            (&["--device"], "needs a value"),
+            (&["--secs", "5"], "unknown option"),
+        ] {
+            let error = Options::parse(args).unwrap_err();
+            assert!(error.contains(word), "{args:?}: {error}");
+        }
+    }
+}
