@@ -278,7 +278,7 @@ fn a_wrong_configuration_is_refused_with_place_and_fix() {
     assert!(text.contains("vpfs.toml:") && text.contains("did you mean \"policy\""), "{text}");
     write_config(&config, 6334, 5334, "");
     let good = run(Command::new(vpfs()).args(["proxy", "--check", "--config"]).arg(&config));
-    assert!(good.contains("scheduler.depth = 14"), "{good}");
+    assert!(good.contains("\npolicy = \"isolation\"\n") && good.contains("\nconnections_per_host = 1024\n"), "{good}");
 }
 
 #[test]

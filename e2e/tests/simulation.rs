@@ -125,7 +125,7 @@ fn a_profile_becomes_part_of_a_configuration() {
     let depth =
         file(dir.path(), "profile.toml").lines().find_map(|line| line.strip_prefix("depth = ").map(String::from));
     let depth = depth.expect("a depth");
-    assert!(told.lines().any(|line| line.contains("scheduler.depth") && line.contains(&depth)), "{told}");
+    assert!(told.lines().any(|line| line.contains("depth") && line.contains(&depth)), "{told}");
     std::fs::remove_file(dir.path().join("profile.toml")).expect("it was there");
     let message = refused(&output(&mut command(dir.path(), &["proxy", "--config", "vpfs.toml", "--check"])));
     assert!(message.contains("vpfs profile"), "{message}");

@@ -166,7 +166,7 @@ fn a_diff_names_changes_that_need_a_restart() {
     let diff = older.diff(&newer);
     assert_eq!(
         diff.to_string(),
-        "app.a.uids: not set -> 0\napp.a.weight: not set -> 1\napp.order: other -> a, other\nscheduler.depth: 14 -> 28"
+        "app.a.name: not set -> a\napp.a.uids: not set -> 0\napp.a.weight: not set -> 1\napp.order: other -> a, other\nscheduler.depth: 14 -> 28"
     );
     assert!(diff.restart.is_empty());
     let moved = Config::parse("f", &NETWORK.replace("5334", "6334")).unwrap();

@@ -14,6 +14,7 @@ use vpfs_config::{App, AppTable, Config};
 use vpfs_core::{AppId, Scope, ServerId, SharingMode};
 use vpfs_node::AppTotals;
 
+use crate::check;
 use crate::clock::Clock;
 use crate::connection_permits::ConnectionPermits;
 use crate::descriptors;
@@ -25,32 +26,10 @@ use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepar
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
+use crate::start_error::StartError;
 
 /// How long a start waits for the names that it has to listen at; it waits for no others.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Why the daemon cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The process to succeed is gone.
-    #[error("cannot take over from the predecessor: {0}")]
-    Predecessor(io::Error),
-    /// Other processes cannot be reached.
-    #[error("{0}")]
-    Peers(#[from] PeersError),
-    /// An address cannot be bound.
-    #[error("cannot listen at {host}:{port} for server {server}: {error}")]
-    Listen {
-        /// The server's name.
-        server: String,
-        /// The host as configured.
-        host: String,
-        /// The port as configured.
-        port: u16,
-        /// The error.
-        error: io::Error,
-    },
-}
 
 /// Why a newer configuration was rejected; the current one stays active.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +105,7 @@ impl Daemon {
         servers: &[ServerId],
         mut inheritance: Option<&mut Inheritance>,
     ) -> Result<Self, StartError> {
+        check::disjoint(&config, servers)?;
         let (config, clock, mut timers) = (Arc::new(config), Clock::start(), JoinSet::new());
         let first = servers.first().map_or("", |id| &config.servers[id.index()].name);
         let names = Names::new(clock.clone(), environment.resolver.clone(), &environment.state, first);

@@ -41,18 +41,26 @@ impl fmt::Display for Exhausted {
 
 /// Raises the soft limit of the process to the hard one, if `connections` need it; warns if that is not enough.
 pub(crate) fn provide(connections: usize) {
-    let needed = connections.saturating_mul(2).saturating_add(OTHERS) as u64;
-    let fits = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // If this fails, the limit is what it was.
-    if fits(current) || (setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok() && fits(maximum)) {
-        return;
+    if current.is_some_and(|limit| limit < needed(connections)) {
+        // Permitted to every process; if it fails nevertheless, the limit is what it was.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    tracing::warn!(
-        limit,
-        needed,
-        "limits.connections does not fit the limit of file descriptors, two for each: raise LimitNOFILE= of the \
-         service, or `ulimit -n`, or lower limits.connections"
-    );
+    if let Some(shortage) = shortage(connections) {
+        tracing::warn!("{shortage}");
+    }
+}
+
+/// What is missing if the process may not have two descriptors for each connection.
+pub fn shortage(connections: usize) -> Option<String> {
+    let needed = needed(connections);
+    let limit = getrlimit(Resource::Nofile).maximum.filter(|limit| *limit < needed)?;
+    Some(format!(
+        "limits.connections needs {needed} file descriptors, two for each, but the limit is {limit}: raise LimitNOFILE= of \
+         the service, or `ulimit -n`, or lower limits.connections"
+    ))
+}
+
+fn needed(connections: usize) -> u64 {
+    connections.saturating_mul(2).saturating_add(OTHERS) as u64
 }

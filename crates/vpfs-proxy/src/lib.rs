@@ -7,6 +7,7 @@
 mod abandoned;
 mod accept;
 mod budget;
+mod check;
 mod clock;
 mod connection;
 mod connection_permits;
@@ -34,12 +35,15 @@ mod shared;
 mod simulation;
 mod sites;
 mod sockets;
+mod start_error;
 mod state_dir;
 mod stream;
 
-pub use daemon::{Daemon, ReloadError, StartError};
+pub use check::{check_keys, check_start, shortage_of_descriptors};
+pub use daemon::{Daemon, ReloadError};
 pub use handover::{Inheritance, Offer};
 pub use names::{Environment, Resolver, check_names};
 pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
+pub use start_error::StartError;
 pub use state_dir::StateDir;
 pub use vpfs_node::AppTotals;

@@ -64,22 +64,46 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
 }
 
 fn listen_at_first(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    first(addresses, |address| bind(address)?.listen(BACKLOG).map_err(explained))
+}
+
+/// A socket with the first of these addresses that can be bound.
+pub(crate) fn bind_first(addresses: &[SocketAddr]) -> io::Result<TcpSocket> {
+    first(addresses, bind)
+}
+
+fn first<T>(addresses: &[SocketAddr], bind: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for &address in addresses {
-        match listen_at(address) {
-            Ok(listener) => return Ok(listener),
+        match bind(address) {
+            Ok(socket) => return Ok(socket),
             Err(error) => failed = error,
         }
     }
     Err(failed)
 }
 
-fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // So that a restarted proxy does not wait for the end of old connections.
     socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.bind(address).map_err(explained)?;
+    Ok(socket)
+}
+
+/// The errors of listening that administrators can do something about, with what that is.
+fn explained(error: io::Error) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "this host does not have the address; name the servers of this host with --server, or write bind"
+        }
+        io::ErrorKind::AddrInUse => "the address is in use, perhaps by another proxy; `ss -ltnp` shows by whom",
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 need CAP_NET_BIND_SERVICE (AmbientCapabilities= of the service)"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), text)
 }
 
 /// The options that OrangeFS sets on both ends, and keep-alives, so that a vanished host does not hold a connection for

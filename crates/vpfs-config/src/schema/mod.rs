@@ -4,6 +4,7 @@ pub(crate) mod file;
 pub(crate) mod manual;
 pub(crate) mod problem;
 pub(crate) mod reader;
+pub(crate) mod settings;
 mod syntax;
 pub(crate) mod tables;
 pub mod tunables;

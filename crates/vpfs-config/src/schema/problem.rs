@@ -1,7 +1,6 @@
 //! Problems of a configuration: all at once, each with its file, line, key and remedy.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use toml::Spanned;
@@ -9,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use vpfs_core::Bytes;
 
 use super::file::FILE_LIMIT;
+use super::settings::{Setting, Settings};
 use super::syntax::{self, Fault};
 use super::tunables::Section;
 use super::units::Size;
@@ -74,13 +74,6 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The text of a setting in force, and whether a running daemon can apply a new one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
-    pub(crate) text: String,
-    pub(crate) live: bool,
-}
-
 /// The results of reading: problems, warnings and the settings in force.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -89,7 +82,7 @@ pub(crate) struct Context {
     sections: &'static [&'static Section],
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
-    settings: RefCell<BTreeMap<String, Setting>>,
+    settings: RefCell<Settings>,
 }
 
 /// Parses the text of a file into a table, and creates the collection for its problems. If it is not valid TOML, only
@@ -146,8 +139,20 @@ impl Context {
         self.warnings.borrow_mut().push(problem(line, &key.into(), &message.into()));
     }
 
-    pub(crate) fn set(&self, key: String, text: impl Into<String>, live: bool) {
-        self.settings.borrow_mut().insert(key, Setting { text: text.into(), live });
+    pub(crate) fn set(&self, key: String, setting: Setting) {
+        self.settings.borrow_mut().by_name.insert(key, setting);
+    }
+
+    /// Marks a setting as one that follows from others, so that a file need not have it.
+    pub(crate) fn imply(&self, key: &str, why: &'static str) {
+        if let Some(setting) = self.settings.borrow_mut().by_name.get_mut(key) {
+            setting.implied = Some(why);
+        }
+    }
+
+    /// Records a table.
+    pub(crate) fn open(&self, section: &'static Section, path: &str) {
+        self.settings.borrow_mut().tables.push((section, path.to_owned()));
     }
 
     /// `; it belongs to [scheduler]` for the key of another section.
@@ -158,7 +163,7 @@ impl Context {
     }
 
     /// The settings and warnings, unless there are problems.
-    pub(crate) fn finish(self, file: &str) -> Result<(BTreeMap<String, Setting>, Problems), Problems> {
+    pub(crate) fn finish(self, file: &str) -> Result<(Settings, Problems), Problems> {
         let problems = collected(file, self.problems.into_inner());
         if !problems.list.is_empty() {
             return Err(problems);

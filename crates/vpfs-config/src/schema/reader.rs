@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 use vpfs_core::PolicyKind;
 
 use super::problem::{Context, did_you_mean};
+use super::settings::{Setting, quoted, written};
 use super::tunables::{Absent, Kind, Section, Tunable};
 use super::units::{self, Rate, Size, Span, quote};
 
@@ -50,6 +51,7 @@ impl<'a> Reader<'a> {
                 cx.refuse(cx.line_of(key), join(&path, key.get_ref()), format!("unknown key{hint}"));
             }
         }
+        cx.open(section, &path);
         Self { cx, section, table, line, path }
     }
 
@@ -71,9 +73,9 @@ impl<'a> Reader<'a> {
         self.value(key).is_some()
     }
 
-    /// Warns about those of `keys` that the file has.
+    /// Warns about those of `keys` for which the file has another value than the default one.
     pub(crate) fn warn_of(&self, keys: &[&str], message: &str) {
-        for key in keys.iter().filter(|key| self.has(key)) {
+        for key in keys.iter().filter(|key| self.differs(key)) {
             self.cx.warn(self.line_of(key), self.path(key), message);
         }
     }
@@ -84,7 +86,11 @@ impl<'a> Reader<'a> {
 
     /// Whether the file has another value than the default one.
     pub(crate) fn differs(&self, key: &str) -> bool {
-        let text = self.value(key).map(|value| value.get_ref().as_str());
+        let text = self.value(key).map(|value| match value.get_ref() {
+            DeValue::String(text) => Some(text.as_ref()),
+            DeValue::Integer(number) => Some(number.as_str()),
+            _ => None,
+        });
         text.is_some_and(|text| !matches!(self.row(key).absent, Absent::Is(default) if text == Some(default)))
     }
 
@@ -92,9 +98,36 @@ impl<'a> Reader<'a> {
         self.section
     }
 
-    /// Records the value in force.
+    /// Records the value in force: a number, or a text with or without a unit.
     pub(crate) fn set(&self, key: &str, text: impl Into<String>) {
-        self.cx.set(self.path(key), text, self.row(key).live);
+        let text = text.into();
+        self.set_value(key, written(self.row(key).kind, &text), text);
+    }
+
+    /// Records the list in force; `elements` are written as in a file.
+    pub(crate) fn set_list(&self, key: &str, elements: &[String], text: impl Into<String>) {
+        self.set_value(key, format!("[{}]", elements.join(", ")), text.into());
+    }
+
+    fn set_value(&self, key: &str, value: String, text: String) {
+        // A row of a list, such as [[scheduler.slot_cost]], is part of the list's value.
+        if self.section.name.contains('.') {
+            return;
+        }
+        let (live, given) = (self.row(key).live, self.has(key));
+        self.cx.set(self.path(key), Setting { text, value, live, given, implied: None });
+    }
+
+    /// Records one of the texts in the table at `key`.
+    pub(crate) fn set_member(&self, key: &str, member: &str, text: &str) {
+        let (live, value) = (self.row(key).live, quoted(text));
+        let setting = Setting { text: text.to_owned(), value, live, given: true, implied: None };
+        self.cx.set(format!("{}.{member}", self.path(key)), setting);
+    }
+
+    /// The value in force, if the file does not have it, is what follows from others.
+    pub(crate) fn imply(&self, key: &str, why: &'static str) {
+        self.cx.imply(&self.path(key), why);
     }
 
     /// A number, a size, a rate in bytes per second or a duration in nanoseconds, according to the key's row, within

@@ -1,7 +1,7 @@
 //! Why a text is not TOML: one fault, where it is.
 //!
-//! The parser recovers from a fault by guessing, and then complains about what follows. After an unclosed bracket that is
-//! the rest of the file. This reads the text once more, statement by statement, and stops at the first thing that a
+//! The parser recovers from a fault by guessing, and then complains about what follows. After an unclosed bracket that
+//! is the rest of the file. This reads the text once more, statement by statement, and stops at the first thing that a
 //! person would call wrong. What it does not know is left to the parser's own first message.
 
 use std::collections::HashMap;

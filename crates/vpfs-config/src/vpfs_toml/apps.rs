@@ -8,9 +8,9 @@ use vpfs_core::{Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::ignored;
 use super::keys::{APP, APPS};
-use super::network::Listener;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
+use crate::schema::settings::{Setting, quoted};
 use crate::schema::units::{Rate, Size, decimal, parse_rate, quote};
 
 /// An application: the unit that gets shares.
@@ -75,6 +75,7 @@ impl Names {
             );
             return None;
         }
+        reader.set(key, found.text);
         self.add(found.text, found.line);
         Some(found.text.to_owned())
     }
@@ -140,7 +141,9 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     ignored::warn(std::slice::from_ref(&reader), policy);
     let default = read_default(&reader, &mut names, &mut list);
-    root.cx.set("app.order".into(), names.list.join(", "), true);
+    let order = names.list.join(", ");
+    let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
+    root.cx.set("app.order".into(), order);
     Apps { list, names, default, auto: read_auto(&reader) }
 }
 
@@ -166,6 +169,9 @@ fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
     let share = reader.choice("auto_share");
     let prefix = u8::try_from(reader.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
     let by_network = share == Some(1);
+    if !by_network {
+        reader.imply("auto_prefix", "which has no effect without auto_share = \"network\"");
+    }
     if reader.has("auto_prefix") && !by_network {
         reader.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
     }
@@ -184,6 +190,7 @@ fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
 fn read_default(reader: &Reader<'_>, names: &mut Names, list: &mut Vec<App>) -> AppIndex {
     let name = reader.text("default").map_or(DEFAULT_APP, |found| found.text);
     reader.set("default", name);
+    reader.imply("default", "created unless there is an [[app]] of that name");
     if !reader.has("default") && !names.known.contains_key(DEFAULT_APP) {
         names.add(DEFAULT_APP, 0);
         list.push(App {
@@ -322,12 +329,12 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
 }
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
-/// listener has an application.
-pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Listener]) {
-    let all_are_bound = listeners.iter().all(|listener| listener.app.is_some());
+/// listener has an application; `listeners` are those.
+pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Option<AppIndex>]) {
+    let all_are_bound = listeners.iter().all(Option::is_some);
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
-        let is_bound = listeners.iter().any(|listener| listener.app == Some(index));
+        let is_bound = listeners.contains(&Some(index));
         let message = match (is_bound, app.rule.is_given()) {
             (false, true) if all_are_bound && !listeners.is_empty() => {
                 "no client can belong to this application: each listener has an app, which goes before clients, uids \

@@ -1,9 +1,7 @@
 //! Numbers in brackets, as in `c[001-064,070]` and `r[1-2]n[01-16]-ib`.
 
+use super::host_name::NAME_LIMIT;
 use crate::schema::units::quote;
-
-/// The longest name in DNS; also keeps a short list from expanding to gigabytes.
-pub(super) const NAME_LIMIT: usize = 253;
 
 /// The texts denoted by `item`, in the order written; at most `limit`. Brackets must match.
 ///

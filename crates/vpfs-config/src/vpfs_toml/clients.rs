@@ -263,7 +263,8 @@ fn read_ids(reader: &Reader<'_>, key: &str) -> Ids {
         }
     }
     let ids = Ids::of(ranges);
-    reader.set(key, ids.to_string());
+    let range = |&(low, high): &(u32, u32)| if low == high { low.to_string() } else { format!("\"{low}-{high}\"") };
+    reader.set_list(key, &ids.0.iter().map(range).collect::<Vec<_>>(), ids.to_string());
     ids
 }
 

@@ -21,8 +21,9 @@ use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
 use super::trust::{self, Trust};
 use crate::schema::file::read_text;
-use crate::schema::problem::{self, Problems, Setting, did_you_mean};
+use crate::schema::problem::{self, Problems, did_you_mean};
 use crate::schema::reader::Reader;
+use crate::schema::settings::{Setting, Settings};
 
 /// A configuration that has been checked: names are unique, references are valid, amounts are in range.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ pub struct Config {
     /// Settings that are allowed but probably unintended.
     pub warnings: Problems,
     file: String,
-    settings: BTreeMap<String, Setting>,
+    settings: Settings,
 }
 
 impl Config {
@@ -91,7 +92,8 @@ impl Config {
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let peers = peers::read(root, &servers);
-        apps::warn_of_unreachable(root, &apps, &listeners);
+        let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
+        apps::warn_of_unreachable(root, &apps, &bound);
         apps::warn_of_no_target(root, &apps, scheduler.policy.kind);
         overlaps::warn(root, &apps);
         Self {
@@ -107,7 +109,7 @@ impl Config {
             log: limits::read_log(root),
             warnings: Problems::none(file),
             file: file.to_owned(),
-            settings: BTreeMap::new(),
+            settings: Settings::default(),
         }
     }
 
@@ -153,25 +155,32 @@ impl Config {
         trust::resolve(&self.trust, &self.servers, known)
     }
 
-    /// Every setting in force, defaults included, by its dotted name.
-    pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.settings.iter().map(|(key, setting)| (key.as_str(), setting.text.as_str()))
+    /// A setting in force as text, by its dotted name, for example `scheduler.depth`.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.by_name.get(name).map(|setting| setting.text.as_str())
+    }
+
+    /// A file with every setting in force, defaults included, that reads as this one; what is not set, or has no
+    /// effect, is a comment.
+    pub fn to_toml(&self) -> String {
+        self.settings.file(SECTIONS, self.scheduler.policy.kind)
     }
 
     /// The changes from this configuration to `newer`, separated by whether a running daemon can apply them.
     pub fn diff(&self, newer: &Self) -> Diff {
         let mut diff = Diff::default();
-        let mut keys: Vec<_> = self.settings.keys().chain(newer.settings.keys()).collect();
+        let (old, new) = (&self.settings.by_name, &newer.settings.by_name);
+        let mut keys: Vec<_> = old.keys().chain(new.keys()).collect();
         keys.sort();
         keys.dedup();
         for key in keys {
-            let (from, to) = (self.settings.get(key), newer.settings.get(key));
-            if from == to {
-                continue;
-            }
+            let (from, to) = (old.get(key), new.get(key));
             let live = from.or(to).is_some_and(|setting| setting.live);
             let text = |setting: Option<&Setting>| setting.map(|setting| setting.text.clone());
             let change = Change { key: key.clone(), from: text(from), to: text(to) };
+            if change.from == change.to {
+                continue;
+            }
             if live { diff.live.push(change) } else { diff.restart.push(change) }
         }
         diff

@@ -29,8 +29,12 @@ pub(crate) fn read(scheduler: &Reader<'_>) -> Vec<DeviceTime> {
         }
     }
     let rows: Vec<DeviceTime> = rows.into_values().map(|(row, _)| row).collect();
-    if !rows.is_empty() {
-        scheduler.set(KEY, show(&rows));
+    if scheduler.has(KEY) {
+        let element = |row: &DeviceTime| {
+            let (op, size, time) = (op_name(row.op), Size(row.size), Span(row.time));
+            format!("{{ op = \"{op}\", size = \"{size}\", time = \"{time}\" }}")
+        };
+        scheduler.set_list(KEY, &rows.iter().map(element).collect::<Vec<_>>(), show(&rows));
     }
     rows
 }

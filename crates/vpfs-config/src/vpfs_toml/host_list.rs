@@ -8,6 +8,7 @@ use toml::de::DeValue;
 
 use super::hosts::{self, Host};
 use crate::schema::reader::Reader;
+use crate::schema::settings::quoted;
 
 /// Hosts as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +60,8 @@ impl HostList {
             }
             texts.push(text.trim());
         }
-        reader.set(key, texts.join(", "));
+        let elements: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+        reader.set_list(key, &elements, texts.join(", "));
         list
     }
 

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::hosts::{bits_of, is_host_name, is_legal};
+use ipnet::ipv4_mask_to_prefix;
+
+use super::host_name::{is_host_name, is_legal};
 use crate::schema::units::quote;
 
 /// What job schedulers print instead of hosts.
@@ -91,7 +93,7 @@ pub(super) fn of_address(ip: IpAddr) -> Result<(), String> {
         ip if ip.is_unspecified() => {
             Err(format!("{ip} is not the address of a host; \"{everything}\" means all of them"))
         }
-        IpAddr::V4(mask) if mask.octets()[0] == 255 && bits_of(mask).is_some() => {
+        IpAddr::V4(mask) if mask.octets()[0] == 255 && ipv4_mask_to_prefix(mask).is_ok() => {
             Err(format!("{ip} is a netmask; write it behind its network, for example \"10.1.0.0/{ip}\""))
         }
         ip if ip.is_multicast() || ip == Ipv4Addr::BROADCAST => {
@@ -117,9 +119,9 @@ pub(super) fn of_network(text: &str, address: &str, prefix: &str) -> String {
 }
 
 pub(super) fn of_mask(text: &str, ip: IpAddr, mask: Ipv4Addr) -> String {
-    match bits_of(Ipv4Addr::from_bits(!mask.to_bits())) {
-        Some(bits) => format!("{} has an inverted mask; write \"{ip}/{bits}\"", quote(text)),
-        None => format!("{} has a mask with gaps, which no network has", quote(text)),
+    match ipv4_mask_to_prefix(Ipv4Addr::from_bits(!mask.to_bits())) {
+        Ok(bits) => format!("{} has an inverted mask; write \"{ip}/{bits}\"", quote(text)),
+        Err(_) => format!("{} has a mask with gaps, which no network has", quote(text)),
     }
 }
 

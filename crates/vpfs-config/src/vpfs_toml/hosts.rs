@@ -4,9 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::{IpNet, IpSubnets, Ipv4Net, Ipv4Subnets, Ipv6Subnets};
+use ipnet::{IpNet, IpSubnets, Ipv4Net, Ipv4Subnets, Ipv6Subnets, ipv4_mask_to_prefix};
 
-use super::brackets::{self, NAME_LIMIT, too_many};
+use super::brackets::{self, too_many};
 use super::host_refusals as refusals;
 use crate::schema::units::quote;
 
@@ -15,15 +15,6 @@ use crate::schema::units::quote;
 pub(super) enum Host {
     Net(IpNet),
     Name(String),
-}
-
-/// Whether `name` consists of characters of host names and IPv4 addresses.
-pub(crate) fn is_host_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= NAME_LIMIT && name.bytes().all(is_legal)
-}
-
-pub(super) fn is_legal(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')
 }
 
 /// The hosts of a list such as `c[001-064],login1 10.1.0.0/16`, in the order written; at most `limit`, where a range of
@@ -131,7 +122,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         text.split_once('/').map_or((text, ""), |(address, prefix)| (address.trim(), prefix.trim()));
     let Ok(ip) = address.parse::<IpAddr>() else { return Err(refusals::of_network(text, address, prefix)) };
     let bits = match (ip, prefix.parse::<Ipv4Addr>()) {
-        (IpAddr::V4(_), Ok(mask)) => bits_of(mask).ok_or_else(|| refusals::of_mask(text, ip, mask))?,
+        (IpAddr::V4(_), Ok(mask)) => ipv4_mask_to_prefix(mask).map_err(|_| refusals::of_mask(text, ip, mask))?,
         _ => prefix.parse().map_err(|_| refusals::of_prefix(text, ip, prefix))?,
     };
     let net = IpNet::new(ip, bits).map_err(|_| refusals::of_prefix(text, ip, prefix))?;
@@ -139,11 +130,6 @@ fn network(text: &str) -> Result<IpNet, String> {
         return Err(format!("{text} has bits set beyond its prefix; write \"{}\"", net.trunc()));
     }
     Ok(canonical(net))
-}
-
-/// The length of the prefix that a mask stands for.
-pub(super) fn bits_of(mask: Ipv4Addr) -> Option<u8> {
-    ipnet::ipv4_mask_to_prefix(mask).ok()
 }
 
 /// IPv4 clients are never known by the form of their addresses in IPv6.

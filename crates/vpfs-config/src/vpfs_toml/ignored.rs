@@ -4,7 +4,8 @@ use vpfs_core::PolicyKind;
 
 use crate::schema::reader::Reader;
 
-/// Warns about keys that `policy` does not use, unless they have their defaults, each once, at the first of these tables that has it.
+/// Warns about keys that `policy` does not use, unless they have their defaults; each once, at the first of these
+/// tables that has it.
 pub(crate) fn warn(tables: &[Reader<'_>], policy: PolicyKind) {
     let Some(section) = tables.first().map(Reader::section) else { return };
     for row in section.keys.iter().filter(|row| !row.is_used_by(policy)) {

@@ -128,7 +128,11 @@ fn connections_per_host(reader: &Reader<'_>, connections: usize) -> usize {
             connections
         }
         Some(count) => count,
-        None => (connections / 4).max(SMALL).min(connections),
+        None => {
+            let count = (connections / 4).max(SMALL).min(connections);
+            reader.set("connections_per_host", count.to_string());
+            count
+        }
     }
 }
 
@@ -161,7 +165,10 @@ fn host_memory(reader: &Reader<'_>, memory: u64) -> u64 {
             memory
         }
         Some(host) => host,
-        None => memory / 4,
+        None => {
+            reader.set("host_memory", Size(Bytes(memory / 4)).to_string());
+            memory / 4
+        }
     }
 }
 

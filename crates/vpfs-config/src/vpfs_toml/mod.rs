@@ -7,6 +7,7 @@ pub(crate) mod clients;
 pub(crate) mod config;
 mod device_times;
 pub(crate) mod host_list;
+mod host_name;
 mod host_refusals;
 mod hosts;
 mod ignored;

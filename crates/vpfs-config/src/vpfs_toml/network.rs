@@ -10,7 +10,7 @@ use vpfs_core::ServerId;
 
 use super::apps::Names;
 use super::clients::AppIndex;
-use super::hosts::is_host_name;
+use super::host_name::is_host_name;
 use crate::schema::problem::did_you_mean;
 use crate::schema::reader::Reader;
 use crate::schema::units::quote;
@@ -185,7 +185,6 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
             reader.refuse("address", message);
             Address { protocol: Protocol::OrangeFs, text: text.to_owned(), host: String::new(), port: 0 }
         });
-        reader.set("name", &name);
         reader.set("address", text);
         servers.push(Server { name, address });
     }
@@ -263,7 +262,7 @@ fn read_addresses(reader: &Reader<'_>, servers: &[Server], number: usize, taken:
             reader.cx.refuse(announced.line, reader.path(&key), format!("{message}; {remedy}"));
         }
         if !reader.has("port") {
-            reader.cx.set(reader.path(&key), announced.address.as_str(), false);
+            reader.set_member("addresses", announced.server, announced.address.as_str());
         }
     }
     given.into_iter().map(|announced| announced.address).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::hosts::is_host_name;
+use super::host_name::is_host_name;
 use super::keys::{PEERS, SOCKETS};
 use super::network::Server;
 use crate::schema::problem::{did_you_mean, some_of};
@@ -172,7 +172,7 @@ fn named_addresses(reader: &Reader<'_>, servers: &[Server]) -> Option<Vec<(Strin
         let text = value.get_ref().as_str();
         match text.and_then(host_and_port) {
             Some(address) => {
-                reader.cx.set(path(name), text.unwrap_or_default(), false);
+                reader.set_member("addresses", name, text.unwrap_or_default());
                 addresses.push(address);
             }
             None => {

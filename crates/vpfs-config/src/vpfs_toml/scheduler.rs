@@ -29,6 +29,9 @@ const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 /// In the order of the table of tunables.
 const SHARING_MODES: [SharingMode; 3] = [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout];
 
+/// Why a file need not have a setting.
+const OF_PROFILE: &str = "of the profile";
+
 /// How requests are scheduled in front of each server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
@@ -96,6 +99,7 @@ fn read_depth(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> Depth {
         && !reader.has("depth")
     {
         reader.set("depth", depth.get().to_string());
+        reader.imply("depth", OF_PROFILE);
         return *depth;
     }
     depth(reader)
@@ -105,6 +109,7 @@ fn read_device_times(reader: &Reader<'_>, profile: Option<&MeasuredProfile>) -> 
     match profile {
         Some(profile) if !reader.has("device_time") => {
             reader.set("device_time", device_times::show(&profile.device_times));
+            reader.imply("device_time", OF_PROFILE);
             profile.device_times.clone()
         }
         _ => device_times::read(reader),
@@ -116,6 +121,7 @@ fn read_slot_costs(reader: &Reader<'_>, profile: Option<MeasuredProfile>, depth:
         Some(profile) if !reader.has("slot_cost") && !reader.has("small_threshold") => {
             for (key, text) in profile.shown {
                 reader.set(key, text);
+                reader.imply(key, OF_PROFILE);
             }
             profile.slot_costs
         }

@@ -49,7 +49,11 @@ pub(crate) fn read_table(scheduler: &Reader<'_>, depth: Depth) -> (SlotCostTable
         format!("{} up to {}: {}", op_name(op), Size(up_to), slots.get())
     };
     let shown = rows.iter().map(show).collect::<Vec<_>>().join(", ");
-    scheduler.set("slot_cost", shown.clone());
+    let element = |(&(op, up_to), &(slots, _)): (&(OpKind, Bytes), &(SlotCost, usize))| {
+        format!("{{ op = \"{}\", up_to = \"{}\", slots = {} }}", op_name(op), Size(up_to), slots.get())
+    };
+    scheduler.set_list("slot_cost", &rows.iter().map(element).collect::<Vec<_>>(), shown.clone());
+    scheduler.imply("slot_cost", "of the paper's storage");
     let table = SlotCostTable::new(small, reads, writes).unwrap_or_else(|error| {
         scheduler.refuse("slot_cost", error.to_string());
         SlotCostTable::uniform()

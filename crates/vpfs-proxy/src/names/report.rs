@@ -21,7 +21,7 @@ pub(super) struct Line {
 
 /// A line for each purpose for which names are missing.
 pub(super) fn missing(config: &Config, own: &[ServerId], table: &Table) -> Vec<Line> {
-    let listed = |key: &str| config.settings().find(|(name, _)| *name == key).map_or("", |(_, text)| text);
+    let listed = |key: &str| config.setting(key).unwrap_or_default();
     let mut lines = Vec::new();
     for app in &config.apps {
         let Some(clients) = &app.rule.clients else { continue };

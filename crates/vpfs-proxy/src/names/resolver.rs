@@ -25,7 +25,7 @@ impl Resolver {
         Self(Arc::new(move |name| Box::pin(look_up(name))))
     }
 
-    pub(super) fn look_up(&self, name: String) -> Answer {
+    pub(crate) fn look_up(&self, name: String) -> Answer {
         (self.0)(name)
     }
 }

@@ -123,9 +123,7 @@ impl Prepared {
         names: (&Names, Instant),
         inheritance: Option<&mut Inheritance>,
     ) -> Result<Option<Self>, PeersError> {
-        let Some(configured) = config.peers.as_ref().filter(|_| own.len() < config.servers.len()) else {
-            return Ok(None);
-        };
+        let Some(configured) = configured(config, own) else { return Ok(None) };
         let security = load(configured.security.clone()).await?;
         let now = clock.now();
         let servers: Vec<String> = config.servers.iter().map(|server| server.name.clone()).collect();
@@ -195,8 +193,29 @@ impl Peers {
     }
 }
 
+/// What the configuration says of peers, if servers belong to other processes.
+pub(crate) fn configured<'a>(config: &'a Config, own: &[ServerId]) -> Option<&'a Configured> {
+    config.peers.as_ref().filter(|_| own.len() < config.servers.len())
+}
+
+/// Whether the keys or certificates can be used.
+pub(crate) async fn check_keys(configured: &Configured) -> Result<(), PeersError> {
+    load(configured.security.clone()).await?;
+    Ok(())
+}
+
 async fn load(configured: PeerSecurity) -> Result<Security, KeyError> {
     tokio::task::spawn_blocking(move || Security::load(&configured)).await.expect("reading does not panic")
+}
+
+/// The addresses at which a process for these servers listens for peers.
+pub(crate) fn listening(configured: &Configured, own: &[ServerId]) -> Vec<(String, u16)> {
+    let host = |host: &String| configured.bind.map_or_else(|| host.clone(), |ip| ip.to_string());
+    let mut addresses: Vec<(String, u16)> =
+        own.iter().map(|id| &configured.addresses[id.index()]).map(|(name, port)| (host(name), *port)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// Listens at the addresses of the own servers, at each once. Returns those whose names have not been found.
@@ -206,13 +225,8 @@ async fn bind(
     (names, until): (&Names, Instant),
     mut inheritance: Option<&mut Inheritance>,
 ) -> Result<(Vec<Arc<TcpListener>>, Vec<(String, u16)>), PeersError> {
-    let host = |host: &String| configured.bind.map_or_else(|| host.clone(), |ip| ip.to_string());
-    let mut addresses: Vec<(String, u16)> =
-        own.iter().map(|id| &configured.addresses[id.index()]).map(|(name, port)| (host(name), *port)).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
     let (mut sockets, mut missing) = (Vec::new(), Vec::new());
-    for (host, port) in addresses {
+    for (host, port) in listening(configured, own) {
         let inherit = |addresses: &[_]| inheritance.as_mut()?.take_listener(addresses, port);
         match listen(names, (&host, port), until, inherit).await {
             Ok(Bound::Now(socket)) => sockets.push(Arc::new(socket)),

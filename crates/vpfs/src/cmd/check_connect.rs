@@ -9,7 +9,6 @@ use vpfs_testbed::client::fetch_config;
 use vpfs_testbed::fsconfig::{Alias, Configuration};
 
 use crate::exit::Exit;
-use crate::print::print;
 
 /// How long a server may take. Clients wait longer; an administrator does not.
 const WAIT: Duration = Duration::from_secs(5);
@@ -25,9 +24,9 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
             let Server { name, address } = &config.servers[id.index()];
             match (answer, &first) {
                 (Err(problem), _) => findings.push(format!("{name}: {problem}")),
-                (Ok(text), Some((_, known))) if text == *known => print(format_args!("{name}: {address} answers"))?,
+                (Ok(text), Some((_, known))) if text == *known => eprintln!("{name}: {address} answers"),
                 (Ok(text), _) => {
-                    print(format_args!("{name}: {address} answers"))?;
+                    eprintln!("{name}: {address} answers");
                     findings.extend(compared(config, name, &text));
                     if let Some((other, _)) = &first {
                         findings

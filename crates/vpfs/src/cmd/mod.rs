@@ -1,6 +1,7 @@
 //! One file or folder for each subcommand.
 
 mod check_connect;
+mod check_start;
 pub(crate) mod demo;
 pub(crate) mod init;
 pub(crate) mod layout;

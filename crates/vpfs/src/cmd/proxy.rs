@@ -10,7 +10,7 @@ use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
 use super::peers::socket;
-use super::{check_connect, reload, runtime, successor, systemd};
+use super::{check_connect, check_start, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -38,8 +38,9 @@ pub(crate) struct Proxy {
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
-    /// Check the configuration, print it with all defaults, and exit: 2 if it is not valid, 4 if it is valid but host
-    /// names can't be resolved now, with which a proxy starts nevertheless
+    /// Check the configuration, print it with all defaults, and exit: 2 if it is not valid or a proxy for these servers
+    /// could not start here (addresses, keys), 4 if host names can't be resolved now, with which a proxy starts
+    /// nevertheless
     #[arg(long)]
     check: bool,
 
@@ -79,7 +80,7 @@ impl Proxy {
         let servers = self.chosen(&config)?;
         if self.check {
             return runtime.block_on(async {
-                let checked = check(&config, &servers).await;
+                let checked = check(&config, &servers, !self.servers.is_empty()).await;
                 if self.connect {
                     check_connect::run(&config, &servers).await?;
                 }
@@ -257,10 +258,8 @@ async fn next(asked: &mut Option<mpsc::Receiver<socket::Question>>) -> Option<so
     }
 }
 
-async fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
-    for (key, value) in config.settings() {
-        print(format_args!("{key} = {value}"))?;
-    }
+async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Result<(), Exit> {
+    print(config.to_toml().trim_end())?;
     if !config.warnings.list.is_empty() {
         eprintln!("warnings:\n{}", config.warnings);
     }
@@ -268,6 +267,7 @@ async fn check(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
     if is_shared && servers.len() < config.servers.len() && config.peers.is_none() {
         eprintln!("warning: shares hold only among the servers of one process; add a [peers] table");
     }
+    check_start::run(config, servers, are_chosen).await?;
     let (names, missing) = check_names(config, servers, Resolver::default()).await;
     let parts = [(config.servers.len(), "server"), (config.listeners.len(), "listener"), (names, "host name")];
     let parts = parts.map(|(number, what)| count(number, what)).join(", ");

@@ -1,0 +1,195 @@
+//! Whether a daemon can start on this host, without starting it: by what the start itself does.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use vpfs_config::Config;
+use vpfs_core::ServerId;
+
+use crate::names::Resolver;
+use crate::peers;
+use crate::sockets::bind_first;
+use crate::start_error::StartError;
+
+pub use crate::descriptors::shortage as shortage_of_descriptors;
+
+/// How long to wait for a name to listen at; [`crate::check_names`] reports one that takes longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An address to listen at.
+struct Place {
+    /// What listens there.
+    owner: Owner,
+    host: String,
+    port: u16,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Owner {
+    /// A listener in front of a server, by their names.
+    Listener(usize, String),
+    Peers,
+}
+
+/// Why a process for these servers cannot start here. An address that is in use is no reason: it may be that of a proxy
+/// which runs.
+pub async fn check_start(config: &Config, servers: &[ServerId]) -> Vec<StartError> {
+    let mut reasons = Vec::new();
+    reasons.extend(disjoint(config, servers).err());
+    if peers::configured(config, servers).is_some() {
+        reasons.extend(check_keys(config).await);
+    }
+    for place in places(config, servers) {
+        let addresses = addresses_of(&place.host).await;
+        match bind_first(&addresses.iter().map(|&ip| (ip, place.port).into()).collect::<Vec<_>>()) {
+            Err(error) if !addresses.is_empty() && error.kind() != io::ErrorKind::AddrInUse => {
+                reasons.push(place.refused(error));
+            }
+            _ => {}
+        }
+    }
+    reasons
+}
+
+/// Why the keys or certificates of `[peers]` cannot be used here.
+pub async fn check_keys(config: &Config) -> Option<StartError> {
+    peers::check_keys(config.peers.as_ref()?).await.err().map(StartError::Peers)
+}
+
+/// None, if the name has no address now.
+async fn addresses_of(host: &str) -> Vec<IpAddr> {
+    if let Ok(ip) = host.parse() {
+        return vec![ip];
+    }
+    let found = tokio::time::timeout(PATIENCE, Resolver::default().look_up(host.to_owned())).await;
+    found.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// Refuses servers of one process two of whose listeners, or one and the peers, have the same address.
+pub(crate) fn disjoint(config: &Config, servers: &[ServerId]) -> Result<(), StartError> {
+    let places = places(config, servers);
+    for (index, place) in places.iter().enumerate() {
+        if let Some(other) = places[..index].iter().find(|other| other.meets(place)) {
+            let error = format!("{} listens there, too; choose another port, or another bind", other.owner.name());
+            return Err(place.refused(io::Error::other(error)));
+        }
+    }
+    Ok(())
+}
+
+fn places(config: &Config, servers: &[ServerId]) -> Vec<Place> {
+    let mut places = Vec::new();
+    for (index, listener) in config.listeners.iter().enumerate() {
+        for &id in servers {
+            let (host, port) = listener.bind_address(id);
+            places.push(Place {
+                owner: Owner::Listener(index + 1, config.servers[id.index()].name.clone()),
+                host,
+                port,
+            });
+        }
+    }
+    let peers = peers::configured(config, servers).map(|peers| peers::listening(peers, servers)).unwrap_or_default();
+    places.extend(peers.into_iter().map(|(host, port)| Place { owner: Owner::Peers, host, port }));
+    places
+}
+
+impl Place {
+    /// Whether both addresses cannot be listened at by one process.
+    fn meets(&self, other: &Self) -> bool {
+        let ip = |host: &str| host.parse::<IpAddr>().ok();
+        let is_any = |one: &str, other: &str| {
+            let (one, other) = (ip(one), ip(other));
+            one.zip(other).is_some_and(|(one, other)| one.is_unspecified() && one.is_ipv4() == other.is_ipv4())
+        };
+        let (host, others) = (&self.host, &other.host);
+        self.port == other.port && (host.eq_ignore_ascii_case(others) || is_any(host, others) || is_any(others, host))
+    }
+
+    fn refused(&self, error: io::Error) -> StartError {
+        let (host, port) = (self.host.clone(), self.port);
+        match &self.owner {
+            Owner::Listener(_, server) => StartError::Listen { server: server.clone(), host, port, error },
+            Owner::Peers => StartError::Peers(peers::PeersError::Listen { host, port, error }),
+        }
+    }
+}
+
+impl Owner {
+    fn name(&self) -> String {
+        match self {
+            Self::Listener(number, server) => format!("listener {number} for server {server}"),
+            Self::Peers => "[peers]".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n\
+                       [[server]]\nname = \"s2\"\naddress = \"tcp://192.0.2.1:3334\"\n";
+    const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    async fn reasons(text: &str, servers: &[u32]) -> Vec<String> {
+        let config = Config::parse("f", &format!("{TWO}{text}")).unwrap_or_else(|problems| panic!("{problems}"));
+        let servers: Vec<_> = servers.iter().map(|&id| ServerId(id)).collect();
+        check_start(&config, &servers).await.iter().map(ToString::to_string).collect()
+    }
+
+    #[tokio::test]
+    async fn addresses_of_other_hosts_are_refused_and_used_ones_are_not() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let listener = format!("[[listener]]\nport = {port}\n");
+        assert_eq!(reasons(&listener, &[0]).await, [""; 0]);
+        let elsewhere = format!(
+            "cannot listen at 192.0.2.1:{port} for server s2: this host does not have the address; name the servers of \
+             this host with --server, or write bind"
+        );
+        for servers in [&[0, 1][..], &[1]] {
+            assert_eq!(reasons(&listener, servers).await, [&*elsewhere]);
+        }
+        assert_eq!(reasons(&format!("{listener}bind = \"127.0.0.1\"\n"), &[1]).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn two_sockets_at_one_address_are_refused() {
+        let both = "[[listener]]\nport = 5334\nbind = \"0.0.0.0\"\n";
+        let expected = "cannot listen at 0.0.0.0:5334 for server s2: listener 1 for server s1 listens there, too; choose \
+                        another port, or another bind";
+        assert_eq!(reasons(both, &[0, 1]).await, [expected]);
+        assert_eq!(reasons(both, &[0]).await, [""; 0]);
+        let mixed = "[[listener]]\nport = 5334\n[[listener]]\nbind = \"0.0.0.0\"\n\
+                     addresses = { s1 = \"tcp://a:5334\", s2 = \"tcp://b:5334\" }\n";
+        let expected = "cannot listen at 0.0.0.0:5334 for server s1: listener 1 for server s1 listens there, too; choose \
+                        another port, or another bind";
+        assert_eq!(reasons(mixed, &[0]).await, [expected]);
+        let peers = "[[listener]]\nport = 5334\n[peers]\nport = 5334\nsecurity = \"none\"\n";
+        let expected = "cannot listen at 127.0.0.1:5334 for peers: listener 1 for server s1 listens there, too; choose \
+                        another port, or another bind";
+        assert_eq!(reasons(peers, &[0]).await, [expected]);
+    }
+
+    #[tokio::test]
+    async fn keys_that_cannot_be_read_are_refused_where_there_are_peers() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        let text = format!(
+            "[[listener]]\nport = 5334\nbind = \"127.0.0.1\"\n[peers]\nport = 7334\nbind = \"127.0.0.1\"\nshared_key = {key:?}\n"
+        );
+        let missing = format!("[peers] {}: No such file or directory (os error 2)", key.display());
+        assert_eq!(reasons(&text, &[0]).await, [missing]);
+        assert_eq!(reasons(&text, &[]).await.len(), 1, "a process for no server has peers");
+        std::fs::write(&key, SECRET).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(reasons(&text, &[0]).await, [""; 0]);
+        std::fs::write(&key, "no key").unwrap();
+        let wrong =
+            format!("[peers] {}: is not a key of 64 hexadecimal digits, as `vpfs init` writes it", key.display());
+        assert_eq!(reasons(&text, &[0]).await, [wrong]);
+    }
+}

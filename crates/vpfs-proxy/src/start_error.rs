@@ -1,0 +1,28 @@
+//! Why a daemon cannot start.
+
+use std::io;
+
+use crate::peers::PeersError;
+
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The process to succeed is gone.
+    #[error("cannot take over from the predecessor: {0}")]
+    Predecessor(io::Error),
+    /// Other processes cannot be reached.
+    #[error("{0}")]
+    Peers(#[from] PeersError),
+    /// An address cannot be bound.
+    #[error("cannot listen at {host}:{port} for server {server}: {error}")]
+    Listen {
+        /// The server's name.
+        server: String,
+        /// The host as configured.
+        host: String,
+        /// The port as configured.
+        port: u16,
+        /// The error.
+        error: io::Error,
+    },
+}

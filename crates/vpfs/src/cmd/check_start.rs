@@ -1,0 +1,37 @@
+//! `vpfs proxy --check`: whether a proxy can start on this host.
+
+use vpfs_config::Config;
+use vpfs_core::ServerId;
+use vpfs_proxy::{StartError, check_keys, check_start, shortage_of_descriptors};
+
+use crate::exit::Exit;
+
+/// An error if a process for these servers cannot start here. Without a choice among servers of several hosts the file
+/// is checked, wherever that is: then it is a warning.
+pub(super) async fn run(config: &Config, servers: &[ServerId], are_chosen: bool) -> Result<(), Exit> {
+    if let Some(shortage) = shortage_of_descriptors(config.limits.connections) {
+        eprintln!("warning: {shortage}");
+    }
+    let mut reasons = check_start(config, servers).await;
+    let hosts = |server: &vpfs_config::Server| server.address.host().to_ascii_lowercase();
+    let mut hosts: Vec<String> = config.servers.iter().map(hosts).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if are_chosen || hosts.len() == 1 {
+        return refuse(&reasons);
+    }
+    if !reasons.is_empty() {
+        eprintln!("warning: a process for all servers cannot start here; --server NAME checks one for those of a host");
+    }
+    reasons.extend(check_keys(config).await);
+    reasons.iter().for_each(|reason| eprintln!("warning: {reason}"));
+    Ok(())
+}
+
+fn refuse(reasons: &[StartError]) -> Result<(), Exit> {
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    Err(Exit::Usage(format!("a proxy cannot start here with this configuration\n{}", reasons.join("\n"))))
+}
