@@ -12,6 +12,7 @@ mod host_refusals;
 mod hosts;
 mod ignored;
 pub(crate) mod keys;
+mod limit_keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
 pub(crate) mod network;
