@@ -154,9 +154,12 @@ impl Server {
     }
 
     /// The proxy restarts with `node`: queued requests arrive again in their old order, and requests at the server are
-    /// no longer counted. The ids of the latter are not reused while they are in use.
-    pub(crate) fn restart(&mut self, now: Time, node: Node) {
-        self.node = node;
+    /// no longer counted. What was learned is kept, unless it `forgets`. The ids of the latter are not reused while they are in use.
+    pub(crate) fn restart(&mut self, now: Time, node: Node, forgets: bool) {
+        let before = std::mem::replace(&mut self.node, node);
+        if let Some(learned) = before.learned(now).filter(|_| !forgets) {
+            self.node.remember(now, &learned);
+        }
         self.incarnation += 1;
         self.node_wake = None;
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
