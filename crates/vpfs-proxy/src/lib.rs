@@ -18,6 +18,7 @@ mod half;
 mod handover;
 mod hosts;
 mod identity;
+mod learned;
 mod limits;
 mod listener;
 mod log_limit;
