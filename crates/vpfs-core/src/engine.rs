@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use crate::event::EventQueue;
+use crate::learned::Learned;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
-use crate::units::{Depth, Time};
+use crate::units::{AppId, Depth, Time};
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {
@@ -22,6 +23,17 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// The requests of another engine; call while there are none here.
     fn take_over(&mut self, now: Time, handover: Handover);
+
+    /// What it has learned and would have to learn again after a restart; `None` if nothing.
+    fn learned(&self, _now: Time) -> Option<Learned> {
+        None
+    }
+
+    /// Continues from what an earlier one had learned; call before the first request.
+    fn remember(&mut self, _now: Time, _learned: &Learned) {}
+
+    /// `app`, which has had no request yet, was a bulk flow.
+    fn remember_bulk(&mut self, _app: AppId) {}
 
     /// The depth and slot costs found from completions, if the engine looks for them.
     fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {

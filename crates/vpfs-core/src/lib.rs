@@ -64,6 +64,7 @@ pub mod hash;
 mod heap;
 pub mod ioco;
 pub mod isolation;
+mod learned;
 mod list;
 mod policies;
 pub mod policy;
@@ -90,6 +91,7 @@ pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use ioco::Ioco;
 pub use isolation::Isolation;
+pub use learned::{Learned, LearnedCost, LearnedCosts};
 pub use policies::Capabilities;
 pub use policy::Policy;
 pub use request::{

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use crate::app_policy::{AppPolicy, GroupId};
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::learned::Learned;
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -59,6 +60,22 @@ impl Policy {
     /// The slot costs that go with [`Policy::depth_found`].
     pub fn slot_costs_found(&self) -> Option<&SlotCostTable> {
         Some(self.queues.data().slots_found()?.1)
+    }
+
+    /// What the policy has learned and would have to learn again after a restart; `None` if nothing. O(applications).
+    pub fn learned(&self, now: Time) -> Option<Learned> {
+        self.queues.data().learned(now)
+    }
+
+    /// Continues from what an earlier policy had learned, as far as it is of the same kind. Call before the first
+    /// request.
+    pub fn remember(&mut self, now: Time, learned: &Learned) {
+        self.queues.data_mut().remember(now, learned);
+    }
+
+    /// `app`, which has had no request yet, was one of [`LearnedCosts::bulk_flows`](crate::LearnedCosts::bulk_flows).
+    pub fn remember_bulk(&mut self, app: AppId) {
+        self.queues.data_mut().remember_bulk(app);
     }
 
     /// Changes to other settings; see the [module](self) for what is kept. Drain dispatches afterwards, as after any

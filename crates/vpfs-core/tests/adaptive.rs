@@ -111,3 +111,25 @@ fn a_reload_keeps_the_depth_found() {
     policy.reconfigure(now, &settings(PolicyKind::Fifo, 9, true));
     assert_eq!(policy.depth_found(), None);
 }
+
+/// What is remembered is where the search starts, if there is a search: not a setting.
+#[test]
+fn a_restart_keeps_the_depth_found() {
+    let mut before = adaptive(1000);
+    run(&mut before, &mut erratic_storage(7), &clients(), Time::from_millis(3_600_000));
+    let learned = before.learned(Time::ZERO).expect("it has found something");
+    let slots = |policy: &Policy| (policy.depth_found(), policy.slot_costs_found().cloned());
+    assert_ne!(before.depth_found(), Depth::new(1000));
+    let mut after = adaptive(1000);
+    after.remember(Time::ZERO, &learned);
+    assert_eq!(slots(&after), slots(&before));
+    let mut uniform = Policy::new(&settings(PolicyKind::SfqD, 1000, true), EVENTS);
+    uniform.remember(Time::ZERO, &learned);
+    assert_eq!(slots(&uniform), (before.depth_found(), Some(SlotCostTable::uniform())), "it has no slot costs");
+    for other in [(PolicyKind::SfqDPlus, false), (PolicyKind::Isolation, false), (PolicyKind::TwoLevel, false)] {
+        let settings = settings(other.0, 1000, other.1);
+        let (mut policy, fresh) = (Policy::new(&settings, EVENTS), Policy::new(&settings, EVENTS));
+        policy.remember(Time::ZERO, &learned);
+        assert_eq!(format!("{policy:?}"), format!("{fresh:?}"), "{other:?}: nothing of this is its own");
+    }
+}

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Capped, Dispatch, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId, Scheduler,
-    ServerId, ServiceClass, Settings, Time, TotalId, TotalKind,
+    AppId, AppPolicy, Bytes, Capped, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId,
+    Scheduler, ServerId, ServiceClass, Settings, Time, TotalId, TotalKind,
 };
 
 use crate::ServerScheduler;
@@ -67,6 +67,22 @@ impl Node {
         };
         node.find_peers(now);
         node
+    }
+
+    /// What the policy has learned and would have to learn again after a restart; `None` if nothing. O(applications).
+    pub fn learned(&self, now: Time) -> Option<Learned> {
+        self.scheduler.inner().learned(now)
+    }
+
+    /// Continues from what an earlier node learned, as far as it had the same policy. Call before the first request.
+    pub fn remember(&mut self, now: Time, learned: &Learned) {
+        self.scheduler.inner_mut().remember(now, learned);
+    }
+
+    /// `app`, which has had no request yet, was one of [`vpfs_core::LearnedCosts::bulk_flows`]: for drivers in which
+    /// the numbers of applications are others after a restart.
+    pub fn remember_bulk(&mut self, app: AppId) {
+        self.scheduler.inner_mut().remember_bulk(app);
     }
 
     /// Changes policy and costs; no queued or dispatched request is lost.

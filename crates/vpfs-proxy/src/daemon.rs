@@ -21,12 +21,14 @@ use crate::descriptors;
 use crate::follower::Follower;
 use crate::gate::{Gate, deliver};
 use crate::handover::{self, Connections, Inheritance, Offer};
+use crate::learned::{self, Keeper};
 use crate::names::{Environment, Names};
 use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepared};
 use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
+use crate::state_dir::StateDir;
 
 /// How long a start waits for the names that it has to listen at; it waits for no others.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -47,6 +49,7 @@ pub struct Daemon {
     shared: Arc<Shared>,
     config: Arc<Config>,
     follower: Arc<Follower>,
+    keeper: Keeper,
     permits: Arc<ConnectionPermits>,
     /// The listening sockets, and the tasks that accept from them.
     sites: Sites,
@@ -119,6 +122,7 @@ impl Daemon {
         let prepared = prepared.map(|prepared| (prepared, post.open_remote()));
         let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
+        remember(&gates, &config, &apps, inheritance.as_deref(), &environment.state);
         warn_of_other_processes(&config, servers);
         let permits = Arc::new(ConnectionPermits::new(config.limits.connections));
         descriptors::provide(config.limits.connections);
@@ -132,6 +136,8 @@ impl Daemon {
         let follower = Follower::new(names, Arc::clone(&shared), servers.to_vec(), Arc::clone(&config));
         let follower = Arc::new(follower);
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
+        let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
+        timers.spawn(keeper.clone().run());
         let peers = prepared.map(|(prepared, parcels)| prepared.start(post, parcels));
         timers.spawn(clock.follow_wall());
         for (gate, letters) in shared.gates.iter().zip(letters) {
@@ -152,7 +158,18 @@ impl Daemon {
                 None => drop(accepting.spawn(entrance.open_later(shared, permits, sites.clone()))),
             }
         }
-        Ok(Self { shared, config, follower, permits, sites, accepting, peers, taking_over: None, _timers: timers })
+        Ok(Self {
+            shared,
+            config,
+            follower,
+            keeper,
+            permits,
+            sites,
+            accepting,
+            peers,
+            taking_over: None,
+            _timers: timers,
+        })
     }
 
     /// The configuration in force.
@@ -199,7 +216,9 @@ impl Daemon {
     /// `limits.drain_timeout`. Logs each application's totals, and returns the number of connections that had to be cut
     /// off. All addresses are free again afterwards.
     pub async fn drain(self) -> usize {
-        self.leave(Stage::Draining).await
+        // Now: when all is quiet, nobody is there who must be protected from whoever comes first.
+        let keeper = self.keeper.clone();
+        keeper.finish(self.leave(Stage::Draining)).await
     }
 
     /// Offers the listening sockets to a successor, and waits until it serves them. Until [`Daemon::hand_over`] this
@@ -212,7 +231,10 @@ impl Daemon {
         if let Some(peers) = &self.peers {
             listeners.extend(peers.sockets()?);
         }
-        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners)).await.map_err(io::Error::other)?
+        let learned = self.keeper.contents();
+        tokio::task::spawn_blocking(move || handover::offer(successor, &listeners, learned))
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// Hands every connection over as soon as nothing is in progress on it. Those for which that takes longer than
@@ -300,6 +322,25 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.shared.enter(Stage::Stopped);
+    }
+}
+
+/// Gives each gate what was learned in front of its server: by the predecessor, otherwise by an earlier process.
+fn remember(
+    gates: &[Arc<Gate>],
+    config: &Config,
+    apps: &AppTable,
+    inheritance: Option<&Inheritance>,
+    state: &StateDir,
+) {
+    for gate in gates {
+        let server = &config.servers[gate.server().index()];
+        let inherited = inheritance.and_then(|inheritance| inheritance.learned(&server.name)).map(<[u8]>::to_vec);
+        let content = inherited.or_else(|| learned::read(state, &server.name));
+        let known = content.and_then(|content| learned::parse(&content, &server.name, &server.address.to_string()));
+        if let Some(known) = known {
+            gate.remember(&known, apps);
+        }
     }
 }
 

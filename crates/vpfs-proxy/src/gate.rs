@@ -6,13 +6,15 @@ use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Objects, OpKind, RequestId, Scope, ServerId, Time,
+    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Learned, Objects, OpKind, RequestId, Scope,
+    ServerId, Time,
 };
 use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
 use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
+use crate::learned::Known;
 use crate::log_limit::{Kind, LogLimit};
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::post::{Letter, Post};
@@ -37,6 +39,8 @@ struct State {
     /// The number of those that are released.
     released: usize,
     timer: Option<Time>,
+    /// Applications that were bulk before a restart, and have not appeared since.
+    awaited: Vec<String>,
 }
 
 /// The session operation that a request belongs to.
@@ -60,7 +64,7 @@ impl Gate {
     pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
-        let state = State { node, waiters: Slab::new(), released: 0, timer: None };
+        let state = State { node, waiters: Slab::new(), released: 0, timer: None, awaited: Vec::new() };
         let gate = Self {
             clock,
             server,
@@ -73,6 +77,26 @@ impl Gate {
             gate.set_app(app, entry);
         }
         gate
+    }
+
+    /// What the policy has learned, for the next process.
+    pub(crate) fn learned(&self) -> Option<Learned> {
+        let state = self.lock();
+        state.node.learned(self.clock.now())
+    }
+
+    /// Continues from what an earlier process learned; call before the first request.
+    pub(crate) fn remember(&self, known: &Known, apps: &AppTable) {
+        let Some(learned) = known.learned() else { return };
+        self.with(|state, now| {
+            state.node.remember(now, &learned);
+            for name in &known.bulk {
+                match apps.find(name) {
+                    Some(app) => state.node.remember_bulk(app),
+                    None => state.awaited.push(name.clone()),
+                }
+            }
+        });
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
@@ -135,7 +159,13 @@ impl Gate {
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
         let policy = app_policy(entry);
         let name = AppName { name: &entry.name, group: entry.group.as_ref().map(|group| group.name.as_str()) };
-        self.with(|state, now| state.node.set_app(now, app, name, &policy));
+        self.with(|state, now| {
+            state.node.set_app(now, app, name, &policy);
+            if let Some(index) = state.awaited.iter().position(|awaited| *awaited == entry.name) {
+                state.awaited.swap_remove(index);
+                state.node.remember_bulk(app);
+            }
+        });
     }
 
     /// Takes a message from another gate.

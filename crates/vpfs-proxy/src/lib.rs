@@ -19,6 +19,7 @@ mod half;
 mod handover;
 mod hosts;
 mod identity;
+mod learned;
 mod limits;
 mod listener;
 mod log_limit;

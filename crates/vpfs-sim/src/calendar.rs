@@ -31,7 +31,7 @@ pub(crate) enum Event {
     /// A server's node may have a message to send.
     Nudge { server: u32 },
     /// The proxy of a server restarts.
-    Restart { server: u32 },
+    Restart { server: u32, forgets: bool },
     /// A sampling interval ends.
     Sample,
 }

@@ -63,14 +63,16 @@ pub struct Partition {
     pub servers: Vec<u32>,
 }
 
-/// A server's proxy restarts: it forgets its state, clients repeat requests that were queued, and requests already at
-/// the server are no longer counted.
+/// A server's proxy restarts: of its state it keeps only what its policy has learned, clients repeat requests that were
+/// queued, and requests already at the server are no longer counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
     /// When it restarts.
     pub at: Duration,
     /// The server.
     pub server: u32,
+    /// It does not keep even what was learned.
+    pub forgets: bool,
 }
 
 /// The cost of messages to the server that sends or receives them.
@@ -95,6 +97,7 @@ impl PeerNetwork {
         let drawn = (0..self.random_restarts).map(|_| Restart {
             at: Duration::from_nanos(random.random_range(0..=end)),
             server: random.random_range(0..servers),
+            forgets: false,
         });
         self.restarts.iter().copied().chain(drawn).collect()
     }

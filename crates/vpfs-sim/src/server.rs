@@ -161,10 +161,15 @@ impl Server {
     }
 
     /// The proxy restarts: queued requests arrive again in their old order, and requests at the server are
-    /// no longer counted. The ids of the latter are not reused while they are in use.
-    pub(crate) fn restart(&mut self, now: Time, plan: &NodePlan) {
+    /// no longer counted. The ids of the latter are not reused while they are in use. What was learned is kept, unless
+    /// it `forgets`.
+    pub(crate) fn restart(&mut self, now: Time, plan: &NodePlan, forgets: bool) {
+        let learned = self.node.learned(now).filter(|_| !forgets);
         self.incarnation += 1;
         self.node = plan.build(now, self.number, self.incarnation);
+        if let Some(learned) = learned {
+            self.node.remember(now, &learned);
+        }
         self.known.clear();
         self.node_wake = None;
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);

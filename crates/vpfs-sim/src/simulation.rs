@@ -277,7 +277,8 @@ impl<'a> Builder<'a> {
             return Err(SimError::Scenario("random restarts need the duration of the scenario".into()));
         }
         for restart in network.all_restarts(self.scenario.seed, servers, end) {
-            self.calendar.push(Time::ZERO + restart.at, Event::Restart { server: restart.server });
+            self.calendar
+                .push(Time::ZERO + restart.at, Event::Restart { server: restart.server, forgets: restart.forgets });
         }
         if !needs_peers(policy, &self.scenario.apps) {
             return Ok(None);

@@ -166,7 +166,7 @@ impl World {
                 self.drain(server)
             }
             Event::Nudge { server } => self.drain(server),
-            Event::Restart { server } => self.restart(server),
+            Event::Restart { server, forgets } => self.restart(server, forgets),
             Event::Sample => self.sample(),
         }
     }
@@ -408,12 +408,12 @@ impl World {
     }
 
     /// The proxy of a server restarts.
-    fn restart(&mut self, server: u32) -> Result<(), SimError> {
+    fn restart(&mut self, server: u32, forgets: bool) -> Result<(), SimError> {
         let entry = &mut self.servers[server as usize];
         if let Some(peers) = &mut self.peers {
             peers.restart(server, &entry.node);
         }
-        entry.restart(self.now, &self.plan);
+        entry.restart(self.now, &self.plan, forgets);
         self.drain(server)
     }
 

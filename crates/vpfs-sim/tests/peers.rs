@@ -237,9 +237,9 @@ fn only_what_is_given_during_a_partition_is_never_heard() {
 #[test]
 fn restarts_lose_no_request() {
     let restarts = vec![
-        Restart { at: Duration::from_secs(15), server: 1 },
-        Restart { at: Duration::from_secs(16), server: 6 },
-        Restart { at: Duration::from_secs(17), server: 1 },
+        Restart { at: Duration::from_secs(15), server: 1, forgets: false },
+        Restart { at: Duration::from_secs(16), server: 6, forgets: false },
+        Restart { at: Duration::from_secs(17), server: 1, forgets: false },
     ];
     let scenario = Scenario { peers: PeerNetwork { restarts, ..PeerNetwork::default() }, ..skewed() };
     for mode in [SharingMode::Local, SharingMode::Threshold, SharingMode::Layout] {

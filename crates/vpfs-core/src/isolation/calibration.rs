@@ -81,9 +81,19 @@ impl Calibration {
     /// ... or than this number of usual bulk requests takes, ...
     const REQUESTS: u32 = 8;
     /// ... up to this.
-    const LONGEST_LARGE: Duration = Duration::from_secs(3);
+    pub(super) const LONGEST_LARGE: Duration = Duration::from_secs(3);
     const AGAIN: Duration = Duration::from_secs(2);
     const EVERY: Duration = Duration::from_secs(60);
+
+    /// When the storage last confirmed the costs.
+    pub(super) fn confirmed(&self) -> Option<Time> {
+        self.last
+    }
+
+    /// Costs were confirmed then, before a restart.
+    pub(super) fn remember(&mut self, confirmed: Option<Time>) {
+        self.last = confirmed;
+    }
 
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()

@@ -29,6 +29,15 @@ impl Class {
         (self.0 < 2 * SIZES).then(|| Bytes(1 << (SMALLEST_LOG2 as usize + self.0 % SIZES)))
     }
 
+    /// Its operation, and the size of a usual request.
+    pub(super) fn usual(self) -> (OpKind, Bytes) {
+        match (self.data_size(), self.0 < SIZES) {
+            (Some(size), true) => (OpKind::Read, size),
+            (Some(size), false) => (OpKind::Write, size),
+            (None, _) => (OpKind::Metadata, Bytes::ZERO),
+        }
+    }
+
     /// The classes of the same operation, nearest first.
     pub(super) fn neighbours(self) -> impl Iterator<Item = usize> {
         let first = if self.0 < 2 * SIZES { self.0 / SIZES * SIZES } else { self.0 };

@@ -14,9 +14,11 @@
 //! Over any other window the sum cannot exceed the time either. So costs that are too high are noticed without
 //! saturation; that is also how the costs of a mix that the storage serves better than its parts are found.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::class::{CLASSES, Class, SIZES};
+use crate::learned::LearnedCost;
 use crate::request::OpKind;
 use crate::settings::DeviceTime;
 use crate::units::{Bytes, Objects};
@@ -25,6 +27,8 @@ use crate::units::{Bytes, Objects};
 const ONE: u64 = 1 << 20;
 /// Factors range from a millionth to a million times the prior.
 const FACTOR_MAX: u64 = ONE << 20;
+/// A mix takes at most this many times as long as its parts, or that part of it.
+pub(super) const MIX_TIMES: u64 = 16;
 /// No request costs more than a minute of device time.
 const COST_MAX_NS: u64 = 60_000_000_000;
 
@@ -64,6 +68,8 @@ impl Factor {
     const UNKNOWN: Self = Self { value: ONE, is_set: false, windows: 0, clean: 0 };
     /// After this number of windows the cost is known.
     const ENOUGH: u32 = 3;
+    /// Further ones are not counted.
+    const WINDOWS_MAX: u32 = 8;
 }
 
 /// The part of an error that a window corrects after `windows` earlier ones, in units of 2⁻²⁰; at least an eighth.
@@ -218,6 +224,43 @@ impl DeviceTimes {
         self.version = self.version.wrapping_add(1);
     }
 
+    /// What is known of each class.
+    pub(super) fn learned(&self) -> Vec<LearnedCost> {
+        let of = |class: usize| {
+            let Factor { value, is_set, windows, clean } = self.factors[class];
+            let (op, size) = Class(class).usual();
+            let cost_ns = u128::from(Prior::cost_ns(op, size)) * u128::from(value) / u128::from(ONE);
+            let cost_ns = if is_set { u64::try_from(cost_ns).unwrap_or(COST_MAX_NS).clamp(1, COST_MAX_NS) } else { 0 };
+            LearnedCost { op, size, cost_ns, windows, clean, alone_ns: self.alone_ns[class] }
+        };
+        (0..CLASSES).map(of).filter(|learned| learned.cost_ns > 0 || learned.alone_ns > 0).collect()
+    }
+
+    /// Continues from what was known before a restart, but for classes whose cost is set. The storage may be another one
+    /// now: such a cost is a guess again after surprises, and is not proven until one more window confirms it.
+    pub(super) fn remember(&mut self, learned: &[LearnedCost]) {
+        for &LearnedCost { op, size, cost_ns, windows, clean, alone_ns } in learned {
+            let class = Class::of(op, size);
+            self.alone_ns[class.0] = alone_ns;
+            if cost_ns > 0 && !self.factors[class.0].is_set {
+                self.set(DeviceTime { op, size, time: Duration::from_nanos(cost_ns) });
+                let factor = &mut self.factors[class.0];
+                (factor.windows, factor.clean) = (windows.min(Factor::ENOUGH), clean.min(Factor::ENOUGH - 1));
+            }
+        }
+    }
+
+    /// How much longer a mix takes, in parts per million, and the number of windows that showed it.
+    pub(super) fn mix(&self) -> (u64, u32) {
+        (self.scale * 1_000_000 / ONE, self.mixed)
+    }
+
+    /// The same, before a restart.
+    pub(super) fn remember_mix(&mut self, ppm: u64, windows: u32) {
+        self.scale = ppm * ONE / 1_000_000;
+        self.mixed = windows.min(Factor::WINDOWS_MAX);
+    }
+
     /// Describes a completed request on one object by the current costs; `serial` if the storage serves requests one
     /// after another.
     pub(super) fn done(&self, op: OpKind, size: Bytes, bulk: bool, serial: bool) -> Done {
@@ -322,8 +365,8 @@ impl DeviceTimes {
         self.correct(class, expected, actual, step(if clean { before } else { windows }));
         // A cost that was off by more than one window may correct is not known yet.
         if (expected / 4..=expected.saturating_mul(4)).contains(&actual) {
-            self.factors[class].windows = (windows + 1).min(8);
-            self.factors[class].clean = (before + u32::from(clean)).min(8);
+            self.factors[class].windows = (windows + 1).min(Factor::WINDOWS_MAX);
+            self.factors[class].clean = (before + u32::from(clean)).min(Factor::WINDOWS_MAX);
         }
         self.scale = (self.scale * 3 + ONE) / 4;
         self.raise_guesses(class);
@@ -357,7 +400,7 @@ impl DeviceTimes {
             return;
         }
         let step = step(self.mixed);
-        self.mixed = (self.mixed + 1).min(8);
+        self.mixed = (self.mixed + 1).min(Factor::WINDOWS_MAX);
         self.correct_all(parts, expected, actual, step);
     }
 
@@ -368,7 +411,7 @@ impl DeviceTimes {
         let known = self.known();
         let known_ns = sum(parts, |class| known[class]);
         if known_ns == expected {
-            self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / 16, ONE * 16);
+            self.scale = corrected(self.scale, expected, actual, step).clamp(ONE / MIX_TIMES, ONE * MIX_TIMES);
         } else if known_ns < expected.min(actual) {
             let unknown = |class: &usize| occurs(class) && !known[*class];
             let (expected, actual) = (expected - known_ns, actual - known_ns);

@@ -63,6 +63,16 @@ impl Drift {
         }
     }
 
+    /// The smallest and the usual ratio while costs were right.
+    pub(super) fn range(&self) -> Option<(u64, u64)> {
+        self.range
+    }
+
+    /// The same, before a restart.
+    pub(super) fn remember(&mut self, range: (u64, u64)) {
+        self.range = Some(range);
+    }
+
     fn extend(&mut self) {
         let (least, usual) = self.range.unwrap_or((self.latest, self.latest));
         self.range = Some((least.min(self.latest), (usual * 7 + self.latest) / 8));

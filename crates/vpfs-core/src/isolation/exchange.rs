@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use super::{Entry, Isolation};
 use crate::engine::{Engine, Handover};
+use crate::learned::Learned;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
-use crate::units::Time;
+use crate::units::{AppId, Time};
 
 impl Isolation {
     /// Creates the policy with these settings.
@@ -30,6 +31,20 @@ impl Engine for Isolation {
             }
         }
         same
+    }
+
+    fn learned(&self, now: Time) -> Option<Learned> {
+        Some(Learned::Isolation(self.learned_costs(now)))
+    }
+
+    fn remember(&mut self, now: Time, learned: &Learned) {
+        if let Learned::Isolation(costs) = learned {
+            self.remember_costs(now, costs);
+        }
+    }
+
+    fn remember_bulk(&mut self, app: AppId) {
+        self.remember_bulk_flow(app);
     }
 
     fn hand_over(self: Box<Self>) -> Handover {

@@ -129,6 +129,11 @@ impl Meter {
         self.usual_ns == 0 || self.arrivals.idle_since.is_some_and(|since| now.since(since) > 2 * idle_max)
     }
 
+    /// Its first requests will be about as large as this; it has not been away.
+    pub(super) fn remember(&mut self, usual_ns: u64) {
+        self.usual_ns = usual_ns.max(1);
+    }
+
     /// A request is enqueued.
     pub(super) fn on_arrival(&mut self, now: Time, cost_ns: u64) {
         self.change_pending(now, self.pending_ns + cost_ns);

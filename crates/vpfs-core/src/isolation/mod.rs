@@ -33,6 +33,7 @@ mod exchange;
 mod groups;
 mod in_flight;
 mod learning;
+mod memory;
 mod meter;
 mod minima;
 mod pace;

@@ -21,6 +21,7 @@ use crate::adapt::Controller;
 use crate::dsfq::{Change, Ledger};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
+use crate::learned::Learned;
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
@@ -295,6 +296,22 @@ impl Engine for Sfq {
             self.admit(enqueued_at, &request);
         }
         self.events = handover.events;
+    }
+
+    fn learned(&self, _now: Time) -> Option<Learned> {
+        Some(Learned::Slots { depth: self.depth_found()?, slot_costs: self.slot_costs().clone() })
+    }
+
+    /// The search starts from what was found, if there is one.
+    fn remember(&mut self, now: Time, learned: &Learned) {
+        let Learned::Slots { depth, slot_costs } = learned else { return };
+        if self.controller.is_some() {
+            self.set_depth(now, *depth);
+            if !self.queue.table().is_uniform() {
+                self.set_slot_costs(slot_costs.clone());
+            }
+            self.adapt();
+        }
     }
 
     fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {

@@ -31,6 +31,8 @@ pub(super) enum Frame {
     Format(u32),
     /// A listening socket.
     Listener(SocketAddr),
+    /// What was learned in front of the server of this name; a successor can do without it.
+    Learned { server: String, content: String },
     /// There are no more listening sockets.
     Offered,
     /// The sockets of a client and its server.
@@ -49,7 +51,7 @@ impl Frame {
     fn follow(&self) -> [usize; 2] {
         match self {
             Self::Connection { from_client, from_server, .. } => [*from_client, *from_server],
-            Self::Format(_) | Self::Listener(_) | Self::Offered => [0; 2],
+            Self::Format(_) | Self::Listener(_) | Self::Learned { .. } | Self::Offered => [0; 2],
         }
     }
 }

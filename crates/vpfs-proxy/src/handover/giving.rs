@@ -19,13 +19,21 @@ pub struct Offer {
     channel: UnixStream,
 }
 
-/// Offers listening sockets to a successor at the other end of `channel`, and waits until it has confirmed. Blocks.
-pub(crate) fn offer(mut channel: UnixStream, listeners: &[(SocketAddr, OwnedFd)]) -> io::Result<Offer> {
+/// Offers listening sockets to a successor at the other end of `channel`, tells it what was `learned` in front of each
+/// server, and waits until it has confirmed. Blocks.
+pub(crate) fn offer(
+    mut channel: UnixStream,
+    listeners: &[(SocketAddr, OwnedFd)],
+    learned: Vec<(String, String)>,
+) -> io::Result<Offer> {
     channel.set_read_timeout(Some(PATIENCE))?;
     channel.set_write_timeout(Some(PATIENCE))?;
     send(&mut channel, &Frame::Format(FORMAT), &[], [&[]; 2])?;
     for (address, socket) in listeners {
         send(&mut channel, &Frame::Listener(*address), &[socket.as_fd()], [&[]; 2])?;
+    }
+    for (server, content) in learned {
+        send(&mut channel, &Frame::Learned { server, content }, &[], [&[]; 2])?;
     }
     send(&mut channel, &Frame::Offered, &[], [&[]; 2])?;
     channel.read_exact(&mut [0]).map_err(|error| match error.kind() {

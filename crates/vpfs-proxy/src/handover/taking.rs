@@ -16,6 +16,7 @@ use crate::stream::Detached;
 pub struct Inheritance {
     channel: UnixStream,
     listeners: Vec<(SocketAddr, TcpListener)>,
+    learned: Vec<(String, String)>,
 }
 
 impl Inheritance {
@@ -29,17 +30,24 @@ impl Inheritance {
             Frame::Format(FORMAT) => {}
             other => return Err(invalid(&format!("format {FORMAT} was expected, not {other:?}"))),
         }
-        let mut listeners = Vec::new();
+        let (mut listeners, mut learned) = (Vec::new(), Vec::new());
         loop {
             match next()? {
                 Received { frame: Frame::Listener(address), mut sockets, .. } => {
                     let socket = sockets.pop().ok_or_else(|| invalid("a listener without its socket"))?;
                     listeners.push((address, TcpListener::from(socket)));
                 }
-                Received { frame: Frame::Offered, .. } => return Ok(Self { channel, listeners }),
+                Received { frame: Frame::Learned { server, content }, .. } => learned.push((server, content)),
+                Received { frame: Frame::Offered, .. } => return Ok(Self { channel, listeners, learned }),
                 other => return Err(invalid(&format!("{:?} instead of a listener", other.frame))),
             }
         }
+    }
+
+    /// What the predecessor learned in front of the server of this name.
+    pub(crate) fn learned(&self, server: &str) -> Option<&[u8]> {
+        let (_, content) = self.learned.iter().find(|(name, _)| name == server)?;
+        Some(content.as_bytes())
     }
 
     /// Takes the socket that listens at one of these addresses. If there are none, because a name server does not

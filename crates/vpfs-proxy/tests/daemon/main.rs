@@ -14,6 +14,7 @@ mod failures;
 mod handover;
 mod hostile;
 mod identify;
+mod learned;
 mod memory;
 mod names;
 mod peers;

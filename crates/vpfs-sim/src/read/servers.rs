@@ -49,5 +49,5 @@ fn read_partition(table: &Table<'_>) -> Partition {
 }
 
 fn read_restart(table: &Table<'_>) -> Restart {
-    Restart { at: table.duration("at").unwrap_or_default(), server: table.count("server").unwrap_or(0) }
+    Restart { at: table.duration("at").unwrap_or_default(), server: table.count("server").unwrap_or(0), forgets: false }
 }

@@ -1,0 +1,10 @@
+//! What the schedulers have learned, for the next process: told to a successor, and kept in a file for each server
+//! (docs/decisions/0018-learned-state.md).
+
+mod file;
+mod keeper;
+mod text;
+
+pub(crate) use file::{parse, read};
+pub(crate) use keeper::Keeper;
+pub(crate) use text::Known;
