@@ -1,8 +1,9 @@
 //! What a policy has learned at run time and can take back after a restart, as plain data: for a successor, or a file.
 //!
-//! Only what makes the first seconds bad without it is kept; the rest is learned again at once. It may come from another
-//! version, or from a time when the storage was another one. So a policy takes any values, limits them to what it could
-//! have learned itself, and continues to learn from there: what is wrong is corrected as after a change of the storage.
+//! Only what makes the first seconds bad without it is kept; the rest is learned again at once. It may come from
+//! another version, or from a time when the storage was another one. So a policy takes any values, limits them to what
+//! it could have learned itself, and continues to learn from there: what is wrong is corrected as after a change of the
+//! storage.
 
 use alloc::vec::Vec;
 

@@ -19,6 +19,7 @@ mod half;
 mod handover;
 mod hosts;
 mod identity;
+mod keeper;
 mod learned;
 mod limits;
 mod listener;

@@ -58,8 +58,8 @@ fn kept(device: &DeviceProfile, large_kib: u32, at: Duration, forgets: bool) -> 
     calls(&results, at) as f64 * 5.0 / before as f64
 }
 
-/// Symptom: in the second after an upgrade, a small application did 29 calls instead of 750, beside writes of 4 MiB even
-/// for several seconds. Cause: bulk went without limit until its cost was known.
+/// Symptom: in the second after an upgrade, a small application did 29 calls instead of 750, beside writes of 4 MiB
+/// even for several seconds. Cause: bulk went without limit until its cost was known.
 #[test]
 fn a_restart_is_hardly_noticed() {
     let (disk, volume) =

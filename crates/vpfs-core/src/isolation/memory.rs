@@ -64,8 +64,8 @@ impl Isolation {
     }
 }
 
-/// A cost that is far too high would keep its flow waiting until the others have had as much time, so it must be one that
-/// a calibration can have confirmed.
+/// A cost that is far too high would keep its flow waiting until the others have had as much time, so it must be one
+/// that a calibration can have confirmed.
 fn is_credible(learned: &LearnedCosts) -> bool {
     let LearnedCosts { costs, bulk, took_milli, bulk_flows, .. } = learned;
     let longest_ns = Calibration::LONGEST_LARGE.as_nanos();

@@ -14,7 +14,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of these frames. A successor that does not know it gives up, and the older process continues.
+/// The version of these frames. A successor that does not know it gives up, and the older process continues. An older
+/// predecessor may leave out what came later.
 pub(super) const FORMAT: u32 = 1;
 
 /// The longest JSON text. A user of 10,000 groups needs less.

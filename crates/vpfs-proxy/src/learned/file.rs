@@ -33,12 +33,12 @@ pub(crate) fn read(state: &StateDir, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Replaces the file. Blocks.
-pub(super) fn write(state: &StateDir, name: &str, content: &str) {
+pub(crate) fn write(state: &StateDir, name: &str, content: &str) {
     state.write(&file(name), content.as_bytes());
 }
 
 /// The content of the file, which a successor gets as well.
-pub(super) fn content(learned: Known) -> String {
+pub(crate) fn content(learned: Known) -> String {
     serde_json::to_string(&Kept { format: FORMAT, learned }).expect("numbers, names and lists are JSON")
 }
 

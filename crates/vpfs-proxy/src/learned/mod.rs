@@ -2,9 +2,7 @@
 //! (docs/decisions/0018-learned-state.md).
 
 mod file;
-mod keeper;
 mod text;
 
-pub(crate) use file::{parse, read};
-pub(crate) use keeper::Keeper;
+pub(crate) use file::{content, parse, read, write};
 pub(crate) use text::Known;

@@ -1,4 +1,4 @@
-//! Collects what was learned, and keeps it.
+//! Collects what was learned (`learned`), and keeps it.
 
 use std::sync::Arc;
 use std::thread;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use vpfs_config::Config;
 
-use super::{Known, file};
 use crate::gate::Gate;
+use crate::learned::{Known, content, write};
 use crate::shared::Shared;
 use crate::state_dir::StateDir;
 
@@ -40,7 +40,7 @@ impl Keeper {
             let learned = gate.learned()?;
             let apps = self.shared.apps();
             let known = Known::of(address.clone(), &learned, |app| Some(apps.get(app)?.name.clone()));
-            Some((name.clone(), file::content(known)))
+            Some((name.clone(), content(known)))
         };
         self.shared.gates.iter().zip(&*self.servers).filter_map(of).collect()
     }
@@ -72,7 +72,7 @@ impl Keeper {
         let (done, writing) = oneshot::channel();
         let state = self.state.clone();
         thread::spawn(move || {
-            contents.iter().for_each(|(name, content)| file::write(&state, name, content));
+            contents.iter().for_each(|(name, content)| write(&state, name, content));
             let _ = done.send(());
         });
         writing
