@@ -45,10 +45,10 @@ impl Keeper {
         self.shared.gates.iter().zip(&*self.servers).filter_map(of).collect()
     }
 
-    /// Keeps it once a minute, for ever, if it has changed.
+    /// Keeps it once a minute, for ever, if it has changed and there is a directory for it.
     pub(crate) async fn run(self) {
         let mut kept = self.contents();
-        loop {
+        while self.state.is_there() {
             tokio::time::sleep(EVERY).await;
             let contents = self.contents();
             if contents != kept {
@@ -61,9 +61,11 @@ impl Keeper {
 
     /// Keeps what is known now, while `until_done` runs, and returns the result of that; waits at most a second longer.
     pub(crate) async fn finish<R>(&self, until_done: impl Future<Output = R>) -> R {
-        let writing = self.write(self.contents());
+        let writing = self.state.is_there().then(|| self.write(self.contents()));
         let result = until_done.await;
-        let _ = tokio::time::timeout(PATIENCE, writing).await;
+        if let Some(writing) = writing {
+            let _ = tokio::time::timeout(PATIENCE, writing).await;
+        }
         result
     }
 

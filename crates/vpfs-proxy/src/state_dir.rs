@@ -39,6 +39,11 @@ impl StateDir {
         Self { path: Some(path.into()), failing: Arc::default() }
     }
 
+    /// Whether there is one, so that anything is kept.
+    pub(crate) fn is_there(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// The content of a file; `None` if there is none, or if it cannot be read or is larger than `limit` bytes, which
     /// is logged. Blocks.
     pub fn read(&self, name: &str, limit: u64) -> Option<Vec<u8>> {
