@@ -52,8 +52,15 @@ impl Peers {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
         }
-        let (mut reports, mut silent) = (Vec::new(), Vec::new());
-        for server in &config.servers {
+        let (mut reports, mut silent) = (Vec::<PeersReport>::new(), Vec::new());
+        let is_named = |name: &String| self.servers.contains(name);
+        // A process has the socket of its first server, so another one may answer for a server that was named.
+        let (named, others): (Vec<_>, Vec<_>) = config.servers.iter().partition(|server| is_named(&server.name));
+        for server in named.into_iter().chain(others) {
+            let answered = |name: &String| reports.iter().any(|report| report.servers.contains(name));
+            if !self.servers.is_empty() && self.servers.iter().all(answered) {
+                break;
+            }
             match ask(&socket::path(socket::directory(config), &server.name)) {
                 Ok(report) => reports.push(report),
                 Err(Silence::Absent) => {}
