@@ -15,8 +15,8 @@ use ask::{Silence, ask};
 
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///
-/// Asks the proxies on this host, through their sockets in the directory peers.sockets (/run/vpfs without a peers table),
-/// which only root and their own user may use.
+/// Asks the proxies on this host, through their sockets in the directory peers.sockets (/run/vpfs without a peers
+/// table), which only root and their own user may use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs peers                       peers and applications of all proxies on this host\n  \
