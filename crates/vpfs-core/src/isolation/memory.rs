@@ -5,6 +5,7 @@
 
 use super::calibration::Calibration;
 use super::device_time::MIX_TIMES;
+use super::meter::Meter;
 use super::queue::Kind;
 use super::{Isolation, meter};
 use crate::learned::{LearnedCost, LearnedCosts};
@@ -17,10 +18,15 @@ const TOOK_MILLI_MAX: u64 = 100_000;
 const TOOK_MILLI: (u64, u64) = (1000, 1000);
 
 impl Isolation {
-    /// O(applications that are active).
+    /// O(applications).
     pub(super) fn learned_costs(&self, now: Time) -> LearnedCosts {
         let (mix_ppm, mix_windows) = self.times.mix();
-        let is_bulk = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk;
+        // A flow that waits for another server has nothing here just now, but is still bulk.
+        let idle_max = meter::idle_max(self.pace.usual_ns());
+        let is_bulk = |(app, meter): &(AppId, &Meter)| {
+            self.queue.kind(*app) == Kind::Bulk && !meter.was_away(now, idle_max)
+        };
+        let flows = (0..).map(AppId).zip(&self.meters);
         LearnedCosts {
             costs: self.times.learned(),
             mix_ppm,
@@ -30,7 +36,7 @@ impl Isolation {
             serial: self.looked_serially,
             took_milli: self.drift.range(),
             interactive: now < self.vigilant_until,
-            bulk_flows: self.active.iter().filter(is_bulk).take(LearnedCosts::MAX).copied().collect(),
+            bulk_flows: flows.filter(is_bulk).take(LearnedCosts::MAX).map(|(app, _)| app).collect(),
         }
     }
 
