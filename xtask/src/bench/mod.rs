@@ -9,6 +9,7 @@ mod local;
 mod process;
 mod program;
 mod scratch;
+mod target;
 
 const USAGE: &str = "usage: cargo xtask bench <what>
 

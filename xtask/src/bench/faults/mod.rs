@@ -16,8 +16,6 @@ use proxies::Proxies;
 use shares::Shares;
 
 use super::cluster::Cluster;
-use super::local::embedded_servers;
-use super::program;
 use super::scratch::Scratch;
 
 /// Servers, of which narrow uses the first two.
@@ -75,16 +73,13 @@ impl Fault {
 /// Runs all faults one after the other and prints them as a table. An error if an operation fails or data is wrong.
 pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let program = program::build(options.vpfs.as_deref())?;
     let scratch = Scratch::new()?;
-    let (_servers, cluster) = match &options.cluster {
-        Some(dir) => (None, Cluster::read(dir)?),
-        None => embedded_servers(&scratch, &program, SERVERS, &options.device).map(|(it, all)| (Some(it), all))?,
-    };
+    let started = options.target.start(&scratch, SERVERS)?;
+    let (program, cluster) = (&started.program, &started.cluster);
     if cluster.addresses.len() != SERVERS {
         return Err(format!("{} servers; give --orangefs a cluster of {SERVERS}", cluster.addresses.len()));
     }
-    let mut proxies = Proxies::start(&scratch, &program, &cluster)?;
+    let mut proxies = Proxies::start(&scratch, program, cluster)?;
     println!(
         "Wide : narrow, by weight 2; faults of {} s; longest operations of others and of users of s{FAULTY}\n\n\
          | fault | others s | users s | before | during | after | back after s |\n|{}",
@@ -92,7 +87,7 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
         "---|".repeat(7)
     );
     for (fault, name) in Fault::ALL {
-        println!("| {name} {}", measure(fault, &options, &scratch, &cluster, &mut proxies)?);
+        println!("| {name} {}", measure(fault, &options, &scratch, cluster, &mut proxies)?);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Command-line options.
 
-use std::path::PathBuf;
+use super::super::target::Target;
 
 /// Usage message.
 const USAGE: &str = "usage: cargo xtask bench faults [options]
@@ -15,15 +15,13 @@ const USAGE: &str = "usage: cargo xtask bench faults [options]
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) seconds: u64,
-    pub(super) cluster: Option<PathBuf>,
-    pub(super) device: String,
-    pub(super) vpfs: Option<PathBuf>,
+    pub(super) target: Target,
 }
 
 impl Options {
     /// Parses pairs of a flag and its value.
     pub(super) fn parse(args: &[&str]) -> Result<Self, String> {
-        let mut options = Self { seconds: 10, cluster: None, device: "throttled-disk".to_owned(), vpfs: None };
+        let mut options = Self { seconds: 10, target: Target::new("throttled-disk") };
         for pair in args.chunks(2) {
             let [flag, value] = pair else { return Err(format!("{} needs a value\n{USAGE}", pair[0])) };
             match *flag {
@@ -32,13 +30,7 @@ impl Options {
                     options.seconds =
                         seconds.ok_or_else(|| format!("{flag} {value}: expected a number of seconds from 8 to 600"))?;
                 }
-                // Clients have other working directories, so they need absolute paths.
-                "--orangefs" => {
-                    let dir = std::path::absolute(value).map_err(|error| format!("{flag} {value}: {error}"))?;
-                    options.cluster = Some(dir);
-                }
-                "--device" => options.device = (*value).to_owned(),
-                "--vpfs" => options.vpfs = Some(value.into()),
+                _ if options.target.try_set(flag, value)? => {}
                 _ => return Err(format!("unknown option {flag}\n{USAGE}")),
             }
         }

@@ -16,9 +16,7 @@ use options::{APPS, Options};
 use proxies::Proxies;
 
 use super::cluster::Cluster;
-use super::local::embedded_servers;
 use super::process::Running;
-use super::program;
 use super::scratch::Scratch;
 
 /// Embedded servers, as many as the paper has.
@@ -28,15 +26,12 @@ const SERVERS: usize = 8;
 /// error if they are missed.
 pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let program = program::build(options.vpfs.as_deref())?;
     let scratch = Scratch::new()?;
-    let (_servers, cluster) = match &options.cluster {
-        Some(dir) => (None, Cluster::read(dir)?),
-        None => embedded_servers(&scratch, &program, SERVERS, &options.device).map(|(it, all)| (Some(it), all))?,
-    };
-    let proxies = Proxies::start(&scratch, &program, &cluster, &options)?;
+    let started = options.target.start(&scratch, SERVERS)?;
+    let (program, cluster) = (&started.program, &started.cluster);
+    let proxies = Proxies::start(&scratch, program, cluster, &options)?;
     println!("{}\n", options.title(cluster.addresses.len(), &load_average()));
-    let windows = measure(&proxies, &scratch, &cluster, &options)?;
+    let windows = measure(&proxies, &scratch, cluster, &options)?;
     println!("{}", windows.markdown());
     let verdict = windows.verdict();
     println!("{}, load average {}", verdict.text, load_average());

@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::target::Target;
+
 /// Usage message.
 const USAGE: &str = "usage: cargo xtask bench fig6 [options]
 
@@ -32,11 +34,9 @@ const SHORT_IN_LONG: usize = 12;
 pub(super) struct Options {
     pub(super) interval: u64,
     pub(super) sharing: String,
-    pub(super) device: String,
     pub(super) call_kib: usize,
-    pub(super) cluster: Option<PathBuf>,
+    pub(super) target: Target,
     pub(super) json: Option<PathBuf>,
-    pub(super) vpfs: Option<PathBuf>,
 }
 
 impl Options {
@@ -45,11 +45,9 @@ impl Options {
         let mut options = Self {
             interval: 60,
             sharing: "layout".to_owned(),
-            device: "throttled-disk".to_owned(),
             call_kib: 512,
-            cluster: None,
+            target: Target::new("throttled-disk"),
             json: None,
-            vpfs: None,
         };
         for pair in args.chunks(2) {
             let [flag, value] = pair else { return Err(format!("{} needs a value\n{USAGE}", pair[0])) };
@@ -66,19 +64,13 @@ impl Options {
                 self.interval = seconds.ok_or_else(|| wrong("a number of seconds from 1 to 3600"))?;
             }
             "--sharing" => self.sharing = value.to_owned(),
-            "--device" => self.device = value.to_owned(),
             "--call" => {
                 let kib =
                     value.parse().ok().filter(|kib: &usize| (64..=16_384).contains(kib) && kib.is_multiple_of(64));
                 self.call_kib = kib.ok_or_else(|| wrong("a multiple of 64 from 64 to 16384"))?;
             }
-            // Servers and clients have other working directories, so they need absolute paths.
-            "--orangefs" => {
-                let dir = std::path::absolute(value).map_err(|error| format!("{flag} {value}: {error}"))?;
-                self.cluster = Some(dir);
-            }
             "--json" => self.json = Some(value.into()),
-            "--vpfs" => self.vpfs = Some(value.into()),
+            _ if self.target.try_set(flag, value)? => {}
             _ => return Err(format!("unknown option {flag}\n{USAGE}")),
         }
         Ok(())
@@ -112,7 +104,8 @@ impl Options {
 
     /// What is measured, for the head of the output.
     pub(super) fn title(&self, servers: usize, load: &str) -> String {
-        let storage = self.cluster.as_ref().map_or(format!("embedded, {}", self.device), |_| "OrangeFS".to_owned());
+        let storage =
+            self.target.cluster.as_ref().map_or(format!("embedded, {}", self.target.device), |_| "OrangeFS".to_owned());
         format!(
             "{} s between arrivals, {servers} servers ({storage}), a proxy process for each, sharing = \"{}\", {APPS} applications, \
              calls of {} KiB on each server; load average {load}",

@@ -13,9 +13,8 @@ use flood::{Flood, Kind};
 use options::Options;
 
 use super::cluster::Cluster;
-use super::local::{embedded_servers, free_ports, write};
+use super::local::{free_ports, write};
 use super::process::Running;
-use super::program;
 use super::scratch::{PREFIX, Scratch};
 
 /// Clients of a flood.
@@ -36,17 +35,14 @@ struct Run {
 /// Runs the application alone and beside each flood, in turn, and prints the medians of all rounds as a table.
 pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let program = program::build(options.vpfs.as_deref())?;
     let scratch = Scratch::new()?;
-    let (_servers, cluster) = match &options.cluster {
-        Some(dir) => (None, Cluster::read(dir)?),
-        None => embedded_servers(&scratch, &program, 1, &options.device).map(|(it, all)| (Some(it), all))?,
-    };
+    let started = options.target.start(&scratch, 1)?;
+    let (program, cluster) = (&started.program, &started.cluster);
     let [plain, trusting] = ["", "\n[trust]\nservers = [\"127.0.0.1\"]\n"].map(|trust| {
         let ports = free_ports(cluster.addresses.len())?;
         let config = scratch.path("vpfs.toml");
         write(&config, &(text(&cluster.addresses, &ports) + trust))?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(["proxy", "--config"]).arg(&config);
         let mut proxy = Running::start(&scratch, &format!("proxy-{}", ports[0]), &mut command)?;
         for port in &ports {
@@ -57,7 +53,7 @@ pub(super) fn run(args: &[&str]) -> Result<(), String> {
     let (plain, trusting) = (plain?, trusting?);
     let measure = |kind| {
         let (proxy, address) = if matches!(kind, Some(Kind::Trusted)) { &trusting } else { &plain };
-        measure(&scratch, &program, &cluster, proxy, address, kind, options.seconds)
+        measure(&scratch, program, cluster, proxy, address, kind, options.seconds)
     };
     let kinds: Vec<_> = [(None, "none")].into_iter().chain(Kind::ALL.map(|(kind, name)| (Some(kind), name))).collect();
     let mut runs = vec![Vec::new(); kinds.len()];
