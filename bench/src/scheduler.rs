@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use vpfs_core::testing::Random;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Capped, Depth, Ioco, IocoSettings, Isolation, OpKind, Request, RequestId, Scheduler,
-    Scope, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
+    AppId, AppPolicy, Bytes, Cap, Depth, Ioco, IocoSettings, Isolation, OpKind, Policy, PolicyKind, Request, RequestId,
+    Scheduler, Scope, Settings, Sfq, SlotCostTable, Target, Time, TwoLevel, TwoLevelSettings, Weight,
 };
 
 use crate::Effort;
@@ -158,6 +158,11 @@ fn cap() -> AppPolicy {
     AppPolicy { cap: Cap::new(1 << 50, Bytes::mib(1 << 20)), ..AppPolicy::default() }
 }
 
+/// SFQ(D) as a daemon holds it.
+fn policy() -> Policy {
+    Policy::new(&Settings::new(PolicyKind::SfqD, unlimited(), SlotCostTable::uniform()), 0)
+}
+
 /// Dispatch, complete and enqueue, by number of flows, sizes and scheduler.
 pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
     let mut measurements = Vec::new();
@@ -168,7 +173,7 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             let (none, ioco) = (AppPolicy::default(), IocoSettings::default());
             measurements.push(case.measure(effort, "sfq-d", none, || sfq(one())));
             measurements.push(case.measure(effort, "sfq-d-plus", none, || sfq(SlotCostTable::default())));
-            measurements.push(case.measure(effort, "sfq-d with caps", cap(), || Capped::new(sfq(one()), 0)));
+            measurements.push(case.measure(effort, "sfq-d with caps", cap(), policy));
             measurements.push(case.without_shares(effort, "two-level", class(), two_level));
             measurements.push(case.without_shares(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)));
             measurements.push(case.without_shares(effort, "isolation", none, || Isolation::new(0)));

@@ -92,11 +92,6 @@ impl Cap {
         self.scope
     }
 
-    /// The same with another rate, at least 1, and burst.
-    pub(crate) fn scaled(self, bytes_per_second: u64, burst: Bytes) -> Self {
-        Self { bytes_per_second: NonZeroU64::new(bytes_per_second).unwrap_or(NonZeroU64::MIN), burst, ..self }
-    }
-
     /// The rate in the long run.
     pub const fn bytes_per_second(self) -> u64 {
         self.bytes_per_second.get()
@@ -115,11 +110,4 @@ pub struct Minimum {
     pub rate: Bytes,
     /// For what it is.
     pub scope: Scope,
-}
-
-impl Minimum {
-    /// As a rate for a budget; `None` if it is zero.
-    pub(crate) fn as_cap(self, burst: Bytes) -> Option<Cap> {
-        Some(Cap { scope: self.scope, ..Cap::new(self.rate.0, burst)? })
-    }
 }

@@ -4,13 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
+use crate::dsfq::SharedService;
 use crate::event::EventQueue;
 use crate::learned::Learned;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::slot_cost::SlotCostTable;
-use crate::units::{AppId, Depth, Time};
+use crate::totals::Totals;
+use crate::units::{AppId, Bytes, Depth, Time};
 
 /// A scheduler that can be exchanged for another one.
 pub(crate) trait Engine: Scheduler + Debug {
@@ -23,6 +25,21 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// The requests of another engine; call while there are none here.
     fn take_over(&mut self, now: Time, handover: Handover);
+
+    /// Its shares for the sum over all servers, if it has such.
+    fn shared(&mut self) -> Option<&mut dyn SharedService> {
+        None
+    }
+
+    /// The rates that it keeps, if it does.
+    fn totals(&mut self) -> Option<&mut Totals> {
+        None
+    }
+
+    /// What waits of `app` only because its rate does not allow more. O(1).
+    fn waiting(&self, _app: AppId) -> Bytes {
+        Bytes::ZERO
+    }
 
     /// What it has learned and would have to learn again after a restart; `None` if nothing.
     fn learned(&self, _now: Time) -> Option<Learned> {
@@ -38,6 +55,12 @@ pub(crate) trait Engine: Scheduler + Debug {
     /// The depth and slot costs found from completions, if the engine looks for them.
     fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
         None
+    }
+
+    /// The capacities of all its tables.
+    #[cfg(test)]
+    fn capacities(&self) -> Vec<usize> {
+        Vec::new()
     }
 }
 

@@ -7,10 +7,10 @@
 //! # The drive contract
 //!
 //! 1. Give an input: [`Scheduler::enqueue`], [`Scheduler::complete`], [`Scheduler::cancel`],
-//!    [`Scheduler::correct_cost`], [`Scheduler::handle_peer`] or [`Scheduler::handle_timeout`], with a `now` that never
-//!    decreases.
-//! 2. Call [`Scheduler::poll_dispatch`] until it returns `None`, likewise [`Scheduler::poll_report`] if servers
-//!    coordinate their shares, then [`Scheduler::poll_event`].
+//!    [`Scheduler::correct_cost`] or [`Scheduler::handle_timeout`], or what other servers say
+//!    ([`SharedService::handle_peer`], [`Totals::hear`]), with a `now` that never decreases.
+//! 2. Call [`Scheduler::poll_dispatch`] until it returns `None`, likewise [`SharedService::poll_report`] and
+//!    [`Policy::poll_total`] if servers coordinate, then [`Scheduler::poll_event`].
 //! 3. Ask [`Scheduler::poll_timeout`] when to call `handle_timeout` next, if there is no input before.
 //!
 //! ```
@@ -27,7 +27,7 @@
 //!
 //! let depth = Depth::new(14).expect("not zero");
 //! let settings = Settings::new(PolicyKind::SfqDPlus, depth, SlotCostTable::default());
-//! let mut scheduler = Capped::new(Policy::new(&settings, 64), 64);
+//! let mut scheduler = Policy::new(&settings, 64);
 //! let (mut storage, mut now) = (Vec::new(), Time::ZERO);
 //! let policy = AppPolicy { cap: Cap::new(1 << 30, Bytes::mib(4)), ..AppPolicy::default() };
 //! scheduler.set_app(now, AppId(0), &policy);
@@ -53,7 +53,7 @@ extern crate alloc;
 
 mod adapt;
 mod app_policy;
-pub mod cap;
+mod caps;
 mod corrections;
 pub mod dsfq;
 mod engine;
@@ -74,19 +74,18 @@ pub mod settings;
 pub mod sfq;
 mod shares;
 pub mod slot_cost;
-mod split;
 pub mod stripe;
 mod table;
 mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod total;
-mod total_id;
+mod totals;
 pub mod two_level;
 pub mod units;
 
 pub use app_policy::{AppPolicy, Cap, GroupId, Minimum};
-pub use cap::Capped;
+pub use dsfq::SharedService;
 pub use event::{Event, EventQueue, MissCause};
 pub use fifo::Fifo;
 pub use ioco::Ioco;
@@ -104,6 +103,6 @@ pub use settings::{
 pub use sfq::Sfq;
 pub use slot_cost::SlotCostTable;
 pub use total::{Reach, Scope, TotalKind};
-pub use total_id::TotalId;
+pub use totals::{TotalId, Totals};
 pub use two_level::TwoLevel;
 pub use units::{AppId, Bytes, Depth, FileKey, Objects, RequestId, ServerId, SlotCost, Time, VirtualTime, Weight};

@@ -1,13 +1,14 @@
 //! The trait that all policies implement. The crate documentation states the contract for driving it.
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::AppPolicy;
 use crate::event::Event;
-use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
-use crate::total::{Reach, TotalKind};
-use crate::total_id::TotalId;
+use crate::request::{Dispatch, Request};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Decides which queued request goes to one storage server next.
+///
+/// What servers tell each other is apart from this, as few policies take part in it: [`SharedService`](crate::SharedService) for shares,
+/// [`Totals`](crate::Totals) for what else holds for the sum over all servers.
 ///
 /// Every method is a pure state change: no I/O, no clock. `now` must not decrease from call to call.
 ///
@@ -22,8 +23,8 @@ pub trait Scheduler: Send {
         self.enqueue_held(now, now, &request);
     }
 
-    /// [`Scheduler::enqueue`] for a request that a layer above has held since `arrived`; its [`Dispatch`] reports that
-    /// time, so that wait times are complete.
+    /// [`Scheduler::enqueue`] for a request that was held back since `arrived`; its [`Dispatch`] reports that time, so
+    /// that wait times are complete.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request);
 
     /// The next request that may be dispatched now. Call until `None`, after every input.
@@ -49,43 +50,6 @@ pub trait Scheduler: Send {
     /// Sets all parameters of an application: its weight also for requests that are already queued. Of the others, a
     /// policy applies those that it knows and ignores the rest. An application has [`AppPolicy::default`] until then.
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy);
-
-    /// Other servers gave `report.app` this much service. Policies that share by server ignore it.
-    fn handle_peer(&mut self, _now: Time, _report: ServiceReport) {}
-
-    /// Other servers gave this much service to members of `group` that this server does not know.
-    fn handle_strangers(&mut self, _now: Time, _group: GroupId, _class: ServiceClass, _bytes: i64) {}
-
-    /// The next amount to report to other servers. Call until `None`, after every input, as with dispatches.
-    fn poll_report(&mut self, _now: Time) -> Option<ServiceReport> {
-        None
-    }
-
-    /// A message to the other servers goes out anyway: the next calls of [`Scheduler::poll_report`] return all amounts,
-    /// also while they are below the threshold. O(1).
-    fn report_all(&mut self) {}
-
-    /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(applications).
-    fn set_reach(&mut self, _now: Time, _reach: Reach) {}
-
-    /// Other servers gave this much of an application's total of this kind, or took some back. Ignored by schedulers
-    /// that have no such total of it.
-    fn handle_total(&mut self, _now: Time, _kind: TotalKind, _report: ServiceReport) {}
-
-    /// What was given here of an application's total since the last report, if it is enough to tell the other servers.
-    /// Call until `None`, after every input.
-    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
-        None
-    }
-
-    /// Sets the part of a total that may be given here, in bytes per second, whatever other servers give; `None` (as
-    /// before the first call): the whole of it, less what they give. Ignored by schedulers that have no such total.
-    fn set_part(&mut self, _now: Time, _total: TotalId, _part: Option<u64>) {}
-
-    /// What waits here only because a total does not allow more. O(1).
-    fn waiting(&self, _total: TotalId) -> Bytes {
-        Bytes::ZERO
-    }
 
     /// Requests queued, not yet dispatched.
     fn queued(&self) -> usize;

@@ -1,12 +1,5 @@
-//! What holds for the sum over all servers, besides shares.
-//!
-//! The schedulers of all servers tell each other what they gave an application of such an amount:
-//! [`Scheduler::poll_total`](crate::Scheduler::poll_total) and
-//! [`Scheduler::handle_total`](crate::Scheduler::handle_total). Each kind is counted for itself.
-//!
-//! Where news takes too long for that, in clusters of several groups, the driver sets the part of each total that a
-//! server may give, by [`Scheduler::set_part`](crate::Scheduler::set_part), from what all servers say that is wanted
-//! there.
+//! What holds for the sum over all servers, besides shares. Each kind is counted for itself, see
+//! [`Totals`](crate::Totals).
 
 /// For what an amount is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +14,7 @@ pub enum Scope {
 /// A kind of amount that can be for the sum over all servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TotalKind {
-    /// The most that an application gets, see [`crate::cap`].
+    /// The most that an application gets, even while the storage is idle.
     Cap,
     /// The rate within which its requests keep their deadline, see [`crate::two_level`].
     Target,

@@ -4,7 +4,7 @@
 
 use core::fmt;
 use core::num::NonZeroU32;
-use core::ops::{Add, AddAssign, Sub};
+use core::ops::{Add, AddAssign};
 use core::time::Duration;
 
 /// A point in time, in nanoseconds since an origin that the driver chooses (process start, simulation start).
@@ -67,10 +67,17 @@ impl Bytes {
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
+
+    /// The difference, zero if `other` is more.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
 }
 
 impl Add for Bytes {
     type Output = Self;
+    /// Saturates at the largest number.
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -79,14 +86,6 @@ impl Add for Bytes {
 impl AddAssign for Bytes {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
-    }
-}
-
-impl Sub for Bytes {
-    type Output = Self;
-    /// Saturates at zero.
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The guarantees of caps, in front of any scheduler.
+//! The guarantees of caps.
 
 mod common;
 
@@ -6,11 +6,16 @@ use common::{EVENTS, depth, dispatched, ops};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner, Tunable};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Capped, Event, OpKind, Request, RequestId, Scheduler, Sfq, SlotCostTable, Time,
+    AppId, AppPolicy, Bytes, Cap, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings, Sfq,
+    SlotCostTable, Time,
 };
 
 fn sfq() -> Sfq {
     Sfq::new(depth(14), SlotCostTable::default(), EVENTS)
+}
+
+fn policy() -> Policy {
+    Policy::new(&Settings::new(PolicyKind::SfqDPlus, depth(14), SlotCostTable::default()), EVENTS)
 }
 
 fn cap(bytes_per_second: u64, burst: u64) -> Option<Cap> {
@@ -38,7 +43,7 @@ proptest! {
         burst in 0..10_000_000_u64,
         requests in prop::collection::vec((0..3_000_000_u64, 0..3_000_000_u64), 1..60),
     ) {
-        let mut capped = Capped::new(sfq(), EVENTS);
+        let mut capped = policy();
         capped.set_app(Time::ZERO, AppId(0), &limited(cap(rate, burst)));
         let (mut now, mut events) = (Time::ZERO, Vec::new());
         for (id, &(pause, cost)) in (0..).zip(&requests) {
@@ -70,7 +75,7 @@ proptest! {
     /// While requests wait, the rate is met to the nanosecond, however small the steps are.
     #[test]
     fn a_backlogged_application_gets_its_rate(rate in 1_000_000..2_000_000_000_u64) {
-        let mut capped = Capped::new(sfq(), EVENTS);
+        let mut capped = policy();
         capped.set_app(Time::ZERO, AppId(0), &limited(cap(rate, 10_000)));
         for id in 0..200 {
             let request = Request::new(RequestId(id), AppId(0), OpKind::Write, Bytes(10_000));
@@ -89,7 +94,7 @@ proptest! {
     #[test]
     fn without_caps_requests_pass(ops in ops(300)) {
         let mut plain = Runner::new(sfq());
-        let mut capped = Runner::new(Capped::new(sfq(), EVENTS));
+        let mut capped = Runner::new(policy());
         prop_assert_eq!(dispatched(&mut plain, &ops), dispatched(&mut capped, &ops));
         prop_assert_eq!(plain.events, capped.events);
     }
@@ -97,7 +102,7 @@ proptest! {
     /// Nothing is lost while caps are set and lifted.
     #[test]
     fn nothing_is_lost(ops in ops(300), caps in prop::collection::vec((0..5_u32, 0..4_u64), 0..30)) {
-        let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
+        let mut runner = Runner::new(policy());
         let mut caps = caps.into_iter();
         for chunk in ops.chunks(10) {
             dispatched(&mut runner, chunk);
@@ -119,7 +124,7 @@ fn check_held<S: Tunable>(runner: &Runner<S>) {
 /// A refund releases the next request at once; lifting a cap releases all.
 #[test]
 fn refunds_and_changes_release() {
-    let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
+    let mut runner = Runner::new(policy());
     runner.set_app(AppId(0), |policy| policy.cap = cap(1000, 0));
     let write = common::write(0, 10);
     assert_eq!(dispatched(&mut runner, &[write, write, write, write, common::DISPATCH]).len(), 1);
@@ -133,7 +138,7 @@ fn refunds_and_changes_release() {
 /// A request's wait counts from its arrival, not from its release.
 #[test]
 fn a_held_request_keeps_its_time_of_arrival() {
-    let mut runner = Runner::new(Capped::new(sfq(), EVENTS));
+    let mut runner = Runner::new(policy());
     runner.set_app(AppId(0), |policy| policy.cap = cap(1_000_000_000, 0));
     let write = common::write(0, 100);
     dispatched(&mut runner, &[write, write]);

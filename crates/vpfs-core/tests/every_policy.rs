@@ -8,7 +8,7 @@ use common::{DISPATCH, EVENTS, check_timer, depth, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
-    AppId, Bytes, Cap, Capped, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope, Settings,
+    AppId, Bytes, Cap, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope, Settings,
     SlotCostTable, Target, TwoLevelSettings,
 };
 
@@ -22,8 +22,8 @@ fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
 }
 
 /// Two applications with targets, two with orders, and, if wanted, one with a cap.
-fn runner(settings: &Settings, capped: bool) -> Runner<Capped<Policy>> {
-    let mut runner = Runner::new(Capped::new(Policy::new(settings, EVENTS), EVENTS));
+fn runner(settings: &Settings, capped: bool) -> Runner<Policy> {
+    let mut runner = Runner::new(Policy::new(settings, EVENTS));
     for (app, megabytes) in [(0, 50), (1, 2000)] {
         let deadline = settings.two_level.replenish_period * 10;
         let target = Target { rate: Bytes::mib(megabytes), scope: Scope::Server, deadline };
@@ -43,12 +43,12 @@ fn kind() -> impl Strategy<Value = PolicyKind> {
     prop::sample::select(&PolicyKind::ALL)
 }
 
-fn check_counts(runner: &Runner<Capped<Policy>>) {
+fn check_counts(runner: &Runner<Policy>) {
     assert_eq!(runner.scheduler.queued(), runner.queued.len());
     assert_eq!(runner.scheduler.outstanding(), runner.outstanding.len());
 }
 
-fn all_dispatched(runner: &mut Runner<Capped<Policy>>, ops: &[Op]) -> Vec<Dispatch> {
+fn all_dispatched(runner: &mut Runner<Policy>, ops: &[Op]) -> Vec<Dispatch> {
     ops.iter().flat_map(|&op| runner.apply(op)).collect()
 }
 
@@ -95,7 +95,7 @@ proptest! {
             all_dispatched(&mut runner, chunk);
             if let Some((kind, slots, app, bits)) = changes.next() {
                 let settings = settings(kind, slots, Duration::from_nanos(u64::from(bits) + 1));
-                runner.scheduler.inner_mut().reconfigure(runner.now, &settings);
+                runner.scheduler.reconfigure(runner.now, &settings);
                 let deadline = Duration::from_micros(bits.into());
                 let scope = if bits.is_multiple_of(2) { Scope::Server } else { Scope::Total };
                 let target = Target { rate: Bytes::kib(bits.into()), scope, deadline };
@@ -174,7 +174,7 @@ fn longest_wait(kind: PolicyKind, capped: bool, seed: u64) -> (u64, u64) {
     (u64::try_from(longest.as_millis()).expect("short"), bound(kind, capped))
 }
 
-fn enqueue(runner: &mut Runner<Capped<Policy>>, random: &mut Random, app: AppId) {
+fn enqueue(runner: &mut Runner<Policy>, random: &mut Random, app: AppId) {
     let cost = Bytes::kib(SIZES_KIB[random.below(3) as usize]);
     runner.apply(Op::Enqueue { app, op: OpKind::Write, cost });
 }

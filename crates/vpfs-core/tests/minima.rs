@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use vpfs_core::total::Reach;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Isolation, Minimum, OpKind, Request, RequestId, Scheduler, Scope, ServiceClass,
-    ServiceReport, Time, TotalKind, Weight,
+    AppId, AppPolicy, Bytes, Depth, Minimum, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Scope,
+    ServiceClass, Settings, SlotCostTable, Time, TotalId, TotalKind, Weight,
 };
 
 const MB: u64 = 1_000_000;
@@ -29,7 +29,7 @@ fn id_of(app: usize) -> AppId {
 }
 
 struct Disk {
-    scheduler: Isolation,
+    scheduler: Policy,
     apps: Vec<App>,
     now: Time,
     in_it: VecDeque<RequestId>,
@@ -41,7 +41,7 @@ struct Disk {
 impl Disk {
     fn new(apps: &[App]) -> Self {
         let mut disk = Self {
-            scheduler: Isolation::new(64),
+            scheduler: Policy::new(&Settings::new(PolicyKind::Isolation, Depth::ONE, SlotCostTable::default()), 64),
             apps: apps.to_vec(),
             now: Time::ZERO,
             in_it: VecDeque::new(),
@@ -219,16 +219,16 @@ fn service_at_other_servers_counts_and_is_told() {
     disk.run(10);
     assert_near(disk.run(10)[0], 24.0, 5.0);
     let mut told = 0;
-    while let Some((kind, report)) = disk.scheduler.poll_total(disk.now) {
-        assert_eq!((kind, report.app), (TotalKind::Minimum, AppId(0)));
-        told += report.bytes;
+    let id = TotalId { app: AppId(0), kind: TotalKind::Minimum, class: ServiceClass::Data };
+    while let Some((total, bytes)) = disk.scheduler.poll_total() {
+        assert_eq!(total, id);
+        told += bytes;
     }
     assert!(told > 0);
     // Elsewhere it gets all of its minimum, so here it keeps its even part and its share.
     let mut here = 0.0;
     for _ in 0..10 {
-        let report = ServiceReport { app: AppId(0), class: ServiceClass::Data, bytes: 24_000_000 };
-        disk.scheduler.handle_total(disk.now, TotalKind::Minimum, report);
+        disk.scheduler.totals(id.kind, id.class).unwrap().hear(disk.now, id.app, 24_000_000);
         here += disk.run(1)[0] / 10.0;
     }
     assert!((11.0..=14.0).contains(&here), "{here}");

@@ -8,16 +8,16 @@ use std::time::Duration;
 use common::{EVENTS, depth};
 use proptest::prelude::*;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Capped, Objects, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport,
-    Settings, Sharing, SharingMode, SlotCostTable, Time,
+    AppId, AppPolicy, Bytes, Objects, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport,
+    Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
 
 const ONE: Bytes = Bytes::kib(10);
 /// Requests of each application at once.
 const CONCURRENCY: u32 = 16;
 
-fn scheduler(kind: PolicyKind, slots: u32) -> Capped<Policy> {
-    Capped::new(Policy::new(&Settings::new(kind, depth(slots), SlotCostTable::default()), EVENTS), EVENTS)
+fn scheduler(kind: PolicyKind, slots: u32) -> Policy {
+    Policy::new(&Settings::new(kind, depth(slots), SlotCostTable::default()), EVENTS)
 }
 
 fn request(id: u32, app: u32, objects: Objects) -> Request {

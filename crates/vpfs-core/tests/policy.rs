@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
-    ServiceClass, ServiceReport, Settings, Sharing, SharingMode, SlotCostTable, Time,
+    ServiceClass, ServiceReport, Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
 
 const KINDS: [PolicyKind; 6] = PolicyKind::ALL;

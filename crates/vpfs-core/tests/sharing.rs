@@ -12,7 +12,7 @@ use vpfs_core::dsfq::PENDING_MAX;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Bytes, Event, GroupId, OpKind, Request, RequestId, Scheduler, ServiceClass, ServiceReport, Sfq,
-    Sharing, SharingMode, SlotCostTable, Time,
+    SharedService, Sharing, SharingMode, SlotCostTable, Time,
 };
 
 const PART: Bytes = Bytes::kib(256);

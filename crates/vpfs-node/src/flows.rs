@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use vpfs_core::{AppId, GroupId, Time, TotalKind};
+use vpfs_core::{AppId, GroupId, Time};
 
 use crate::coordination::FlowKey;
 
@@ -35,22 +35,11 @@ pub(crate) struct Flows {
     by_key: HashMap<FlowKey, AppId>,
     /// By the half of the keys of their members that is the same.
     groups: HashMap<u32, GroupId>,
-    /// By the keys under which servers report what they gave of a total, and what was wanted of it.
-    by_total: HashMap<FlowKey, (TotalKind, AppId, Told)>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
     /// Requests of all applications, queued or dispatched.
     pending: usize,
-}
-
-/// What servers tell each other of a total.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// What was given of it.
-    Used,
-    /// What was wanted of it.
-    Wanted,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,16 +65,8 @@ impl Flows {
         let before = self.flow(app).key.replace(key);
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
-            for kind in TotalKind::ALL {
-                self.by_total.remove(&before.of_total(kind));
-                self.by_total.remove(&before.of_wanted(kind));
-            }
         }
         self.by_key.insert(key, app);
-        for kind in TotalKind::ALL {
-            self.by_total.insert(key.of_total(kind), (kind, app, Told::Used));
-            self.by_total.insert(key.of_wanted(kind), (kind, app, Told::Wanted));
-        }
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -100,11 +81,6 @@ impl Flows {
     /// The group of which an application with this key is a member, also if it has never been here.
     pub(crate) fn group(&self, key: FlowKey) -> Option<GroupId> {
         self.groups.get(&key.group_half()).copied()
-    }
-
-    /// The total of which something is told under this key, and its application.
-    pub(crate) fn total(&self, key: FlowKey) -> Option<(TotalKind, AppId, Told)> {
-        self.by_total.get(&key).copied()
     }
 
     /// A request arrived. O(1) except for the first one.

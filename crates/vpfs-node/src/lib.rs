@@ -51,6 +51,3 @@ pub use flows::AppName;
 pub use node::{Node, NodeSettings};
 pub use peers::{PeerService, PeerSettings};
 pub use totals::{AppTotals, Totals};
-
-/// Caps, and any policy behind them.
-pub(crate) type ServerScheduler = vpfs_core::Capped<vpfs_core::Policy>;

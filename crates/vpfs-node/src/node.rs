@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Capped, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId,
-    Scheduler, ServerId, ServiceClass, Settings, Time, TotalId, TotalKind,
+    AppId, AppPolicy, Bytes, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId, Scheduler,
+    ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
 };
 
-use crate::ServerScheduler;
 use crate::arrival::{Arrival, Served};
 use crate::coordination::{Message, MessageError};
 use crate::costs::{Cost, Costs};
@@ -38,7 +37,7 @@ pub struct NodeSettings {
 #[derive(Debug)]
 pub struct Node {
     server: ServerId,
-    scheduler: ServerScheduler,
+    scheduler: Policy,
     peers: Option<Peers>,
     /// For when they are needed.
     peer_settings: Option<PeerSettings>,
@@ -56,7 +55,7 @@ impl Node {
     pub fn new(now: Time, server: ServerId, settings: &NodeSettings) -> Self {
         let mut node = Self {
             server,
-            scheduler: Capped::new(Policy::new(&settings.policy, EVENTS), EVENTS),
+            scheduler: Policy::new(&settings.policy, EVENTS),
             peers: None,
             peer_settings: settings.peers.clone(),
             sums: BTreeMap::new(),
@@ -71,18 +70,18 @@ impl Node {
 
     /// What the policy has learned and would have to learn again after a restart; `None` if nothing. O(applications).
     pub fn learned(&self, now: Time) -> Option<Learned> {
-        self.scheduler.inner().learned(now)
+        self.scheduler.learned(now)
     }
 
     /// Continues from what an earlier node learned, as far as it had the same policy. Call before the first request.
     pub fn remember(&mut self, now: Time, learned: &Learned) {
-        self.scheduler.inner_mut().remember(now, learned);
+        self.scheduler.remember(now, learned);
     }
 
     /// `app`, which has had no request yet, was one of [`vpfs_core::LearnedCosts::bulk_flows`]: for drivers in which
     /// the numbers of applications are others after a restart.
     pub fn remember_bulk(&mut self, app: AppId) {
-        self.scheduler.inner_mut().remember_bulk(app);
+        self.scheduler.remember_bulk(app);
     }
 
     /// Changes policy and costs; no queued or dispatched request is lost.
@@ -95,7 +94,7 @@ impl Node {
         }
         self.costs.metadata = settings.metadata_cost;
         if self.settings() != &settings.policy {
-            self.scheduler.inner_mut().reconfigure(now, &settings.policy);
+            self.scheduler.reconfigure(now, &settings.policy);
         }
         self.find_peers(now);
     }
@@ -131,7 +130,9 @@ impl Node {
     fn forget_parts(&mut self, now: Time) {
         for &(app, kind) in self.sums.keys() {
             for class in [ServiceClass::Data, ServiceClass::Metadata] {
-                self.scheduler.set_part(now, TotalId { app, kind, class }, None);
+                if let Some(totals) = self.scheduler.totals(kind, class) {
+                    totals.set_part(now, app, None);
+                }
             }
         }
     }
@@ -146,7 +147,7 @@ impl Node {
         if let Some(peers) = &mut self.peers {
             peers.flow_arrived(now, &self.flows, app);
             if peers.divides() {
-                let settings = self.scheduler.inner().settings();
+                let settings = self.scheduler.settings();
                 let kinds = TotalKind::ALL.into_iter().filter(|kind| self.sums.contains_key(&(app, *kind)));
                 kinds.for_each(|kind| peers.want(now, TotalId { app, kind, class: settings.class_of(kind, op) }));
             }
@@ -262,9 +263,9 @@ impl Node {
     }
 
     fn pass_reports_on(&mut self, now: Time) {
-        while let Some((kind, report)) = self.scheduler.poll_total(now) {
+        while let Some((total, bytes)) = self.scheduler.poll_total() {
             if let Some(peers) = &mut self.peers {
-                peers.report_total(now, &self.flows, kind, report);
+                peers.report_total(now, &self.flows, total, bytes);
             }
         }
         while let Some(report) = self.scheduler.poll_report(now) {
@@ -303,7 +304,7 @@ impl Node {
 
     /// The policy in force.
     pub fn settings(&self) -> &Settings {
-        self.scheduler.inner().settings()
+        self.scheduler.settings()
     }
 
     /// Requests queued, not yet dispatched.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use vpfs_core::{Scheduler, Time, TotalId};
+use vpfs_core::{Policy, Time, TotalId};
 
-use crate::ServerScheduler;
-use crate::flows::Told;
 use crate::part::{Part, Terms, Ticked};
 
 /// Those that are wanted here. O(log n) for each input, O(n) for each tick.
@@ -23,13 +21,10 @@ impl Parts {
         self.parts.entry(total).or_insert_with(|| Part::new(now))
     }
 
-    /// Others told what they gave or wanted. While nothing is wanted here, that does not matter.
-    pub(crate) fn hear(&mut self, total: TotalId, told: Told, bytes: i64) {
-        match (self.parts.get_mut(&total), told) {
-            (Some(part), Told::Used) => part.hear_used(bytes),
-            (Some(part), Told::Wanted) => part.hear_wanted(bytes),
-            (None, _) => {}
-        }
+    /// That of a total, to which others told what they gave or wanted. While nothing is wanted here, that does not
+    /// matter.
+    pub(crate) fn get_mut(&mut self, total: TotalId) -> Option<&mut Part> {
+        self.parts.get_mut(&total)
     }
 
     /// Whether a tick is due, and so [`Parts::tick`].
@@ -42,13 +37,15 @@ impl Parts {
         &mut self,
         now: Time,
         terms: impl Fn(TotalId) -> Option<Terms>,
-        scheduler: &mut ServerScheduler,
+        scheduler: &mut Policy,
     ) -> Vec<(TotalId, Ticked)> {
         let mut all = Vec::with_capacity(self.parts.len());
         self.parts.retain(|total, part| {
             let Some(terms) = terms(*total) else { return false };
             let ticked = part.tick(now, scheduler.waiting(*total), &terms);
-            scheduler.set_part(now, *total, Some(ticked.part));
+            if let Some(totals) = scheduler.totals(total.kind, total.class) {
+                totals.set_part(now, total.app, Some(ticked.part));
+            }
             all.push((*total, ticked));
             !ticked.is_idle
         });

@@ -1,10 +1,9 @@
 //! Coordination with the nodes of other servers while shares hold for the sum over all servers.
 
-use vpfs_core::{AppId, Reach, Scheduler, ServerId, ServiceReport, Time, TotalId, TotalKind};
+use vpfs_core::{AppId, Policy, Reach, ServerId, ServiceReport, SharedService, Time, TotalId};
 
-use crate::ServerScheduler;
-use crate::coordination::{CoordinationSettings, Coordinator, FlowKey, Members, Message, MessageError};
-use crate::flows::{Flows, Told};
+use crate::coordination::{CoordinationSettings, Coordinator, Counted, FlowKey, Members, Message, MessageError};
+use crate::flows::Flows;
 use crate::part::{Part, Terms};
 use crate::parts::Parts;
 
@@ -75,10 +74,6 @@ impl Peers {
     pub(crate) fn flow_left(&mut self, now: Time, app: AppId) {
         let Some(key) = self.announced.get_mut(app.index()).and_then(Option::take) else { return };
         self.coordinator.flow_left(now, key);
-        for kind in TotalKind::ALL {
-            self.coordinator.flow_left(now, key.of_total(kind));
-            self.coordinator.flow_left(now, key.of_wanted(kind));
-        }
     }
 
     /// Takes a message from a peer; if it is refused, none of it was used.
@@ -96,7 +91,7 @@ impl Peers {
         &mut self,
         now: Time,
         flows: &Flows,
-        scheduler: &mut ServerScheduler,
+        scheduler: &mut Policy,
     ) -> Option<(ServerId, Message)> {
         let message = self.coordinator.poll_transmit(now);
         if message.is_none() {
@@ -105,23 +100,40 @@ impl Peers {
         message
     }
 
-    fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut ServerScheduler) {
-        while let Some((key, class, bytes)) = self.coordinator.poll_service() {
-            match flows.total(key) {
-                Some((kind, app, told)) if self.divides() => {
-                    self.parts.hear(TotalId { app, kind, class }, told, bytes);
+    fn hear(&mut self, now: Time, flows: &Flows, scheduler: &mut Policy) {
+        while let Some((key, counted, bytes)) = self.coordinator.poll_service() {
+            let app = flows.app(key);
+            match (counted, app) {
+                (Counted::Service(class), Some(app)) => {
+                    self.service_of(app).heard += bytes;
+                    scheduler.handle_peer(now, ServiceReport { app, class, bytes });
                 }
-                Some((kind, app, Told::Used)) => {
-                    scheduler.handle_total(now, kind, ServiceReport { app, class, bytes });
+                (Counted::Service(class), None) => {
+                    if let Some(group) = flows.group(key) {
+                        scheduler.handle_strangers(now, group, class, bytes);
+                    }
                 }
-                Some((_, _, Told::Wanted)) | None => {}
+                (Counted::Given(kind, class), Some(app)) => {
+                    self.hear_given(now, TotalId { app, kind, class }, bytes, scheduler)
+                }
+                (Counted::Wanted(kind, class), Some(app)) => {
+                    if let Some(part) = self.parts.get_mut(TotalId { app, kind, class }) {
+                        part.hear_wanted(bytes);
+                    }
+                }
+                (Counted::Given(..) | Counted::Wanted(..), None) => {}
             }
-            if let Some(app) = flows.app(key) {
-                self.service_of(app).heard += bytes;
-                scheduler.handle_peer(now, ServiceReport { app, class, bytes });
-            } else if let Some(group) = flows.group(key) {
-                scheduler.handle_strangers(now, group, class, bytes);
+        }
+    }
+
+    /// Others gave something of a total.
+    fn hear_given(&mut self, now: Time, total: TotalId, bytes: i64, scheduler: &mut Policy) {
+        if !self.divides() {
+            if let Some(totals) = scheduler.totals(total.kind, total.class) {
+                totals.hear(now, total.app, bytes);
             }
+        } else if let Some(part) = self.parts.get_mut(total) {
+            part.hear_used(bytes);
         }
     }
 
@@ -134,14 +146,13 @@ impl Peers {
         }
     }
 
-    /// The scheduler gave something of an application's total.
-    pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, kind: TotalKind, report: ServiceReport) {
-        let ServiceReport { app, class, bytes } = report;
+    /// The scheduler gave something of a total.
+    pub(crate) fn report_total(&mut self, now: Time, flows: &Flows, total: TotalId, bytes: i64) {
         if self.divides() {
-            self.parts.want(now, TotalId { app, kind, class }).use_here(bytes);
-        } else if let Some(key) = flows.key(app) {
+            self.parts.want(now, total).use_here(bytes);
+        } else if let Some(key) = flows.key(total.app) {
             // Beyond the limit of flows, the others do not hear of it; each of them gets its even part at least.
-            let _ = self.coordinator.report(now, key.of_total(kind), class, bytes);
+            let _ = self.coordinator.report(now, key, Counted::Given(total.kind, total.class), bytes);
         }
     }
 
@@ -161,7 +172,7 @@ impl Peers {
         now: Time,
         flows: &Flows,
         rate: impl Fn(TotalId) -> Option<u64>,
-        scheduler: &mut ServerScheduler,
+        scheduler: &mut Policy,
     ) {
         if !self.parts.is_due(now) {
             return;
@@ -174,9 +185,10 @@ impl Peers {
             let TotalId { app, kind, class } = total;
             let Some(key) = flows.key(app) else { continue };
             let wanted = i64::try_from(ticked.wanted).unwrap_or(i64::MAX);
-            for (key, bytes) in [(key.of_total(kind), ticked.used), (key.of_wanted(kind), wanted)] {
+            for (counted, bytes) in [(Counted::Given(kind, class), ticked.used), (Counted::Wanted(kind, class), wanted)]
+            {
                 // Beyond the limit of flows, the others do not hear of it; there is the floor for all of them.
-                let _ = self.coordinator.report(now, key, class, bytes);
+                let _ = self.coordinator.report(now, key, counted, bytes);
             }
         }
     }

@@ -10,8 +10,8 @@ use std::{env, fs};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vpfs_core::{ServerId, ServiceClass, Time};
-use vpfs_node::coordination::{FlowKey, FlowTotal, Message, Position, Standing};
+use vpfs_core::{ServerId, ServiceClass, Time, TotalKind};
+use vpfs_node::coordination::{Counted, FlowKey, FlowTotal, Message, Position, Standing};
 use vpfs_peer::wire::{Frame, Hello, Report, SERVERS, WireError};
 
 fn bytes(frame: &Frame) -> Vec<u8> {
@@ -27,7 +27,7 @@ fn hello(servers: &[&str]) -> Result<Hello, WireError> {
 /// One frame of each kind. Every number differs, so that exchanged fields are noticed.
 fn examples() -> Vec<(&'static str, Frame)> {
     let entry =
-        |class, total, left| FlowTotal { key: FlowKey::of("climate"), class, born: 11, changed: 12, total, left };
+        |counted, total, left| FlowTotal { key: FlowKey::of("climate"), counted, born: 11, changed: 12, total, left };
     let message = Message {
         incarnation: 1,
         age: Duration::from_nanos(2),
@@ -44,7 +44,13 @@ fn examples() -> Vec<(&'static str, Frame)> {
         base: 6,
         at: Position { horizon: 7, version: 13 },
         more: true,
-        entries: vec![entry(ServiceClass::Data, 10 << 20, false), entry(ServiceClass::Metadata, -1, true)],
+        entries: vec![
+            entry(Counted::Service(ServiceClass::Data), 10 << 20, false),
+            entry(Counted::Service(ServiceClass::Metadata), -1, true),
+            entry(Counted::Given(TotalKind::Cap, ServiceClass::Data), 20, false),
+            entry(Counted::Wanted(TotalKind::Target, ServiceClass::Metadata), 21, false),
+            entry(Counted::Given(TotalKind::Minimum, ServiceClass::Data), 22, true),
+        ],
     };
     let empty = Message { to: None, more: false, entries: vec![], ..message.clone() };
     let [sent, received, answered] = [1, 2, 3].map(Time::from_millis);
@@ -98,7 +104,8 @@ fn the_largest_frames_fit() {
     let names: Vec<String> = (0..SERVERS).map(|number| format!("{number:064}")).collect();
     let hello = Frame::Hello(Hello::new("c".repeat(64), 1, names).unwrap());
     assert_eq!(Frame::decode(&bytes(&hello)), Ok(Some((hello.clone(), bytes(&hello).len()))));
-    let entry = FlowTotal { key: FlowKey(1), class: ServiceClass::Data, born: 1, changed: 1, total: 1, left: false };
+    let entry =
+        FlowTotal { key: FlowKey(1), counted: ServiceClass::Data.into(), born: 1, changed: 1, total: 1, left: false };
     let Some((_, Frame::Report(report))) = examples().into_iter().nth(1) else { panic!("the second is a report") };
     let message = Message { entries: vec![entry; Message::MAX_ENTRIES], ..report.message };
     let report = Frame::Report(Report { message, ..report });
@@ -130,12 +137,28 @@ fn lengths_are_checked_before_anything_is_allocated() {
     assert_eq!(Frame::decode(&report), Err(WireError::BodyLength));
 }
 
+/// Of two bits for the kind of a total, 0 is none: then nothing of it can be wanted.
+#[test]
+fn what_is_counted_has_one_encoding() {
+    let Some((_, Frame::Report(report))) = examples().into_iter().nth(1) else { panic!("the second is a report") };
+    let first = bytes(&Frame::Report(report.clone())).len() - report.message.entries.len() * Message::ENTRY_LEN;
+    let decoded = |flags| {
+        let mut frame = bytes(&Frame::Report(report.clone()));
+        frame[first] = flags;
+        Frame::decode(&frame)
+    };
+    let valid: Vec<u8> = (0..=u8::MAX).filter(|flags| decoded(*flags).is_ok()).collect();
+    assert_eq!(valid.len(), 2 * Counted::all().count());
+    assert!(matches!(decoded(16), Err(WireError::Value(_))) && matches!(decoded(32), Err(WireError::Value(_))));
+}
+
 fn entries() -> impl Strategy<Value = Vec<FlowTotal>> {
-    let entry = (any::<[u64; 3]>(), any::<i64>(), any::<bool>(), any::<bool>());
+    let counted = prop::sample::select(Counted::all().collect::<Vec<_>>());
+    let entry = (any::<[u64; 3]>(), any::<i64>(), counted, any::<bool>());
     vec(
-        entry.prop_map(|([key, born, changed], total, metadata, left)| FlowTotal {
+        entry.prop_map(|([key, born, changed], total, counted, left)| FlowTotal {
             key: FlowKey(key),
-            class: if metadata { ServiceClass::Metadata } else { ServiceClass::Data },
+            counted,
             born,
             changed,
             total,

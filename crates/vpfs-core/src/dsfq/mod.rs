@@ -59,8 +59,26 @@ mod threshold;
 
 pub(crate) use ledger::{Change, Ledger, Standing};
 
+use crate::app_policy::GroupId;
+use crate::request::{ServiceClass, ServiceReport};
 use crate::settings::Sharing;
-use crate::units::Bytes;
+use crate::units::{Bytes, Time};
+
+/// Shares for the sum over all servers, at one of them.
+pub trait SharedService {
+    /// Other servers gave `report.app` this much service: delays its next requests [vPFS §III-B1].
+    fn handle_peer(&mut self, now: Time, report: ServiceReport);
+
+    /// Other servers gave this much service to members of `group` that this server does not know.
+    fn handle_strangers(&mut self, now: Time, group: GroupId, class: ServiceClass, bytes: i64);
+
+    /// The next amount to report to other servers. Call until `None`, after every input, as with dispatches.
+    fn poll_report(&mut self, now: Time) -> Option<ServiceReport>;
+
+    /// A message to the other servers goes out anyway: the next calls of [`SharedService::poll_report`] return all
+    /// amounts, also while they are below the threshold. O(1).
+    fn report_all(&mut self);
+}
 
 /// Service elsewhere of one flow that can be pending at one server.
 pub const PENDING_MAX: Bytes = Bytes::mib(1024);

@@ -4,11 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Entry, Isolation};
+use crate::dsfq::SharedService;
 use crate::engine::{Engine, Handover};
 use crate::learned::Learned;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
-use crate::units::{AppId, Time};
+use crate::totals::Totals;
+use crate::units::{AppId, Bytes, Time};
 
 impl Isolation {
     /// Creates the policy with these settings.
@@ -45,6 +47,34 @@ impl Engine for Isolation {
 
     fn remember_bulk(&mut self, app: AppId) {
         self.remember_bulk_flow(app);
+    }
+
+    fn shared(&mut self) -> Option<&mut dyn SharedService> {
+        Some(self)
+    }
+
+    fn totals(&mut self) -> Option<&mut Totals> {
+        Some(self.minima.totals())
+    }
+
+    fn waiting(&self, app: AppId) -> Bytes {
+        if self.minima.is_waiting(app) { self.queue.cost(app) } else { Bytes::ZERO }
+    }
+
+    #[cfg(test)]
+    fn capacities(&self) -> Vec<usize> {
+        assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
+        let mut all = self.queue.capacities();
+        all.extend(self.ledger.capacities());
+        all.extend(self.minima.capacities());
+        all.extend([
+            self.requests.capacity(),
+            self.events.kept_capacity(),
+            self.meters.capacity(),
+            self.active.capacity(),
+            self.groups.capacity(),
+        ]);
+        all
     }
 
     fn hand_over(self: Box<Self>) -> Handover {

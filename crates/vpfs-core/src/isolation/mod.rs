@@ -65,7 +65,7 @@ use quickest::Quickest;
 
 use crate::app_policy::{AppPolicy, GroupId};
 use crate::corrections::Corrections;
-use crate::dsfq::{Change, Ledger};
+use crate::dsfq::{Change, Ledger, SharedService};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport};
@@ -73,8 +73,6 @@ use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::table::Table;
 use crate::tags::{Clock, Head};
-use crate::total::{Reach, TotalKind};
-use crate::total_id::TotalId;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
@@ -467,22 +465,6 @@ impl Isolation {
         }
     }
 
-    #[cfg(test)]
-    fn capacities(&self) -> Vec<usize> {
-        assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
-        let mut all = self.queue.capacities();
-        all.extend(self.ledger.capacities());
-        all.extend(self.minima.capacities());
-        all.extend([
-            self.requests.capacity(),
-            self.events.kept_capacity(),
-            self.meters.capacity(),
-            self.active.capacity(),
-            self.groups.capacity(),
-        ]);
-        all
-    }
-
     fn end_if_idle(&mut self, now: Time) {
         if self.queue.len() == 0 && self.in_flight.requests == 0 {
             self.clock.end_busy_period();
@@ -599,6 +581,30 @@ impl Scheduler for Isolation {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.in_flight.requests
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+
+    /// When bulk that is held back may be dispatched, or the next minimum is due.
+    fn poll_timeout(&self) -> Option<Time> {
+        match self.held? {
+            Hold::Pace(due) => Some(self.minima.next_due().map_or(due, |minimum| minimum.min(due))),
+            Hold::Solo(expected) => expected,
+            // A request is outstanding then, and its completion comes first.
+            Hold::Bound | Hold::BulkBound => None,
+        }
+    }
+}
+
+impl SharedService for Isolation {
     /// Delays the flow's next request [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.ledger.is_local() {
@@ -626,52 +632,5 @@ impl Scheduler for Isolation {
 
     fn report_all(&mut self) {
         self.ledger.report_all();
-    }
-
-    fn set_reach(&mut self, now: Time, reach: Reach) {
-        self.minima.set_reach(now, reach);
-    }
-
-    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
-        if kind == TotalKind::Minimum {
-            self.minima.hear(now, report.app, report.bytes);
-        }
-    }
-
-    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
-        if total.kind == TotalKind::Minimum {
-            self.minima.set_part(now, total.app, part);
-        }
-    }
-
-    fn waiting(&self, total: TotalId) -> Bytes {
-        let waits = total.kind == TotalKind::Minimum && self.minima.is_waiting(total.app);
-        if waits { self.queue.cost(total.app) } else { Bytes::ZERO }
-    }
-
-    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
-        self.minima.poll_report().map(|report| (TotalKind::Minimum, report))
-    }
-
-    fn queued(&self) -> usize {
-        self.queue.len()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.in_flight.requests
-    }
-
-    fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.events.poll()
-    }
-
-    /// When bulk that is held back may be dispatched, or the next minimum is due.
-    fn poll_timeout(&self) -> Option<Time> {
-        match self.held? {
-            Hold::Pace(due) => Some(self.minima.next_due().map_or(due, |minimum| minimum.min(due))),
-            Hold::Solo(expected) => expected,
-            // A request is outstanding then, and its completion comes first.
-            Hold::Bound | Hold::BulkBound => None,
-        }
     }
 }

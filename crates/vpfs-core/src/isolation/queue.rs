@@ -99,7 +99,7 @@ impl Queue {
     /// A queued request costs `real` instead of `estimated`.
     pub(super) fn correct_cost(&mut self, app: AppId, [estimated, real]: [Bytes; 2]) {
         let cost = &mut self.flow_mut(app).cost;
-        *cost = *cost - estimated + real;
+        *cost = cost.saturating_sub(estimated) + real;
     }
 
     /// The arrival numbers of the queued requests of `app`, ascending. O(n).
@@ -148,7 +148,7 @@ impl Queue {
         self.refresh_share(requests, app);
         let flow = &mut self.flows[app.index()];
         flow.list.remove(requests.nodes(), id);
-        flow.cost = flow.cost - cost;
+        flow.cost = flow.cost.saturating_sub(cost);
         if flow.list.first().is_none() {
             clock.note_finish(flow.tags.finish());
             self.shares.on_finish(app, flow.tags.finish());

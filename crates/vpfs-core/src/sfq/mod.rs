@@ -9,6 +9,8 @@ mod requests;
 mod slots;
 
 use alloc::boxed::Box;
+#[cfg(test)]
+use alloc::vec::Vec;
 
 use crate::app_policy::{AppPolicy, GroupId};
 use crate::corrections::Corrections;
@@ -18,7 +20,7 @@ use requests::{Requests, SfqEntry, State};
 use slots::Slots;
 
 use crate::adapt::Controller;
-use crate::dsfq::{Change, Ledger};
+use crate::dsfq::{Change, Ledger, SharedService};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
@@ -217,15 +219,6 @@ impl Sfq {
         self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
-    #[cfg(test)]
-    pub(crate) fn capacities(&self) -> alloc::vec::Vec<usize> {
-        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
-        let mut all = self.queue.capacities();
-        all.extend(self.ledger.capacities());
-        all.extend([self.requests.capacity(), self.events.kept_capacity()]);
-        all
-    }
-
     /// The next request to dispatch, see [`Scheduler::poll_dispatch`].
     fn next_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let free = self.slots.free();
@@ -317,6 +310,19 @@ impl Engine for Sfq {
     fn slots_found(&self) -> Option<(Depth, &SlotCostTable)> {
         Some((self.depth_found()?, self.slot_costs()))
     }
+
+    fn shared(&mut self) -> Option<&mut dyn SharedService> {
+        Some(self)
+    }
+
+    #[cfg(test)]
+    fn capacities(&self) -> Vec<usize> {
+        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
+        let mut all = self.queue.capacities();
+        all.extend(self.ledger.capacities());
+        all.extend([self.requests.capacity(), self.events.kept_capacity()]);
+        all
+    }
 }
 
 /// Where a search for depth and slot costs would start, if it is configured.
@@ -392,6 +398,20 @@ impl Scheduler for Sfq {
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+}
+
+impl SharedService for Sfq {
     /// Delays the flow's next requests [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.ledger.is_local() {
@@ -415,18 +435,6 @@ impl Scheduler for Sfq {
 
     fn report_all(&mut self) {
         self.ledger.report_all();
-    }
-
-    fn queued(&self) -> usize {
-        self.queue.len()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.outstanding
-    }
-
-    fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.events.poll()
     }
 }
 

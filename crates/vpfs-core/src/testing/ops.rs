@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Oracle, Random};
 use crate::app_policy::AppPolicy;
-use crate::cap::Capped;
+use crate::dsfq::SharedService;
 use crate::event::Event;
 use crate::policy::Policy;
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
@@ -144,7 +144,7 @@ fn random_cost(random: &mut Random) -> Bytes {
 }
 
 /// A scheduler whose depth and slot costs a test can change.
-pub trait Tunable: Scheduler {
+pub trait Tunable: Scheduler + SharedService {
     /// Changes the number of slots.
     fn set_depth(&mut self, now: Time, depth: Depth);
     /// Changes the slot costs.
@@ -177,15 +177,6 @@ impl Tunable for Policy {
     fn set_slot_costs(&mut self, now: Time, slot_costs: SlotCostTable) {
         let settings = Settings { slot_costs, ..self.settings().clone() };
         self.reconfigure(now, &settings);
-    }
-}
-
-impl<S: Tunable> Tunable for Capped<S> {
-    fn set_depth(&mut self, now: Time, depth: Depth) {
-        self.inner_mut().set_depth(now, depth);
-    }
-    fn set_slot_costs(&mut self, now: Time, slot_costs: SlotCostTable) {
-        self.inner_mut().set_slot_costs(now, slot_costs);
     }
 }
 

@@ -9,8 +9,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::app_policy::AppPolicy;
-use crate::dsfq::pending_max;
+use crate::app_policy::{AppPolicy, GroupId};
+use crate::dsfq::{SharedService, pending_max};
 use crate::event::{Event, EventQueue};
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
@@ -478,6 +478,30 @@ impl Scheduler for Oracle {
         self.events.push(now, Event::WeightChanged { app, weight });
     }
 
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.poll()
+    }
+}
+
+/// `bytes` of service as a difference of tags.
+fn tag(bytes: i128, weight: Weight) -> i128 {
+    (bytes << VirtualTime::FRACTION_BITS) / i128::from(weight.get())
+}
+
+/// The service that moves a flow's tags by `span`.
+fn service(span: i128, weight: Weight) -> i128 {
+    (span * i128::from(weight.get())) >> VirtualTime::FRACTION_BITS
+}
+
+impl SharedService for Oracle {
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
         if self.sharing.mode == SharingMode::Local {
             return;
@@ -519,25 +543,6 @@ impl Scheduler for Oracle {
         self.reporting.extend([ServiceClass::Data, ServiceClass::Metadata]);
     }
 
-    fn queued(&self) -> usize {
-        self.queue.len()
-    }
-
-    fn outstanding(&self) -> usize {
-        self.outstanding.len()
-    }
-
-    fn poll_event(&mut self) -> Option<(Time, Event)> {
-        self.events.poll()
-    }
-}
-
-/// `bytes` of service as a difference of tags.
-fn tag(bytes: i128, weight: Weight) -> i128 {
-    (bytes << VirtualTime::FRACTION_BITS) / i128::from(weight.get())
-}
-
-/// The service that moves a flow's tags by `span`.
-fn service(span: i128, weight: Weight) -> i128 {
-    (span * i128::from(weight.get())) >> VirtualTime::FRACTION_BITS
+    /// It has no groups.
+    fn handle_strangers(&mut self, _now: Time, _group: GroupId, _class: ServiceClass, _bytes: i64) {}
 }

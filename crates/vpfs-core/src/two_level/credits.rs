@@ -22,10 +22,11 @@ use super::account::{Account, Basis, Due};
 use crate::app_policy::AppPolicy;
 use crate::heap::{Heap, Item};
 use crate::list::List;
-use crate::request::{Request, ServiceClass, ServiceReport, Target};
+use crate::request::{Request, Target};
 use crate::shares::Shares;
 use crate::table::Table;
-use crate::total::Reach;
+use crate::total::TotalKind;
+use crate::totals::Totals;
 use crate::units::{AppId, Bytes, RequestId, Time, VirtualTime};
 
 /// The head of a flow. Ordered by start tag, then by arrival.
@@ -85,14 +86,12 @@ pub(super) struct Credits {
     virtual_time: VirtualTime,
     latest_finish: VirtualTime,
     queued: usize,
-    /// Classes that may have something to report to other servers.
-    reporting: Vec<AppId>,
 }
 
 impl Credits {
     pub(super) const fn new(period: u64) -> Self {
         Self {
-            basis: Basis { period, replenishment: 0, reach: Reach::ALONE },
+            basis: Basis { period, replenishment: 0, totals: Totals::new(TotalKind::Target) },
             flows: Vec::new(),
             shares: Shares::new(),
             credited: Heap::new(),
@@ -103,7 +102,6 @@ impl Credits {
             virtual_time: VirtualTime::ZERO,
             latest_finish: VirtualTime::ZERO,
             queued: 0,
-            reporting: Vec::new(),
         }
     }
 
@@ -130,7 +128,7 @@ impl Credits {
         let Request { app, cost, .. } = requests.get(id).request;
         let flow = self.flow_mut(app);
         flow.queue.remove(requests.nodes(), id);
-        flow.queued_cost = flow.queued_cost - cost;
+        flow.queued_cost = flow.queued_cost.saturating_sub(cost);
         self.queued -= 1;
         self.note_finish(app);
         self.refresh(now, requests, app);
@@ -159,7 +157,7 @@ impl Credits {
         let Some(id) = flow.queue.first() else { unreachable!("only flows with requests have a turn") };
         flow.queue.remove(requests.nodes(), id);
         let cost = requests.get(id).request.cost;
-        flow.queued_cost = flow.queued_cost - cost;
+        flow.queued_cost = flow.queued_cost.saturating_sub(cost);
         self.queued -= 1;
         self.virtual_time = self.virtual_time.max(flow.start);
         self.charge(now, app, cost, spare);
@@ -171,12 +169,11 @@ impl Credits {
     pub(super) fn charge(&mut self, now: Time, app: AppId, cost: Bytes, spare: bool) {
         self.shares.expire(self.virtual_time);
         let share = self.shares.of(app);
-        let basis = self.basis;
-        let flow = self.flow_mut(app);
+        self.grow(app);
+        let flow = &mut self.flows[app.index()];
         flow.start = flow.start + share.time(cost.0.into());
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
-            account.charge(now, &basis, cost);
-            self.note_use(app);
+            account.charge(now, &mut self.basis, cost);
         }
         self.note_finish(app);
     }
@@ -184,7 +181,7 @@ impl Credits {
     /// A queued request costs `real` instead of `estimated`.
     pub(super) fn correct_queued(&mut self, app: AppId, [estimated, real]: [Bytes; 2]) {
         let cost = &mut self.flow_mut(app).queued_cost;
-        *cost = *cost - estimated + real;
+        *cost = cost.saturating_sub(estimated) + real;
     }
 
     /// A request costs `real` instead of `charged`; for the start of other members of its group.
@@ -203,17 +200,17 @@ impl Credits {
         spare: bool,
     ) {
         let share = self.shares.of(app);
-        let (basis, virtual_time) = (self.basis, self.virtual_time);
-        let flow = self.flow_mut(app);
+        let virtual_time = self.virtual_time;
+        self.grow(app);
+        let flow = &mut self.flows[app.index()];
         flow.start = if real >= charged {
-            flow.start + share.time((real - charged).0.into())
+            flow.start + share.time(real.saturating_sub(charged).0.into())
         } else {
-            let refunded = flow.start.saturating_sub(share.time((charged - real).0.into()));
+            let refunded = flow.start.saturating_sub(share.time(charged.saturating_sub(real).0.into()));
             refunded.max(virtual_time.min(flow.start))
         };
         if let Some(account) = flow.account.as_mut().filter(|_| !spare) {
-            account.recharge(now, &basis, [charged, real]);
-            self.note_use(app);
+            account.recharge(now, &mut self.basis, [charged, real]);
         }
         self.note_finish(app);
         self.refresh(now, requests, app);
@@ -240,49 +237,24 @@ impl Credits {
         self.indebted_until.first().map(|first| first.due)
     }
 
-    /// Sets how many of the servers that share totals can be reached. O(n log n) in flows.
-    pub(super) fn set_reach(&mut self, now: Time, requests: &Table<TwoLevelEntry>, reach: Reach) {
-        if self.basis.reach != reach {
-            self.set_basis(now, requests, Basis { reach, ..self.basis });
-        }
+    /// What other servers are told, and say, about promises for the sum over all.
+    pub(super) fn totals(&mut self) -> &mut Totals {
+        &mut self.basis.totals
     }
 
-    /// Other servers let `bytes` of `app` pass within its total, or took some back.
-    pub(super) fn hear(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId, bytes: i64) {
-        if let Some(account) = self.flow_mut(app).account.as_mut() {
-            account.hear(now, bytes);
-            self.refresh(now, requests, app);
-        }
-    }
-
-    /// What passed here within the total of a class, once it is enough to tell other servers.
-    pub(super) fn poll_report(&mut self) -> Option<ServiceReport> {
-        while let Some(app) = self.reporting.pop() {
-            if let Some(bytes) = self.flow_mut(app).account.as_mut().and_then(Account::poll_report) {
-                return Some(ServiceReport { app, class: ServiceClass::Data, bytes });
+    /// Takes notice of what they said. O(log n) for each class of which they said something.
+    pub(super) fn hear(&mut self, now: Time, requests: &Table<TwoLevelEntry>) {
+        while let Some(app) = self.basis.totals.poll_changed() {
+            if let Some(account) = self.flows.get_mut(app.index()).and_then(|flow| flow.account.as_mut()) {
+                account.on_changed(now, &mut self.basis);
+                self.refresh(now, requests, app);
             }
-        }
-        None
-    }
-
-    /// Sets the part of the promise to `app` that may be kept here.
-    pub(super) fn set_part(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId, part: Option<u64>) {
-        if let Some(account) = self.flow_mut(app).account.as_mut() {
-            account.set_part(now, part);
-            self.refresh(now, requests, app);
         }
     }
 
     /// What a flow has queued.
     pub(super) fn waiting(&self, app: AppId) -> Bytes {
         self.flows.get(app.index()).map_or(Bytes::ZERO, |flow| flow.queued_cost)
-    }
-
-    /// `app` used more or less of its credits.
-    fn note_use(&mut self, app: AppId) {
-        if self.reporting.last() != Some(&app) && self.basis.reach.servers > 1 {
-            self.reporting.push(app);
-        }
     }
 
     /// Sets the weight and the group of a flow.
@@ -310,26 +282,26 @@ impl Credits {
         app: AppId,
         target: Option<&Target>,
     ) {
-        let basis = self.basis;
-        let account = &mut self.flow_mut(app).account;
-        let before = account.take();
-        *account = target.map(|target| Account::new(now, &basis, target, before));
+        let before = self.flow_mut(app).account.take();
+        self.flows[app.index()].account = match target {
+            Some(target) => Some(Account::new(now, &mut self.basis, app, target, before)),
+            None => {
+                self.basis.totals.set(now, app, None);
+                None
+            }
+        };
         self.refresh(now, requests, app);
     }
 
     /// Changes P; debts stay. O(n log n) in flows.
     pub(super) fn set_period(&mut self, now: Time, requests: &Table<TwoLevelEntry>, period: u64) {
-        self.set_basis(now, requests, Basis { period, ..self.basis });
-    }
-
-    fn set_basis(&mut self, now: Time, requests: &Table<TwoLevelEntry>, basis: Basis) {
-        let before = core::mem::replace(&mut self.basis, basis);
+        for flow in &mut self.flows {
+            flow.account.iter_mut().for_each(|account| account.update(&self.basis));
+        }
+        self.basis.period = period;
         for app in (0..).map(AppId).take(self.flows.len()) {
             let account = &mut self.flows[app.index()].account;
-            if let Some(mut old) = account.take() {
-                old.update(&before);
-                *account = Some(old.rebase(now, &basis));
-            }
+            *account = account.map(|account| account.rebase(now, &mut self.basis));
             self.refresh(now, requests, app);
         }
     }
@@ -340,19 +312,23 @@ impl Credits {
     }
 
     fn flow_mut(&mut self, app: AppId) -> &mut Flow {
+        self.grow(app);
+        &mut self.flows[app.index()]
+    }
+
+    fn grow(&mut self, app: AppId) {
         if app.index() >= self.flows.len() {
             let new = Flow { start: VirtualTime::ZERO, queue: List::EMPTY, queued_cost: Bytes::ZERO, account: None };
             self.flows.resize(app.index() + 1, new);
         }
-        &mut self.flows[app.index()]
     }
 
     /// Puts a flow into the heap where it belongs now.
     fn refresh(&mut self, now: Time, requests: &Table<TwoLevelEntry>, app: AppId) {
-        let basis = self.basis;
-        let Flow { start, queue, account, .. } = self.flow_mut(app);
+        self.grow(app);
+        let Flow { start, queue, account, .. } = &mut self.flows[app.index()];
         let head = queue.first().map(|id| Head { start: *start, arrival: requests.get(id).arrival, app });
-        let due = account.as_mut().map(|account| account.due(now, &basis));
+        let due = account.as_mut().map(|account| account.due(now, &mut self.basis));
         match (head, due) {
             (Some(head), Some(None)) => self.credited.set(head),
             _ => self.credited.remove(app.index()),

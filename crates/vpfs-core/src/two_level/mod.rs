@@ -37,12 +37,11 @@ use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::request::{Dispatch, Request, ServiceReport};
+use crate::request::{Dispatch, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
-use crate::total::{Reach, TotalKind};
-use crate::total_id::TotalId;
+use crate::totals::Totals;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 
 /// The deadline of requests of applications without a target.
@@ -315,6 +314,14 @@ impl Engine for TwoLevel {
         same
     }
 
+    fn totals(&mut self) -> Option<&mut Totals> {
+        Some(self.credits.totals())
+    }
+
+    fn waiting(&self, app: AppId) -> Bytes {
+        self.credits.waiting(app)
+    }
+
     fn hand_over(self: Box<Self>) -> Handover {
         let mut entries: Vec<TwoLevelEntry> = self.requests.iter().copied().collect();
         entries.sort_unstable_by_key(|entry| entry.arrival);
@@ -353,6 +360,7 @@ impl Scheduler for TwoLevel {
     /// Moves requests with credits to the deadline queue. Dispatches from there the overdue ones, and others by
     /// earliest deadline while fewer than Lo are outstanding. Gives spare capacity to flows without credits.
     fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.credits.hear(now, &self.requests);
         if !self.is_idle() {
             self.tick(now);
         }
@@ -426,30 +434,6 @@ impl Scheduler for TwoLevel {
         self.profiles[app.index()] = target.map(|target| TargetProfile::new(target, before));
         self.control.set_class(app, target.is_some());
         self.credits.set_target(now, &self.requests, app, target.as_ref());
-    }
-
-    fn set_reach(&mut self, now: Time, reach: Reach) {
-        self.credits.set_reach(now, &self.requests, reach);
-    }
-
-    fn handle_total(&mut self, now: Time, kind: TotalKind, report: ServiceReport) {
-        if kind == TotalKind::Target {
-            self.credits.hear(now, &self.requests, report.app, report.bytes);
-        }
-    }
-
-    fn set_part(&mut self, now: Time, total: TotalId, part: Option<u64>) {
-        if total.kind == TotalKind::Target {
-            self.credits.set_part(now, &self.requests, total.app, part);
-        }
-    }
-
-    fn waiting(&self, total: TotalId) -> Bytes {
-        if total.kind == TotalKind::Target { self.credits.waiting(total.app) } else { Bytes::ZERO }
-    }
-
-    fn poll_total(&mut self, _now: Time) -> Option<(TotalKind, ServiceReport)> {
-        self.credits.poll_report().map(|report| (TotalKind::Target, report))
     }
 
     fn queued(&self) -> usize {

@@ -12,7 +12,7 @@ use super::event::{CoordinationEvents, Event};
 use super::groups::{Groups, Members};
 use super::level::{Heard, Level, Peer};
 use super::link::PeerState;
-use super::message::{FlowKey, Message, MessageError, Position, Standing};
+use super::message::{Counted, FlowKey, Message, MessageError, Position, Standing};
 use super::own_totals::{Account, FlowsExceeded};
 use super::settings::CoordinationSettings;
 use super::traffic::Traffic;
@@ -118,24 +118,31 @@ impl Coordinator {
 
     /// The local scheduler gave the flow `delta` more bytes of service since the last call. The flow need not be
     /// announced. O(log flows), and O(peers) at the next [`Coordinator::poll_transmit`].
-    pub fn report(&mut self, now: Time, key: FlowKey, class: ServiceClass, delta: i64) -> Result<(), FlowsExceeded> {
+    pub fn report(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        counted: impl Into<Counted>,
+        delta: i64,
+    ) -> Result<(), FlowsExceeded> {
         if delta == 0 {
             return Ok(());
         }
-        self.change(now, (key, class), delta)
+        self.change(now, (key, counted.into()), delta)
     }
 
     /// A flow arrived at this server; peers are informed before it gets any service [vPFS §III-B2].
     pub fn flow_arrived(&mut self, now: Time, key: FlowKey) -> Result<(), FlowsExceeded> {
-        match self.totals.here((key, ServiceClass::Data)) {
+        let account = (key, ServiceClass::Data.into());
+        match self.totals.here(account) {
             Some(_) => Ok(()),
-            None => self.change(now, (key, ServiceClass::Data), 0),
+            None => self.change(now, account, 0),
         }
     }
 
     /// A flow left this server. If it comes back, its totals start from zero; reported service stays counted.
     pub fn flow_left(&mut self, now: Time, key: FlowKey) {
-        for account in [(key, ServiceClass::Data), (key, ServiceClass::Metadata)] {
+        for account in Counted::all().map(|counted| (key, counted)) {
             if self.totals.here(account).is_some() {
                 self.release(now, account, Source::Here);
             }
@@ -205,10 +212,9 @@ impl Coordinator {
         [timer, forget, pass_on, self.search_at].into_iter().flatten().min()
     }
 
-    /// Service that peers gave since the last call, for the local scheduler's `handle_peer`: flow, class, bytes. Call
-    /// until `None`, after every input. The amounts of several messages may be combined. O(log flows).
-    pub fn poll_service(&mut self) -> Option<(FlowKey, ServiceClass, i64)> {
-        self.owed.pop_first().map(|((key, class), bytes)| (key, class, bytes))
+    /// What peers gave since the last call, for the local scheduler: flow, what is counted, bytes. Call until `None`, after every input. The amounts of several messages may be combined. O(log flows).
+    pub fn poll_service(&mut self) -> Option<(FlowKey, Counted, i64)> {
+        self.owed.pop_first().map(|((key, counted), bytes)| (key, counted, bytes))
     }
 
     /// The oldest event that has not been polled yet.
@@ -219,19 +225,19 @@ impl Coordinator {
     /// Bytes of service that a flow got at all servers, as far as this one knows; `None` if no server has the flow.
     /// Service at a server that the flow has left, or that has restarted, counts as long as any server has the flow.
     /// O(log flows).
-    pub fn total_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
-        self.totals.get((key, class))
+    pub fn total_service(&self, key: FlowKey, counted: impl Into<Counted>) -> Option<i64> {
+        self.totals.get((key, counted.into()))
     }
 
     /// The service of a flow present at this server, as reported to peers. O(log flows).
-    pub fn own_service(&self, key: FlowKey, class: ServiceClass) -> Option<i64> {
-        self.totals.here((key, class))
+    pub fn own_service(&self, key: FlowKey, counted: impl Into<Counted>) -> Option<i64> {
+        self.totals.here((key, counted.into()))
     }
 
     /// The service that `peer` reported for a flow, in its current incarnation and since the members of the group
     /// changed: its own and, if it represents other servers, theirs. O(log flows).
-    pub fn peer_service(&self, peer: ServerId, key: FlowKey, class: ServiceClass) -> Option<i64> {
-        self.peers.get(&peer)?.view.total((key, class))
+    pub fn peer_service(&self, peer: ServerId, key: FlowKey, counted: impl Into<Counted>) -> Option<i64> {
+        self.peers.get(&peer)?.view.total((key, counted.into()))
     }
 
     /// Whether `peer` answers; `None` if it is no peer now.
@@ -346,7 +352,7 @@ impl Coordinator {
             }
             match level.totals.add(account, bytes, self.settings.max_flows) {
                 Ok(()) => level.change_later(at),
-                Err(_) => self.events.push(now, Event::FlowNotPassedOn { key: account.0, class: account.1 }),
+                Err(_) => self.events.push(now, Event::FlowNotPassedOn { key: account.0, counted: account.1 }),
             }
         }
     }
@@ -594,24 +600,24 @@ impl Coordinator {
     fn on_change(&mut self, now: Time, level: usize, peer: ServerId, change: Change) {
         let source = Source::Level(level);
         let event = match change {
-            Change::Arrived((key, class)) => {
-                self.hold(now, (key, class), source);
-                Event::FlowAnnounced { peer, key, class }
+            Change::Arrived((key, counted)) => {
+                self.hold(now, (key, counted), source);
+                Event::FlowAnnounced { peer, key, counted }
             }
-            Change::Left((key, class)) => {
-                self.release(now, (key, class), source);
-                Event::FlowLeft { peer, key, class }
+            Change::Left((key, counted)) => {
+                self.release(now, (key, counted), source);
+                Event::FlowLeft { peer, key, counted }
             }
-            Change::Refused((key, class)) => Event::FlowRefused { peer, key, class },
-            Change::Moved((key, class), bytes, meaning) => {
-                self.totals.add((key, class), source, bytes);
+            Change::Refused((key, counted)) => Event::FlowRefused { peer, key, counted },
+            Change::Moved((key, counted), bytes, meaning) => {
+                self.totals.add((key, counted), source, bytes);
                 match meaning {
                     Meaning::Service => {
-                        self.pass_on(now, (key, class), source, bytes);
-                        return self.owe((key, class), bytes);
+                        self.pass_on(now, (key, counted), source, bytes);
+                        return self.owe((key, counted), bytes);
                     }
-                    Meaning::Baseline => Event::Baseline { peer, key, class, bytes },
-                    Meaning::Implausible => Event::StepRefused { peer, key, class, bytes },
+                    Meaning::Baseline => Event::Baseline { peer, key, counted, bytes },
+                    Meaning::Implausible => Event::StepRefused { peer, key, counted, bytes },
                 }
             }
         };

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use vpfs_core::{ServerId, ServiceClass, Time};
+use vpfs_core::{ServerId, Time};
 
-use super::message::FlowKey;
+use super::message::{Counted, FlowKey};
 
 /// One thing that a coordinator noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +21,18 @@ pub enum Event {
     /// this one, and its totals start from zero.
     Outlived { peer: ServerId, incarnation: u64 },
     /// A flow is at a peer.
-    FlowAnnounced { peer: ServerId, key: FlowKey, class: ServiceClass },
+    FlowAnnounced { peer: ServerId, key: FlowKey, counted: Counted },
     /// This server represents others and already passes on as many flows as it may; the service of this one is not
     /// passed on.
-    FlowNotPassedOn { key: FlowKey, class: ServiceClass },
+    FlowNotPassedOn { key: FlowKey, counted: Counted },
     /// A flow is no longer at a peer.
-    FlowLeft { peer: ServerId, key: FlowKey, class: ServiceClass },
+    FlowLeft { peer: ServerId, key: FlowKey, counted: Counted },
     /// A peer gave this service before it was known, or while it was lost; it was not passed on.
-    Baseline { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
+    Baseline { peer: ServerId, key: FlowKey, counted: Counted, bytes: i64 },
     /// A peer's total moved by more than any server can give; the step was not passed on.
-    StepRefused { peer: ServerId, key: FlowKey, class: ServiceClass, bytes: i64 },
+    StepRefused { peer: ServerId, key: FlowKey, counted: Counted, bytes: i64 },
     /// A peer has more flows than can be kept; the service of this one there is not known.
-    FlowRefused { peer: ServerId, key: FlowKey, class: ServiceClass },
+    FlowRefused { peer: ServerId, key: FlowKey, counted: Counted },
     /// This many events were dropped because they were not polled in time.
     Lost { events: u64 },
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use vpfs_core::hash::{mix, stable_hash};
+use vpfs_core::hash::stable_hash;
 use vpfs_core::{ServerId, ServiceClass, TotalKind};
 
 /// An application as all servers identify it: the hash of its name, and of its group's if it has one.
@@ -27,23 +27,36 @@ impl FlowKey {
     pub(crate) const fn group_half(self) -> u32 {
         (self.0 >> u32::BITS) as u32
     }
+}
 
-    /// The key under which servers report what they gave of this application's total of this kind: bytes, whatever unit
-    /// its shares have.
-    #[must_use]
-    pub const fn of_total(self, kind: TotalKind) -> Self {
-        let of = match kind {
-            TotalKind::Cap => 0x6361_7020,
-            TotalKind::Target => 0x7461_7267,
-            TotalKind::Minimum => 0x6d69_6e69,
+/// What servers count of an application, each for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counted {
+    /// The service of a class that it got, in bytes of cost.
+    Service(ServiceClass),
+    /// What was given of a total, in bytes, whatever unit its shares have.
+    Given(TotalKind, ServiceClass),
+    /// What is wanted of it where the server is: the sum over time, in bytes.
+    Wanted(TotalKind, ServiceClass),
+}
+
+impl Counted {
+    /// All of it.
+    pub fn all() -> impl Iterator<Item = Self> {
+        const CLASSES: [ServiceClass; 2] = [ServiceClass::Data, ServiceClass::Metadata];
+        let of_total = |kind| {
+            CLASSES
+                .map(|class| Self::Given(kind, class))
+                .into_iter()
+                .chain(CLASSES.map(move |class| Self::Wanted(kind, class)))
         };
-        Self(mix(self.0 ^ of))
+        CLASSES.map(Self::Service).into_iter().chain(TotalKind::ALL.into_iter().flat_map(of_total))
     }
+}
 
-    /// The key under which servers report what is wanted of that total where they are: the sum over time, in bytes.
-    #[must_use]
-    pub const fn of_wanted(self, kind: TotalKind) -> Self {
-        Self(mix(self.of_total(kind).0))
+impl From<ServiceClass> for Counted {
+    fn from(class: ServiceClass) -> Self {
+        Self::Service(class)
     }
 }
 
@@ -57,18 +70,18 @@ pub struct Position {
     pub version: u64,
 }
 
-/// The running total of one flow and class at the sender.
+/// The running total of one flow at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowTotal {
     /// The flow.
     pub key: FlowKey,
-    /// The kind of service.
-    pub class: ServiceClass,
+    /// What is counted.
+    pub counted: Counted,
     /// The sender's version when the flow arrived; distinguishes this stay of the flow from an earlier one.
     pub born: u64,
     /// The sender's version of the latest change of this entry.
     pub changed: u64,
-    /// Bytes of cost in this stay; negative if refunds exceeded requests.
+    /// Bytes in this stay; negative if refunds exceeded requests.
     pub total: i64,
     /// The flow left; this is the last entry of this stay.
     pub left: bool,
@@ -122,7 +135,7 @@ impl Message {
     pub const MAX_ENTRIES: usize = 1024;
     /// Bytes of a message without entries: nine numbers of 8 bytes, five of 4 bytes, flags and the number of entries.
     pub const HEADER_LEN: usize = 9 * 8 + 5 * 4 + 1 + 2;
-    /// Bytes of an entry: four numbers of 8 bytes, class and flag.
+    /// Bytes of an entry: four numbers of 8 bytes, what is counted and a flag.
     pub const ENTRY_LEN: usize = 4 * 8 + 1;
 
     /// The size of this message on the wire, without lower-level headers.

@@ -1,6 +1,6 @@
 //! How the schedulers of different servers report their service to each other [vPFS §III-B].
 //!
-//! Each server keeps running totals by flow and class. A message carries the totals that changed since the version that
+//! Each server keeps running totals by flow and what is counted of it. A message carries the totals that changed since the version that
 //! the peer acknowledged, never differences. So the next message repairs the effects of lost, late, repeated or
 //! reordered ones, and after a partition all views converge. The receiver turns totals into differences for its
 //! scheduler, which knows nothing about peers.
@@ -55,7 +55,7 @@
 //!         }
 //!     }
 //! }
-//! assert_eq!(coordinators[1].poll_service(), Some((climate, ServiceClass::Data, 10 << 20)));
+//! assert_eq!(coordinators[1].poll_service(), Some((climate, ServiceClass::Data.into(), 10 << 20)));
 //! assert_eq!(coordinators[1].total_service(climate, ServiceClass::Data), Some(10 << 20));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -78,7 +78,7 @@ pub use coordinator::Coordinator;
 pub use event::Event;
 pub use groups::{Groups, Members, Side};
 pub use link::PeerState;
-pub use message::{FlowKey, FlowTotal, Message, MessageError, Position, Standing};
+pub use message::{Counted, FlowKey, FlowTotal, Message, MessageError, Position, Standing};
 pub use own_totals::FlowsExceeded;
 pub use settings::CoordinationSettings;
 pub use traffic::Traffic;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use thiserror::Error;
-use vpfs_core::{ServiceClass, Time};
+use vpfs_core::Time;
 
-use super::message::{FlowKey, FlowTotal, Position};
+use super::message::{Counted, FlowKey, FlowTotal, Position};
 
-/// The unit of counting: one class of service of one flow.
-pub(crate) type Account = (FlowKey, ServiceClass);
+/// The unit of counting: one thing that is counted of one flow.
+pub(crate) type Account = (FlowKey, Counted);
 
 /// This server already has the maximum number of flows, and none of them has left. The new flow's service here is not
 /// reported to other servers, so its share holds at each server separately.
@@ -94,12 +94,12 @@ impl OwnTotals {
         self.entries.get(version).map(|entry| entry.total)
     }
 
-    fn new_entry(&mut self, (key, class): Account, max_flows: usize) -> Result<FlowTotal, FlowsExceeded> {
+    fn new_entry(&mut self, (key, counted): Account, max_flows: usize) -> Result<FlowTotal, FlowsExceeded> {
         if self.entries.len() >= max_flows && !self.forget_oldest() {
             return Err(FlowsExceeded { max_flows });
         }
         let born = self.end.version + 1;
-        Ok(FlowTotal { key, class, born, changed: born, total: 0, left: false })
+        Ok(FlowTotal { key, counted, born, changed: born, total: 0, left: false })
     }
 
     fn push(&mut self, entry: FlowTotal) -> u64 {

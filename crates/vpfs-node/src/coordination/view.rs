@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use vpfs_core::ServiceClass;
-
-use super::message::{FlowKey, FlowTotal, Message, Position};
+use super::message::{FlowTotal, Message, Position};
 use super::own_totals::Account;
 use super::plausible::Allowance;
 
@@ -138,7 +136,7 @@ impl View {
 
     /// Takes an entry of a message; before it, everything up to version `at` was known.
     fn apply_entry(&mut self, at: u64, entry: &FlowTotal, limits: &mut Limits<'_>, changes: &mut Vec<Change>) {
-        let account: (FlowKey, ServiceClass) = (entry.key, entry.class);
+        let account = (entry.key, entry.counted);
         let known = self.records.get(&account).copied();
         if known.is_none() {
             if self.records.len() >= limits.max_flows {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use vpfs_core::{ServiceClass, Time};
-use vpfs_node::coordination::{CoordinationSettings, Event, FlowKey, FlowsExceeded, Message};
+use vpfs_node::coordination::{CoordinationSettings, Counted, Event, FlowKey, FlowsExceeded, Message};
 
 use crate::common::{World, id};
 
-const DATA: ServiceClass = ServiceClass::Data;
+const DATA: Counted = Counted::Service(ServiceClass::Data);
 
 fn small() -> CoordinationSettings {
     CoordinationSettings {
@@ -61,7 +61,7 @@ fn a_peer_with_more_flows_than_are_kept_is_known_in_part() {
     let mut world = World::new(1, 1, small());
     let entries = (1..=6).map(|key| vpfs_node::coordination::FlowTotal {
         key: FlowKey(key),
-        class: DATA,
+        counted: DATA,
         born: key,
         changed: key,
         total: 1,

@@ -48,7 +48,7 @@ fn seeds(count: u64) -> Vec<u64> {
 
 /// A flow that only one server serves, once.
 fn flow(server: usize, number: usize) -> Account {
-    (FlowKey::of(&format!("{server} {number}")), ServiceClass::Data)
+    (FlowKey::of(&format!("{server} {number}")), ServiceClass::Data.into())
 }
 
 struct Roll {

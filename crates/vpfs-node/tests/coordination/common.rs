@@ -5,10 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use vpfs_core::testing::Random;
-use vpfs_core::{ServerId, ServiceClass, Time};
-use vpfs_node::coordination::{CoordinationSettings, Coordinator, Event, FlowKey, Members, Message, MessageError};
+use vpfs_core::{ServerId, Time};
+use vpfs_node::coordination::{
+    CoordinationSettings, Coordinator, Counted, Event, FlowKey, Members, Message, MessageError,
+};
 
-pub(crate) type Account = (FlowKey, ServiceClass);
+pub(crate) type Account = (FlowKey, Counted);
 pub(crate) type Sums = BTreeMap<Account, i64>;
 
 /// What the network does to messages.
@@ -197,8 +199,8 @@ impl World {
             add(&mut server.given, (key, class), bytes);
         }
         while let Some((_, event)) = server.coordinator.poll_event() {
-            if let Event::Baseline { key, class, bytes, .. } = event {
-                add(&mut server.baseline, (key, class), bytes);
+            if let Event::Baseline { key, counted, bytes, .. } = event {
+                add(&mut server.baseline, (key, counted), bytes);
             }
             server.events.push(event);
         }

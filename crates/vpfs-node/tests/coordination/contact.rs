@@ -10,7 +10,7 @@ use crate::common::{Account, FIRST, World, id};
 const MIB: i64 = 1 << 20;
 
 fn climate() -> Account {
-    (FlowKey::of("climate"), ServiceClass::Data)
+    (FlowKey::of("climate"), ServiceClass::Data.into())
 }
 
 fn world() -> World {

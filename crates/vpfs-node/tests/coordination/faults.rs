@@ -32,7 +32,7 @@ fn seeds() -> Vec<u64> {
 
 fn accounts() -> Vec<Account> {
     let keys = (0..12).map(|app| FlowKey::of(&format!("app{app}")));
-    keys.flat_map(|key| [(key, ServiceClass::Data), (key, ServiceClass::Metadata)]).collect()
+    keys.flat_map(|key| [(key, ServiceClass::Data.into()), (key, ServiceClass::Metadata.into())]).collect()
 }
 
 fn settings(seed: u64, faults: Faults) -> CoordinationSettings {

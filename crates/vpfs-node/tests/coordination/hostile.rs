@@ -5,12 +5,12 @@ use std::time::Duration;
 use vpfs_core::testing::Random;
 use vpfs_core::{ServiceClass, Time};
 use vpfs_node::coordination::{
-    CoordinationSettings, Coordinator, Event, FlowKey, FlowTotal, Message, MessageError, Position, Standing,
+    CoordinationSettings, Coordinator, Counted, Event, FlowKey, FlowTotal, Message, MessageError, Position, Standing,
 };
 
 use crate::common::{add, id};
 
-const DATA: ServiceClass = ServiceClass::Data;
+const DATA: Counted = Counted::Service(ServiceClass::Data);
 
 fn coordinator(settings: CoordinationSettings) -> Coordinator {
     Coordinator::new(Time::ZERO, id(0), 7, [id(1), id(2)], settings)
@@ -34,7 +34,7 @@ fn message(version: u64, entries: &[FlowTotal]) -> Message {
 }
 
 fn entry(key: u64, changed: u64, total: i64) -> FlowTotal {
-    FlowTotal { key: FlowKey(key), class: DATA, born: 1, changed, total, left: false }
+    FlowTotal { key: FlowKey(key), counted: DATA, born: 1, changed, total, left: false }
 }
 
 fn refusal(message: &Message) -> MessageError {

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use vpfs_core::{ServiceClass, Time};
-use vpfs_node::coordination::{CoordinationSettings, Coordinator, FlowKey, FlowTotal, Message, Position, Standing};
+use vpfs_node::coordination::{
+    CoordinationSettings, Coordinator, Counted, FlowKey, FlowTotal, Message, Position, Standing,
+};
 
 use crate::common::id;
 
-const DATA: ServiceClass = ServiceClass::Data;
+const DATA: Counted = Counted::Service(ServiceClass::Data);
 
 fn coordinator() -> Coordinator {
     Coordinator::new(Time::ZERO, id(0), 7, [id(1), id(2)], CoordinationSettings::default())
@@ -16,7 +18,7 @@ fn coordinator() -> Coordinator {
 /// What server 1 says `seconds` after its totals began: changes after `base`, as flow, version and total.
 fn message(seconds: u64, base: u64, version: u64, more: bool, entries: &[(u64, u64, i64)]) -> Message {
     let entry =
-        |&(key, changed, total)| FlowTotal { key: FlowKey(key), class: DATA, born: 1, changed, total, left: false };
+        |&(key, changed, total)| FlowTotal { key: FlowKey(key), counted: DATA, born: 1, changed, total, left: false };
     Message {
         incarnation: 1,
         age: Duration::from_secs(seconds),

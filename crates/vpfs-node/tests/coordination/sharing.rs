@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use vpfs_core::testing::Storage;
 use vpfs_core::{
-    AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport, Sharing,
-    SharingMode, SlotCostTable,
+    AppId, Bytes, Depth, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, ServiceReport, SharedService,
+    Sharing, SharingMode, SlotCostTable,
 };
-use vpfs_node::coordination::{CoordinationSettings, FlowKey};
+use vpfs_node::coordination::{CoordinationSettings, Counted, FlowKey};
 
 use crate::common::World;
 
@@ -54,7 +54,8 @@ fn node(kind: PolicyKind, op: OpKind, server: usize) -> Node {
 
 fn step(world: &mut World, me: usize, node: &mut Node) {
     let now = world.now;
-    for ((key, class), bytes) in std::mem::take(&mut world.servers[me].given) {
+    for ((key, counted), bytes) in std::mem::take(&mut world.servers[me].given) {
+        let Counted::Service(class) = counted else { panic!("{counted:?}: no totals are reported") };
         let app = AppId(u32::try_from(key.0).unwrap());
         node.policy.handle_peer(now, ServiceReport { app, class, bytes });
     }
@@ -68,7 +69,7 @@ fn step(world: &mut World, me: usize, node: &mut Node) {
         node.storage.start(now, &dispatch);
     }
     while let Some(report) = node.policy.poll_report(now) {
-        world.report(me, (FlowKey(u64::from(report.app.0)), report.class), report.bytes);
+        world.report(me, (FlowKey(u64::from(report.app.0)), report.class.into()), report.bytes);
     }
 }
 

@@ -21,7 +21,7 @@ fn groups_of(size: usize) -> CoordinationSettings {
 }
 
 fn account(name: &str) -> Account {
-    (FlowKey::of(name), ServiceClass::Data)
+    (FlowKey::of(name), ServiceClass::Data.into())
 }
 
 fn seeds() -> Vec<u64> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppPolicy, Bytes, Cap, Depth, PolicyKind, Scope, Settings, SlotCostTable, TotalKind};
-use vpfs_node::coordination::{FlowKey, Message};
+use vpfs_core::{AppPolicy, Bytes, Cap, Depth, PolicyKind, Scope, ServiceClass, Settings, SlotCostTable, TotalKind};
+use vpfs_node::coordination::{Counted, Message};
 
 use super::cluster::{Cluster, RATE, SIZE};
 use super::{minima, targets};
@@ -159,8 +159,8 @@ fn a_cluster_that_shrinks_to_one_group_needs_no_parts() {
 #[test]
 fn a_peer_that_lies_leaves_the_least_part_while_it_does() {
     let lies: [fn(usize, &mut Message); 2] = [
-        |server, message| exaggerate(server, message, FlowKey::of("climate").of_total(TotalKind::Cap)),
-        |server, message| exaggerate(server, message, FlowKey::of("climate").of_wanted(TotalKind::Cap)),
+        |server, message| exaggerate(server, message, Counted::Given(TotalKind::Cap, ServiceClass::Data)),
+        |server, message| exaggerate(server, message, Counted::Wanted(TotalKind::Cap, ServiceClass::Data)),
     ];
     for lie in lies {
         let mut cluster = capped(1, SERVERS);
@@ -178,7 +178,7 @@ fn a_peer_that_lies_leaves_the_least_part_while_it_does() {
     }
 }
 
-fn exaggerate(server: usize, message: &mut Message, key: FlowKey) {
-    let totals = message.entries.iter_mut().filter(|entry| server == SERVERS - 1 && entry.key == key);
+fn exaggerate(server: usize, message: &mut Message, counted: Counted) {
+    let totals = message.entries.iter_mut().filter(|entry| server == SERVERS - 1 && entry.counted == counted);
     totals.for_each(|entry| entry.total *= 1000);
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use vpfs_core::{AppPolicy, Bytes, Depth, Minimum, PolicyKind, Scope, Settings, SlotCostTable, Weight};
-use vpfs_node::coordination::{FlowKey, Message};
+use vpfs_node::coordination::{Counted, Message};
 
 use super::cluster::{Cluster, RATE};
 
@@ -57,8 +57,8 @@ fn a_peer_that_lies_takes_no_even_part() {
     let mut cluster = with(1, 4, RATE, Scope::Total);
     cluster.loaded = vec![true; 4];
     cluster.lie = |server, message: &mut Message| {
-        let key = FlowKey::of("climate").of_total(vpfs_core::TotalKind::Minimum);
-        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.key == key);
+        let given = Counted::Given(vpfs_core::TotalKind::Minimum, vpfs_core::ServiceClass::Data);
+        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.counted == given);
         totals.for_each(|entry| entry.total *= 1000);
     };
     cluster.run_for(Duration::from_secs(40));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use vpfs_core::{AppPolicy, Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target, TwoLevelSettings};
-use vpfs_node::coordination::{FlowKey, Message};
+use vpfs_node::coordination::{Counted, Message};
 
 use super::cluster::{Cluster, RATE, SIZE};
 
@@ -101,8 +101,8 @@ fn a_peer_that_lies_takes_no_even_part() {
     let mut cluster = targeted(1, 4);
     cluster.loaded = vec![true; 4];
     cluster.lie = |server, message: &mut Message| {
-        let key = FlowKey::of("climate").of_total(vpfs_core::TotalKind::Target);
-        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.key == key);
+        let given = Counted::Given(vpfs_core::TotalKind::Target, vpfs_core::ServiceClass::Data);
+        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.counted == given);
         totals.for_each(|entry| entry.total *= 1000);
     };
     cluster.run_for(Duration::from_secs(20));

@@ -69,8 +69,14 @@ mod tests {
     use super::*;
 
     fn message(base: u64, version: u64, entries: usize) -> Message {
-        let entry =
-            FlowTotal { key: FlowKey(1), class: ServiceClass::Data, born: 1, changed: 1, total: 1, left: false };
+        let entry = FlowTotal {
+            key: FlowKey(1),
+            counted: ServiceClass::Data.into(),
+            born: 1,
+            changed: 1,
+            total: 1,
+            left: false,
+        };
         Message {
             incarnation: 1,
             age: Duration::ZERO,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use vpfs_core::{ServerId, ServiceClass};
-use vpfs_node::coordination::{FlowKey, FlowTotal, Message, Position, Standing};
+use vpfs_core::{ServerId, ServiceClass, TotalKind};
+use vpfs_node::coordination::{Counted, FlowKey, FlowTotal, Message, Position, Standing};
 
 use super::WireError;
 use super::fields::{Fields, put_u16, put_u32, put_u64};
@@ -14,6 +14,10 @@ const MORE: u8 = 2;
 /// Flags of an entry.
 const METADATA: u8 = 1;
 const LEFT: u8 = 2;
+/// An entry about a total: its kind, from 1, in these bits, and whether it is what is wanted of it.
+const TOTAL: u8 = 4 | 8;
+const TOTAL_SHIFT: u32 = TOTAL.trailing_zeros();
+const WANTED: u8 = 16;
 
 pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
     let start = out.len();
@@ -29,7 +33,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
     }
     put_u16(out, u16::try_from(message.entries.len()).expect("at most MAX_ENTRIES"));
     for entry in &message.entries {
-        out.push(flag(entry.class == ServiceClass::Metadata, METADATA) | flag(entry.left, LEFT));
+        out.push(counted_flags(entry.counted) | flag(entry.left, LEFT));
         [entry.key.0, entry.born, entry.changed].into_iter().for_each(|number| put_u64(out, number));
         out.extend_from_slice(&entry.total.to_be_bytes());
     }
@@ -66,15 +70,30 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Message, WireError> {
 }
 
 fn entry(fields: &mut Fields<'_>) -> Result<FlowTotal, WireError> {
-    let flags = flags(fields, METADATA | LEFT)?;
+    let flags = flags(fields, METADATA | LEFT | TOTAL | WANTED)?;
+    let counted = Counted::all().find(|counted| counted_flags(*counted) == flags & !LEFT);
     Ok(FlowTotal {
         key: FlowKey(fields.u64()?),
-        class: if flags & METADATA == 0 { ServiceClass::Data } else { ServiceClass::Metadata },
+        counted: counted.ok_or(WireError::Value("an entry says that something is wanted, but not of which total"))?,
         born: fields.u64()?,
         changed: fields.u64()?,
         total: fields.i64()?,
         left: flags & LEFT != 0,
     })
+}
+
+fn counted_flags(counted: Counted) -> u8 {
+    let total = |kind| match kind {
+        TotalKind::Cap => 1 << TOTAL_SHIFT,
+        TotalKind::Target => 2 << TOTAL_SHIFT,
+        TotalKind::Minimum => 3 << TOTAL_SHIFT,
+    };
+    let (what, class) = match counted {
+        Counted::Service(class) => (0, class),
+        Counted::Given(kind, class) => (total(kind), class),
+        Counted::Wanted(kind, class) => (total(kind) | WANTED, class),
+    };
+    what | flag(class == ServiceClass::Metadata, METADATA)
 }
 
 fn position(fields: &mut Fields<'_>) -> Result<Position, WireError> {

@@ -1,4 +1,4 @@
-//! The format of frames between processes: version 2 of `docs/protocols/peers.md`.
+//! The format of frames between processes: version 3 of `docs/protocols/peers.md`.
 //!
 //! A frame is the length of the rest (4 bytes), its kind (1 byte) and its body. All numbers are big-endian. Lengths are
 //! checked before anything is allocated, and bytes from outside never panic.
@@ -16,7 +16,7 @@ use fields::{Fields, put_u16, put_u64};
 pub use hello::{Hello, NAME_LEN, SERVERS};
 
 /// The version of this format. Processes with different versions do not talk to each other.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes in front of a frame's body: length and kind.
 pub const HEADER_LEN: usize = 5;

@@ -9,6 +9,7 @@ use core::time::Duration;
 use super::Isolation;
 use super::device_time::DeviceTimes;
 use crate::app_policy::AppPolicy;
+use crate::engine::Engine;
 use crate::request::{OpKind, Pieces, Request};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime};

@@ -1,9 +1,59 @@
 //! What an application may use at one server of a rate: a bucket of its own, or a part in one for all servers.
 
-use super::bucket::Bucket;
-use crate::app_policy::Cap;
+use super::bucket::{Bucket, Filling};
+use crate::app_policy::{Cap, Minimum};
+use crate::request::Target;
 use crate::total::{Reach, Scope};
 use crate::units::{Bytes, Time};
+
+/// What a budget is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Bytes per second.
+    rate: u64,
+    scope: Scope,
+    /// What can be saved up, and whether at each server or at all servers together.
+    burst: Bytes,
+    burst_scope: Scope,
+}
+
+impl Rate {
+    pub(crate) fn of_cap(cap: Cap) -> Self {
+        Self { rate: cap.bytes_per_second(), scope: cap.scope(), burst: cap.burst(), burst_scope: cap.scope() }
+    }
+
+    /// With what comes in a period saved up; `None` if the target is not a total.
+    pub(crate) fn of_target(&Target { rate, scope, .. }: &Target, period: Bytes) -> Option<Self> {
+        (scope == Scope::Total).then(|| Self { rate: rate.0.max(1), scope, burst: period, burst_scope: scope })
+    }
+
+    /// `None` if the minimum is zero.
+    pub(crate) fn of_minimum(&Minimum { rate, scope }: &Minimum, burst: Bytes, burst_scope: Scope) -> Option<Self> {
+        (rate > Bytes::ZERO).then_some(Self { rate: rate.0, scope, burst, burst_scope })
+    }
+
+    /// What a server fills its bucket with.
+    fn here(self, reach: Reach, part: Option<u64>) -> Filling {
+        let rate = match self.scope {
+            Scope::Server => self.rate,
+            Scope::Total => part.unwrap_or_else(|| reach.part_of(self.rate)),
+        };
+        Filling { rate, burst: self.burst_here(reach) }
+    }
+
+    /// What it gets in any case, and keeps after a pause if `keeps`.
+    fn even_part(self, keeps: bool, reach: Reach) -> Filling {
+        let burst = if keeps { self.burst_here(reach) } else { Bytes::ZERO };
+        Filling { rate: self.rate / reach.servers(), burst }
+    }
+
+    fn burst_here(self, reach: Reach) -> Bytes {
+        match self.burst_scope {
+            Scope::Server => self.burst,
+            Scope::Total => Bytes(self.burst.0 / reach.servers()),
+        }
+    }
+}
 
 /// The bucket of one application.
 ///
@@ -21,9 +71,10 @@ use crate::units::{Bytes, Time};
 ///   cluster together stay within the rate.
 /// - What others say leads into debt for at most [`Budget::DEBT_MAX`], so a peer that lies delays nobody for longer.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
-    cap: Cap,
-    /// Whether the even part, too, can be kept after a pause, up to its part of the burst.
+pub(super) struct Budget {
+    rate: Rate,
+    /// Whether the even part, too, can be kept after a pause, up to its part of the burst: where a rate is promised, a
+    /// server has at least what a promise of the even part to it alone would give.
     keeps_even: bool,
     bucket: Bucket,
     /// For caps over all servers.
@@ -49,73 +100,55 @@ impl Budget {
     /// Reports of all servers together lag behind by this part of a second's worth of the rate.
     const REPORTS_PER_SECOND: u64 = 10;
 
-    pub(crate) fn full(cap: Cap, reach: Reach, now: Time) -> Self {
-        Self::new(cap, false, reach, now)
-    }
-
-    /// For a rate that is promised: a server has at least what a promise of the even part to it alone would give.
-    pub(crate) fn promised(rate: Cap, reach: Reach, now: Time) -> Self {
-        Self::new(rate, true, reach, now)
-    }
-
-    fn new(cap: Cap, keeps_even: bool, reach: Reach, now: Time) -> Self {
-        let total = (cap.scope() == Scope::Total).then(|| Total {
+    pub(super) fn full(rate: Rate, keeps_even: bool, reach: Reach, now: Time) -> Self {
+        let total = (rate.scope == Scope::Total).then(|| Total {
             reach,
             part: None,
-            even: Bucket::full(even_part(cap, keeps_even, reach), now),
+            even: Bucket::full(rate.even_part(keeps_even, reach), now),
             unreported: 0,
         });
-        Self { cap, keeps_even, bucket: Bucket::full(here(cap, reach, None), now), total }
+        Self { rate, keeps_even, bucket: Bucket::full(rate.here(reach, None), now), total }
     }
 
     /// Changes rate, burst and scope; tokens are kept, up to the new burst.
-    pub(crate) fn set(&mut self, now: Time, cap: Cap, reach: Reach) {
-        if cap.scope() != self.cap.scope() {
-            *self = Self::new(cap, self.keeps_even, reach, now);
+    pub(super) fn set(&mut self, now: Time, rate: Rate, reach: Reach) {
+        if rate.scope != self.rate.scope {
+            *self = Self::full(rate, self.keeps_even, reach, now);
             return;
         }
-        self.cap = cap;
+        self.rate = rate;
         let part = self.total.as_ref().and_then(|total| total.part);
-        self.bucket.set_cap(now, here(cap, reach, part));
+        self.bucket.set(now, rate.here(reach, part));
         if let Some(total) = &mut self.total {
             total.reach = reach;
-            total.even.set_cap(now, even_part(cap, self.keeps_even, reach));
+            total.even.set(now, rate.even_part(self.keeps_even, reach));
         }
     }
 
     /// Other servers became reachable, or are so no longer.
-    pub(crate) fn set_reach(&mut self, now: Time, reach: Reach) {
-        self.set(now, self.cap, reach);
+    pub(super) fn set_reach(&mut self, now: Time, reach: Reach) {
+        self.set(now, self.rate, reach);
     }
 
     /// Sets the part of the rate that may be used here; `None`: the whole of it, less what others use. Without effect
     /// on a rate for this server alone.
-    pub(crate) fn set_part(&mut self, now: Time, part: Option<u64>) {
+    pub(super) fn set_part(&mut self, now: Time, part: Option<u64>) {
         if let Some(total) = &mut self.total {
             total.part = part;
             let reach = total.reach;
-            self.set(now, self.cap, reach);
+            self.set(now, self.rate, reach);
         }
-    }
-
-    /// Takes `cost`, which may lead into debt, or returns when to ask again.
-    pub(crate) fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
-        if let Some(due) = self.due(now) {
-            return Err(due);
-        }
-        self.charge(now, cost);
-        Ok(())
     }
 
     /// When to ask again; `None` if it may be used now.
-    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
+    pub(super) fn due(&mut self, now: Time) -> Option<Time> {
         let due = self.bucket.due(now)?;
         let even = self.shared().filter(|total| total.part.is_none()).map(|total| total.even.due(now));
         even.map_or(Some(due), |even| even.map(|even| even.min(due)))
     }
 
     /// Takes `cost` in any case.
-    pub(crate) fn charge(&mut self, now: Time, cost: Bytes) {
+    pub(super) fn charge(&mut self, now: Time, cost: Bytes) {
         self.bucket.charge(now, cost);
         if let Some(total) = self.shared() {
             if total.even.due(now).is_none() {
@@ -127,7 +160,7 @@ impl Budget {
 
     /// Takes `cost`, which somebody got in any case. Getting much for long leads into debt for at most
     /// [`Budget::RECEIVED_MAX_NS`], or as long as `cost` itself takes.
-    pub(crate) fn charge_received(&mut self, now: Time, cost: Bytes) {
+    pub(super) fn charge_received(&mut self, now: Time, cost: Bytes) {
         let taken = self.bucket.charge_received(now, cost, Self::RECEIVED_MAX_NS);
         if let Some(total) = self.shared() {
             total.even.charge_received(now, cost, Self::RECEIVED_MAX_NS);
@@ -143,7 +176,7 @@ impl Budget {
     }
 
     /// What was charged as `charged` costs `real`.
-    pub(crate) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
+    pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
         self.bucket.recharge(now, charged, real);
         if let Some(total) = &mut self.total {
             let more = i64::try_from(i128::from(real.0) - i128::from(charged.0)).unwrap_or(0);
@@ -152,7 +185,7 @@ impl Budget {
     }
 
     /// Other servers released `bytes`, or took some back.
-    pub(crate) fn hear(&mut self, now: Time, bytes: i64) {
+    pub(super) fn hear(&mut self, now: Time, bytes: i64) {
         if self.total.as_ref().is_none_or(|total| total.part.is_some()) {
             return;
         }
@@ -165,30 +198,13 @@ impl Budget {
     }
 
     /// What to report to other servers, once it is enough.
-    pub(crate) fn poll_report(&mut self) -> Option<i64> {
-        let rate = self.cap.bytes_per_second();
+    pub(super) fn poll_report(&mut self) -> Option<i64> {
+        let rate = self.rate.rate;
         let total = self.shared()?;
         let enough = rate / Self::REPORTS_PER_SECOND / total.reach.servers();
         let is_enough = total.unreported != 0 && total.unreported.unsigned_abs() >= enough;
         is_enough.then(|| core::mem::take(&mut total.unreported))
     }
-}
-
-/// What this server fills its bucket with.
-fn here(cap: Cap, reach: Reach, part: Option<u64>) -> Cap {
-    match cap.scope() {
-        Scope::Server => cap,
-        Scope::Total => {
-            let rate = part.unwrap_or_else(|| reach.part_of(cap.bytes_per_second()));
-            cap.scaled(rate, Bytes(cap.burst().0 / reach.servers()))
-        }
-    }
-}
-
-/// What it gets in any case.
-fn even_part(cap: Cap, kept: bool, reach: Reach) -> Cap {
-    let burst = if kept { Bytes(cap.burst().0 / reach.servers()) } else { Bytes::ZERO };
-    cap.scaled(cap.bytes_per_second() / reach.servers(), burst)
 }
 
 #[cfg(test)]
@@ -198,7 +214,16 @@ mod tests {
     const FOUR: Reach = Reach { reachable: 4, servers: 4 };
 
     fn budget() -> Budget {
-        Budget::full(Cap::new(4000, Bytes(1)).unwrap().over_all_servers(), FOUR, Time::ZERO)
+        let cap = Cap::new(4000, Bytes(1)).unwrap().over_all_servers();
+        Budget::full(Rate::of_cap(cap), false, FOUR, Time::ZERO)
+    }
+
+    impl Budget {
+        fn take(&mut self, now: Time, cost: Bytes) -> Result<(), Time> {
+            self.due(now).map_or(Ok(()), Err)?;
+            self.charge(now, cost);
+            Ok(())
+        }
     }
 
     /// What gets through in a second of requests of `size` whenever they may go.

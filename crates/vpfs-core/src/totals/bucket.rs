@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use crate::app_policy::Cap;
 use crate::units::{Bytes, Time};
 
 /// A byte in tokens: bytes per second are then tokens per nanosecond, and nothing is ever rounded.
@@ -12,26 +11,37 @@ fn tokens(bytes: Bytes) -> i128 {
     i128::from(bytes.0) * TOKENS_PER_BYTE
 }
 
-fn burst_tokens(cap: Cap) -> i128 {
-    tokens(cap.burst())
+/// How a bucket fills.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filling {
+    /// Bytes per second; zero counts as one.
+    pub(super) rate: u64,
+    /// What it holds.
+    pub(super) burst: Bytes,
 }
 
-/// Tokens added per nanosecond.
-fn rate_tokens(cap: Cap) -> i128 {
-    i128::from(cap.bytes_per_second())
+impl Filling {
+    fn burst_tokens(self) -> i128 {
+        tokens(self.burst)
+    }
+
+    /// Tokens added per nanosecond.
+    fn rate_tokens(self) -> i128 {
+        self.rate.max(1).into()
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
-    cap: Cap,
+    filling: Filling,
     /// Negative: in debt.
     tokens: i128,
     filled_at: Time,
 }
 
 impl Bucket {
-    pub(super) fn full(cap: Cap, now: Time) -> Self {
-        Self { cap, tokens: burst_tokens(cap), filled_at: now }
+    pub(super) fn full(filling: Filling, now: Time) -> Self {
+        Self { filling, tokens: filling.burst_tokens(), filled_at: now }
     }
 
     /// When it is out of debt; `None` if it is.
@@ -49,7 +59,7 @@ impl Bucket {
     /// Takes `cost`, but no more than leads into a debt that is paid within `nanos`.
     pub(super) fn charge_up_to(&mut self, now: Time, cost: Bytes, nanos: u64) {
         self.fill(now);
-        let lowest = -rate_tokens(self.cap) * i128::from(nanos);
+        let lowest = -self.filling.rate_tokens() * i128::from(nanos);
         self.tokens = (self.tokens - tokens(cost)).max(lowest.min(self.tokens));
     }
 
@@ -58,7 +68,7 @@ impl Bucket {
     pub(super) fn charge_received(&mut self, now: Time, cost: Bytes, nanos: u64) -> Bytes {
         self.fill(now);
         let before = self.tokens;
-        let lowest = -(rate_tokens(self.cap) * i128::from(nanos)).max(tokens(cost));
+        let lowest = -(self.filling.rate_tokens() * i128::from(nanos)).max(tokens(cost));
         self.tokens = (before - tokens(cost)).max(lowest.min(before));
         Bytes(u64::try_from((before - self.tokens) / TOKENS_PER_BYTE).unwrap_or(u64::MAX))
     }
@@ -66,25 +76,26 @@ impl Bucket {
     /// What was charged as `charged` costs `real`.
     pub(super) fn recharge(&mut self, now: Time, charged: Bytes, real: Bytes) {
         self.fill(now);
-        self.tokens = (self.tokens + tokens(charged) - tokens(real)).min(burst_tokens(self.cap));
+        self.tokens = (self.tokens + tokens(charged) - tokens(real)).min(self.filling.burst_tokens());
     }
 
-    pub(super) fn set_cap(&mut self, now: Time, cap: Cap) {
+    /// Fills in another way from now on; tokens are kept, up to the new burst.
+    pub(super) fn set(&mut self, now: Time, filling: Filling) {
         self.fill(now);
-        self.cap = cap;
-        self.tokens = self.tokens.min(burst_tokens(cap));
+        self.filling = filling;
+        self.tokens = self.tokens.min(filling.burst_tokens());
     }
 
     fn fill(&mut self, now: Time) {
         let nanos = i128::from(now.as_nanos().saturating_sub(self.filled_at.as_nanos()));
-        let filled = self.tokens.saturating_add(nanos.saturating_mul(rate_tokens(self.cap)));
-        self.tokens = filled.min(burst_tokens(self.cap));
+        let filled = self.tokens.saturating_add(nanos.saturating_mul(self.filling.rate_tokens()));
+        self.tokens = filled.min(self.filling.burst_tokens());
         self.filled_at = self.filled_at.max(now);
     }
 
     /// The first nanosecond at which the debt is paid.
     fn out_of_debt(&self) -> Time {
-        let nanos = self.tokens.unsigned_abs().div_ceil(rate_tokens(self.cap).unsigned_abs());
+        let nanos = self.tokens.unsigned_abs().div_ceil(self.filling.rate_tokens().unsigned_abs());
         self.filled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
@@ -105,8 +116,7 @@ mod tests {
 
     #[test]
     fn debt_is_paid_to_the_nanosecond() {
-        let cap = Cap::new(3, Bytes(2)).unwrap();
-        let mut bucket = Bucket::full(cap, Time::ZERO);
+        let mut bucket = Bucket::full(Filling { rate: 3, burst: Bytes(2) }, Time::ZERO);
         assert_eq!(bucket.take(Time::ZERO, Bytes(3)), Ok(()));
         let due = Time::from_nanos(333_333_334);
         assert_eq!(bucket.take(Time::ZERO, Bytes(1)), Err(due));
@@ -116,8 +126,7 @@ mod tests {
 
     #[test]
     fn filling_in_many_small_steps_loses_nothing() {
-        let cap = Cap::new(7, Bytes(0)).unwrap();
-        let mut bucket = Bucket::full(cap, Time::ZERO);
+        let mut bucket = Bucket::full(Filling { rate: 7, burst: Bytes(0) }, Time::ZERO);
         bucket.take(Time::ZERO, Bytes(7)).unwrap();
         for nanos in (0..1_000_000_000).step_by(999_999) {
             assert_eq!(bucket.take(Time::from_nanos(nanos), Bytes(1)), Err(Time::from_millis(1000)));
@@ -127,8 +136,7 @@ mod tests {
 
     #[test]
     fn a_pause_gives_the_burst_and_no_more() {
-        let cap = Cap::new(1_000_000, Bytes(100)).unwrap();
-        let mut bucket = Bucket::full(cap, Time::ZERO);
+        let mut bucket = Bucket::full(Filling { rate: 1_000_000, burst: Bytes(100) }, Time::ZERO);
         let hour = Time::from_millis(3_600_000);
         bucket.take(hour, Bytes(100)).unwrap();
         bucket.take(hour, Bytes(1)).unwrap();
