@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
-use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, OpId, Outbound, Requester, Session, SessionLimits, Submission};
+use vpfs_session::orangefs::{AddressMap, OrangeFs};
+use vpfs_session::{Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
@@ -214,7 +213,7 @@ impl Iterator for Steps<'_> {
 
 /// A driver without sockets.
 struct Run {
-    session: OrangeFsSession,
+    session: Box<dyn Session>,
     now: Time,
     piece: usize,
     client_buf: BytesMut,
@@ -236,10 +235,10 @@ impl Run {
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
         let mut run = Self {
-            session: OrangeFsSession::new(
+            session: OrangeFs::new(addresses).session(
                 SessionLimits { ops, outbound_bytes, ..SessionLimits::default() },
                 requester,
-                Arc::new(addresses),
+                None,
             ),
             now: Time::ZERO,
             piece,

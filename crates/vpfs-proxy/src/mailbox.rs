@@ -78,7 +78,7 @@ mod tests {
         let (mailbox, mut dispatched) = (Mailbox::default(), Vec::new());
         let mut context = Context::from_waker(Waker::noop());
         let mut filled = pin!(mailbox.filled());
-        let [first, second] = [1, 2].map(|op| Dispatched { op: OpId(op), pieces: None });
+        let [first, second] = [1, 2].map(|serial| Dispatched { op: OpId { index: 0, serial }, pieces: None });
         mailbox.put(first);
         mailbox.take(&mut dispatched);
         mailbox.wake();

@@ -30,10 +30,6 @@ impl Requests {
         assert!(before.is_none(), "an operation is enqueued only once");
     }
 
-    pub(crate) fn contains(&self, op: OpId) -> bool {
-        self.get(op).is_some()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.ids.iter().all(Option::is_none)
     }

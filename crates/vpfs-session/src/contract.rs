@@ -29,10 +29,11 @@ pub trait Session: fmt::Debug + Send {
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any.
+    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has been
+    /// cancelled: the dispatch may have been on its way.
     ///
     /// # Panics
-    /// If `op` is not queued: a bug of the driver.
+    /// If `op` was dispatched before: a bug of the driver.
     fn dispatch(&mut self, now: Time, op: OpId, pieces: Option<Pieces>);
 
     /// The client sends nothing more, and left `unread` bytes of an incomplete message. Queued requests are cancelled;
@@ -138,7 +139,7 @@ pub enum Requester {
 }
 
 /// A user as stated in requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct User {
     /// User id.
     pub uid: u32,
@@ -160,18 +161,24 @@ pub struct Submission {
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
     pub elsewhere: Option<vpfs_core::Bytes>,
-    /// The user of the request, if the protocol states one. Otherwise it belongs to the user of the previous request.
+    /// The user of this request, shared with other requests of the same user. `None` if the connection has not stated
+    /// one: then it belongs to the user of other connections from the same host.
     pub user: Option<Arc<User>>,
 }
 
-/// A session's number for one operation; dense, reused after the operation is complete.
+/// A session's name for one operation, which no later one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId(pub u32);
+pub struct OpId {
+    /// A place in tables, taken by another operation after the end of this one.
+    pub index: u32,
+    /// How many operations of the session came before it, modulo 2^32.
+    pub serial: u32,
+}
 
 impl OpId {
-    /// The number as an index into a table.
+    /// The place as an index into a table.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.index as usize
     }
 }
 

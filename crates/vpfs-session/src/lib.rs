@@ -6,7 +6,8 @@
 //! exception is the data of a write that was dispatched in pieces: its pieces are passed at intervals that the dispatch
 //! specifies.
 //!
-//! The contract names no protocol; each protocol is a module that implements it, today [`orangefs`].
+//! The contract names no protocol. `shared` implements it for all of them; each protocol is a module that says what its
+//! bytes mean, today [`orangefs`].
 //!
 //! # How to drive it
 //!
@@ -32,6 +33,7 @@ mod contract;
 mod limits;
 pub mod orangefs;
 mod outbound;
+mod shared;
 
 pub use contract::{
     Action, CloseReason, Completed, Interposer, OpId, Outcome, Requester, Session, Side, Submission, Suspended, User,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed};
 use vpfs_core::{Bytes, MIN_DATA_COST, OpKind};
-use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, Session, SessionLimits, Side};
+use vpfs_session::{Action, CloseReason, Completed, OpId, Outcome, SessionLimits, Side};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::Op;
 
@@ -154,7 +154,7 @@ fn number_is_used_again_while_the_old_message_passes() {
     wire.server(&late[..20_000]);
     timed_out(&wire.wait(FLOW + LATE), old);
     let new = wire.sent(&read(2, 50_000));
-    assert_eq!(old, new);
+    assert!(old.index == new.index && old != new, "{old:?} {new:?}");
     wire.take_to_client();
     assert_eq!(wire.server_passes(&late[20_000..]), []);
     wire.server_passes(&ack(2, 50_000));
@@ -172,7 +172,7 @@ fn number_is_used_again_while_old_written_data_passes() {
     timed_out(&wire.wait(FLOW + LATE), old);
     wire.client(&[&late[20_000..], &write(2, 300)].concat());
     let new = wire.record.held().next().unwrap();
-    assert_eq!(old, new);
+    assert!(old.index == new.index && old != new, "{old:?} {new:?}");
     wire.dispatch(new);
     wire.take_to_server();
     wire.server(&ack(2, 0));
@@ -190,7 +190,7 @@ fn reply_that_stops_in_its_middle() {
     wire.server_passes(&reply[..5000]);
     timed_out(&wire.wait(REPLY + LATE), old);
     let new = wire.sent(&readdir(2));
-    assert_eq!(old, new);
+    assert!(old.index == new.index && old != new, "{old:?} {new:?}");
     assert_eq!(wire.server_passes(&reply[5000..]), []);
     wire.server_passes(&readdir_reply(2, 1));
     wire.assert_idle();

@@ -6,7 +6,7 @@ use common::messages::*;
 use common::{CLIENT, Wire, completed};
 use vpfs_core::{FileKey, OpKind};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, Outcome, Requester, Session, SessionLimits, User};
+use vpfs_session::{Action, Outcome, Requester, SessionLimits, User};
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, Mirror};
 use vpfs_wire::pvfs2::{Dist, IoType, ObjType, Op, Request, RequestBody};
 

@@ -11,7 +11,7 @@ use common::messages::*;
 use common::{Wire, fuzz};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use vpfs_session::{Action, CloseReason, Session, Side};
+use vpfs_session::{Action, CloseReason, Side};
 
 #[test]
 fn fuzz_corpus() {

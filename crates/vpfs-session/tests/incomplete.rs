@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::Wire;
 use common::messages::*;
 use vpfs_core::Pieces;
-use vpfs_session::{Action, CloseReason, Session};
+use vpfs_session::{Action, CloseReason};
 
 const SECOND: Duration = Duration::from_secs(1);
 const INCOMPLETE: Action = Action::Close(CloseReason::Incomplete);

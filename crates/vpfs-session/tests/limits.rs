@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, assert_same};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, CloseReason, Session, SessionLimits, Side};
+use vpfs_session::{Action, CloseReason, SessionLimits, Side};
 use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
 
 #[test]

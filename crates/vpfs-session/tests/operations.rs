@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::messages::*;
 use common::{Wire, assert_done, assert_same, completed, messages};
 use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces};
-use vpfs_session::{Action, Outcome, Session, Submission};
+use vpfs_session::{Action, Outcome, Submission};
 use vpfs_wire::bmi::Mode;
 use vpfs_wire::pvfs2::request::{BatchCreate, Io, ListAttr, LookupPath, MgmtIterateHandles, TreeRemove};
 use vpfs_wire::pvfs2::{Dist, Handle, IoType, ObjType, Op, RequestBody, reply};

@@ -9,7 +9,7 @@ use common::messages::*;
 use common::{Wire, assert_done, assert_same};
 use proptest::prelude::*;
 use vpfs_core::Time;
-use vpfs_session::{Action, OpId, Session, SessionLimits};
+use vpfs_session::{Action, OpId, SessionLimits};
 
 const HOLD: Duration = Duration::from_secs(270);
 const LATE: Duration = Duration::from_millis(1);
@@ -50,6 +50,23 @@ fn a_request_whose_turn_comes_too_late_has_no_slots_and_goes_when_it_is_repeated
     wire.client_passes(&data(2, 5000));
     assert_done(&wire.server_passes(&written(2, 5000)), op, 5000);
     wire.assert_idle();
+}
+
+/// Otherwise it would release another request before its turn.
+#[test]
+fn a_dispatch_that_crosses_a_cancellation_is_ignored() {
+    let mut wire = Wire::new();
+    let (gone, _) = wire.held(&read(1, 1000));
+    wire.wait(HOLD);
+    assert_eq!(wire.turn(gone), [Action::Overdue(gone)]);
+    assert_eq!(wire.wait(HOLD), [Action::Cancel(gone)]);
+    let (op, _) = wire.held(&read(2, 2000));
+    assert!(op.index == gone.index && op != gone, "{op:?} has the place of {gone:?}");
+    wire.session.dispatch(wire.now, gone, None);
+    assert_eq!(wire.actions(), []);
+    assert!(wire.session.to_server().is_empty());
+    wire.dispatch(op);
+    assert_same(&wire.take_to_server(), &read(2, 2000));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{CLIENT, Wire, assert_same, messages};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, CloseReason, Requester, Session, SessionLimits};
+use vpfs_session::{Action, CloseReason, Requester, SessionLimits};
 use vpfs_wire::pvfs2::request::{MgmtIterateHandles, MgmtRemoveObject};
 use vpfs_wire::pvfs2::{Errno, Op, Reply, RequestBody, Status};
 

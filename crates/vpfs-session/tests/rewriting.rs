@@ -5,7 +5,7 @@ mod common;
 use common::messages::*;
 use common::{Wire, assert_same, completed, messages};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, CloseReason, Outcome, Session, SessionLimits};
+use vpfs_session::{Action, CloseReason, Outcome, SessionLimits};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 use vpfs_wire::pvfs2::{Errno, Op, Reply, Request, Status};
 

@@ -8,7 +8,7 @@ use common::messages::*;
 use common::{Wire, assert_done};
 use vpfs_core::{OpKind, Pieces};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, OpId, Session, SessionLimits};
+use vpfs_session::{Action, OpId, SessionLimits};
 
 /// Slots are given back after one second, which is checked twice a second.
 const STALL: Duration = Duration::from_millis(1600);

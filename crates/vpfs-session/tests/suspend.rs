@@ -10,7 +10,7 @@ use common::messages::*;
 use common::{CLIENT, Wire, assert_done, assert_same};
 use vpfs_core::Pieces;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
-use vpfs_session::{Action, Interposer, Session, SessionLimits, Suspended};
+use vpfs_session::{Action, Interposer, SessionLimits, Suspended};
 use vpfs_wire::pvfs2::Op;
 
 impl Wire {

@@ -439,11 +439,7 @@ impl Connection {
             let now = self.shared.clock.now();
             for index in 0..self.dispatched.len() {
                 let Dispatched { op, pieces } = self.dispatched[index];
-                // A dispatch may cross a cancellation; then the request is gone. Its number has not been reused,
-                // because requests are cancelled only when no others follow.
-                if self.requests.contains(op) {
-                    self.session.dispatch(now, op, pieces);
-                }
+                self.session.dispatch(now, op, pieces);
             }
             self.dispatched.clear();
             trim(&mut self.dispatched);

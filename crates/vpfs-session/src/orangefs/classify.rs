@@ -5,19 +5,9 @@ use vpfs_wire::DecodeError;
 use vpfs_wire::pvfs2::view::IoView;
 use vpfs_wire::pvfs2::{DistView, Handle, IoType, Op, OpClass, RequestView, Transfer, TransferError};
 
-use super::op::{Reply, data_cost};
+use super::detail::Detail;
 use crate::Submission;
-
-/// Whether a request is scheduled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Sent at once: configuration and administration of the server itself, of a client one at a time, and requests of
-    /// servers to each other. A client's operation may be waiting for the latter inside a server, so queueing them
-    /// behind client work could deadlock.
-    Exempt,
-    /// Waits to be scheduled.
-    Scheduled(Submission),
-}
+use crate::shared::{Class, data_cost};
 
 /// Handles are unique in a file system.
 pub(crate) fn file_key(handle: Handle) -> FileKey {
@@ -43,27 +33,33 @@ fn mirrors(request: &RequestView<'_>) -> Result<bool, DecodeError> {
     Ok(is_null && request.io()?.is_some_and(is_copy))
 }
 
-/// Classifies a request, and determines the form of its reply. Adds to `steps` those of [`Transfer::steps`].
+/// Classifies a request, and determines the form of its reply.
+///
+/// Exempt are configuration and administration of the server itself, of a client one at a time, and requests of servers
+/// to each other. A client's operation may be waiting for the latter inside a server, so queueing them behind client
+/// work could deadlock.
+///
+/// Adds to `steps` those of [`Transfer::steps`].
 pub(crate) fn plan(
     request: &RequestView<'_>,
     is_from_server: bool,
     steps: &mut u32,
-) -> Result<(Class, Reply), DecodeError> {
+) -> Result<(Class, Detail), DecodeError> {
     let (submission, reply) = match (request.op().class(), request.op()) {
         (OpClass::Data, Op::Io) => {
             let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
             plan_io(&io, steps)?
         }
         (OpClass::Data, _) => plan_small_io(request, steps)?,
-        (_, Op::GetConfig) => return Ok((Class::Exempt, Reply::Config)),
-        (_, Op::ReadDir | Op::MgmtIterateHandles) => (metadata(request)?, Reply::Listing),
+        (_, Op::GetConfig) => return Ok((Class::Exempt, Detail::Config)),
+        (_, Op::ReadDir | Op::MgmtIterateHandles) => (metadata(request)?, Detail::Listing),
         (_, Op::MgmtRemoveObject | Op::MgmtRemoveDirent | Op::MgmtGetDirdataHandle) => {
-            (metadata(request)?, Reply::Plain)
+            (metadata(request)?, Detail::Plain)
         }
-        (OpClass::Management, _) => return Ok((Class::Exempt, Reply::Plain)),
+        (OpClass::Management, _) => return Ok((Class::Exempt, Detail::Plain)),
         // The last two are never requests: the server refuses them.
         (OpClass::Metadata | OpClass::ServerToServer | OpClass::ReplyOnly | OpClass::Internal, _) => {
-            (metadata(request)?, Reply::Plain)
+            (metadata(request)?, Detail::Plain)
         }
     };
     Ok((if is_from_server { Class::Exempt } else { Class::Scheduled(submission) }, reply))
@@ -75,7 +71,7 @@ pub(crate) fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeEr
     Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
 }
 
-fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Reply), DecodeError> {
+fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Detail), DecodeError> {
     let transfer = told(io.transfer())?;
     let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
     let start = transfer.as_ref().map(Transfer::first_physical_offset).map_or(Ok(None), told)?.flatten();
@@ -84,28 +80,28 @@ fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Reply), Deco
     let bytes = share.unwrap_or_else(|| u64::try_from(io.aggregate_size).unwrap_or(0));
     let elsewhere = transfer.as_ref().and_then(Transfer::elsewhere);
     let reply = match (io.io_type, transfer) {
-        (IoType::Write, _) => Reply::Write { expected: bytes },
+        (IoType::Write, _) => Detail::Write { expected: bytes },
         (IoType::Read, Some(transfer)) if share.is_some() => {
-            Reply::Read { handle: io.handle, transfer: Box::new(transfer) }
+            Detail::Read { handle: io.handle, transfer: Box::new(transfer) }
         }
-        (IoType::Read, _) => Reply::UntoldRead,
+        (IoType::Read, _) => Detail::UncountedRead,
     };
     Ok((data(io, bytes, start, elsewhere), reply))
 }
 
-fn plan_small_io(request: &RequestView<'_>, steps: &mut u32) -> Result<(Submission, Reply), DecodeError> {
+fn plan_small_io(request: &RequestView<'_>, steps: &mut u32) -> Result<(Submission, Detail), DecodeError> {
     let Some(small) = request.small_io()? else { unreachable!("the only other operation that moves data") };
     let io = &small.io;
     if io.io_type == IoType::Write {
         let bytes = small.total_bytes;
-        return Ok((data(io, bytes, Some(0), None), Reply::SmallWrite { bytes }));
+        return Ok((data(io, bytes, Some(0), None), Detail::SmallWrite { bytes }));
     }
     // The data fits the reply, so a small read cannot move more than this, whatever it asks for.
     let transfer = told(io.transfer())?;
     let share = transfer.as_ref().map(Transfer::upper_bound).map_or(Ok(None), told)?;
     *steps += transfer.as_ref().map_or(0, Transfer::steps);
     let bytes = share.unwrap_or(u64::MAX).min(vpfs_wire::bmi::MAX_UNEXPECTED);
-    Ok((data(io, bytes, None, None), Reply::SmallRead { handle: io.handle }))
+    Ok((data(io, bytes, None, None), Detail::SmallRead { handle: io.handle }))
 }
 
 fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Submission {

@@ -2,15 +2,22 @@
 
 mod address_map;
 mod classify;
-mod op;
-mod session;
+mod client;
+mod detail;
+mod frame;
+mod server;
 
 use std::sync::Arc;
 
-pub use address_map::AddressMap;
-pub use session::OrangeFsSession;
+use bytes::BytesMut;
+use vpfs_core::Time;
+use vpfs_wire::bmi::{Header, Tag};
 
-use crate::{Interposer, Requester, Session, SessionLimits, User};
+pub use address_map::AddressMap;
+
+use crate::shared::{Core, Protocol, ProtocolSession};
+use crate::{CloseReason, Interposer, Requester, Session, SessionLimits, User};
+use detail::Detail;
 
 /// OrangeFS as a listener's protocol.
 #[derive(Debug)]
@@ -27,6 +34,44 @@ impl OrangeFs {
 
 impl Interposer for OrangeFs {
     fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session> {
-        Box::new(OrangeFsSession::new(limits, requester, Arc::clone(&self.addresses)).of_user(user))
+        let protocol = Messages { addresses: Arc::clone(&self.addresses), user, claimed: false };
+        Box::new(ProtocolSession::new(limits, requester, protocol))
+    }
+}
+
+/// The messages of one connection.
+#[derive(Debug)]
+struct Messages {
+    addresses: Arc<AddressMap>,
+    /// The user that the connection stated last.
+    user: Option<Arc<User>>,
+    /// A claim to be a server was reported.
+    claimed: bool,
+}
+
+impl Protocol for Messages {
+    type Tag = Tag;
+    type Detail = Detail;
+
+    const LONGEST_REQUEST: usize = Header::LEN + (16 << 10);
+
+    /// OrangeFS reads into all buffers of a flow before the first one is sent, and again into each that was sent
+    /// (flowproto-multiqueue.c): 8 of 256 KiB. Two sockets of Linux hold up to 8 MB between them, which was measured.
+    const READ_AHEAD: u64 = 10 << 20;
+
+    fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
+        self.on_client_message(core, now, buf)
+    }
+
+    fn server_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
+        self.on_server_message(core, now, buf)
+    }
+
+    fn content(request: &[u8]) -> &[u8] {
+        &request[Header::LEN..]
+    }
+
+    fn stated_user(&mut self) -> Option<Arc<User>> {
+        self.user.take()
     }
 }

@@ -9,13 +9,14 @@ pub(crate) mod world;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 pub(crate) mod fuzz;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Pieces, Time};
-use vpfs_session::orangefs::{AddressMap, OrangeFsSession};
-use vpfs_session::{Action, Completed, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Submission};
+use vpfs_session::orangefs::{AddressMap, OrangeFs};
+use vpfs_session::{
+    Action, Completed, Interposer, OpId, Outbound, Outcome, Requester, Session, SessionLimits, Submission,
+};
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use fuzz::DriverRecord;
@@ -25,7 +26,7 @@ pub(crate) const CLIENT: Requester = Requester::Client { may_manage: true };
 
 /// A session between two sockets. Every action is checked against the earlier ones.
 pub(crate) struct Wire {
-    pub(crate) session: OrangeFsSession,
+    pub(crate) session: Box<dyn Session>,
     pub(crate) now: Time,
     pub(crate) client_buf: BytesMut,
     pub(crate) server_buf: BytesMut,
@@ -47,7 +48,7 @@ impl Wire {
     }
 
     pub(crate) fn of(limits: SessionLimits, addresses: AddressMap, requester: Requester) -> Self {
-        let session = OrangeFsSession::new(limits, requester, Arc::new(addresses));
+        let session = OrangeFs::new(addresses).session(limits, requester, None);
         let now = Time::from_millis(1000);
         Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), record: DriverRecord::default() }
     }

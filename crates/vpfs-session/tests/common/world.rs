@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use vpfs_core::{Bytes, MIN_DATA_COST, Time};
 use vpfs_session::orangefs::AddressMap;
-use vpfs_session::{Action, Completed, OpId, Outcome, Requester, Session, SessionLimits};
+use vpfs_session::{Action, Completed, OpId, Outcome, Requester, SessionLimits};
 use vpfs_wire::bmi::{Header, Mode};
 use vpfs_wire::pvfs2::{IoType, Op, RequestBody};
 

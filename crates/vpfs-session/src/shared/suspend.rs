@@ -1,27 +1,26 @@
 //! A session that continues in another process: what was sent to the server is completed here, the rest is left to it.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
 
-use super::OrangeFsSession;
-use crate::orangefs::op::{Op, State};
-use crate::{Session, Suspended};
+use super::op::{Op, State};
+use super::{Core, Protocol};
 
-impl OrangeFsSession {
+impl<P: Protocol> Core<P> {
     /// Cancels the requests that were not dispatched and keeps their bytes; data in pieces no longer waits.
     pub(super) fn take_back_requests(&mut self, now: Time) {
         self.drain();
-        let mut queued = self.ids_where(Op::is_held);
-        queued.sort_by_key(|&id| self.op_ref(id).arrived);
+        let mut queued = self.table.ids_where(Op::is_held);
+        queued.sort_by_key(|&id| self.op(id).arrived);
         let mut unsent = BytesMut::new();
         for id in queued {
-            if let State::Queued(request) = &self.op_ref(id).state {
+            if let State::Queued(request) = &self.op(id).state {
                 unsent.extend_from_slice(request);
             }
             self.cancel(id);
         }
         self.unsent = Some(unsent);
-        for op in self.ops.iter_mut().flatten() {
+        for op in self.table.iter_mut() {
             op.pieces = None;
         }
         if self.paused_until.take().is_some() {
@@ -34,10 +33,9 @@ impl OrangeFsSession {
         self.unsent.as_ref().map_or(0, BytesMut::len)
     }
 
-    /// What the next session needs; nothing may be in progress.
-    pub(super) fn suspended(&mut self) -> Suspended {
-        let requests = self.unsent.take().unwrap_or_default().freeze();
+    /// Ends the session, in which nothing is in progress, and returns the requests for the next one.
+    pub(super) fn suspended(&mut self) -> Bytes {
         self.closed = true;
-        Suspended { requests, user: self.user.take() }
+        self.unsent.take().unwrap_or_default().freeze()
     }
 }

@@ -10,19 +10,18 @@
 
 use bytes::Bytes;
 use vpfs_core::Time;
-use vpfs_wire::bmi::{Header, Tag};
 
-use super::OrangeFsSession;
-use crate::orangefs::op::{Op, State};
+use super::op::{Op, State};
+use super::{Core, Protocol};
 use crate::{Action, OpId};
 
-impl OrangeFsSession {
+impl<P: Protocol> Core<P> {
     /// Whether an operation was held for too long.
     pub(super) fn is_overdue(&self, now: Time, id: OpId) -> bool {
-        now >= self.overdue_at(self.op_ref(id))
+        now >= self.overdue_at(self.op(id))
     }
 
-    fn overdue_at(&self, op: &Op) -> Time {
+    fn overdue_at(&self, op: &Op<P>) -> Time {
         op.asked + self.limits.max_hold
     }
 
@@ -34,7 +33,7 @@ impl OrangeFsSession {
         };
         op.state = State::Overdue(request);
         op.is_released = true;
-        self.overdue += 1;
+        self.table.overdue += 1;
         self.actions.push_back(Action::Overdue(id));
         if self.draining {
             self.cancel(id);
@@ -50,32 +49,30 @@ impl OrangeFsSession {
         if self.overdue_from.is_some_and(|from| now < from) {
             return None;
         }
-        let is_late = |op: &Op| op.is_held() && now >= self.overdue_at(op);
-        let is_same = |op: &Op| match &op.state {
-            State::Queued(held) | State::Overdue(held) => held[Header::LEN..] == message[Header::LEN..],
+        let is_late = |op: &Op<P>| op.is_held() && now >= self.overdue_at(op);
+        let is_same = |op: &Op<P>| match &op.state {
+            State::Queued(held) | State::Overdue(held) => P::content(held) == P::content(message),
             _ => false,
         };
-        let found = self.ids_where(|op| is_late(op) && is_same(op)).first().copied();
-        let held = self.ops.iter().flatten().filter(|op| op.is_held());
+        let found = self.table.ids_where(|op| is_late(op) && is_same(op)).first().copied();
+        let held = self.table.iter().filter(|op| op.is_held());
         self.overdue_from = held.map(|op| self.overdue_at(op)).min();
         found
     }
 
     /// A request takes the place of an earlier one of the same content.
-    pub(super) fn take_place(&mut self, now: Time, id: OpId, tag: Tag, message: Bytes) {
+    pub(super) fn take_place(&mut self, now: Time, id: OpId, tag: P::Tag, message: Bytes) {
+        self.table.rename(id, tag);
         let op = self.op_mut(id);
-        let earlier = std::mem::replace(&mut op.tag, tag);
         op.asked = now;
         match &mut op.state {
             State::Queued(request) => *request = message,
             state => *state = State::Dispatched(message),
         }
         let is_due = matches!(op.state, State::Dispatched(_));
-        self.by_tag.remove(&earlier);
-        self.by_tag.insert(tag, id);
         self.actions.push_back(Action::Repeated);
         if is_due {
-            self.overdue -= 1;
+            self.table.overdue -= 1;
             self.dispatched.push_back(id);
             self.send_dispatched(now);
         }
@@ -83,24 +80,24 @@ impl OrangeFsSession {
 
     /// When the next overdue operation is forgotten: its client would have repeated it.
     pub(super) fn overdue_deadline(&self) -> Option<Time> {
-        if self.overdue == 0 {
+        if self.table.overdue == 0 {
             return None;
         }
-        let overdue = self.ops.iter().flatten().filter(|op| op.is_overdue());
+        let overdue = self.table.iter().filter(|op| op.is_overdue());
         overdue.map(|op| self.overdue_at(op) + self.limits.max_hold).min()
     }
 
     pub(super) fn forget_overdue(&mut self, now: Time) {
         if self.overdue_deadline().is_some_and(|at| at <= now) {
-            for id in self.ids_where(|op| op.is_overdue() && self.overdue_at(op) + self.limits.max_hold <= now) {
+            for id in self.table.ids_where(|op| op.is_overdue() && self.overdue_at(op) + self.limits.max_hold <= now) {
                 self.cancel(id);
             }
         }
     }
 
     pub(super) fn cancel_overdue(&mut self) {
-        if self.overdue > 0 {
-            self.ids_where(Op::is_overdue).into_iter().for_each(|id| self.cancel(id));
+        if self.table.overdue > 0 {
+            self.table.ids_where(Op::is_overdue).into_iter().for_each(|id| self.cancel(id));
         }
     }
 }

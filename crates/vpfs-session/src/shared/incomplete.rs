@@ -3,16 +3,16 @@
 
 use vpfs_core::Time;
 
-use super::{Inbound, OrangeFsSession};
+use super::{Core, Protocol};
 
-impl OrangeFsSession {
+impl<P: Protocol> Core<P> {
     /// All complete messages were handled, and `left` bytes of the client remain.
     pub(super) fn note_incomplete(&mut self, now: Time, left: usize) {
         let is_incomplete = left > 0
             && !self.closed
             && !self.client_done
             && self.paused_until.is_none()
-            && matches!(self.from_client, Inbound::Header);
+            && !self.from_client.is_passing();
         // Further bytes do not extend the time limit; only the end of the message does.
         self.incomplete_since = is_incomplete.then(|| self.incomplete_since.unwrap_or(now));
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use vpfs_core::Time;
 
-use super::{Inbound, OrangeFsSession};
-use crate::orangefs::op::{Op, State};
-use crate::{Action, OpId, Session, SessionLimits};
+use super::op::{Op, State};
+use super::{Core, Protocol};
+use crate::{Action, OpId, SessionLimits};
 
 /// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
 /// of the operation's data.
@@ -61,10 +61,10 @@ impl Default for Stall {
     }
 }
 
-impl OrangeFsSession {
+impl<P: Protocol> Core<P> {
     /// The client may send from now on: before, nothing was expected, or something else was in its way.
     pub(super) fn client_may_send(&mut self, now: Time) {
-        self.stall.sending.restart(now, self.awaiting_data);
+        self.stall.sending.restart(now, self.table.awaiting_data);
     }
 
     /// If earlier bytes of the client still wait for the server, it is not the client that is slow. Call before any are
@@ -79,15 +79,20 @@ impl OrangeFsSession {
     /// not count: they complete nothing.
     pub(super) fn client_sent(&mut self, now: Time, bytes: usize, is_all: bool) {
         let bytes = if is_all { LEAST.max(bytes as u64) } else { bytes as u64 };
-        self.stall.sending.moved(now, bytes, self.awaiting_data);
+        self.stall.sending.moved(now, bytes, self.table.awaiting_data);
     }
 
     /// A write was acknowledged, so its data is next.
-    pub(super) fn await_data(&mut self, now: Time, id: OpId) {
+    pub(crate) fn write_acknowledged(&mut self, now: Time, id: OpId) {
+        let op = self.op_mut(id);
+        op.state = State::Writing;
+        if !op.awaits_client_data() {
+            return;
+        }
         if !self.must_read_client() {
             self.client_may_send(now);
         }
-        self.awaiting_data += 1;
+        self.table.awaiting_data += 1;
         if self.is_slow(now) {
             self.release(id);
         }
@@ -98,11 +103,11 @@ impl OrangeFsSession {
         let received = self.to_client.sent();
         let count = received - std::mem::replace(&mut self.stall.received, received);
         match self.wants_server() {
-            true => self.stall.receiving.restart(now, self.in_progress),
-            false => self.stall.receiving.moved(now, count, self.in_progress),
+            true => self.stall.receiving.restart(now, self.table.in_progress),
+            false => self.stall.receiving.moved(now, count, self.table.in_progress),
         }
         if self.stall.receiving.has_stalled(now, self.stall.patience) || self.is_slow(now) {
-            for id in self.ids_where(|op| self.waits_for_client(op)) {
+            for id in self.table.ids_where(|op| self.waits_for_client(op)) {
                 self.release(id);
             }
         }
@@ -121,10 +126,10 @@ impl OrangeFsSession {
 
     /// Whether only the client can make an operation progress: by sending its data or the rest of the message before
     /// it, or by receiving what is queued for it.
-    pub(super) fn waits_for_client(&self, op: &Op) -> bool {
+    pub(super) fn waits_for_client(&self, op: &Op<P>) -> bool {
         match op.state {
             State::Queued(_) | State::Overdue(_) => false,
-            State::Dispatched(_) => matches!(self.from_client, Inbound::Body { .. }) && self.is_listening(),
+            State::Dispatched(_) => self.from_client.is_passing() && self.is_listening(),
             _ if op.awaits_client_data() => self.is_listening(),
             _ => !self.wants_server(),
         }
@@ -132,7 +137,8 @@ impl OrangeFsSession {
 
     fn release(&mut self, id: OpId) {
         let op = self.op_mut(id);
-        if op.kind.is_some() && !std::mem::replace(&mut op.is_released, true) {
+        if op.is_charged() {
+            op.is_released = true;
             self.actions.push_back(Action::Release(id));
         }
     }

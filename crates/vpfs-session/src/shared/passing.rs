@@ -1,0 +1,132 @@
+//! Messages that pass: each is sent on as it arrives, and ends what it belongs to.
+
+use bytes::BytesMut;
+use vpfs_core::Time;
+
+use super::op::State;
+use super::{Core, Protocol};
+use crate::{OpId, Outcome};
+
+/// What is being read from one side.
+#[derive(Debug)]
+pub(super) enum Inbound {
+    /// The start of a message is next.
+    Header,
+    /// The rest of a message passes through.
+    Body { remaining: usize, meaning: Meaning },
+}
+
+/// The meaning of the passing message for its operation, which may end before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meaning {
+    /// Nothing.
+    Stray,
+    /// An acknowledgement; the operation continues.
+    Ack,
+    /// Bulk data.
+    Data(OpId),
+    /// The operation ends with the last byte of this message.
+    Last { op: OpId, status: i32 },
+}
+
+impl Inbound {
+    /// Whether a message is passing.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Self::Body { .. })
+    }
+}
+
+impl<P: Protocol> Core<P> {
+    /// Passes the message at the start of the client's `buf`: `head` bytes of it now, `body` bytes as they come, which
+    /// are those that count.
+    pub(crate) fn pass_client(&mut self, now: Time, buf: &mut BytesMut, [head, body]: [usize; 2], meaning: Meaning) {
+        if !self.must_read_client() {
+            self.client_may_send(now);
+        }
+        self.to_server.push(buf.split_to(head).freeze());
+        self.from_client = Inbound::Body { remaining: body, meaning };
+    }
+
+    /// The same for a message of the server.
+    pub(crate) fn pass_server(&mut self, buf: &mut BytesMut, [head, body]: [usize; 2], meaning: Meaning) {
+        self.to_client.push(buf.split_to(head).freeze());
+        self.from_server = Inbound::Body { remaining: body, meaning };
+    }
+
+    /// The server answers an operation.
+    pub(crate) fn progressed(&mut self, now: Time, id: OpId) {
+        self.op_mut(id).progressed = now;
+    }
+
+    /// A reply, the last of its operation, contains `bytes` bytes of data.
+    pub(crate) fn read_in_reply(&mut self, id: OpId, bytes: u64) {
+        self.op_mut(id).moved = bytes;
+        self.correct(id, bytes);
+    }
+
+    /// A read was acknowledged, and `bytes` bytes of data follow. Returns the meaning of the acknowledgement.
+    pub(crate) fn read_acknowledged(&mut self, id: OpId, bytes: u64) -> Meaning {
+        self.correct(id, bytes);
+        if bytes == 0 {
+            return Meaning::Last { op: id, status: 0 };
+        }
+        self.op_mut(id).state = State::Reading { remaining: bytes };
+        Meaning::Ack
+    }
+
+    /// A read was acknowledged, and nobody can say how much data follows: it is complete, and its cost stays as it was
+    /// estimated.
+    pub(crate) fn uncounted(&mut self, id: OpId) -> Meaning {
+        self.op_mut(id).is_uncounted = true;
+        Meaning::Last { op: id, status: 0 }
+    }
+
+    /// Passes on the available bytes of the client's message. `false`: more bytes are needed.
+    pub(super) fn client_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
+        let Inbound::Body { remaining, meaning } = self.from_client else { return true };
+        let count = remaining.min(buf.len());
+        if count == 0 && remaining > 0 {
+            return false;
+        }
+        self.to_server.push(buf.split_to(count).freeze());
+        let awaiting = self.table.awaiting_data;
+        if let Meaning::Data(id) = meaning {
+            self.table.moved(now, id, count);
+        }
+        self.client_sent(now, count, self.table.awaiting_data < awaiting);
+        self.from_client = match remaining - count {
+            0 => Inbound::Header,
+            remaining => Inbound::Body { remaining, meaning },
+        };
+        self.send_dispatched(now);
+        true
+    }
+
+    /// Passes on the available bytes of the server's message. `false`: more bytes are needed.
+    pub(super) fn server_body(&mut self, now: Time, buf: &mut BytesMut) -> bool {
+        let Inbound::Body { remaining, meaning } = self.from_server else { return true };
+        let count = remaining.min(buf.len());
+        if count == 0 && remaining > 0 {
+            return false;
+        }
+        self.to_client.push(buf.split_to(count).freeze());
+        if let Meaning::Data(id) = meaning {
+            self.table.moved(now, id, count);
+        }
+        match remaining - count {
+            0 => self.server_message_end(meaning),
+            remaining => self.from_server = Inbound::Body { remaining, meaning },
+        }
+        true
+    }
+
+    fn server_message_end(&mut self, meaning: Meaning) {
+        self.from_server = Inbound::Header;
+        self.send_answers();
+        match meaning {
+            Meaning::Data(id) if self.table.has_read_all(id) => self.complete(id, Outcome::Answered { status: 0 }),
+            Meaning::Last { op, status } if self.table.contains(op) => self.complete(op, Outcome::Answered { status }),
+            _ => {}
+        }
+    }
+}
