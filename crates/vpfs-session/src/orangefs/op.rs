@@ -100,12 +100,8 @@ impl Op {
 
     /// When the next data of a write may be sent, if it is sent in pieces.
     pub(crate) fn next_piece(&self) -> Option<Time> {
-        let (Some(Pieces { count, every }), &Reply::Write { expected }) = (self.pieces, &self.reply) else {
-            return None;
-        };
-        let gone = u128::from(self.moved) * u128::from(count) / u128::from(expected.max(1));
-        let gone = u32::try_from(gone).unwrap_or(u32::MAX).min(count);
-        Some(self.dispatched + every.saturating_mul(gone))
+        let &Reply::Write { expected } = &self.reply else { return None };
+        Some(self.pieces?.next_at(self.dispatched, self.moved, expected))
     }
 
     /// Whether its request was sent to the server, so that it can time out.
