@@ -135,6 +135,18 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// Bytes of each piece but the last, of `total`.
+    pub const fn size(self, total: u64) -> u64 {
+        total.div_ceil(self.count as u64)
+    }
+
+    /// When the next bytes may go to the storage, if `gone` of `total` are gone since `began`.
+    pub fn next_at(self, began: Time, gone: u64, total: u64) -> Time {
+        let pieces = u128::from(gone) * u128::from(self.count) / u128::from(total.max(1));
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.count);
+        began + self.every.saturating_mul(pieces)
+    }
+
     /// Nanoseconds from the start of the first piece to the end of the last.
     pub(crate) fn whole_ns(self) -> u64 {
         u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)

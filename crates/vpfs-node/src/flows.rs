@@ -33,13 +33,13 @@ impl AppName<'_> {
 pub(crate) struct Flows {
     flows: Vec<Flow>,
     by_key: HashMap<FlowKey, AppId>,
+    /// By name.
+    groups: HashMap<String, GroupId>,
     /// By the half of the keys of their members that is the same.
-    groups: HashMap<u32, GroupId>,
+    by_half: HashMap<u32, GroupId>,
     /// When to check whether an application has left; one entry for each that has had requests since it left. A request
     /// moves no entry: when an entry is due and the application was active in the meantime, the entry is put back.
     looks: BTreeSet<(Time, AppId)>,
-    /// Requests of all applications, queued or dispatched.
-    pending: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,15 +58,20 @@ impl Flows {
     /// applications: leaving and coming back costs a message to every peer.
     const IDLE: Duration = Duration::from_secs(600);
 
-    pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>, group: Option<GroupId>) {
+    /// Names an application; returns the number of its group, which keeps it.
+    pub(crate) fn name(&mut self, app: AppId, name: AppName<'_>) -> Option<GroupId> {
         let key = name.key();
-        debug_assert_eq!(name.group.is_some(), group.is_some(), "a group has a name");
-        self.groups.extend(group.map(|group| (key.group_half(), group)));
+        let group = name.group.map(|group| {
+            let next = GroupId(u32::try_from(self.groups.len()).expect("no more groups than applications"));
+            *self.groups.entry(group.to_owned()).or_insert(next)
+        });
+        self.by_half.extend(group.map(|group| (key.group_half(), group)));
         let before = self.flow(app).key.replace(key);
         if let Some(before) = before.filter(|before| *before != key && self.by_key.get(before) == Some(&app)) {
             self.by_key.remove(&before);
         }
         self.by_key.insert(key, app);
+        group
     }
 
     pub(crate) fn key(&self, app: AppId) -> Option<FlowKey> {
@@ -80,12 +85,11 @@ impl Flows {
 
     /// The group of which an application with this key is a member, also if it has never been here.
     pub(crate) fn group(&self, key: FlowKey) -> Option<GroupId> {
-        self.groups.get(&key.group_half()).copied()
+        self.by_half.get(&key.group_half()).copied()
     }
 
     /// A request arrived. O(1) except for the first one.
     pub(crate) fn add(&mut self, now: Time, app: AppId) {
-        self.pending += 1;
         let flow = self.flow(app);
         flow.pending += 1;
         if flow.look.is_none() {
@@ -98,12 +102,6 @@ impl Flows {
         let flow = self.flow(app);
         flow.pending = flow.pending.checked_sub(1).expect("a request is over only once");
         flow.idle_since = now;
-        self.pending = self.pending.checked_sub(1).expect("the sum of what applications have");
-    }
-
-    /// Requests queued or dispatched.
-    pub(crate) fn pending(&self) -> usize {
-        self.pending
     }
 
     /// The application has left: it is not checked until it has a request again.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use vpfs_core::ioco::order_of;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, RequestId, Scheduler,
-    ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
+    AppId, AppPolicy, Bytes, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, Scheduler, ServerId,
+    ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
 };
 
 use crate::arrival::{Arrival, Served};
@@ -13,6 +14,7 @@ use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::{AppName, Flows};
 use crate::peers::{PeerService, PeerSettings, Peers};
+use crate::requests::{RequestKey, Requests};
 use crate::totals::Totals;
 
 /// Events are kept only between two inputs; if one input causes more than this many, the rest are only counted.
@@ -29,14 +31,28 @@ pub struct NodeSettings {
     pub peers: Option<PeerSettings>,
 }
 
-/// One storage server without its I/O and clock. How to drive it: see the crate documentation.
+/// What a driver does with that which an input brings about; see [`Node::drain`].
+pub trait Outputs<W> {
+    /// Messages to other servers' nodes; called before the dispatches of an input, and again after them.
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>);
+
+    /// A request, for which `waiter` waits, goes to the storage now.
+    fn dispatch(&mut self, waiter: &W, request: RequestKey, dispatch: &Dispatch);
+
+    /// Something happened: the scheduler's events, oldest first, then the coordination's.
+    fn event(&mut self, at: Time, event: Event);
+}
+
+/// One storage server without its I/O and clock; `W` is whatever is woken when a request is dispatched. How to drive
+/// it: see the crate documentation.
 ///
-/// **Bounds.** It holds an entry for each [`RequestId`] in use and for each [`AppId`] named; the driver chooses these.
+/// **Bounds.** It holds an entry for each request in use and for each [`AppId`] named; the driver chooses these.
 ///
-/// **Panics.** Using an id that is not in use (or enqueuing one that is) is a bug of the driver and panics.
+/// **Panics.** Using a request that has ended is a bug of the driver and panics.
 #[derive(Debug)]
-pub struct Node {
+pub struct Node<W> {
     server: ServerId,
+    requests: Requests<W>,
     scheduler: Policy,
     peers: Option<Peers>,
     /// For when they are needed.
@@ -50,11 +66,12 @@ pub struct Node {
     latest: Time,
 }
 
-impl Node {
+impl<W> Node<W> {
     /// A node for `server` that knows no applications yet.
     pub fn new(now: Time, server: ServerId, settings: &NodeSettings) -> Self {
         let mut node = Self {
             server,
+            requests: Requests::new(),
             scheduler: Policy::new(&settings.policy, EVENTS),
             peers: None,
             peer_settings: settings.peers.clone(),
@@ -99,11 +116,14 @@ impl Node {
         self.find_peers(now);
     }
 
-    /// Sets an application's weight, group, cap, promises and order, and the name under which servers report its
-    /// service to each other.
+    /// Sets an application's weight, cap, promises and order, and the names of it and its group, under which servers
+    /// report service to each other. The group has the number that belongs to its name; the order is that of the
+    /// name, unless there is one.
     pub fn set_app<'a>(&mut self, now: Time, app: AppId, name: impl Into<AppName<'a>>, policy: &AppPolicy) {
-        self.flows.name(app, name.into(), policy.group);
-        self.scheduler.set_app(now, app, policy);
+        let name = name.into();
+        let group = self.flows.name(app, name);
+        let policy = AppPolicy { group, order: policy.order.or(Some(order_of(name.name))), ..*policy };
+        self.scheduler.set_app(now, app, &policy);
         for kind in TotalKind::ALL {
             self.sums.remove(&(app, kind));
         }
@@ -137,9 +157,15 @@ impl Node {
         }
     }
 
-    /// Queues a request.
-    pub fn enqueue(&mut self, now: Time, id: RequestId, arrival: &Arrival) {
+    /// Whether [`Node::set_app`] was called for an application.
+    pub fn knows(&self, app: AppId) -> bool {
+        self.flows.key(app).is_some()
+    }
+
+    /// Queues a request, for which `waiter` waits.
+    pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
         let Arrival { app, op, objects, issued_at, .. } = *arrival;
+        let (id, key) = self.requests.insert(waiter, app);
         let Cost { here, elsewhere } = self.costs.of(arrival);
         let request = Request { objects, issued_at, elsewhere, ..Request::new(id, app, op, here) };
         self.scheduler.enqueue(now, request);
@@ -155,50 +181,51 @@ impl Node {
         // Now, so that a report takes no message beside the one that announces the application.
         self.pass_reports_on(now);
         self.check(now);
+        key
     }
 
     /// Corrects a queued or dispatched data request, whose size was an estimate: it moves `bytes`.
-    pub fn correct_cost(&mut self, now: Time, id: RequestId, bytes: u64) {
-        self.scheduler.correct_cost(now, id, Bytes(bytes).max(MIN_DATA_COST));
+    pub fn correct_cost(&mut self, now: Time, key: RequestKey, bytes: u64) {
+        self.scheduler.correct_cost(now, self.requests.id(key), Bytes(bytes).max(MIN_DATA_COST));
     }
 
     /// Corrects a queued or dispatched metadata request, whose number of objects was an estimate.
-    pub fn correct_objects(&mut self, now: Time, id: RequestId, objects: Objects) {
-        self.scheduler.correct_cost(now, id, self.costs.metadata_cost(objects));
+    pub fn correct_objects(&mut self, now: Time, key: RequestKey, objects: Objects) {
+        self.scheduler.correct_cost(now, self.requests.id(key), self.costs.metadata_cost(objects));
     }
 
-    /// A dispatched request of `app` ended.
-    pub fn complete(&mut self, now: Time, id: RequestId, app: AppId, served: &Served) {
-        self.scheduler.complete(now, id);
-        self.flows.remove(now, app);
+    /// A dispatched request ended.
+    pub fn complete(&mut self, now: Time, key: RequestKey, served: &Served) {
+        let (scheduled, app) = self.requests.remove(key);
+        if let Some(id) = scheduled {
+            self.scheduler.complete(now, id);
+            self.flows.remove(now, app);
+        }
         self.totals.add(app, now, served);
         self.check(now);
     }
 
-    /// A dispatched request of `app` waits for its client: its slots are free, its charge stays, and its id is no
-    /// longer in use. When it ends, [`Node::count`] it.
-    pub fn release(&mut self, now: Time, id: RequestId, app: AppId) {
+    /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later.
+    pub fn release(&mut self, now: Time, key: RequestKey) {
+        let (id, app) = self.requests.release(key);
         self.scheduler.release(now, id);
         self.flows.remove(now, app);
         self.check(now);
     }
 
-    /// A released request of `app` ended.
-    pub fn count(&mut self, now: Time, app: AppId, served: &Served) {
-        self.totals.add(app, now, served);
-    }
-
-    /// A queued or dispatched request of `app` is cancelled; its cost is refunded.
-    pub fn cancel(&mut self, now: Time, id: RequestId, app: AppId) {
-        self.scheduler.cancel(now, id);
-        self.flows.remove(now, app);
+    /// A queued or dispatched request is cancelled; its cost is refunded, unless it is released.
+    pub fn cancel(&mut self, now: Time, key: RequestKey) {
+        if let (Some(id), app) = self.requests.remove(key) {
+            self.scheduler.cancel(now, id);
+            self.flows.remove(now, app);
+        }
         self.check(now);
     }
 
     /// Not in release builds: there, one panic must not make every later input panic as well.
     fn check(&mut self, now: Time) {
         let known = self.scheduler.queued() + self.scheduler.outstanding();
-        debug_assert_eq!(self.flows.pending(), known, "applications have what the scheduler has");
+        debug_assert_eq!(self.requests.scheduled(), known, "somebody waits for each request");
         debug_assert!(now >= self.latest, "time does not go back");
         self.latest = now;
     }
@@ -244,22 +271,31 @@ impl Node {
         }
     }
 
-    /// The next message to another server's node.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
+    /// Passes everything on that the latest input brought about; returns when to call [`Node::handle_timeout`] if no
+    /// other input comes first, `None` if only other inputs matter.
+    ///
+    /// The order is part of the contract: a dispatch may produce a report to other servers, and reports that are taken
+    /// before it would make other messages.
+    pub fn drain(&mut self, now: Time, outputs: &mut impl Outputs<W>) -> Option<Time> {
+        outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
+        while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
+            let (waiter, key) = self.requests.dispatched(dispatch.id);
+            outputs.dispatch(waiter, key, &dispatch);
+        }
+        self.pass_reports_on(now);
+        outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
+        while let Some((at, event)) = self.poll_event() {
+            outputs.event(at, event);
+        }
+        self.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<(ServerId, Message)> {
         if self.peers.as_mut()?.takes_all_reports() {
             self.scheduler.report_all();
             self.pass_reports_on(now);
         }
         self.peers.as_mut()?.poll_transmit(now, &self.flows, &mut self.scheduler)
-    }
-
-    /// The next request to dispatch to the server.
-    pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
-        let dispatch = self.scheduler.poll_dispatch(now);
-        if dispatch.is_none() {
-            self.pass_reports_on(now);
-        }
-        dispatch
     }
 
     fn pass_reports_on(&mut self, now: Time) {
@@ -275,8 +311,7 @@ impl Node {
         }
     }
 
-    /// The next event: the scheduler's, oldest first, then the coordination's.
-    pub fn poll_event(&mut self) -> Option<(Time, Event)> {
+    fn poll_event(&mut self) -> Option<(Time, Event)> {
         if let Some((at, event)) = self.scheduler.poll_event() {
             return Some((at, Event::Scheduler(event)));
         }
@@ -284,7 +319,7 @@ impl Node {
         Some((at, Event::Coordination(event)))
     }
 
-    /// When to call [`Node::handle_timeout`]; `None` if only other inputs matter.
+    /// When to call [`Node::handle_timeout`], as [`Node::drain`] returned it.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.as_ref();
         // Without peers, nobody needs to know that an application left.
@@ -305,6 +340,11 @@ impl Node {
     /// The policy in force.
     pub fn settings(&self) -> &Settings {
         self.scheduler.settings()
+    }
+
+    /// Whether no request is queued, dispatched or released.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty()
     }
 
     /// Requests queued, not yet dispatched.

@@ -2,15 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use slab::Slab;
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_core::{
-    AppId, AppPolicy, Bytes, Cap, Event as SchedulerEvent, FileKey, Learned, Objects, OpKind, RequestId, Scope,
-    ServerId, Time,
-};
+use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
-use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, Served, Totals};
+use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, RequestKey, Served, Totals};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
@@ -33,11 +29,7 @@ pub(crate) struct Gate {
 }
 
 struct State {
-    node: Node,
-    /// By request id.
-    waiters: Slab<Waiter>,
-    /// The number of those that are released.
-    released: usize,
+    node: Node<Waiter>,
     timer: Option<Time>,
     /// Applications that were bulk before a restart, and have not appeared since.
     awaited: Vec<String>,
@@ -47,9 +39,6 @@ struct State {
 struct Waiter {
     mailbox: Arc<Mailbox>,
     op: OpId,
-    app: AppId,
-    /// Its slots were freed before its end; the node no longer knows it.
-    is_released: bool,
 }
 
 /// The outputs of one input, processed after the lock is released.
@@ -60,11 +49,28 @@ struct Outputs {
     events: Vec<(Time, Event)>,
 }
 
+impl vpfs_node::Outputs<Waiter> for Outputs {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+        self.messages.extend(messages);
+    }
+
+    fn dispatch(&mut self, waiter: &Waiter, _: RequestKey, dispatch: &Dispatch) {
+        waiter.mailbox.put(Dispatched { op: waiter.op, pieces: dispatch.pieces });
+        self.dispatched.push(Arc::clone(&waiter.mailbox));
+    }
+
+    fn event(&mut self, at: Time, event: Event) {
+        if is_important(&event) || tracing::enabled!(tracing::Level::DEBUG) {
+            self.events.push((at, event));
+        }
+    }
+}
+
 impl Gate {
     pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
-        let state = State { node, waiters: Slab::new(), released: 0, timer: None, awaited: Vec::new() };
+        let state = State { node, timer: None, awaited: Vec::new() };
         let gate = Self {
             clock,
             server,
@@ -100,55 +106,40 @@ impl Gate {
     }
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
-    pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestId {
+    pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestKey {
         let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, .. } = *submission;
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None };
-        self.with(|state, now| {
-            let id = state.insert(Waiter { mailbox: Arc::clone(mailbox), op, app, is_released: false });
-            state.node.enqueue(now, id, &arrival);
-            id
-        })
+        let waiter = Waiter { mailbox: Arc::clone(mailbox), op };
+        self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
     }
 
     /// Corrects the cost of a queued or dispatched operation.
-    pub(crate) fn correct_cost(&self, id: RequestId, real: Bytes) {
-        self.with(|state, now| state.node.correct_cost(now, id, real.0));
+    pub(crate) fn correct_cost(&self, request: RequestKey, real: Bytes) {
+        self.with(|state, now| state.node.correct_cost(now, request, real.0));
     }
 
     /// Corrects the number of objects of a dispatched metadata operation.
-    pub(crate) fn correct_objects(&self, id: RequestId, real: Objects) {
-        self.with(|state, now| state.node.correct_objects(now, id, real));
+    pub(crate) fn correct_objects(&self, request: RequestKey, real: Objects) {
+        self.with(|state, now| state.node.correct_objects(now, request, real));
     }
 
     /// A dispatched operation ended.
-    pub(crate) fn complete(&self, id: RequestId, completed: &Completed) {
+    pub(crate) fn complete(&self, request: RequestKey, completed: &Completed) {
         let &Completed { kind, outcome, moved, arrived, dispatched, .. } = completed;
         let answered = matches!(outcome, Outcome::Answered { .. });
         let op = kind.unwrap_or(OpKind::Metadata);
         let served = Served { op, bytes: moved, arrived, dispatched, answered };
-        self.with(|state, now| match state.remove(id) {
-            Waiter { app, is_released: true, .. } => state.node.count(now, app, &served),
-            Waiter { app, .. } => state.node.complete(now, id, app, &served),
-        });
+        self.with(|state, now| state.node.complete(now, request, &served));
     }
 
     /// A dispatched operation waits for its client: frees its slots. It is still completed or cancelled later.
-    pub(crate) fn release(&self, id: RequestId) {
-        self.with(|state, now| {
-            let waiter = &mut state.waiters[id.index()];
-            assert!(!waiter.is_released, "an operation is released only once");
-            waiter.is_released = true;
-            state.released += 1;
-            state.node.release(now, id, waiter.app);
-        });
+    pub(crate) fn release(&self, request: RequestKey) {
+        self.with(|state, now| state.node.release(now, request));
     }
 
     /// Cancels a queued or dispatched operation, refunding its cost and freeing its slots.
-    pub(crate) fn cancel(&self, id: RequestId) {
-        self.with(|state, now| match state.remove(id) {
-            Waiter { is_released: true, .. } => {}
-            Waiter { app, .. } => state.node.cancel(now, id, app),
-        });
+    pub(crate) fn cancel(&self, request: RequestKey) {
+        self.with(|state, now| state.node.cancel(now, request));
     }
 
     pub(crate) fn learn_size(&self, file: FileKey, size: u64) {
@@ -157,10 +148,9 @@ impl Gate {
 
     /// Sets an application's weight, group, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
-        let policy = app_policy(entry);
-        let name = AppName { name: &entry.name, group: entry.group.as_ref().map(|group| group.name.as_str()) };
+        let name = AppName { name: &entry.name, group: entry.group.as_deref() };
         self.with(|state, now| {
-            state.node.set_app(now, app, name, &policy);
+            state.node.set_app(now, app, name, &entry.policy);
             if let Some(index) = state.awaited.iter().position(|awaited| *awaited == entry.name) {
                 state.awaited.swap_remove(index);
                 state.node.remember_bulk(app);
@@ -199,7 +189,7 @@ impl Gate {
 
     /// Whether no request is queued or outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lock().waiters.is_empty()
+        self.lock().node.is_idle()
     }
 
     /// Whether a panic passed through the node, so that its state may be inconsistent.
@@ -236,8 +226,8 @@ impl Gate {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = input(&mut state, now);
-        let outputs = state.drain(now);
-        let timer = state.node.poll_timeout();
+        let mut outputs = Outputs::default();
+        let timer = state.node.drain(now, &mut outputs);
         let timer_changed = std::mem::replace(&mut state.timer, timer) != timer;
         drop(state);
         if timer_changed {
@@ -262,38 +252,6 @@ impl Gate {
             );
         }
         log(self.server, (*at, event));
-    }
-}
-
-impl State {
-    /// Drains all outputs of an input, as the node's drive contract requires.
-    fn drain(&mut self, now: Time) -> Outputs {
-        let mut outputs = Outputs::default();
-        outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
-        while let Some(dispatch) = self.node.poll_dispatch(now) {
-            let waiter = &self.waiters[dispatch.id.index()];
-            waiter.mailbox.put(Dispatched { op: waiter.op, pieces: dispatch.pieces });
-            outputs.dispatched.push(Arc::clone(&waiter.mailbox));
-        }
-        outputs.messages.extend(std::iter::from_fn(|| self.node.poll_transmit(now)));
-        let known = self.node.queued() + self.node.outstanding();
-        debug_assert_eq!(self.waiters.len() - self.released, known, "each request has a waiting session");
-        // Events are drained in any case, so that the node keeps none.
-        let wanted = tracing::enabled!(tracing::Level::DEBUG);
-        let events = std::iter::from_fn(|| self.node.poll_event());
-        outputs.events.extend(events.filter(|(_, event)| wanted || is_important(event)));
-        outputs
-    }
-
-    fn remove(&mut self, id: RequestId) -> Waiter {
-        let waiter = self.waiters.remove(id.index());
-        self.released -= usize::from(waiter.is_released);
-        waiter
-    }
-
-    fn insert(&mut self, waiter: Waiter) -> RequestId {
-        let id = self.waiters.insert(waiter);
-        RequestId(u32::try_from(id).expect("connections and operations are bounded"))
     }
 }
 
@@ -330,21 +288,6 @@ fn node_settings(config: &Config, now: Time) -> NodeSettings {
         policy: config.scheduler.policy.clone(),
         metadata_cost: config.scheduler.metadata_cost,
         peers: Some(PeerSettings { incarnation: now.as_nanos(), servers, coordination }),
-    }
-}
-
-fn app_policy(entry: &AppEntry) -> AppPolicy {
-    AppPolicy {
-        weight: entry.weight,
-        group: entry.group.as_ref().map(|group| group.id),
-        cap: entry.cap.and_then(|cap| {
-            let at_each = Cap::new(cap.rate.0, cap.burst)?;
-            Some(if cap.scope == Scope::Total { at_each.over_all_servers() } else { at_each })
-        }),
-        target: entry.target,
-        minimum: entry.minimum,
-        latency: entry.latency,
-        order: Some(vpfs_core::ioco::order_of(&entry.name)),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use vpfs_core::{Bytes, Objects, RequestId};
+use vpfs_core::{Bytes, Objects};
+use vpfs_node::RequestKey;
 use vpfs_session::{Completed, OpId};
 
 use crate::gate::Gate;
@@ -12,7 +13,7 @@ use crate::mailbox::trim;
 /// its runtime shuts down, and the slots of its requests must be freed then as well.
 pub(crate) struct Requests {
     gate: Arc<Gate>,
-    ids: Vec<Option<RequestId>>,
+    ids: Vec<Option<RequestKey>>,
 }
 
 impl Requests {
@@ -21,7 +22,7 @@ impl Requests {
     }
 
     /// The gate knows `op` as `id` from now on.
-    pub(crate) fn insert(&mut self, op: OpId, id: RequestId) {
+    pub(crate) fn insert(&mut self, op: OpId, id: RequestKey) {
         let index = op.index();
         if self.ids.len() <= index {
             self.ids.resize(index + 1, None);
@@ -77,11 +78,11 @@ impl Requests {
     }
 
     /// An operation that was sent unscheduled has none.
-    fn get(&self, op: OpId) -> Option<RequestId> {
+    fn get(&self, op: OpId) -> Option<RequestKey> {
         self.ids.get(op.index()).copied().flatten()
     }
 
-    fn take(&mut self, op: OpId) -> Option<RequestId> {
+    fn take(&mut self, op: OpId) -> Option<RequestKey> {
         self.ids.get_mut(op.index()).and_then(Option::take)
     }
 }

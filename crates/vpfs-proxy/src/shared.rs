@@ -237,7 +237,7 @@ impl Shared {
         }
         drop(apps);
         if let Some(entry) = entry {
-            tracing::info!(app = %entry.name, weight = entry.weight.get(), client = %ip, "new application");
+            tracing::info!(app = %entry.name, weight = entry.policy.weight.get(), client = %ip, "new application");
         }
         app
     }

@@ -101,6 +101,7 @@ mod peer_network;
 mod peers;
 mod policy;
 mod process;
+mod proxy;
 mod read;
 mod results;
 mod scenario;

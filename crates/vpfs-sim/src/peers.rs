@@ -6,13 +6,13 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use vpfs_core::{AppId, ServerId, Time};
+use vpfs_node::PeerService;
 use vpfs_node::coordination::Message;
-use vpfs_node::{Node, PeerService};
 
 use crate::calendar::{Calendar, Event};
 use crate::measure::Series;
 use crate::peer_network::{Exchange, PeerNetwork};
-use crate::server::Server;
+use crate::proxy::Proxy;
 
 /// A message in transit.
 struct Underway {
@@ -55,18 +55,18 @@ impl Peers {
     }
 
     /// Takes a message out of the network and delivers it; returns its receiver and what it costs that server.
-    pub(crate) fn deliver(&mut self, now: Time, message: u32, servers: &mut [Server]) -> (u32, Exchange) {
+    pub(crate) fn deliver(&mut self, now: Time, message: u32, proxies: &mut [Proxy]) -> (u32, Exchange) {
         let Underway { from, to, message } = self.underway.remove(message as usize);
         let cost = self.network.cost(1, message.encoded_len() as u64);
-        let handled = servers[to as usize].node.handle_message(now, ServerId(from), &message);
+        let handled = proxies[to as usize].node.handle_message(now, ServerId(from), &message);
         debug_assert!(handled.is_ok(), "{handled:?}");
         (to, cost)
     }
 
-    /// A server's proxy restarts, and `node` is discarded.
-    pub(crate) fn restart(&mut self, server: u32, node: &Node) {
+    /// A server's proxy restarts.
+    pub(crate) fn restart(&mut self, server: u32, proxy: &Proxy) {
         for (app, before) in (0..).map(AppId).zip(&mut self.before[server as usize]) {
-            *before = sum(*before, node.peer_service(app));
+            *before = sum(*before, proxy.node.peer_service(app));
         }
     }
 
@@ -75,11 +75,11 @@ impl Peers {
         &mut self,
         now: Time,
         server: u32,
-        node: &mut Node,
+        messages: impl Iterator<Item = (ServerId, Message)>,
         calendar: &mut Calendar,
     ) -> Exchange {
         let before = (self.traffic.messages, self.traffic.bytes);
-        while let Some((to, message)) = node.poll_transmit(now) {
+        for (to, message) in messages {
             self.transmit(now, server, to.0, message, calendar);
         }
         self.network.cost(self.traffic.messages - before.0, self.traffic.bytes - before.1)
@@ -116,22 +116,22 @@ impl Peers {
     }
 
     /// An interval of the time series ends.
-    pub(crate) fn sample(&mut self, servers: &[Server]) {
+    pub(crate) fn sample(&mut self, proxies: &[Proxy]) {
         self.traffic.messages_series.close();
         self.traffic.bytes_series.close();
-        let unheard = self.unheard(servers);
+        let unheard = self.unheard(proxies);
         self.traffic.unheard_series.push(unheard);
     }
 
     /// The largest difference, over all servers, between what it has heard about an application and what the others
     /// gave it.
-    pub(crate) fn unheard(&self, servers: &[Server]) -> u64 {
+    pub(crate) fn unheard(&self, proxies: &[Proxy]) -> u64 {
         let apps = self.before.first().map_or(0, Vec::len);
         let off = (0..apps).flat_map(|app| {
-            let service = |(server, before): (&Server, &Vec<PeerService>)| {
-                sum(before[app], server.node.peer_service(AppId(u32::try_from(app).unwrap_or(u32::MAX))))
+            let service = |(proxy, before): (&Proxy, &Vec<PeerService>)| {
+                sum(before[app], proxy.node.peer_service(AppId(u32::try_from(app).unwrap_or(u32::MAX))))
             };
-            let services: Vec<PeerService> = servers.iter().zip(&self.before).map(service).collect();
+            let services: Vec<PeerService> = proxies.iter().zip(&self.before).map(service).collect();
             let total: i64 = services.iter().map(|service| service.reported).sum();
             services.into_iter().map(move |service| (total - service.reported - service.heard).unsigned_abs())
         });

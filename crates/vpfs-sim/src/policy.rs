@@ -1,9 +1,6 @@
 //! Builds nodes as a scenario specifies.
 
-use std::collections::BTreeMap;
-
-use vpfs_core::ioco::order_of;
-use vpfs_core::{AppId, AppPolicy, GroupId, ServerId, Time};
+use vpfs_core::{AppId, AppPolicy, ServerId, Time};
 use vpfs_node::coordination::Members;
 use vpfs_node::{AppName, Node, NodeSettings, PeerSettings};
 
@@ -28,20 +25,14 @@ struct PlannedApp {
 
 impl NodePlan {
     pub(crate) fn new(policy: PolicySpec, apps: &[App], servers: u32, network: &PeerNetwork) -> Self {
-        let mut groups = BTreeMap::new();
-        let plan = |app: &App| {
-            let next = GroupId(u32::try_from(groups.len()).expect("no more groups than applications"));
-            let group = app.group.as_ref().map(|name| *groups.entry(name.clone()).or_insert(next));
-            let policy = AppPolicy { group, ..app_policy(app) };
-            PlannedApp { name: app.name.clone(), group: app.group.clone(), policy }
-        };
+        let plan = |app: &App| PlannedApp { name: app.name.clone(), group: app.group.clone(), policy: app_policy(app) };
         let apps = apps.iter().map(plan).collect();
         let servers = (0..servers).map(ServerId).collect();
         Self { policy, apps, servers, coordination: network.settings }
     }
 
     /// The node of a server for its start number `incarnation`; it knows all applications but members of groups.
-    pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node {
+    pub(crate) fn build(&self, now: Time, server: u32, incarnation: u64) -> Node<u32> {
         let servers = self.servers.clone();
         let peers = PeerSettings { incarnation, servers, coordination: self.coordination };
         let settings = NodeSettings {
@@ -56,11 +47,11 @@ impl NodePlan {
         node
     }
 
-    /// A request of `app` is the first that `node` sees of it. A member of a group is not known before: in the daemon
-    /// it is created for its first connection.
-    pub(crate) fn introduce(&self, now: Time, node: &mut Node, app: AppId) {
-        let PlannedApp { name, group, policy } = &self.apps[app.index()];
-        if group.is_some() {
+    /// A request of `app` arrives. A member of a group is not known before its first one: in the daemon it is created
+    /// for its first connection.
+    pub(crate) fn introduce(&self, now: Time, node: &mut Node<u32>, app: AppId) {
+        if !node.knows(app) {
+            let PlannedApp { name, group, policy } = &self.apps[app.index()];
             node.set_app(now, app, AppName { name, group: group.as_deref() }, policy);
         }
     }
@@ -74,14 +65,6 @@ pub(crate) fn needs_peers(policy: &PolicySpec, apps: &[App]) -> bool {
 }
 
 fn app_policy(app: &App) -> AppPolicy {
-    let order = Some(app.order.unwrap_or_else(|| order_of(&app.name)));
-    AppPolicy {
-        weight: app.weight,
-        group: None,
-        cap: app.cap,
-        target: app.target,
-        minimum: app.minimum,
-        latency: app.latency,
-        order,
-    }
+    let App { weight, cap, target, minimum, latency, order, .. } = *app;
+    AppPolicy { weight, group: None, cap, target, minimum, latency, order }
 }

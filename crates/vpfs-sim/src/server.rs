@@ -1,18 +1,17 @@
-//! One server: its proxy's node, its device, its metadata service and its link.
+//! One server behind its proxy: its device, its metadata service and its link.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, OpKind, Pieces, RequestId, Time};
+use vpfs_core::{AppId, Bytes, Depth, Dispatch, OpKind, Pieces, Settings, Time};
 use vpfs_model::device::{Device, Io, IoId, IoKind, MetadataOp, MetadataServer};
-use vpfs_node::{Arrival, Event as NodeEvent, Node, Served};
+use vpfs_node::RequestKey;
 
 use crate::calendar::{Calendar, Event};
 use crate::error::Violation;
 use crate::link::{Link, LinkProfile, Span, reserve_both};
 use crate::peer_network::Exchange;
-use crate::policy::NodePlan;
 use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device starts a write when the first piece has arrived, and a read's reply
@@ -37,13 +36,15 @@ pub(crate) struct Part {
     pub(crate) arrived: Time,
     pub(crate) dispatched: Time,
     pub(crate) slots: u32,
-    /// The incarnation of the proxy that counts it.
-    pub(crate) incarnation: u64,
+    /// What the proxy knows it as, if it counts it.
+    pub(crate) request: Option<RequestKey>,
     /// When the last byte of a write has arrived.
     pub(crate) data_here: Time,
     /// How its data is passed to the device, if not all at once.
     pub(crate) pieces: Option<Pieces>,
-    /// Bytes that were passed to the device, and how many of them are complete.
+    /// When the first bytes were passed to the device.
+    pub(crate) began: Time,
+    /// Bytes that were passed to it, and how many of them are complete.
     pub(crate) begun: u64,
     pub(crate) served: u64,
 }
@@ -52,7 +53,7 @@ impl Part {
     /// The next bytes for the device, as offset and length: all of them, or a piece.
     fn next_piece(&self) -> (u64, u64) {
         let left = self.bytes - self.begun;
-        let most = self.pieces.map_or(left, |pieces| self.bytes.div_ceil(u64::from(pieces.count)));
+        let most = self.pieces.map_or(left, |pieces| pieces.size(self.bytes));
         (self.offset + self.begun, left.min(most))
     }
 }
@@ -71,23 +72,18 @@ impl NodeLink {
 }
 
 pub(crate) struct Server {
-    number: u32,
-    /// The incarnation of its proxy: how often it has started.
-    pub(crate) incarnation: u64,
-    pub(crate) node: Node,
-    /// The applications of which `node` has seen a request.
-    known: BTreeSet<AppId>,
+    pub(crate) number: u32,
     pub(crate) parts: Slab<Part>,
     device: Box<dyn Device>,
-    in_device: InService<(u32, u64)>,
+    /// The part to which each access belongs, and its bytes.
+    in_device: BTreeMap<IoId, (u32, u64)>,
     metadata: MetadataServer,
-    in_metadata: InService<u32>,
+    in_metadata: BTreeMap<IoId, u32>,
     pub(crate) link: LinkProfile,
     pub(crate) inward: Link,
     pub(crate) outward: Link,
     device_wake: Option<Time>,
     metadata_wake: Option<Time>,
-    node_wake: Option<Time>,
     limits: CheckedLimits,
     pub(crate) usage: Usage,
 }
@@ -119,8 +115,8 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    pub(crate) fn new(number: u32, group: &ServerGroup, node: Node, wait_limit: Duration) -> Self {
-        let settings = node.settings().clone();
+    /// Its proxy has these settings.
+    pub(crate) fn new(number: u32, group: &ServerGroup, settings: &Settings, wait_limit: Duration) -> Self {
         let limits = CheckedLimits {
             depth: settings.capabilities().has_slots.then_some(settings.depth.get()),
             metadata_depth: settings.metadata_depth.map(|depth| depth.get()),
@@ -128,111 +124,42 @@ impl Server {
         };
         Self {
             number,
-            incarnation: 1,
-            node,
-            known: BTreeSet::new(),
             parts: Slab::new(),
             device: group.device.build(),
-            in_device: InService::new(),
+            in_device: BTreeMap::new(),
             metadata: MetadataServer::new(group.metadata.clone()),
-            in_metadata: InService::new(),
+            in_metadata: BTreeMap::new(),
             link: group.link,
             inward: Link::new(group.link),
             outward: Link::new(group.link),
             device_wake: None,
             metadata_wake: None,
-            node_wake: None,
             limits,
             usage: Usage { depth: settings.depth.get(), ..Usage::default() },
         }
     }
 
-    /// A request has arrived at the proxy.
-    pub(crate) fn arrive(&mut self, now: Time, key: u32, plan: &NodePlan) {
-        let part = &mut self.parts[key as usize];
-        part.arrived = now;
-        part.incarnation = self.incarnation;
-        let Part { app, op, bytes, issued, elsewhere, .. } = *part;
-        let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
-        if self.known.insert(app) {
-            plan.introduce(now, &mut self.node, app);
-        }
-        self.node.enqueue(now, RequestId(key), &arrival);
+    /// The depth of the proxy's scheduler was changed.
+    pub(crate) fn set_depth(&mut self, depth: Depth) {
+        self.usage.depth = depth.get();
+        self.limits.depth = self.limits.depth.map(|_| depth.get());
     }
 
-    /// The proxy restarts: queued requests arrive again in their old order, and requests at the server are
-    /// no longer counted. The ids of the latter are not reused while they are in use. What was learned is kept, unless
-    /// it `forgets`.
-    pub(crate) fn restart(&mut self, now: Time, plan: &NodePlan, forgets: bool) {
-        let learned = self.node.learned(now).filter(|_| !forgets);
-        self.incarnation += 1;
-        self.node = plan.build(now, self.number, self.incarnation);
-        if let Some(learned) = learned {
-            self.node.remember(now, &learned);
-        }
-        self.known.clear();
-        self.node_wake = None;
+    /// The proxy restarts, and no longer counts what is here.
+    pub(crate) fn on_restart(&mut self) {
         (self.usage.data_slots, self.usage.metadata_slots) = (0, 0);
-        let here = |part: &Part| part.incarnation > 0 && part.slots == 0;
-        let mut waiting: Vec<(Time, usize)> =
-            self.parts.iter().filter(|(_, part)| here(part)).map(|(key, part)| (part.arrived, key)).collect();
-        waiting.sort_unstable();
-        for (_, key) in waiting {
-            self.arrive(now, u32::try_from(key).expect("a request id"), plan);
-        }
-    }
-
-    /// The node's timeout; `false` if the node has set another one since.
-    pub(crate) fn node_wake(&mut self, now: Time) -> bool {
-        let due = self.node_wake == Some(now);
-        if due {
-            self.node_wake = None;
-            self.node.handle_timeout(now);
-        }
-        due
-    }
-
-    /// Lets the node dispatch requests, after every input.
-    pub(crate) fn dispatch(
-        &mut self,
-        now: Time,
-        nodes: &mut [NodeLink],
-        calendar: &mut Calendar,
-        mut dispatched: impl FnMut(&Part),
-    ) -> Result<(), Check> {
-        while let Some(dispatch) = self.node.poll_dispatch(now) {
-            self.begin(now, &dispatch, nodes, calendar)?;
-            dispatched(&self.parts[dispatch.id.index()]);
-        }
-        Ok(())
-    }
-
-    /// Takes the node's events and its next deadline, after all other consequences of an input.
-    pub(crate) fn settle(&mut self, now: Time, calendar: &mut Calendar) -> Result<(), Check> {
-        while let Some((_, event)) = self.node.poll_event() {
-            if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
-                self.usage.depth = depth.get();
-                self.limits.depth = self.limits.depth.map(|_| depth.get());
-            }
-        }
-        if let Some(at) = self.node.poll_timeout().map(|at| at.max(now))
-            && self.node_wake != Some(at)
-        {
-            self.node_wake = Some(at);
-            calendar.push(at, Event::NodeWake { server: self.number });
-        }
-        self.check_slots()
     }
 
     /// A request was sent to the server.
-    fn begin(
+    pub(crate) fn begin(
         &mut self,
         now: Time,
+        part: u32,
         dispatch: &Dispatch,
         nodes: &mut [NodeLink],
         calendar: &mut Calendar,
     ) -> Result<(), Check> {
-        let (server, part) = (self.number, dispatch.id.0);
+        let server = self.number;
         let entry = &mut self.parts[part as usize];
         entry.dispatched = now;
         entry.slots = dispatch.slot_cost.get();
@@ -276,9 +203,13 @@ impl Server {
         let entry = &mut self.parts[part as usize];
         let kind = if entry.op == OpKind::Read { IoKind::Read } else { IoKind::Write };
         let (offset, len) = entry.next_piece();
+        if entry.begun == 0 {
+            entry.began = now;
+        }
         entry.begun += len;
-        if let Some(Pieces { every, .. }) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
-            calendar.push(now + every, Event::Submit { server: self.number, part });
+        if let Some(pieces) = entry.pieces.filter(|_| entry.begun < entry.bytes) {
+            let next_at = pieces.next_at(entry.began, entry.begun, entry.bytes);
+            calendar.push(next_at, Event::Submit { server: self.number, part });
         }
         let io = Io { kind, object: entry.object, offset, len };
         let id = self.device.submit(now, io);
@@ -318,7 +249,7 @@ impl Server {
     /// Takes the completed operations of the metadata service.
     fn collect_metadata(&mut self, now: Time, calendar: &mut Calendar) {
         while let Some(done) = self.metadata.poll_completed(now) {
-            let part = self.in_metadata.remove(done.id);
+            let part = self.in_metadata.remove(&done.id).expect("an operation completes once");
             calendar.push(now, Event::Complete { server: self.number, part });
         }
         if self.metadata.outstanding() == 0
@@ -337,7 +268,7 @@ impl Server {
     /// Takes the completed accesses of the device, and sends the data that was read.
     fn collect(&mut self, now: Time, nodes: &mut [NodeLink], calendar: &mut Calendar) {
         while let Some(done) = self.device.poll_completed(now) {
-            let (part, len) = self.in_device.remove(done.id);
+            let (part, len) = self.in_device.remove(&done.id).expect("an access completes once");
             let entry = &mut self.parts[part as usize];
             entry.served += len;
             if entry.served < entry.bytes {
@@ -368,17 +299,14 @@ impl Server {
     }
 
     /// An operation is complete on the wire.
-    pub(crate) fn complete(&mut self, now: Time, part: u32) -> Part {
+    pub(crate) fn complete(&mut self, part: u32) -> Part {
         let entry = self.parts.remove(part as usize);
         self.usage.bytes += entry.bytes;
         self.usage.requests += 1;
-        if entry.incarnation == self.incarnation {
-            match entry.op {
-                OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
-                OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
-            }
-            let served = Served { bytes: entry.bytes, ..Served::new(entry.op, entry.arrived, entry.dispatched) };
-            self.node.complete(now, RequestId(part), entry.app, &served);
+        match entry.op {
+            _ if entry.request.is_none() => {}
+            OpKind::Metadata => self.usage.metadata_slots -= entry.slots,
+            OpKind::Read | OpKind::Write => self.usage.data_slots -= entry.slots,
         }
         entry
     }
@@ -393,7 +321,7 @@ impl Server {
     }
 
     /// Lowering the depth does not recall requests: the number of slots above it may only decrease.
-    fn check_slots(&mut self) -> Result<(), Check> {
+    pub(crate) fn check_slots(&mut self) -> Result<(), Check> {
         let Usage { data_slots, metadata_slots, .. } = self.usage;
         let (shared, own) = match self.limits.metadata_depth {
             Some(depth) => (data_slots, metadata_slots.saturating_sub(depth)),
@@ -433,34 +361,5 @@ impl Check {
                 Violation::Starved { server, app: apps[app.index()].clone(), waited, limit }
             }
         }
-    }
-}
-
-/// The part to which each access of a device or operation of a metadata service belongs, for a device with its bytes.
-/// Both number their accesses consecutively, so those in progress lie in a short window.
-#[derive(Debug)]
-struct InService<T> {
-    first: u64,
-    entries: VecDeque<Option<T>>,
-}
-
-impl<T> InService<T> {
-    fn new() -> Self {
-        Self { first: 0, entries: VecDeque::new() }
-    }
-
-    fn insert(&mut self, id: IoId, entry: T) {
-        debug_assert_eq!(id.0, self.first + self.entries.len() as u64);
-        self.entries.push_back(Some(entry));
-    }
-
-    fn remove(&mut self, id: IoId) -> T {
-        let index = usize::try_from(id.0 - self.first).expect("the window is short");
-        let entry = self.entries[index].take().expect("an access completes once");
-        while let Some(None) = self.entries.front() {
-            self.entries.pop_front();
-            self.first += 1;
-        }
-        entry
     }
 }

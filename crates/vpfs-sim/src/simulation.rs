@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use slab::Slab;
-use vpfs_core::Time;
 use vpfs_core::hash::{mix, stable_hash};
+use vpfs_core::{Settings, Time};
 use vpfs_model::plan::node;
 
 use crate::bounds;
@@ -15,6 +15,7 @@ use crate::measure::{AppMeasures, AtServer};
 use crate::peers::Peers;
 use crate::policy::{NodePlan, needs_peers};
 use crate::process::{AppState, Process};
+use crate::proxy::Proxy;
 use crate::results::{AppAtServer, AppResults, CoordinationResults, Results, ServerResults};
 use crate::scenario::{App, PolicySpec, Role, Scenario};
 use crate::server::{NodeLink, Server};
@@ -113,7 +114,7 @@ impl Simulation {
             interval: world.settings.interval,
             apps,
             servers: servers.collect(),
-            coordination: world.peers.as_ref().map(|peers| coordination_results(peers, &world.servers)),
+            coordination: world.peers.as_ref().map(|peers| coordination_results(peers, &world.proxies)),
             trace: self.world.trace.done,
         }
     }
@@ -159,7 +160,7 @@ fn app_at_server(at: &AtServer) -> AppAtServer {
     }
 }
 
-fn coordination_results(peers: &Peers, servers: &[Server]) -> CoordinationResults {
+fn coordination_results(peers: &Peers, proxies: &[Proxy]) -> CoordinationResults {
     let traffic = &peers.traffic;
     CoordinationResults {
         messages: traffic.messages,
@@ -169,7 +170,7 @@ fn coordination_results(peers: &Peers, servers: &[Server]) -> CoordinationResult
         messages_series: traffic.messages_series.values.clone(),
         bytes_series: traffic.bytes_series.values.clone(),
         unheard_bytes_series: traffic.unheard_series.clone(),
-        unheard_bytes: peers.unheard(servers),
+        unheard_bytes: peers.unheard(proxies),
     }
 }
 
@@ -209,7 +210,7 @@ impl<'a> Builder<'a> {
         let policy = &policy.over(scenario.servers.iter().map(|group| group.count).sum());
         let servers = scenario.servers.iter().map(|group| group.count).sum();
         let plan = NodePlan::new(policy.clone(), &scenario.apps, servers, &scenario.peers);
-        let servers = self.servers(&plan)?;
+        let servers = self.servers(&policy.settings)?;
         let peers = self.peers(policy, count(servers.len()))?;
         let told_apart = if scenario.by_server { servers.len() } else { 0 };
         let data = self.with_role(|role| role != Role::Metadata);
@@ -231,6 +232,7 @@ impl<'a> Builder<'a> {
             now: Time::ZERO,
             settings,
             samples: vec![ServerSamples::default(); servers.len()],
+            proxies: (0..count(servers.len())).map(|server| Proxy::new(Time::ZERO, server, &plan)).collect(),
             servers,
             metadata_servers: self.with_role(|role| role != Role::Data),
             nodes: nodes.collect(),
@@ -252,15 +254,14 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn servers(&self, plan: &NodePlan) -> Result<Vec<Server>, SimError> {
+    fn servers(&self, settings: &Settings) -> Result<Vec<Server>, SimError> {
         let with_role = |role| self.with_role(|found| found == role || found == Role::Both);
         if with_role(Role::Data).is_empty() || with_role(Role::Metadata).is_empty() {
             return Err(SimError::Scenario("there must be a server for data and one for metadata".into()));
         }
         let groups = &self.scenario.servers;
         let each = groups.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let node = |number| plan.build(Time::ZERO, number, 1);
-        let server = |(number, group)| Server::new(number, group, node(number), self.scenario.wait_limit);
+        let server = |(number, group)| Server::new(number, group, settings, self.scenario.wait_limit);
         Ok((0..).zip(each).map(server).collect())
     }
 

@@ -15,10 +15,10 @@ use crate::error::{SimError, Violation};
 use crate::layout::Share;
 use crate::measure::AppMeasures;
 use crate::messages::{self, Recipient};
-use crate::peer_network::Exchange;
 use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
+use crate::proxy::{Proxy, Surroundings};
 use crate::server::{Check, NodeLink, Part, Server};
 use crate::trace::{Trace, Transfer};
 
@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) calendar: Calendar,
     pub(crate) settings: WorldSettings,
     pub(crate) servers: Vec<Server>,
+    /// The proxy of each server.
+    pub(crate) proxies: Vec<Proxy>,
     /// The servers that store directories and attributes.
     pub(crate) metadata_servers: Vec<u32>,
     pub(crate) nodes: Vec<NodeLink>,
@@ -151,7 +153,7 @@ impl World {
                 Ok(())
             }
             Event::NodeWake { server } => {
-                if self.servers[server as usize].node_wake(self.now) {
+                if self.proxies[server as usize].wake(self.now) {
                     self.drain(server)
                 } else {
                     Ok(())
@@ -161,7 +163,7 @@ impl World {
             Event::Reply { call } => self.reply(call),
             Event::Deliver { message } => {
                 let Some(peers) = &mut self.peers else { return Ok(()) };
-                let (server, cost) = peers.deliver(self.now, message, &mut self.servers);
+                let (server, cost) = peers.deliver(self.now, message, &mut self.proxies);
                 self.servers[server as usize].on_message_received(self.now, cost);
                 self.drain(server)
             }
@@ -243,8 +245,8 @@ impl World {
         if self.peers.is_none() {
             return;
         }
-        for (number, server) in (0..).zip(&mut self.servers) {
-            server.node.flow_left(self.now, app);
+        for (number, proxy) in (0..).zip(&mut self.proxies) {
+            proxy.node.flow_left(self.now, app);
             // Its messages go out with the next input, which follows at once.
             self.calendar.push(self.now, Event::Nudge { server: number });
         }
@@ -362,9 +364,10 @@ impl World {
             arrived: self.now,
             dispatched: self.now,
             slots: 0,
-            incarnation: 0,
+            request: None,
             data_here: self.now,
             pieces: None,
+            began: self.now,
             begun: 0,
             served: 0,
         };
@@ -378,42 +381,34 @@ impl World {
 
     /// A request has arrived at a server's proxy.
     fn arrive(&mut self, server: u32, part: u32) -> Result<(), SimError> {
-        self.servers[server as usize].arrive(self.now, part, &self.plan);
+        let entry = &mut self.servers[server as usize].parts[part as usize];
+        self.proxies[server as usize].arrive(self.now, part, entry, &self.plan);
         self.drain(server)
     }
 
-    /// Drains a server's node after an input, as its drive contract requires.
+    /// Passes the consequences of an input of a server's node on.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
-        self.transmit(server);
-        let entry = &mut self.servers[server as usize];
-        let measures = &mut self.measures;
-        let count = |part: &Part| {
-            measures[part.app.index()].queue.record(part.dispatched.since(part.arrived));
+        let mut surroundings = Surroundings {
+            now: self.now,
+            server: &mut self.servers[server as usize],
+            nodes: &mut self.nodes,
+            calendar: &mut self.calendar,
+            measures: &mut self.measures,
+            peers: self.peers.as_mut(),
+            checked: Ok(()),
         };
-        let dispatched = entry.dispatch(self.now, &mut self.nodes, &mut self.calendar, count);
-        dispatched.map_err(|check| self.broken(server, check))?;
-        self.transmit(server);
-        let settled = self.servers[server as usize].settle(self.now, &mut self.calendar);
-        settled.map_err(|check| self.broken(server, check))
-    }
-
-    /// Sends the messages of a server's node to its peers.
-    fn transmit(&mut self, server: u32) {
-        let Some(peers) = &mut self.peers else { return };
-        let entry = &mut self.servers[server as usize];
-        let sent = peers.transmit_all(self.now, server, &mut entry.node, &mut self.calendar);
-        if sent != Exchange::default() {
-            entry.on_messages_sent(self.now, sent);
-        }
+        let checked = self.proxies[server as usize].drain(&mut surroundings);
+        checked.map_err(|check| self.broken(server, check))
     }
 
     /// The proxy of a server restarts.
     fn restart(&mut self, server: u32, forgets: bool) -> Result<(), SimError> {
-        let entry = &mut self.servers[server as usize];
+        let (proxy, entry) = (&mut self.proxies[server as usize], &mut self.servers[server as usize]);
         if let Some(peers) = &mut self.peers {
-            peers.restart(server, &entry.node);
+            peers.restart(server, proxy);
         }
-        entry.restart(self.now, &self.plan, forgets);
+        entry.on_restart();
+        proxy.restart(self.now, &mut entry.parts, &self.plan, forgets);
         self.drain(server)
     }
 
@@ -421,7 +416,8 @@ impl World {
     fn complete(&mut self, server: u32, part: u32) -> Result<(), SimError> {
         let entry = &mut self.servers[server as usize];
         let latency = entry.link.latency;
-        let part = entry.complete(self.now, part);
+        let part = entry.complete(part);
+        self.proxies[server as usize].complete(self.now, &part);
         self.completed += 1;
         let measures = &mut self.measures[part.app.index()];
         measures.service.record(self.now.since(part.dispatched));
@@ -465,20 +461,20 @@ impl World {
         for measures in &mut self.measures {
             measures.sample();
         }
-        for (server, samples) in self.servers.iter().zip(&mut self.samples) {
-            samples.queued.push(count(server.node.queued()));
-            samples.outstanding.push(count(server.node.outstanding()));
+        for ((server, proxy), samples) in self.servers.iter().zip(&self.proxies).zip(&mut self.samples) {
+            samples.queued.push(count(proxy.node.queued()));
+            samples.outstanding.push(count(proxy.node.outstanding()));
             samples.depth.push(server.usage.depth);
         }
         if let Some(peers) = &mut self.peers {
-            peers.sample(&self.servers);
+            peers.sample(&self.proxies);
         }
     }
 
     /// Checks whether any undispatched request has waited too long.
     fn check_waits(&self) -> Result<(), SimError> {
-        for (number, server) in (0..).zip(&self.servers).filter(|(_, server)| server.node.queued() > 0) {
-            let queued = server.parts.iter().filter(|(_, part)| part.slots == 0);
+        for (number, server) in (0..).zip(&self.servers) {
+            let queued = server.parts.iter().filter(|(_, part)| part.request.is_some() && part.slots == 0);
             let Some((_, part)) = queued.min_by_key(|(_, part)| part.arrived) else { continue };
             let waited = self.now.since(part.arrived);
             if waited > self.settings.wait_limit {

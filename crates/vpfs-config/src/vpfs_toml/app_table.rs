@@ -1,40 +1,22 @@
 //! Numbers applications for the schedulers: first those of the file, then the automatic ones.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use vpfs_core::{AppId, GroupId, Minimum, Target, Weight};
+use vpfs_core::{AppId, AppPolicy};
 
-use super::apps::{App, Cap};
+use super::apps::App;
 use super::clients::{Auto, AutoKey, Identity};
 use super::config::Config;
 
 /// An application with an id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AppEntry {
     /// The name in logs and in `vpfs peers`; automatic ones are `host:10.1.2.3` or `uid:1000`.
     pub name: String,
-    /// Its weight.
-    pub weight: Weight,
-    /// Its maximum rate on each server.
-    pub cap: Option<Cap>,
-    /// Its promised rate and deadline on each server.
-    pub target: Option<Target>,
-    /// The least that it gets.
-    pub minimum: Option<Minimum>,
-    /// The latency to keep for nine in ten of its requests on each server, for policies that isolate.
-    pub latency: Option<Duration>,
-    /// The group with which it shares its weight.
-    pub group: Option<AppGroup>,
-}
-
-/// Automatic applications that share one weight.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppGroup {
-    /// Its number.
-    pub id: GroupId,
-    /// The same at all servers; no application has such a name.
-    pub name: String,
+    /// The group with which it shares its weight, by a name that no application has.
+    pub group: Option<String>,
+    /// The rest of what its table says; the number of its group and its order follow from names.
+    pub policy: AppPolicy,
 }
 
 /// Gives every application an [`AppId`] that it keeps until the process ends.
@@ -50,8 +32,6 @@ pub struct AppTable {
     /// Ids of the current file's applications, by position.
     configured: Vec<AppId>,
     auto: HashMap<AutoKey, AppId>,
-    /// By name; a group keeps its number, as applications do.
-    groups: HashMap<String, GroupId>,
     rule: Auto,
     default: AppId,
 }
@@ -64,7 +44,6 @@ impl AppTable {
             by_name: HashMap::new(),
             configured: Vec::new(),
             auto: HashMap::new(),
-            groups: HashMap::new(),
             rule: config.auto,
             default: AppId(0),
         };
@@ -92,15 +71,7 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let entry = AppEntry {
-            name: app.name.clone(),
-            weight: app.weight,
-            cap: app.cap,
-            target: app.target,
-            minimum: app.minimum,
-            latency: app.latency,
-            group: None,
-        };
+        let entry = AppEntry { name: app.name.clone(), group: None, policy: app.policy() };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 changed.extend(self.replace(id, entry));
@@ -134,14 +105,9 @@ impl AppTable {
         }
     }
 
-    fn automatic(&mut self, key: AutoKey) -> AppEntry {
-        let group = self.rule.share.group(key).map(|name| {
-            // No more groups than automatic applications.
-            let next = GroupId(u32::try_from(self.groups.len()).expect("bounded by the auto limit"));
-            AppGroup { id: *self.groups.entry(name.clone()).or_insert(next), name }
-        });
-        let weight = self.rule.weight;
-        AppEntry { name: key.to_string(), weight, cap: None, target: None, minimum: None, latency: None, group }
+    fn automatic(&self, key: AutoKey) -> AppEntry {
+        let policy = AppPolicy::weighted(self.rule.weight);
+        AppEntry { name: key.to_string(), group: self.rule.share.group(key), policy }
     }
 
     /// Returns `id` if the entry differs from the one before.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use vpfs_core::{Bytes, Minimum, PolicyKind, Scope, Target, Weight};
+use vpfs_core::{AppPolicy, Bytes, Minimum, PolicyKind, Scope, Target, Weight};
 
 use super::clients::{self, AppIndex, Auto, AutoBy, AutoShare, Rule};
 use super::ignored;
@@ -30,6 +30,18 @@ pub struct App {
     pub latency: Option<Duration>,
     /// Which clients belong to this application.
     pub rule: Rule,
+}
+
+impl App {
+    /// What schedulers need to know of it.
+    pub(crate) fn policy(&self) -> AppPolicy {
+        let Self { weight, cap, target, minimum, latency, .. } = *self;
+        let cap = cap.and_then(|Cap { rate, burst, scope }| {
+            let at_each = vpfs_core::Cap::new(rate.0, burst)?;
+            Some(if scope == Scope::Total { at_each.over_all_servers() } else { at_each })
+        });
+        AppPolicy { weight, cap, target, minimum, latency, ..AppPolicy::default() }
+    }
 }
 
 /// A limit on an application's rate, which holds even if the storage is idle.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use vpfs_core::testing::Random;
-use vpfs_core::{AppId, AppPolicy, Bytes, OpKind, RequestId, ServerId, Settings, Time};
+use vpfs_core::{AppId, AppPolicy, Bytes, Dispatch, OpKind, ServerId, Settings, Time};
 use vpfs_node::coordination::{CoordinationSettings, Message};
-use vpfs_node::{Arrival, Node, NodeSettings, PeerSettings, Served};
+use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, PeerSettings, RequestKey, Served};
 
 /// The application with a total of [`RATE`].
 const APP: AppId = AppId(0);
@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(1);
 
 pub(crate) struct Cluster {
     now: Time,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<AppId>>,
     pub(crate) loaded: Vec<bool>,
     /// Instead, as many calls as this at a time, each of which has a request at each server with load, and ends with
     /// the last of them.
@@ -38,8 +38,7 @@ pub(crate) struct Cluster {
     with_other: bool,
     /// Requests at each node by application, and those that are done with the next step.
     waiting: Vec<[u32; 2]>,
-    served: Vec<VecDeque<(RequestId, AppId)>>,
-    free: Vec<Vec<RequestId>>,
+    served: Vec<VecDeque<(RequestKey, AppId)>>,
     /// Servers of different parts do not hear each other.
     pub(crate) parts: Vec<u32>,
     /// Changes what a server sends.
@@ -78,7 +77,6 @@ impl Cluster {
             with_other: false,
             waiting: vec![[0; 2]; count],
             served: vec![VecDeque::new(); count],
-            free: vec![(0..CONCURRENCY + OTHERS).map(RequestId).collect(); count],
             parts: vec![0; count],
             lie: |_, _| (),
             delay_ms,
@@ -177,12 +175,11 @@ impl Cluster {
         };
         for (done, app) in self.served[me].drain(..done).collect::<Vec<_>>() {
             let served = Served { bytes: SIZE, ..Served::new(OpKind::Write, self.now, self.now) };
-            self.nodes[me].complete(self.now, done, app, &served);
+            self.nodes[me].complete(self.now, done, &served);
             self.waiting[me][app.index()] -= 1;
             if app == APP {
                 self.end_request(me);
             }
-            self.free[me].push(done);
             self.drain(me);
         }
         self.refill(me, OTHER, if self.with_other { OTHERS } else { 0 });
@@ -191,27 +188,19 @@ impl Cluster {
 
     fn refill(&mut self, me: usize, app: AppId, requests: u32) {
         while self.waiting[me][app.index()] < requests {
-            let request = self.free[me].pop().unwrap();
-            self.nodes[me].enqueue(self.now, request, &Arrival::new(app, OpKind::Write, SIZE));
+            self.nodes[me].enqueue(self.now, app, &Arrival::new(app, OpKind::Write, SIZE));
             self.waiting[me][app.index()] += 1;
             self.drain(me);
         }
     }
 
     fn drain(&mut self, me: usize) {
-        self.transmit(me);
-        while let Some(dispatch) = self.nodes[me].poll_dispatch(self.now) {
-            if dispatch.app == APP {
-                self.steps.last_mut().unwrap()[me] += SIZE;
-            }
-            self.served[me].push_back((dispatch.id, dispatch.app));
-        }
-        self.transmit(me);
-        while self.nodes[me].poll_event().is_some() {}
-    }
-
-    fn transmit(&mut self, me: usize) {
-        while let Some((to, mut message)) = self.nodes[me].poll_transmit(self.now) {
+        let mut drained = Drained::default();
+        self.nodes[me].drain(self.now, &mut drained);
+        let of_app = drained.dispatched.iter().filter(|(_, app)| *app == APP).count() as u64;
+        self.steps.last_mut().unwrap()[me] += of_app * SIZE;
+        self.served[me].extend(drained.dispatched);
+        for (to, mut message) in drained.messages {
             (self.lie)(me, &mut message);
             let delay = Duration::from_micros(u64::from(self.random.below(self.delay_ms * 1000)));
             self.flown += 1;
@@ -281,6 +270,24 @@ impl Cluster {
     fn totals(&self, first: u64) -> Vec<u64> {
         self.steps[usize::try_from(first * 1000).unwrap()..].iter().map(|step| step.iter().sum()).collect()
     }
+}
+
+#[derive(Default)]
+struct Drained {
+    messages: Vec<(ServerId, Message)>,
+    dispatched: Vec<(RequestKey, AppId)>,
+}
+
+impl Outputs<AppId> for Drained {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+        self.messages.extend(messages);
+    }
+
+    fn dispatch(&mut self, &app: &AppId, request: RequestKey, _: &Dispatch) {
+        self.dispatched.push((request, app));
+    }
+
+    fn event(&mut self, _: Time, _: Event) {}
 }
 
 fn settings(policy: &Settings, servers: usize) -> NodeSettings {

@@ -66,10 +66,7 @@ impl<P: Protocol> Op<P> {
 
     /// When the next data of a write may be sent, if it is sent in pieces.
     pub(super) fn next_piece(&self) -> Option<Time> {
-        let Pieces { count, every } = self.pieces?;
-        let gone = u128::from(self.moved) * u128::from(count) / u128::from(self.expected.max(1));
-        let gone = u32::try_from(gone).unwrap_or(u32::MAX).min(count);
-        Some(self.dispatched + every.saturating_mul(gone))
+        Some(self.pieces?.next_at(self.dispatched, self.moved, self.expected))
     }
 
     /// Whether its request was sent to the server, so that it can time out.

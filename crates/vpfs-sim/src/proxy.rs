@@ -1,0 +1,124 @@
+//! The proxy in front of one server: its node, which the simulator drives as the daemon does.
+
+use slab::Slab;
+use vpfs_core::{Dispatch, Event as SchedulerEvent, ServerId, Time};
+use vpfs_node::coordination::Message;
+use vpfs_node::{Arrival, Event as NodeEvent, Node, Outputs, RequestKey, Served};
+
+use crate::calendar::{Calendar, Event};
+use crate::measure::AppMeasures;
+use crate::peer_network::Exchange;
+use crate::peers::Peers;
+use crate::policy::NodePlan;
+use crate::server::{Check, NodeLink, Part, Server};
+
+pub(crate) struct Proxy {
+    number: u32,
+    /// How often it has started.
+    incarnation: u64,
+    /// The keys of parts wait for dispatches.
+    pub(crate) node: Node<u32>,
+    wake: Option<Time>,
+}
+
+impl Proxy {
+    pub(crate) fn new(now: Time, number: u32, plan: &NodePlan) -> Self {
+        Self { number, incarnation: 1, node: plan.build(now, number, 1), wake: None }
+    }
+
+    /// A request has arrived.
+    pub(crate) fn arrive(&mut self, now: Time, key: u32, part: &mut Part, plan: &NodePlan) {
+        part.arrived = now;
+        let Part { app, op, bytes, issued, elsewhere, .. } = *part;
+        plan.introduce(now, &mut self.node, app);
+        let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        part.request = Some(self.node.enqueue(now, key, &arrival));
+    }
+
+    /// It restarts: queued requests arrive again in their old order, and requests at the server are no longer counted.
+    /// What was learned is kept, unless it `forgets`.
+    pub(crate) fn restart(&mut self, now: Time, parts: &mut Slab<Part>, plan: &NodePlan, forgets: bool) {
+        let learned = self.node.learned(now).filter(|_| !forgets);
+        self.incarnation += 1;
+        self.node = plan.build(now, self.number, self.incarnation);
+        if let Some(learned) = learned {
+            self.node.remember(now, &learned);
+        }
+        self.wake = None;
+        let here = parts.iter_mut().filter_map(|(key, part)| part.request.take().map(|_| (key, &*part)));
+        let waiting = here.filter(|(_, part)| part.slots == 0).map(|(key, part)| (part.arrived, key));
+        let mut waiting: Vec<(Time, usize)> = waiting.collect();
+        waiting.sort_unstable();
+        for (_, key) in waiting {
+            self.arrive(now, u32::try_from(key).expect("a key of the table"), &mut parts[key], plan);
+        }
+    }
+
+    /// An operation is complete on the wire.
+    pub(crate) fn complete(&mut self, now: Time, part: &Part) {
+        if let Some(request) = part.request {
+            let served = Served { bytes: part.bytes, ..Served::new(part.op, part.arrived, part.dispatched) };
+            self.node.complete(now, request, &served);
+        }
+    }
+
+    /// The node's timeout; `false` if the node has set another one since.
+    pub(crate) fn wake(&mut self, now: Time) -> bool {
+        let due = self.wake == Some(now);
+        if due {
+            self.wake = None;
+            self.node.handle_timeout(now);
+        }
+        due
+    }
+
+    /// Passes the consequences of an input on.
+    pub(crate) fn drain(&mut self, surroundings: &mut Surroundings<'_>) -> Result<(), Check> {
+        let now = surroundings.now;
+        let timeout = self.node.drain(now, surroundings);
+        if let Some(at) = timeout.map(|at| at.max(now))
+            && self.wake != Some(at)
+        {
+            self.wake = Some(at);
+            surroundings.calendar.push(at, Event::NodeWake { server: self.number });
+        }
+        std::mem::replace(&mut surroundings.checked, Ok(()))?;
+        surroundings.server.check_slots()
+    }
+}
+
+/// What a proxy acts on.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) now: Time,
+    pub(crate) server: &'a mut Server,
+    pub(crate) nodes: &'a mut [NodeLink],
+    pub(crate) calendar: &'a mut Calendar,
+    pub(crate) measures: &'a mut [AppMeasures],
+    pub(crate) peers: Option<&'a mut Peers>,
+    /// The first rule that a dispatch broke.
+    pub(crate) checked: Result<(), Check>,
+}
+
+impl Outputs<u32> for Surroundings<'_> {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+        if let Some(peers) = &mut self.peers {
+            let cost = peers.transmit_all(self.now, self.server.number, messages, self.calendar);
+            if cost != Exchange::default() {
+                self.server.on_messages_sent(self.now, cost);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, &part: &u32, _: RequestKey, dispatch: &Dispatch) {
+        let checked = self.server.begin(self.now, part, dispatch, self.nodes, self.calendar);
+        self.checked = std::mem::replace(&mut self.checked, Ok(())).and(checked);
+        let Part { app, arrived, .. } = self.server.parts[part as usize];
+        self.measures[app.index()].queue.record(self.now.since(arrived));
+    }
+
+    fn event(&mut self, _: Time, event: NodeEvent) {
+        if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
+            self.server.set_depth(depth);
+        }
+    }
+}
