@@ -83,6 +83,9 @@ pub trait Session: fmt::Debug + Send {
     /// the client is in the middle of a message, or a dispatched write waits for its data.
     fn must_read_client(&self) -> bool;
 
+    /// Whether a side has sent only a part of a message, or of the data of a write.
+    fn awaits_rest(&self, side: Side) -> bool;
+
     /// Bytes of memory that requests take up: the operation itself from arrival to end, and the whole request,
     /// including data in it, until it is queued for the server. O(1).
     fn held_requests(&self) -> usize;

@@ -353,6 +353,13 @@ impl Session for OrangeFsSession {
         matches!(self.from_client, Inbound::Body { .. }) || self.awaiting_data > 0
     }
 
+    fn awaits_rest(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.must_read_client(),
+            Side::Server => matches!(self.from_server, Inbound::Body { .. }),
+        }
+    }
+
     fn held_requests(&self) -> usize {
         self.held + self.refusals.len() + self.unsent_bytes()
     }
