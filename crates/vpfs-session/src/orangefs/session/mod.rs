@@ -369,7 +369,7 @@ impl Session for OrangeFsSession {
     }
 
     fn server_side_done(&self) -> bool {
-        self.client_done && self.to_server.is_empty() && self.dispatched.is_empty()
+        self.client_done && self.to_server.is_empty() && self.dispatched.is_empty() && !self.awaits_server()
     }
 
     fn drain(&mut self) {
