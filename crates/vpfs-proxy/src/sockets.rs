@@ -114,6 +114,12 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
+/// Acknowledges what was read now, not up to 40 ms later or with the next bytes that are sent.
+pub(crate) fn acknowledge(stream: &TcpStream) {
+    // If this fails, the peer only learns it later.
+    let _ = SockRef::from(stream).set_tcp_quickack(true);
+}
+
 /// Makes closing send a reset, as a dead server's kernel would: the client must not mistake it for an orderly end.
 pub(crate) fn reset_on_close(stream: &impl AsFd) {
     // If even this fails, only an orderly end is possible.

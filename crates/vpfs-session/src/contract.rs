@@ -84,6 +84,9 @@ pub trait Session: fmt::Debug + Send {
     /// the client is in the middle of a message, or a dispatched write waits for its data.
     fn must_read_client(&self) -> bool;
 
+    /// Whether a side has sent only a part of a message, or of the data of a write.
+    fn awaits_rest(&self, side: Side) -> bool;
+
     /// Bytes of memory that requests take up: the operation itself from arrival to end, and the whole request,
     /// including data in it, until it is queued for the server. O(1).
     fn held_requests(&self) -> usize;
@@ -91,8 +94,9 @@ pub trait Session: fmt::Debug + Send {
     /// Whether to read from the server now.
     fn wants_server(&self) -> bool;
 
-    /// Whether the client is done and everything it sent was passed on, so that the connection to the server may be
-    /// half closed.
+    /// Whether the client is done, everything it sent was passed on, and the server is not about to end anything, so that
+    /// the connection to the server may be half closed: a server may take that for the end of everything. O(n) in
+    /// operations once the client is done.
     fn server_side_done(&self) -> bool;
 
     /// Accepts no further requests.

@@ -196,6 +196,9 @@ fn reply_that_stops_in_its_middle() {
     wire.assert_idle();
 }
 
+/// Symptom: eight clients that closed their connections after the acknowledgements of 4 MiB reads left others 2 of 300
+/// operations a second, in front of a real server. Cause: the half-close was passed on at once; the server then closes,
+/// which frees the slots, but goes on reading what it has begun.
 #[test]
 fn client_that_half_closes_still_receives_replies() {
     let mut wire = Wire::new();
@@ -205,10 +208,11 @@ fn client_that_half_closes_still_receives_replies() {
     assert!(!wire.session.server_side_done());
     assert_eq!(wire.client_eof(), [Action::Cancel(held)]);
     assert!(!wire.session.wants_client());
-    assert!(wire.session.server_side_done());
     wire.server_passes(&ack(1, 10_000));
     assert_done(&wire.server_passes(&data(1, 10_000)), reading, 10_000);
+    assert!(!wire.session.server_side_done());
     assert_done(&wire.server_passes(&readdir_reply(2, 5)), looking, 0);
+    assert!(wire.session.server_side_done());
     assert_eq!(wire.client_eof(), []);
     wire.assert_idle();
     assert_eq!(wire.server_eof(), []);
@@ -576,6 +580,8 @@ fn a_long_read_is_not_awaited_before_its_end() {
     let huge = 20 << 20;
     wire.sent(&read(1, huge));
     wire.server(&ack(1, huge));
+    wire.client_eof();
+    assert!(wire.session.server_side_done());
     wire.session.abandon();
     assert!(!wire.session.awaits_server());
     for _ in 0..10 {

@@ -397,6 +397,7 @@ impl Connection {
             self.recognise();
             self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
             self.report_ends();
+            self.acknowledge_part(Side::Client);
         }
         let room = self.server_room();
         if room == 0 || self.server.eof {
@@ -407,6 +408,7 @@ impl Connection {
             Ok(Some(count)) => {
                 self.turn += count;
                 self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+                self.acknowledge_part(Side::Server);
             }
             // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
             Err(_) if !self.session.to_client().is_empty() => self.server.eof = true,
@@ -414,6 +416,18 @@ impl Connection {
         }
         self.report_ends();
         Ok(())
+    }
+
+    /// Acknowledges the first part of a message at once. A peer with a small send buffer sends the rest only then, and
+    /// nothing that is sent to it meanwhile could carry the acknowledgement. That of a whole message goes with the answer.
+    fn acknowledge_part(&self, side: Side) {
+        let half = match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        };
+        if !half.buf.is_empty() || self.session.awaits_rest(side) {
+            half.stream.acknowledge();
+        }
     }
 
     /// The client's address may be known as a server's since the rules changed. Servers keep their connections for as

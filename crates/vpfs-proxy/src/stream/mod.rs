@@ -8,7 +8,7 @@ use bytes::BufMut;
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
-use crate::sockets::reset_on_close;
+use crate::sockets::{acknowledge, reset_on_close};
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -48,6 +48,15 @@ impl Stream {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             #[cfg(test)]
             Self::Simulated(socket) => socket.try_write_vectored(slices),
+        }
+    }
+
+    /// Tells the peer at once that what was read has arrived.
+    pub(crate) fn acknowledge(&self) {
+        match self {
+            Self::Tcp(stream) => acknowledge(stream),
+            #[cfg(test)]
+            Self::Simulated(_) => {}
         }
     }
 

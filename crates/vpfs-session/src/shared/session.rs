@@ -163,6 +163,13 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         self.core.must_read_client()
     }
 
+    fn awaits_rest(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.core.must_read_client(),
+            Side::Server => self.core.from_server.is_passing(),
+        }
+    }
+
     fn held_requests(&self) -> usize {
         self.core.table.held + self.core.answers.len() + self.core.unsent_bytes()
     }
@@ -173,7 +180,7 @@ impl<P: Protocol> Session for ProtocolSession<P> {
 
     fn server_side_done(&self) -> bool {
         let core = &self.core;
-        core.client_done && core.to_server.is_empty() && core.dispatched.is_empty()
+        core.client_done && core.to_server.is_empty() && core.dispatched.is_empty() && !self.awaits_server()
     }
 
     fn drain(&mut self) {
