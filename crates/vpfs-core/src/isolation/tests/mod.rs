@@ -49,20 +49,25 @@ impl Disk {
     }
 
     fn new(scheduler: Isolation, large: Bytes) -> Self {
-        Self::of(scheduler, large, 1, THINK)
+        Self::at(Time::ZERO, scheduler, large)
+    }
+
+    /// Its first requests arrive `now`.
+    fn at(now: Time, scheduler: Isolation, large: Bytes) -> Self {
+        Self::of(now, scheduler, large, 1, THINK)
     }
 
     /// The small application takes all it can get, too.
     fn backlogged(scheduler: Isolation, large: Bytes) -> Self {
-        Self::of(scheduler, large, 64, Duration::ZERO)
+        Self::of(Time::ZERO, scheduler, large, 64, Duration::ZERO)
     }
 
-    fn of(scheduler: Isolation, large: Bytes, smalls: u32, think: Duration) -> Self {
+    fn of(now: Time, scheduler: Isolation, large: Bytes, smalls: u32, think: Duration) -> Self {
         let mut disk = Self {
             scheduler,
             smalls,
             think,
-            now: Time::ZERO,
+            now,
             in_it: VecDeque::new(),
             done_at: None,
             slowness: 100,
@@ -75,7 +80,7 @@ impl Disk {
             large_is_away: false,
         };
         for id in (0..smalls + 12).map(RequestId) {
-            disk.scheduler.enqueue(Time::ZERO, disk.request(id));
+            disk.scheduler.enqueue(now, disk.request(id));
         }
         disk
     }
