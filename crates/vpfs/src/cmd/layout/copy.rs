@@ -18,8 +18,8 @@ use crate::print::print;
 ///
 /// The layout is that of new files in TARGET's directory, that of the empty file TARGET with --fill, or on OrangeFS
 /// without a mounted client (--url) that of --strip. The new file gets its name only after both files were read again
-/// and found equal. If the command is stopped in any way, the same command goes on where it ended. Owner, mode, times
-/// and extended attributes are kept, and holes stay holes (with --url, neither of the latter two).
+/// and found equal. If the command is interrupted, run it again: it resumes. Owner, mode, times and extended attributes
+/// are kept, and holes stay holes (with --url, neither of the latter two).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout copy data.h5 /scratch/new-layout/            into a directory that has the layout\n  \
