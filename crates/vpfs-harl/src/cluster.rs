@@ -14,7 +14,7 @@ pub struct Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
     /// The largest start-up time is below the smallest.
-    #[error("the largest start-up time is below the smallest one; exchange them")]
+    #[error("the largest start-up time is below the smallest one; swap them")]
     Startup,
     /// A start-up time of more than [`Access::STARTUP_MAX`].
     #[error("a start-up time is above 100 s; is its unit right?")]

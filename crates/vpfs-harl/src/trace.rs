@@ -38,13 +38,13 @@ pub const TIME_MAX: u64 = 10_000_000_000_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// A request above [`REQUEST_MAX`].
-    #[error("a request of {0} bytes is above the limit of 64 GiB; are columns exchanged?")]
+    #[error("a request of {0} bytes is above the limit of 64 GiB; are columns swapped?")]
     TooLarge(u64),
     /// A request that ends after 2^63 bytes.
-    #[error("a request at offset {0} ends beyond the largest file; are columns exchanged?")]
+    #[error("a request at offset {0} ends beyond the largest file; are columns swapped?")]
     TooFar(u64),
     /// A request that ends before it begins.
-    #[error("a request ends before it begins; are the two times exchanged?")]
+    #[error("a request ends before it begins; are the two times swapped?")]
     EndsEarly,
     /// A request that ends after [`TIME_MAX`].
     #[error("a request ends after more than 300 years; is its time in seconds?")]

@@ -358,7 +358,7 @@ fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
                 Err(error) => return tracing::error!(%error, "cannot take over more connections"),
             };
             let Some(acceptor) = sites.acceptor(handed.listener, &handed.upstream) else {
-                tracing::info!(listener = %handed.listener, "not served any more; connection closed");
+                tracing::info!(listener = %handed.listener, "no longer served; connection closed");
                 handed.end();
                 continue;
             };

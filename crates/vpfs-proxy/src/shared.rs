@@ -197,7 +197,7 @@ impl Shared {
         if vpfs_config::Address::parse(address).is_err() {
             tracing::warn!(
                 %address,
-                "a server has an address that vpfs cannot stand in front of: clients that use it bypass vpfs"
+                "a server has an address that vpfs cannot proxy; clients that use it bypass vpfs"
             );
         } else {
             tracing::error!(

@@ -52,7 +52,7 @@ impl StateDir {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "ignored: cannot read what an earlier process kept");
+                tracing::warn!(path = %path.display(), %error, "ignored: cannot read the state of an earlier process");
                 None
             }
         }
@@ -66,7 +66,7 @@ impl StateDir {
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => tracing::warn!(
                 path = %directory.display(),
                 %error,
-                "cannot be written: what this process learns is lost when it ends"
+                "cannot be written; what this process learns is lost when it ends"
             ),
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Why a file cannot be laid out anew.
+//! Why a file cannot be rewritten with a new layout.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub enum RelayoutError {
     #[error("{} exists, but the state of its copy does not; move it away", .0.display())]
     ForeignPartial(PathBuf),
     /// The state file is damaged, or of another version.
-    #[error("{} cannot be read ({why}); remove it and the partial file beside it, and copy anew", .path.display())]
+    #[error("{} cannot be read ({why}); remove it and the partial file beside it, and start again", .path.display())]
     BadState {
         /// The state file.
         path: PathBuf,
@@ -98,11 +98,11 @@ pub enum RelayoutError {
     #[error("another process copies to {} at the moment", .0.display())]
     Locked(PathBuf),
     /// It was written to during the copy.
-    #[error("{} changed during the copy, so the new file did not take its name; copy it anew with --restart", .0.display())]
+    #[error("{} changed during the copy, so the new file was not renamed; start again with --restart", .0.display())]
     Changed(PathBuf),
     /// The copy is not what the source is.
     #[error(
-        "{} differs from {} at byte {at}; the new file did not get its name; copy it anew with --restart, and check \
+        "{} differs from {} at byte {at}; the new file was not renamed; start again with --restart, and check \
          the storage if this happens again",
         .partial.display(), .source_file.display()
     )]
@@ -116,7 +116,7 @@ pub enum RelayoutError {
     },
     /// The file system counts holes differently.
     #[error(
-        "{} has {has} bytes instead of {wanted}: its file system does not count holes; copy anew with --fill-holes --restart",
+        "{} has {has} bytes instead of {wanted}: its file system does not count holes; start again with --fill-holes --restart",
         .path.display()
     )]
     WrongSize {

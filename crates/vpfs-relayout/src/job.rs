@@ -57,13 +57,13 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResumeError {
     /// Its size or time of modification is different.
-    #[error("the source has changed since the copy began; copy it anew with --restart")]
+    #[error("the source has changed since the copy began; start again with --restart")]
     SourceChanged,
     /// It was moved or deleted.
     #[error("the source is gone")]
     NoSource,
     /// Somebody else removed it.
-    #[error("the partial file is gone; copy anew with --restart")]
+    #[error("the partial file is gone; start again with --restart")]
     NoPartial,
     /// It was meant to be empty.
     #[error("the partial file has data that this copy did not write; move it away, or empty it with --restart")]

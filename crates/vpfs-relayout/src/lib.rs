@@ -1,6 +1,6 @@
-//! Lays an existing file out anew: copies it into a file with the new layout, compares both, and gives the new file
-//! its name atomically. A copy that was killed at any moment goes on where it ended, and until the new file is complete
-//! and verified, the old one keeps its name.
+//! Rewrites a file with a new layout: copies it into a file with that layout, compares both, and renames the new file
+//! atomically. A copy that was killed at any moment resumes where it stopped; the old file keeps its name until the new
+//! one is complete and verified.
 //!
 //! [`Job`] has the order of steps and what a crash leaves of them, without I/O; [`Relayout`] executes the steps on any
 //! mounted file system, and [`OrangefsRelayout`] on OrangeFS without a mount. Layouts themselves are set by whoever

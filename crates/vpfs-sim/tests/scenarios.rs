@@ -222,7 +222,7 @@ fn the_manual_matches_the_code() {
 fn the_scenario_of_the_guide_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/will-it-help.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let (_, scenario) = guide.split_once("```toml\n").unwrap();
+    let (_, scenario) = guide.split_once("```toml my-cluster.toml\n").unwrap();
     let (scenario, _) = scenario.split_once("```").unwrap();
     let profile = "[scheduler]\ndepth = 12\nslot_cost = [{ up_to = \"2MiB\", slots = 4 }]\n";
     let scenario = Scenario::parse_with("guide", scenario, &|_| Ok(profile.into())).unwrap();

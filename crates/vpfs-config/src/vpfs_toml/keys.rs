@@ -544,16 +544,16 @@ const FILE: Kind = Kind::Text("a file, relative to this one");
 pub(crate) const TRUST: Section = Section {
     name: "trust",
     header: "[trust]",
-    doc: "Whom a proxy believes. Requests between servers are never held nor charged, because a client's operation waits \
+    doc: "Which hosts a proxy trusts. Requests between servers are never held nor charged, because a client's operation waits \
           for them inside a server; so only hosts that are known to be servers may send them. A change applies to later \
           requests of open connections, too.",
     keys: &[
         Tunable::new(
             "servers",
             HOSTS,
-            "The addresses that servers connect from: requests that look as if a server sent them are believed there, \
+            "The addresses that servers connect from: requests that look as if a server sent them are trusted there, \
              and scheduled and charged like a client's anywhere else. List every address of a server that has several, \
-             and no host where users run programs. `[]`: nobody is believed, which is right if servers do not connect \
+             and no host where users run programs. `[]`: nobody is trusted, which is right if servers do not connect \
              to each other through proxies.",
         )
         .absent_means("the addresses of all `[[server]]` tables, except loopback ones"),

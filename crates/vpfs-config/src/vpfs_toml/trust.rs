@@ -7,7 +7,7 @@ use super::keys::{REFUSE, TRUST};
 use super::network::Server;
 use crate::schema::reader::Reader;
 
-/// Whom a proxy believes.
+/// Which hosts a proxy trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     /// The hosts whose requests between servers are believed; `None`: those of `[[server]]` that are not loopback.

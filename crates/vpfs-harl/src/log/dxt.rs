@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(after("X_POSIX 0 seek 0 1 2 0.1 0.2"), "2: \"seek\" is neither read nor write");
         assert_eq!(
             after("X_POSIX 0 read 0 1 2 0.2 0.1"),
-            "2: a request ends before it begins; are the two times exchanged?"
+            "2: a request ends before it begins; are the two times swapped?"
         );
     }
 }

@@ -129,7 +129,7 @@ pub enum Refusal {
     #[error("it does not serve {0:?}: is the address in [peers] right?")]
     WrongServer(String),
     /// A later start of the same process is connected.
-    #[error("a later start of the same process is connected")]
+    #[error("a newer instance of this process is connected")]
     Earlier,
     /// The other of two connections between the same processes stays.
     #[error("there is another connection to the same process")]

@@ -469,10 +469,10 @@ impl Connection {
         let has_more_requests = requests > self.memory.requests() && requests >= LITTLE;
         match self.memory.set(held) {
             None => {}
-            Some(Scarce::Process) => tracing::warn!("limits.memory is nearly used up; connections wait"),
+            Some(Scarce::Process) => tracing::warn!("limits.memory is nearly exhausted; connections wait"),
             Some(Scarce::Host) => {
                 let client = self.identity.ip();
-                tracing::warn!(%client, "limits.host_memory is nearly used up; connections from this host wait");
+                tracing::warn!(%client, "limits.host_memory is nearly exhausted; connections from this host wait");
             }
         }
         // Any other connection would simply not be read. This one must be, because its write occupies slots of the

@@ -52,11 +52,11 @@ pub(crate) fn parse(content: &[u8], name: &str, address: &str) -> Option<Known> 
         Ok(Some(Kept { learned, .. })) => {
             tracing::info!(server = name, address = learned.server, "costs learned at another address are ignored");
         }
-        Ok(None) => tracing::info!(server = name, "costs kept by another version of vpfs are ignored"),
+        Ok(None) => tracing::info!(server = name, "costs saved by another version of vpfs are ignored"),
         Err(error) => tracing::warn!(
             server = name,
             %error,
-            "the costs kept by an earlier process are damaged; they are learned again"
+            "the costs saved by an earlier process are damaged; they are learned again"
         ),
     }
     None

@@ -30,11 +30,11 @@ pub(super) fn read(state: &StateDir, own: &str) -> BTreeMap<String, Vec<IpAddr>>
     match serde_json::from_slice::<Kept>(&bytes) {
         Ok(Kept { format: FORMAT, names }) => names,
         Ok(Kept { format, .. }) => {
-            tracing::info!(file = file(own), format, "addresses kept by another version of vpfs are ignored");
+            tracing::info!(file = file(own), format, "addresses saved by another version of vpfs are ignored");
             BTreeMap::new()
         }
         Err(error) => {
-            tracing::warn!(file = file(own), %error, "the addresses kept by an earlier process are damaged; ignored");
+            tracing::warn!(file = file(own), %error, "the addresses saved by an earlier process are damaged; ignored");
             BTreeMap::new()
         }
     }

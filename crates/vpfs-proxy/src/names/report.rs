@@ -118,11 +118,11 @@ impl Reporter {
         match findings.stale {
             Some((hosts, name, reason)) if !self.is_stale => {
                 self.is_stale = true;
-                tracing::warn!(hosts, name, reason, "host names can't be looked up now; their last addresses stay");
+                tracing::warn!(hosts, name, reason, "host names cannot be looked up now; keeping their last addresses");
             }
             None if self.is_stale => {
                 self.is_stale = false;
-                tracing::info!("all host names can be looked up again");
+                tracing::info!("host names can be looked up again");
             }
             _ => {}
         }

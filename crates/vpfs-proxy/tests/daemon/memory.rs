@@ -104,7 +104,7 @@ async fn many_connections_share_one_bound() {
     assert_eq!(served.await.unwrap(), [true; CLIENTS]);
     until(&daemon, |held| held == 0).await;
     let lines = log.with("");
-    assert!(lines.len() == 1 && lines[0].contains("limits.memory is nearly used up"), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("limits.memory is nearly exhausted"), "{lines:?}");
 }
 
 /// Two connections whose writes have all slots, each with `count` requests in front of its data. Returns which ones
@@ -141,7 +141,7 @@ async fn two_connections_at_the_bound_both_finish() {
     // 15 MiB together, more than the seven eighths at which others wait.
     assert_eq!(two_writers(&fake, &network, 475).await, [true, true]);
     until(&daemon, |held| held == 0).await;
-    assert!(log.with("limits.memory is nearly used up").len() == 1 && log.with("").len() == 1, "{:?}", log.with(""));
+    assert!(log.with("limits.memory is nearly exhausted").len() == 1 && log.with("").len() == 1, "{:?}", log.with(""));
 }
 
 /// With more in front of the data than the bound allows, one connection has to be closed, and only one.

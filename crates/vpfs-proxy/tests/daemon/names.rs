@@ -121,7 +121,7 @@ async fn the_log_has_one_line_for_an_application_and_one_when_all_is_well() {
     assert_eq!(log.with("reloaded, nothing changed").len(), 1);
     assert_eq!(log.with("can't be resolved").len(), 1);
     // Known names that can't be looked up any more, and then can: the clients keep their application meanwhile.
-    for (answer, line) in [(Err("no answer"), "their last addresses stay"), (Ok(HOST), "can be looked up again")] {
+    for (answer, line) in [(Err("no answer"), "keeping their last addresses"), (Ok(HOST), "can be looked up again")] {
         (1..=64).for_each(|host| zone.say(&format!("c{host:03}"), answer));
         site.reload(text).await;
         while log.with(line).is_empty() {

@@ -78,7 +78,7 @@ fn send(outcome: &Outcome, path: &Path) {
     });
     // Usually nobody waits.
     if let Err(error) = sent {
-        tracing::debug!(%error, "nobody learns how the reload has ended");
+        tracing::debug!(%error, "cannot report the outcome of the reload");
     }
 }
 

@@ -236,8 +236,8 @@ pub(super) mod tests {
         assert!(differ.contains("has 1 of them for 6 servers"), "{differ}");
         let address = problem(&TWO.replace("tcp://oss7:3334", "tcp://oss7:3334; rm x"));
         assert!(address.contains("is no address; write tcp://HOST:PORT"), "{address}");
-        let exchanged = problem(&TWO.replace("\"1200us\"", "\"1us\""));
-        assert!(exchanged.contains("exchange them"), "{exchanged}");
+        let swapped = problem(&TWO.replace("\"1200us\"", "\"1us\""));
+        assert!(swapped.contains("swap them"), "{swapped}");
         let slow = problem(&TWO.replace("25MB/s", "25B/s"));
         assert!(slow.contains("is its unit right"), "{slow}");
     }

@@ -14,12 +14,12 @@ use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
 use crate::print::print;
 
-/// Copy a file into a new layout, verify the copy, and let it take its name
+/// Rewrite a file with a new layout: copy it, verify the copy, and rename it
 ///
 /// The layout is that of new files in TARGET's directory, that of the empty file TARGET with --fill, or on OrangeFS
 /// without a mounted client (--url) that of --strip. The new file gets its name only after both files were read again
-/// and found equal. If the command is stopped in any way, the same command goes on where it ended. Owner, mode, times
-/// and extended attributes are kept, and holes stay holes (with --url, neither of the latter two).
+/// and found equal. If the command is interrupted, run it again: it resumes. Owner, mode, times and extended attributes
+/// are kept, and holes stay holes (with --url, neither of the latter two).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs layout copy data.h5 /scratch/new-layout/            into a directory that has the layout\n  \
@@ -34,7 +34,7 @@ pub(crate) struct CopyArgs {
     /// The new file, or a directory in which it gets SOURCE's name
     target: PathBuf,
 
-    /// At the end the new file takes SOURCE's name, in one step, and the old file is deleted
+    /// At the end, replace SOURCE by the new file in one step
     #[arg(long)]
     replace: bool,
 
@@ -42,7 +42,7 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     fill: bool,
 
-    /// Forget an earlier copy that did not end, and copy anew
+    /// Discard an unfinished copy and start again
     #[arg(long)]
     restart: bool,
 

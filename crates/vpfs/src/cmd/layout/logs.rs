@@ -240,11 +240,11 @@ mod tests {
         let ends = |message: String, end: &str| assert!(message.ends_with(end), "{message}");
         ends(
             of("0,r,0,68719476737,0,0,a"),
-            "0:2: a request of 68719476737 bytes is above the limit of 64 GiB; are columns exchanged?",
+            "0:2: a request of 68719476737 bytes is above the limit of 64 GiB; are columns swapped?",
         );
-        ends(of("0,r,9223372036854775807,1,0,0,a"), "ends beyond the largest file; are columns exchanged?");
+        ends(of("0,r,9223372036854775807,1,0,0,a"), "ends beyond the largest file; are columns swapped?");
         ends(of("0,r,0,1,12000000000,12000000001,a"), "is not a number of seconds from 0 to 10^10 s");
-        ends(of("0,r,0,1,2,1,a"), "0:2: a request ends before it begins; are the two times exchanged?");
+        ends(of("0,r,0,1,2,1,a"), "0:2: a request ends before it begins; are the two times swapped?");
         ends(
             of("0,r,0,0,0,0,a"),
             "the logs have no request that moves bytes; give those of a run that reads or writes",

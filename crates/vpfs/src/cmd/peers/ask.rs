@@ -36,11 +36,11 @@ pub(super) fn ask(path: &Path) -> Result<PeersReport, Silence> {
         _ => Silence::Unclear(format!("cannot be asked: {error}")),
     })?;
     if text.is_empty() {
-        let what = "answers nothing: it is ending or hands over to a newer one; try again";
+        let what = "sends no answer: it is stopping or handing over to a newer one; try again";
         return Err(Silence::Unclear(what.to_owned()));
     }
     serde_json::from_str(&text).map_err(|error| {
-        let what = "answers what this program does not understand: it is of another version; restart it (SIGUSR2)";
+        let what = "sends an answer of another version; upgrade it (SIGUSR2)";
         Silence::Unclear(format!("{what} ({error})"))
     })
 }

@@ -1,0 +1,211 @@
+//! What guides show is what the program does.
+//!
+//! The mark of each fenced block of README.md and docs/guide says how it is tested:
+//!
+//! | mark | test |
+//! |---|---|
+//! | `console test` | each `$ COMMAND` is run, and what it prints follows; `...` stands for lines left out |
+//! | `console`, `sh` | commands without output; the program knows each `vpfs COMMAND` and its options |
+//! | `console measured`, `text measured` | the output depends on the machine: only the commands are tested |
+//! | `toml NAME` | a file that commands find; if it is `vpfs.toml`, it is valid |
+//! | `toml`, `csv` | shows the form of a file |
+//!
+//! `UPDATE=1 cargo test -p vpfs --test guides` writes what commands print now.
+
+mod block;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use block::{Block, blocks};
+
+const MARKS: [&str; 8] =
+    ["console test", "console", "sh", "console measured", "text measured", "toml NAME", "toml", "csv"];
+
+/// What the shell prints for `command`, with the program under test on its PATH, and whether it succeeds.
+fn run(directory: &Path, command: &str) -> (bool, Vec<String>) {
+    let program = Path::new(env!("CARGO_BIN_EXE_vpfs")).parent().expect("a file in a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let command = format!("exec 2>&1\n{command}");
+    let output = Command::new("sh").args(["-c", &command]).current_dir(directory).env("PATH", path).output();
+    let output = output.expect("there is a shell");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    (output.status.success(), printed.trim_end().lines().map(|line| line.trim_end().to_owned()).collect())
+}
+
+/// The shown part of `printed`: each run of lines after `...` begins at the printed line that equals its first one, and
+/// keeps its length.
+fn shown(command: &str, old: &[String], printed: Vec<String>) -> Vec<String> {
+    if !old.iter().any(|line| line == "...") {
+        return printed;
+    }
+    let (mut new, mut rest) = (Vec::new(), printed.as_slice());
+    for (number, part) in old.split(|line| line == "...").enumerate() {
+        if number > 0 {
+            new.push("...".to_owned());
+        }
+        let Some(first) = part.first() else { continue };
+        let at = rest.iter().position(|line| line == first);
+        let at = at.unwrap_or_else(|| panic!("{command} no longer prints {first:?}; mend the block by hand"));
+        let end = (at + part.len()).min(rest.len());
+        new.extend_from_slice(&rest[at..end]);
+        rest = &rest[end..];
+    }
+    new
+}
+
+/// README.md and all guides.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guides = std::fs::read_dir(root.join("docs/guide")).expect("there are guides");
+    let guides = guides.map(|entry| entry.expect("a file").path());
+    let guides = guides.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let read = |path: PathBuf| (path.clone(), std::fs::read_to_string(path).expect("a text"));
+    guides.chain([root.join("README.md")]).map(read).collect()
+}
+
+/// A log as a tracer writes it: 16 processes, each with one read at a time, 64 of 8 MiB, then 1024 of 128 KiB.
+fn log_of_reads() -> String {
+    let mut log = "rank,op,offset,size,time,end,file\n".to_owned();
+    let mut reads = |count: u64, begin: u64, size: u64, start_ms: u64, takes_ms: u64| {
+        for index in 0..count {
+            let (rank, offset) = (index % 16, begin + index * size);
+            let start = start_ms + index / 16 * takes_ms;
+            let times = [start, start + takes_ms].map(|ms| format!("{}.{:03}", ms / 1000, ms % 1000)).join(",");
+            writeln!(log, "{rank},r,{offset},{size},{times},/scratch/result.dat").expect("memory");
+        }
+    };
+    reads(64, 0, 8 << 20, 0, 200);
+    reads(1024, 512 << 20, 128 << 10, 1000, 10);
+    log
+}
+
+/// A directory with the files that readers have: those that guides show, and what these take for granted.
+fn directory(documents: &[(PathBuf, String)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("it can be written");
+    write("fs.conf", include_str!("fs.conf"));
+    write("job.csv", &log_of_reads());
+    for block in documents.iter().flat_map(|(_, text)| blocks(text)) {
+        if let Some(name) = block.file() {
+            write(name, &block.lines.join("\n"));
+        }
+    }
+    directory
+}
+
+/// What stands in a block of `console test` now.
+fn printed(directory: &Path, block: &Block) -> Vec<String> {
+    let mut new = Vec::new();
+    let mut lines = block.lines.iter().peekable();
+    while let Some(command) = lines.next() {
+        new.push(command.clone());
+        let command = command.strip_prefix("$ ").unwrap_or_else(|| panic!("{command:?} is no command"));
+        let mut old = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
+            old.push(line.clone());
+        }
+        let (success, printed) = run(directory, command);
+        assert!(success, "{command}: {}", printed.join("\n"));
+        new.extend(shown(command, &old, printed));
+    }
+    new
+}
+
+#[test]
+fn guides_show_what_commands_print() {
+    let documents = documents();
+    let mut tested = 0;
+    for (path, text) in &documents {
+        // Each document has its own, and a reader follows it from the beginning.
+        let directory = directory(&documents);
+        let mut new: Vec<String> = text.lines().map(str::to_owned).collect();
+        for block in blocks(text).filter(|block| block.mark == "console test").collect::<Vec<_>>().iter().rev() {
+            tested += 1;
+            new.splice(block.range(), printed(directory.path(), block).iter().map(|line| block.indented(line)));
+        }
+        let new = new.join("\n") + "\n";
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, &new).expect("it can be written");
+            continue;
+        }
+        let path = path.display();
+        assert!(*text == new, "{path}: UPDATE=1 cargo test -p vpfs --test guides writes\n{new}");
+    }
+    assert!(tested >= 6, "only {tested} blocks are tested");
+}
+
+#[test]
+fn every_block_says_how_it_is_tested() {
+    for (path, text) in documents() {
+        for block in blocks(&text) {
+            let mark = if block.file().is_some() { "toml NAME" } else { block.mark };
+            assert!(MARKS.contains(&mark), "{}:{}: the mark {mark:?} is unknown", path.display(), block.line);
+            let output = block.lines.iter().find(|line| mark == "console" && !block::is_prompt(line));
+            assert!(output.is_none(), "{}: {output:?} is output that nothing tests", path.display());
+        }
+    }
+}
+
+#[test]
+fn commands_in_guides_are_commands() {
+    let documents = documents();
+    let directory = directory(&documents);
+    let mut commands = 0;
+    for (path, text) in &documents {
+        for command in blocks(text).flat_map(|block| block.commands()) {
+            let (success, printed) = run(directory.path(), &format!("{command} --help"));
+            assert!(success, "{}: {command}\n{}", path.display(), printed.join("\n"));
+            commands += 1;
+        }
+    }
+    assert!(commands > 30, "only {commands} commands are tested");
+}
+
+/// The subcommands of `command`, and theirs.
+fn subcommands(command: &str, all: &mut Vec<String>) {
+    let (_, help) = run(Path::new("/"), &format!("{command} --help"));
+    all.push(command.to_owned());
+    let list = help.iter().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        subcommands(&format!("{command} {name}"), all);
+    }
+}
+
+#[test]
+fn examples_in_helps_are_commands() {
+    let mut all = Vec::new();
+    subcommands("vpfs", &mut all);
+    assert!(all.len() > 15, "{all:?}");
+    let mut examples = 0;
+    for command in all {
+        let (_, help) = run(Path::new("/"), &format!("{command} --help"));
+        for example in block::examples(&help) {
+            let (success, printed) = run(Path::new("/"), &format!("{example} --help"));
+            assert!(success, "{command} --help: {example}\n{}", printed.join("\n"));
+            examples += 1;
+        }
+    }
+    assert!(examples > 20, "only {examples} examples are tested");
+}
+
+#[test]
+fn configurations_in_guides_are_valid() {
+    const SERVER: &str = "[[server]]\nname = \"s1\"\naddress = \"tcp://oss1:3334\"\n[[listener]]\nport = 5334\n";
+    let mut configurations = 0;
+    for (path, text) in documents() {
+        for block in blocks(&text).filter(|block| block.file() == Some("vpfs.toml")) {
+            let mut text = block.lines.join("\n");
+            if !text.contains("[[server]]") {
+                text = format!("{SERVER}{text}");
+            }
+            let config = vpfs_config::Config::parse(&path.display().to_string(), &text)
+                .unwrap_or_else(|problems| panic!("{problems}"));
+            assert!(config.warnings.list.is_empty(), "{}", config.warnings);
+            configurations += 1;
+        }
+    }
+    assert!(configurations >= 2, "only {configurations} configurations are tested");
+}
