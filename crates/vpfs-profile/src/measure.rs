@@ -27,7 +27,7 @@ pub fn measure(
     assert!(outstanding > 0 && accesses > 0 && size > Bytes::ZERO, "there is nothing to measure");
     let (mut device, mut now) = (device.build(), Time::ZERO);
     let (mut begins, mut submitted, mut done, mut waited) = (BTreeMap::new(), 0, 0, Duration::ZERO);
-    let places = (span - size).0 / 4096 + 1;
+    let places = span.saturating_sub(size).0 / 4096 + 1;
     while done < accesses {
         while begins.len() < outstanding as usize {
             let io = Io { kind, object: 1, offset: mix(submitted) % places * 4096, len: size.0 };

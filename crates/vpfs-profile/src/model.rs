@@ -41,7 +41,7 @@ impl TimedStorage for ModelStorage {
     fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError> {
         let kind = if series.probe == Probe::Write { IoKind::Write } else { IoKind::Read };
         let (mut device, mut now) = (self.0.build(), Time::ZERO);
-        let places = (SPAN - series.size).0 / 4096 + 1;
+        let places = SPAN.saturating_sub(series.size).0 / 4096 + 1;
         let object = u64::from(series.repetition) + 1;
         let mut times = Vec::new();
         // The first access finds the head elsewhere.

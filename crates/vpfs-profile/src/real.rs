@@ -174,7 +174,7 @@ fn check_span(has: Bytes, options: &Options) -> Result<(), ProfileError> {
 /// The first byte in the first or last MiB that is not zero.
 fn first_data(file: &File, span: Bytes) -> io::Result<Option<u64>> {
     let mut buffer = Buffer::new(ENDS, 0);
-    for begin in [0, (span - ENDS).0] {
+    for begin in [0, span.saturating_sub(ENDS).0] {
         let len = usize::try_from(ENDS.min(span).0).expect("one MiB");
         file.read_exact_at(&mut buffer.bytes()[..len], begin)?;
         if let Some(at) = buffer.bytes()[..len].iter().position(|byte| *byte != 0) {
