@@ -58,6 +58,7 @@ mod corrections;
 pub mod dsfq;
 mod engine;
 pub mod event;
+mod fair;
 pub mod fairness;
 pub mod fifo;
 pub mod hash;

@@ -26,12 +26,14 @@ impl<T> Table<T> {
     }
 
     /// Panics if `id` is not in use.
+    #[inline]
     pub(crate) fn get(&self, id: RequestId) -> &T {
         let entry = self.0.get(id.index()).and_then(Option::as_ref);
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
     }
 
     /// Panics if `id` is not in use.
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: RequestId) -> &mut T {
         let entry = self.0.get_mut(id.index()).and_then(Option::as_mut);
         entry.unwrap_or_else(|| panic!("request id {id} is not in use"))
@@ -51,6 +53,11 @@ impl<T> Table<T> {
     /// The entries, for the lists threaded through them.
     pub(crate) fn nodes(&mut self) -> &mut [Option<T>] {
         &mut self.0
+    }
+
+    /// All entries in use, with their ids.
+    pub(crate) fn iter_ids(&self) -> impl Iterator<Item = (RequestId, &T)> {
+        (0..).map(RequestId).zip(&self.0).filter_map(|(id, entry)| Some((id, entry.as_ref()?)))
     }
 
     /// All entries in use, by id.

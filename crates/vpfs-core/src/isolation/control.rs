@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::calibration::Bulk;
-use super::queue::Kind;
+use super::meter::Kind;
 use crate::event::{Event, MissCause};
 use crate::request::Request;
 use crate::settings::CostUnit;
@@ -80,7 +80,7 @@ impl Isolation {
         self.report_missed(now);
         let excess = self.excess(now);
         self.limit_window();
-        let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
+        let bulk = || self.active.iter().filter(|app| self.kind(**app) == Kind::Bulk);
         let bulk_weights: u64 = bulk().map(|app| self.meters[app.index()].part).sum();
         // If there are several, each runs alone for a moment instead, see below.
         let one_is_bulk = bulk().count() == 1;
@@ -125,7 +125,7 @@ impl Isolation {
         let at_floor = self.pace.is_at_floor();
         for index in 0..self.active.len() {
             let app = self.active[index];
-            let cause = match self.queue.kind(app) {
+            let cause = match self.kind(app) {
                 Kind::Bulk => MissCause::MoreThanItsShare,
                 Kind::Interactive if at_floor => MissCause::BulkAtItsShare,
                 Kind::Interactive => continue,
@@ -139,7 +139,7 @@ impl Isolation {
     /// If several flows are bulk, only requests that are queued can be ordered. So no more may be outstanding than half
     /// of the smallest backlog of the flows that always have many requests pending.
     fn limit_window(&mut self) {
-        let bulk = || self.active.iter().filter(|app| self.queue.kind(**app) == Kind::Bulk);
+        let bulk = || self.active.iter().filter(|app| self.kind(**app) == Kind::Bulk);
         let deep = bulk().map(|app| &self.meters[app.index()]).filter(|meter| meter.is_deep());
         let smallest = deep.map(|meter| meter.footprint_ns / 2).min();
         self.contended = bulk().count() > 1;
@@ -153,18 +153,18 @@ impl Isolation {
         {
             // Its charges may be wrong, but it cannot have used more than the time for which it ran alone.
             let most = Bytes(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX));
-            self.queue.limit_lead(&self.requests, &self.clock, app, most);
+            self.queue.limit_lead(app, most);
         }
         if self.is_expecting(now) {
             return self.calibration.end_solo(now);
         }
-        let is_queued = |app: &&AppId| self.queue.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
+        let is_queued = |app: &&AppId| self.kind(**app) == Kind::Bulk && self.queue.oldest(**app).is_some();
         let goes_alone = |app: &&AppId| self.calibration.solo() == Some(**app);
         if self.active.iter().filter(|app| is_queued(app) || goes_alone(app)).count() < 2 {
             return self.calibration.end_solo(now);
         }
         let unknown = |app: &AppId| {
-            let Request { op, cost, objects, .. } = self.requests.get(self.queue.oldest(*app)?.id).request;
+            let Request { op, cost, objects, .. } = self.queue.requests.get(self.queue.oldest(*app)?.id).request;
             let due = now >= self.meters[app.index()].alone_again && !self.times.is_proven(op, cost);
             due.then(|| (*app, self.times.request_ns(op, cost, objects)))
         };
@@ -217,9 +217,9 @@ impl Isolation {
         let deep = meter.is_deep();
         // Other servers gave it more than its share already: protected here, it would get even more.
         let most = Bytes(4 * meter.usual_ns);
-        let ahead = !self.ledger.is_local() && self.queue.is_ahead(app, &self.clock, most);
+        let ahead = !self.queue.ledger.is_local() && self.queue.is_ahead(app, most);
         let bulk = dominant || filling || greedy || deep || ahead || self.is_large_in_heavy_group(app);
-        let kind = self.queue.kind(app);
+        let kind = self.kind(app);
         let meter = &mut self.meters[app.index()];
         meter.modest = if bulk { 0 } else { meter.modest + 1 };
         match kind {
@@ -256,7 +256,7 @@ impl Isolation {
         let mut worst = None;
         for index in 0..self.active.len() {
             let app = self.active[index];
-            if self.queue.kind(app) == Kind::Interactive {
+            if self.kind(app) == Kind::Interactive {
                 let meter = &mut self.meters[app.index()];
                 let excess = meter.excess(now, bulk, at_floor, tolerance_ppm);
                 // A flow that would have taken more is entitled to its whole share, whatever its latency.
@@ -270,11 +270,11 @@ impl Isolation {
 
     /// Starts a window with the flows that have requests pending or are expected to send some soon.
     fn forget_inactive(&mut self, now: Time) {
-        let (meters, queue) = (&mut self.meters, &self.queue);
+        let meters = &mut self.meters;
         let mut protect_until = now;
         self.active.retain(|&app| {
             let meter = &mut meters[app.index()];
-            if queue.kind(app) == Kind::Interactive {
+            if meter.kind == Kind::Interactive {
                 protect_until = protect_until.max(meter.expected_until());
             }
             meter.active = meter.queued + meter.outstanding > 0 || now < meter.expected_until();

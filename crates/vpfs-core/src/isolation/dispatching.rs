@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::bound::Bound;
 use super::calibration::Calibration;
 use super::learning::Load;
-use super::queue::Kind;
+use super::meter::Kind;
 use super::{Care, Entry, InFlight, Isolation};
 use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
@@ -58,7 +58,7 @@ impl Isolation {
         self.held = None;
         let Some(preferred) = self.preferred(now) else { return self.next_by_share(now) };
         let first = self.first()?;
-        if self.minima.owes(self.requests.get(first.id).service.0)
+        if self.minima.owes(self.queue.requests.get(first.id).service.0)
             && let Some(dispatch) = self.next_by_share(now)
         {
             return Some(dispatch);
@@ -68,7 +68,7 @@ impl Isolation {
 
     /// The queued request with the smallest start tag.
     fn first(&self) -> Option<Head> {
-        let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
+        let (bulk, interactive) = (self.queue.first(Kind::Bulk.lane()), self.queue.first(Kind::Interactive.lane()));
         bulk.into_iter().chain(interactive).min()
     }
 
@@ -81,15 +81,15 @@ impl Isolation {
     /// Dispatches a request that is preferred to `first`, which has the smallest tag. Neither the pace of bulk nor its
     /// bound applies. If the storage is full, no other bulk goes, and interactive requests only as far as shares allow.
     fn next_by_minimum(&mut self, now: Time, preferred: Head, first: Head) -> Option<Dispatch> {
-        let Entry { request, service: Bytes(cost_ns), charged, .. } = *self.requests.get(preferred.id);
-        let has_room = match self.queue.kind(preferred.app) {
+        let Entry { request, service: Bytes(cost_ns), charged, .. } = *self.queue.requests.get(preferred.id);
+        let has_room = match self.kind(preferred.app) {
             Kind::Interactive => self.has_room(preferred),
             Kind::Bulk => self.in_flight.bulk == 0 || self.in_flight.ns + cost_ns <= self.window_ns(),
         };
         if !has_room {
             self.held = Some(Hold::Bound);
-            let interactive = self.queue.first(Kind::Interactive)?;
-            let passing = interactive.start <= self.queue.finish(&self.requests, preferred);
+            let interactive = self.queue.first(Kind::Interactive.lane())?;
+            let passing = interactive.start <= self.queue.finish(preferred);
             return (passing && self.has_room(interactive))
                 .then(|| self.dispatch(now, interactive, first, Turn::Share));
         }
@@ -97,13 +97,13 @@ impl Isolation {
         self.minima.on_preferred(preferred.app, request.cost, taken_ns);
         let dispatch = self.dispatch(now, preferred, first, Turn::Minimum);
         // What it got beyond its share is not owed to the others.
-        self.queue.limit_lead(&self.requests, &self.clock, preferred.app, charged);
+        self.queue.limit_lead(preferred.app, charged);
         Some(dispatch)
     }
 
     /// Dispatches the next request by tags, kinds and pace.
     fn next_by_share(&mut self, now: Time) -> Option<Dispatch> {
-        let (bulk, interactive) = (self.queue.first(Kind::Bulk), self.queue.first(Kind::Interactive));
+        let (bulk, interactive) = (self.queue.first(Kind::Bulk.lane()), self.queue.first(Kind::Interactive.lane()));
         let Some(bulk) = bulk.filter(|bulk| interactive.is_none_or(|interactive| *bulk < interactive)) else {
             let head = interactive?;
             if !self.has_room(head) {
@@ -120,8 +120,7 @@ impl Isolation {
         // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow. It is
         // not full while it waits for the next piece of a write, nor known to be so while that is measured.
         let full = hold == Hold::Bound && self.in_flight.in_pieces == 0 && !self.calibration.is_running();
-        let passing =
-            interactive.filter(|interactive| !full || interactive.start <= self.queue.finish(&self.requests, bulk))?;
+        let passing = interactive.filter(|interactive| !full || interactive.start <= self.queue.finish(bulk))?;
         self.has_room(passing).then(|| self.dispatch(now, passing, bulk, Turn::Share))
     }
 
@@ -144,14 +143,14 @@ impl Isolation {
     /// Whether an interactive request may be dispatched. Outstanding bulk does not count.
     fn has_room(&self, head: Head) -> bool {
         let InFlight { ns, bulk_ns, bulk, requests, .. } = self.in_flight;
-        requests == bulk || ns - bulk_ns + self.requests.get(head.id).service.0 <= self.bound.window_ns()
+        requests == bulk || ns - bulk_ns + self.queue.requests.get(head.id).service.0 <= self.bound.window_ns()
     }
 
     /// Whether a bulk request may be dispatched. The bounds always allow one, but its pace applies.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
         let care = self.care(now, head.app);
         if self.in_flight.bulk > 0 {
-            let cost_ns = self.requests.get(head.id).service.0;
+            let cost_ns = self.queue.requests.get(head.id).service.0;
             let window_ns = self.window_ns();
             let bulk_bound_ns = match care {
                 Care::Protecting => self.bound.bulk_ns(),
@@ -166,7 +165,7 @@ impl Isolation {
             }
         }
         self.pace.set_watchful(now, care == Care::Watchful);
-        let Request { op, cost, .. } = self.requests.get(head.id).request;
+        let Request { op, cost, .. } = self.queue.requests.get(head.id).request;
         if !self.is_limited(care, op, cost) {
             return Ok(());
         }
@@ -208,8 +207,9 @@ impl Isolation {
     /// While bulk is restricted, the data of a long bulk write is sent in pieces, so that requests of other flows get
     /// in between. The write takes until the next one may be dispatched, so no throughput is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId, turn: Turn) -> Option<Pieces> {
-        let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } = *self.requests.get(id);
-        let is_bulk = self.queue.kind(app) == Kind::Bulk;
+        let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } =
+            *self.queue.requests.get(id);
+        let is_bulk = self.kind(app) == Kind::Bulk;
         if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
             return None;
         }

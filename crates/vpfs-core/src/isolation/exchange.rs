@@ -58,17 +58,14 @@ impl Engine for Isolation {
     }
 
     fn waiting(&self, app: AppId) -> Bytes {
-        if self.minima.is_waiting(app) { self.queue.cost(app) } else { Bytes::ZERO }
+        if self.minima.is_waiting(app) { self.meters[app.index()].queued_cost } else { Bytes::ZERO }
     }
 
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
-        assert!(self.corrections.is_empty(), "deferred corrections are in a tree, which has no capacity to compare");
         let mut all = self.queue.capacities();
-        all.extend(self.ledger.capacities());
         all.extend(self.minima.capacities());
         all.extend([
-            self.requests.capacity(),
             self.events.kept_capacity(),
             self.meters.capacity(),
             self.active.capacity(),
@@ -78,7 +75,7 @@ impl Engine for Isolation {
     }
 
     fn hand_over(self: Box<Self>) -> Handover {
-        let mut all: Vec<&Entry> = self.requests.iter().collect();
+        let mut all: Vec<&Entry> = self.queue.requests.iter().collect();
         all.sort_unstable_by_key(|entry| entry.arrival);
         let of = |queued: bool| {
             let chosen = all.iter().filter(|entry| entry.state.is_queued() == queued);
@@ -90,7 +87,7 @@ impl Engine for Isolation {
     fn take_over(&mut self, now: Time, handover: Handover) {
         for (enqueued_at, request) in handover.outstanding {
             self.admit(now, enqueued_at, &request);
-            self.queue.remove(&mut self.requests, &mut self.clock, request.id);
+            self.dequeue(request.id);
             self.occupy(now, request.id, None);
         }
         for (enqueued_at, request) in handover.queued {

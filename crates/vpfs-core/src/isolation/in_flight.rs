@@ -1,6 +1,6 @@
 //! The requests that the storage has.
 
-use super::queue::Kind;
+use super::meter::Kind;
 use super::{Care, Entry, Isolation, Outstanding, State};
 use crate::request::{OpKind, Pieces, Request};
 use crate::units::{AppId, Bytes, RequestId, Time};
@@ -23,14 +23,14 @@ impl Isolation {
     pub(super) fn occupy(&mut self, now: Time, id: RequestId, pieces: Option<Pieces>) -> Time {
         let alone = self.in_flight.requests == 0;
         let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
-            *self.requests.get(id);
+            *self.queue.requests.get(id);
         let care = self.care(now, app);
         let at_floor = care == Care::Protecting && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
-        let kind = self.queue.kind(app);
+        let kind = self.kind(app);
         let due_ns = self.in_flight.ns.max(pieces.map_or(0, Pieces::whole_ns));
-        self.requests.get_mut(id).state =
+        self.queue.requests.get_mut(id).state =
             State::Outstanding(Outstanding { kind, alone, at_floor, dispatched_at: now, due_ns, pieces });
         if kind == Kind::Bulk {
             self.in_flight.bulk_ns += cost_ns;

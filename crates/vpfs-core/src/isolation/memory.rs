@@ -5,8 +5,8 @@
 
 use super::calibration::Calibration;
 use super::device_time::MIX_TIMES;
+use super::meter::Kind;
 use super::meter::Meter;
-use super::queue::Kind;
 use super::{Isolation, meter};
 use crate::learned::{LearnedCost, LearnedCosts};
 use crate::request::OpKind;
@@ -23,8 +23,7 @@ impl Isolation {
         let (mix_ppm, mix_windows) = self.times.mix();
         // A flow that waits for another server has nothing here just now, but is still bulk.
         let idle_max = meter::idle_max(self.pace.usual_ns());
-        let is_bulk =
-            |(app, meter): &(AppId, &Meter)| self.queue.kind(*app) == Kind::Bulk && !meter.was_away(now, idle_max);
+        let is_bulk = |(app, meter): &(AppId, &Meter)| self.kind(*app) == Kind::Bulk && !meter.was_away(now, idle_max);
         let flows = (0..).map(AppId).zip(&self.meters);
         LearnedCosts {
             costs: self.times.learned(),

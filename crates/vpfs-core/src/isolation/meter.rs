@@ -6,9 +6,31 @@ use core::time::Duration;
 use crate::request::OpKind;
 use crate::units::{Bytes, Time};
 
+/// The classification of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Kind {
+    /// It asks for less than its share.
+    #[default]
+    Interactive,
+    /// It takes all it can get.
+    Bulk,
+}
+
+impl Kind {
+    pub(super) const LANES: usize = 2;
+
+    /// Its lane in the queue.
+    pub(super) const fn lane(self) -> usize {
+        self as usize
+    }
+}
+
 /// The measurements of a flow in the current control window, and the results of earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
+    pub(super) kind: Kind,
+    /// The cost of its queued requests, in bytes.
+    pub(super) queued_cost: Bytes,
     /// It is in the list of flows that were active in this window.
     pub(super) active: bool,
     /// Its share of the last window relative to those of the others; see `groups`.
@@ -98,6 +120,8 @@ pub(super) fn idle_max(bulk_ns: u64) -> Duration {
 impl Meter {
     pub(super) fn new() -> Self {
         Self {
+            kind: Kind::Interactive,
+            queued_cost: Bytes::ZERO,
             active: false,
             part: 0,
             used_ns: 0,

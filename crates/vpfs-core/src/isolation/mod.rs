@@ -38,7 +38,6 @@ mod meter;
 mod minima;
 mod pace;
 mod prices;
-mod queue;
 mod quickest;
 #[cfg(test)]
 mod tests;
@@ -56,23 +55,21 @@ use drift::Drift;
 use groups::GroupUse;
 use in_flight::InFlight;
 use learning::Learning;
-use meter::Meter;
+use meter::{Kind, Meter};
 use minima::Minima;
 use pace::Pace;
 use prices::Prices;
-use queue::{Kind, Queue};
 use quickest::Quickest;
 
 use crate::app_policy::{AppPolicy, GroupId};
-use crate::corrections::Corrections;
-use crate::dsfq::{Change, Ledger, SharedService};
+use crate::dsfq::{Change, SharedService};
 use crate::event::{Event, EventQueue};
+use crate::fair::{FairQueue, Queued};
 use crate::list::{Links, Node};
 use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
-use crate::table::Table;
-use crate::tags::{Clock, Head};
+use crate::tags::Head;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
@@ -144,21 +141,35 @@ impl Node for Entry {
     }
 }
 
+impl Queued for Entry {
+    fn app(&self) -> AppId {
+        self.request.app
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    fn position(&self) -> u128 {
+        self.position
+    }
+
+    fn charged(&self) -> Bytes {
+        self.charged
+    }
+}
+
 /// The scheduler for one storage server; see the [module](self).
 ///
 /// Operations are O(log n) in the number of flows; the end of a control window, at most ten times a second, is O(n) in
 /// the flows that were active in it.
 #[derive(Debug)]
 pub struct Isolation {
-    requests: Table<Entry>,
-    queue: Queue,
+    /// With a lane for each [`Kind`]. The cost of its requests is device time, in nanoseconds, or bytes.
+    queue: FairQueue<Entry>,
     minima: Minima,
-    corrections: Corrections,
-    ledger: Ledger,
     prices: Prices,
     cost_unit: CostUnit,
-    clock: Clock,
-    arrivals: u64,
     events: EventQueue,
     in_flight: InFlight,
     times: Box<DeviceTimes>,
@@ -208,15 +219,10 @@ impl Isolation {
     /// A scheduler that keeps at most `event_capacity` events between polls.
     pub fn new(event_capacity: usize) -> Self {
         Self {
-            requests: Table::new(),
-            queue: Queue::new(),
+            queue: FairQueue::new(Kind::LANES),
             minima: Minima::new(),
-            corrections: Corrections::default(),
             prices: Prices::default(),
-            ledger: Ledger::new(Sharing::default()),
             cost_unit: CostUnit::default(),
-            clock: Clock::default(),
-            arrivals: 0,
             events: EventQueue::with_capacity(event_capacity),
             in_flight: InFlight::default(),
             times: Box::new(DeviceTimes::new()),
@@ -256,9 +262,7 @@ impl Isolation {
     /// Changes the scope of the shares, initially each server by itself; see [`crate::dsfq`]. Tags do not change.
     /// O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
-        if self.ledger.sharing() != sharing {
-            self.ledger.set_sharing(sharing);
-        }
+        self.queue.set_sharing(sharing);
     }
 
     /// Replaces what is known about these classes by measured costs, from which learning continues. O(rows).
@@ -275,9 +279,8 @@ impl Isolation {
         let service = Bytes(self.times.request_ns(op, cost, objects));
         let charged = self.charge(service, cost);
         let delay = self.delay(request, charged);
-        let arrival = self.arrivals;
-        self.arrivals += 1;
-        let position = self.queue.charge(&self.requests, (app, arrival), [charged, delay], &self.clock);
+        let arrival = self.queue.next_arrival();
+        let position = self.queue.charge(app, arrival, [charged, delay]);
         let entry = Entry {
             request: *request,
             enqueued_at,
@@ -289,18 +292,18 @@ impl Isolation {
             state: State::Queued,
             links: Links::UNLINKED,
         };
-        self.requests.insert(id, entry);
-        self.queue.push(&mut self.requests, id);
+        self.queue.requests.insert(id, entry);
+        self.queue.push(self.kind(app).lane(), id);
         self.minima.on_queue(now, app, true);
         self.note_arrival(now, request, service);
     }
 
     /// The delay of a start tag because of service elsewhere, in the unit of charges [vPFS §III-B].
     fn delay(&mut self, request: &Request, charged: Bytes) -> Bytes {
-        if self.ledger.is_local() {
+        if self.queue.ledger.is_local() {
             return Bytes::ZERO;
         }
-        let standing = self.queue.standing(request.app, &self.clock);
+        let standing = self.queue.standing(request.app);
         let in_unit = |bytes: Bytes| {
             let scaled = u128::from(bytes.0) * u128::from(charged.0) / u128::from(request.cost.0.max(1));
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
@@ -309,7 +312,7 @@ impl Isolation {
         let request = Request { cost: charged, elsewhere: request.elsewhere.map(in_unit), ..*request };
         let group = standing.member.map(|member| member.group);
         self.prices.note((request.app, group), request.op.into(), charged, reported);
-        self.ledger.arrive(&request, reported, standing)
+        self.queue.ledger.arrive(&request, reported, standing)
     }
 
     fn note_arrival(&mut self, now: Time, request: &Request, service: Bytes) {
@@ -321,6 +324,7 @@ impl Isolation {
         }
         let meter = self.meter_mut(app);
         meter.on_arrival(now, service.0);
+        meter.queued_cost += cost;
         if op != OpKind::Metadata {
             meter.last = Some((op, cost));
         }
@@ -328,7 +332,7 @@ impl Isolation {
         if newly_active {
             self.active.push(app);
         }
-        if self.queue.kind(app) == Kind::Interactive {
+        if self.kind(app) == Kind::Interactive {
             self.interactive_pending += 1;
             self.expect(now, app);
         }
@@ -380,12 +384,25 @@ impl Isolation {
         &mut self.meters[app.index()]
     }
 
+    fn kind(&self, app: AppId) -> Kind {
+        self.meters.get(app.index()).map_or(Kind::default(), |meter| meter.kind)
+    }
+
+    /// Takes a queued request out of the queue.
+    fn dequeue(&mut self, id: RequestId) {
+        let Request { app, cost, .. } = self.queue.requests.get(id).request;
+        let queued_cost = &mut self.meters[app.index()].queued_cost;
+        *queued_cost = queued_cost.saturating_sub(cost);
+        self.queue.remove(self.kind(app).lane(), id);
+    }
+
     /// Changes the kind of a flow and of its pending requests.
     fn set_kind(&mut self, app: AppId, kind: Kind) {
-        if self.queue.kind(app) == kind {
+        let before = core::mem::replace(&mut self.meter_mut(app).kind, kind);
+        if before == kind {
             return;
         }
-        self.queue.set_kind(app, kind);
+        self.queue.move_flow(app, before.lane(), kind.lane());
         let meter = &self.meters[app.index()];
         let pending = (meter.queued + meter.outstanding) as usize;
         match kind {
@@ -397,16 +414,16 @@ impl Isolation {
     /// Dispatches `chosen`, while `head` has the smallest tag.
     fn dispatch(&mut self, now: Time, chosen: Head, head: Head, why: Turn) -> Dispatch {
         let Head { id, app, .. } = chosen;
-        self.queue.remove(&mut self.requests, &mut self.clock, id);
+        self.dequeue(id);
         self.update_charge(now, id);
-        self.minima.charge(now, app, self.requests.get(id).request.cost, self.queue.oldest(app).is_some());
+        self.minima.charge(now, app, self.queue.requests.get(id).request.cost, self.queue.oldest(app).is_some());
         if why == Turn::Share {
-            self.minima.on_shared(self.requests.get(id).service.0);
+            self.minima.on_shared(self.queue.requests.get(id).service.0);
         }
         let pieces = self.pieces(now, id, why);
         let enqueued_at = self.occupy(now, id, pieces);
-        self.clock.advance(head.start.max(self.clock.now()));
-        self.settle(app);
+        self.queue.clock.advance(head.start.max(self.queue.clock.now()));
+        self.queue.settle(app);
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
@@ -415,7 +432,7 @@ impl Isolation {
     /// A request is complete or cancelled.
     fn forget_pending(&mut self, now: Time, app: AppId, cost_ns: u64) {
         self.meters[app.index()].on_over(now, cost_ns);
-        if self.queue.kind(app) == Kind::Interactive {
+        if self.kind(app) == Kind::Interactive {
             self.interactive_pending -= 1;
         }
     }
@@ -466,10 +483,7 @@ impl Isolation {
     }
 
     fn end_if_idle(&mut self, now: Time) {
-        if self.queue.len() == 0 && self.in_flight.requests == 0 {
-            self.clock.end_busy_period();
-            self.events.push(now, Event::Idle);
-        }
+        self.queue.end_if_idle(now, self.in_flight.requests, &mut self.events);
     }
 }
 
@@ -492,16 +506,16 @@ impl Scheduler for Isolation {
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {
-        let Entry { request, enqueued_at, service: Bytes(cost_ns), state, .. } = *self.requests.get(id);
+        let Entry { request, enqueued_at, service: Bytes(cost_ns), state, .. } = *self.queue.requests.get(id);
         let Request { app, op, cost, objects, .. } = request;
         let was = state.outstanding();
-        self.requests.remove(id);
+        self.queue.requests.remove(id);
         self.free(now, app, &was, cost_ns);
-        self.ledger.complete(id);
+        self.queue.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app, cost });
         let took = (enqueued_at >= self.measure_from).then(|| now.since(enqueued_at));
         self.meters[app.index()].on_complete(took, cost_ns);
-        if self.queue.kind(app) == Kind::Interactive {
+        if self.kind(app) == Kind::Interactive {
             self.expect(now, app);
             self.quickest.add(now, now.nanos_since(enqueued_at));
         }
@@ -517,10 +531,10 @@ impl Scheduler for Isolation {
 
     fn release(&mut self, now: Time, id: RequestId) {
         self.charge_stall(now, id);
-        let Entry { request: Request { app, cost, .. }, service, state, .. } = *self.requests.get(id);
-        self.requests.remove(id);
+        let Entry { request: Request { app, cost, .. }, service, state, .. } = *self.queue.requests.get(id);
+        self.queue.requests.remove(id);
         self.free(now, app, &state.outstanding(), service.0);
-        self.ledger.complete(id);
+        self.queue.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app, cost });
         self.learning.restart();
         if self.calibration.solo() == Some(app) {
@@ -532,10 +546,10 @@ impl Scheduler for Isolation {
 
     fn cancel(&mut self, now: Time, id: RequestId) {
         let Entry { request: Request { app, op, cost, .. }, arrival, service, charged, state, .. } =
-            *self.requests.get(id);
+            *self.queue.requests.get(id);
         match state {
             State::Queued => {
-                self.queue.remove(&mut self.requests, &mut self.clock, id);
+                self.dequeue(id);
                 self.minima.on_queue(now, app, self.queue.oldest(app).is_some());
                 self.meters[app.index()].on_dequeued(now);
                 self.forget_pending(now, app, service.0);
@@ -545,38 +559,39 @@ impl Scheduler for Isolation {
                 self.minima.recharge(now, app, cost, Bytes::ZERO);
             }
         }
-        self.requests.remove(id);
+        self.queue.requests.remove(id);
         let change = Change::reporting(id, app, op, [charged, Bytes::ZERO], [cost, Bytes::ZERO]);
-        let refund = self.ledger.cancel(change);
-        self.correct(app, arrival, refund);
+        let refund = self.queue.ledger.cancel(change);
+        self.queue.correct(app, arrival, refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
 
     /// An outstanding request counts with the device time it was dispatched with; only its charge changes.
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let entry = self.requests.get_mut(id);
+        let entry = self.queue.requests.get_mut(id);
         let estimated = entry.request.correct(real);
         let Entry { request: Request { app, op, objects, .. }, arrival, service, charged: from, state, .. } = *entry;
         let takes = Bytes(self.times.request_ns(op, real, objects));
         if state.is_queued() {
             entry.service = takes;
-            self.queue.correct_cost(app, [estimated, real]);
+            let queued_cost = &mut self.meters[app.index()].queued_cost;
+            *queued_cost = queued_cost.saturating_sub(estimated) + real;
             self.meters[app.index()].on_correction(now, service.0, takes.0);
         } else {
             self.minima.recharge(now, app, estimated, real);
         }
         let to = self.charge(takes, real);
-        self.requests.get_mut(id).charged = to;
-        let delta = self.ledger.correct(Change::reporting(id, app, op, [from, to], [estimated, real]));
-        self.correct(app, arrival, delta);
+        self.queue.requests.get_mut(id).charged = to;
+        let delta = self.queue.ledger.correct(Change::reporting(id, app, op, [from, to], [estimated, real]));
+        self.queue.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         let AppPolicy { weight, latency, minimum, .. } = *policy;
         self.meter_mut(app).set_target(latency);
-        self.queue.set_app(&self.requests, &self.clock, app, policy);
+        self.queue.set_app(app, policy);
         self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
         self.events.push(now, Event::WeightChanged { app, weight });
     }
@@ -607,30 +622,28 @@ impl Scheduler for Isolation {
 impl SharedService for Isolation {
     /// Delays the flow's next request [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
-        if self.ledger.is_local() {
+        if self.queue.ledger.is_local() {
             return;
         }
-        let standing = self.queue.standing(report.app, &self.clock);
+        let standing = self.queue.standing(report.app);
         let who = (Some(report.app), standing.member.map(|member| member.group));
         let bytes = self.prices.here(who, report.class, report.bytes, self.cost_unit);
         let report = ServiceReport { bytes, ..report };
-        let refund = self.ledger.hear(now, report, standing, &mut self.events);
-        self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
+        self.queue.hear(now, report, standing, &mut self.events);
     }
 
     fn handle_strangers(&mut self, _now: Time, group: GroupId, class: ServiceClass, bytes: i64) {
-        if !self.ledger.is_local() {
+        if !self.queue.ledger.is_local() {
             let bytes = self.prices.here((None, Some(group)), class, bytes, self.cost_unit);
-            let present = self.queue.present(group, &self.clock);
-            self.ledger.hear_of_strangers(group, present, bytes);
+            self.queue.hear_of_strangers(group, bytes);
         }
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
-        self.ledger.poll_report(now, &mut self.events)
+        self.queue.ledger.poll_report(now, &mut self.events)
     }
 
     fn report_all(&mut self) {
-        self.ledger.report_all();
+        self.queue.ledger.report_all();
     }
 }

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::Sfq;
-use super::requests::SfqEntry;
+use super::entry::SfqEntry;
 use crate::adapt::{Controller, Done, Load};
 use crate::slot_cost::SlotCostTable;
 use crate::units::{Depth, Time};
@@ -12,7 +12,7 @@ impl Sfq {
     /// Finds depth and slot costs from completions from now on, starting with those in force; SFQ(D) finds only the
     /// depth.
     pub fn adapt(&mut self) {
-        self.controller = Some(Box::new(Controller::new(self.slots.depth(), !self.queue.table().is_uniform())));
+        self.controller = Some(Box::new(Controller::new(self.slots.depth(), !self.table.is_uniform())));
     }
 
     /// Stops the search; depth and slot costs stay as they are.
@@ -28,7 +28,7 @@ impl Sfq {
 
     /// The slot costs in force.
     pub fn slot_costs(&self) -> &SlotCostTable {
-        self.queue.table()
+        &self.table
     }
 
     pub(super) fn tell_drained(&mut self) {
@@ -53,7 +53,7 @@ impl Sfq {
     /// Reports a completion to the controller and applies its decisions.
     pub(super) fn tell_complete(&mut self, now: Time, entry: &SfqEntry) {
         let Some(controller) = &mut self.controller else { return };
-        let table = self.queue.table();
+        let table = &self.table;
         let slot_cost = table.slot_cost(entry.op, entry.cost);
         controller.on_complete(now, Done { op: entry.op, size: entry.cost, slot_cost });
         let depth = controller.depth();

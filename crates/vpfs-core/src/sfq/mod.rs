@@ -4,27 +4,24 @@
 //! One engine implements both: SFQ(D) is SFQ(D)+ with every request occupying one slot.
 
 mod adapting;
-mod queue;
-mod requests;
+mod entry;
 mod slots;
 
 use alloc::boxed::Box;
-#[cfg(test)]
 use alloc::vec::Vec;
 
 use crate::app_policy::{AppPolicy, GroupId};
-use crate::corrections::Corrections;
-use crate::tags::{Clock, Head};
-use queue::Queue;
-use requests::{Requests, SfqEntry, State};
+use crate::fair::{FairQueue, Queued};
+use crate::tags::Head;
+use entry::{SfqEntry, State};
 use slots::Slots;
 
 use crate::adapt::Controller;
-use crate::dsfq::{Change, Ledger, SharedService};
+use crate::dsfq::{Change, SharedService};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
-use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
+use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
@@ -36,14 +33,13 @@ use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
 /// the few distinct slot costs where tags move; a queue is never walked.
 #[derive(Debug)]
 pub struct Sfq {
-    requests: Requests,
-    queue: Queue,
-    corrections: Corrections,
-    ledger: Ledger,
+    /// With a lane for each slot cost,
+    queue: FairQueue<SfqEntry>,
+    /// which are these, ascending.
+    lanes: Vec<SlotCost>,
+    table: SlotCostTable,
     slots: Slots,
-    clock: Clock,
     backfill: Backfill,
-    arrivals: u64,
     outstanding: usize,
     events: EventQueue,
     controller: Option<Box<Controller>>,
@@ -54,15 +50,13 @@ impl Sfq {
     ///
     /// [`SlotCostTable::uniform`] gives SFQ(D), any other table SFQ(D)+.
     pub fn new(depth: Depth, slot_costs: SlotCostTable, event_capacity: usize) -> Self {
+        let lanes = slot_costs.distinct();
         Self {
-            requests: Requests::default(),
-            queue: Queue::new(slot_costs),
-            corrections: Corrections::default(),
-            ledger: Ledger::new(Sharing::default()),
+            queue: FairQueue::new(lanes.len()),
+            lanes,
+            table: slot_costs,
             slots: Slots::new(depth),
-            clock: Clock::default(),
             backfill: Backfill::default(),
-            arrivals: 0,
             outstanding: 0,
             events: EventQueue::with_capacity(event_capacity),
             controller: None,
@@ -103,40 +97,73 @@ impl Sfq {
 
     /// Changes the scope of the shares, which is each server at first; see [`crate::dsfq`]. Tags stay. O(applications).
     pub fn set_sharing(&mut self, sharing: Sharing) {
-        if self.ledger.sharing() != sharing {
-            self.ledger.set_sharing(sharing);
-        }
+        self.queue.set_sharing(sharing);
     }
 
     /// Changes the slot costs of queued and later requests. Tags stay, and outstanding requests keep their slots. O(n
     /// log n) in queued requests, unless nothing changes.
     pub fn set_slot_costs(&mut self, slot_costs: SlotCostTable) {
-        if *self.queue.table() != slot_costs {
-            self.queue.set_table(&mut self.requests, slot_costs);
+        if self.table == slot_costs {
+            return;
         }
+        self.lanes = slot_costs.distinct();
+        self.table = slot_costs;
+        self.queue.set_lanes(self.lanes.len());
+        for id in self.in_state(State::Queued) {
+            let SfqEntry { op, cost, .. } = *self.queue.requests.get(id);
+            let lane = self.lane(op, cost);
+            self.queue.requests.get_mut(id).lane = lane;
+            self.queue.push(lane.into(), id);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a table has at most 2 * MAX_ROWS + 1 slot costs")]
+    fn lane(&self, op: OpKind, cost: Bytes) -> u8 {
+        let slot_cost = self.table.slot_cost(op, cost);
+        self.lanes.iter().take_while(|lane| **lane < slot_cost).count() as u8
+    }
+
+    /// All requests in `state`, by arrival. O(n log n).
+    fn in_state(&self, state: State) -> Vec<RequestId> {
+        let entries = self.queue.requests.iter_ids().filter(|(_, entry)| entry.state == state);
+        let mut ids: Vec<_> = entries.map(|(id, entry)| (entry.arrival(), id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The queued request with the smallest start tag, and its unclamped slot cost, among those whose slot cost `fits`.
+    fn first(&self, fits: impl Fn(SlotCost) -> bool) -> Option<(Head, SlotCost)> {
+        let fitting = self.lanes.iter().enumerate().filter(|(_, slot_cost)| fits(**slot_cost));
+        fitting.filter_map(|(lane, cost)| Some((self.queue.first(lane)?, *cost))).min_by_key(|(first, _)| *first)
+    }
+
+    /// Takes a queued request out of the queue.
+    fn dequeue(&mut self, id: RequestId) {
+        let lane = self.queue.requests.get(id).lane;
+        self.queue.remove(lane.into(), id);
     }
 
     /// Charges a request to its flow and queues it.
     fn admit(&mut self, enqueued_at: Time, request: &Request) {
-        let mut entry = SfqEntry::new(request, enqueued_at, self.arrivals);
-        self.arrivals += 1;
-        let delay = match self.ledger.is_local() {
+        let Request { id, app, op, cost, .. } = *request;
+        let delay = match self.queue.ledger.is_local() {
             true => Bytes::ZERO,
             false => {
-                let standing = self.queue.standing(request.app, &self.clock);
-                self.ledger.arrive(request, request.cost, standing)
+                let standing = self.queue.standing(app);
+                self.queue.ledger.arrive(request, cost, standing)
             }
         };
-        self.queue.charge(&self.requests, &mut entry, delay, &self.clock);
-        self.requests.insert(request.id, entry);
-        self.queue.push(&mut self.requests, request.id);
+        let (arrival, lane) = (self.queue.next_arrival(), self.lane(op, cost));
+        let position = self.queue.charge(app, arrival, [cost, delay]);
+        self.queue.requests.insert(id, SfqEntry::new(request, enqueued_at, arrival, position, lane));
+        self.queue.push(lane.into(), id);
     }
 
     /// Counts a request that left the queue as outstanding; returns when it was enqueued.
     fn occupy(&mut self, id: RequestId, slot_cost: SlotCost) -> Time {
         self.slots.occupy(slot_cost);
         self.outstanding += 1;
-        let entry = self.requests.get_mut(id);
+        let entry = self.queue.requests.get_mut(id);
         entry.state = State::Outstanding;
         entry.granted = slot_cost;
         entry.enqueued_at
@@ -147,11 +174,11 @@ impl Sfq {
     fn dispatch(&mut self, now: Time, chosen: Head, slot_cost: SlotCost, head: Head) -> Dispatch {
         let Head { id, app, .. } = chosen;
         debug_assert!(slot_cost.get() <= self.slots.free(), "a dispatched request fits");
-        self.queue.remove(&mut self.requests, &mut self.clock, id);
+        self.dequeue(id);
         let enqueued_at = self.occupy(id, slot_cost);
         // A backfilled request has a larger tag, but must not carry v past the blocked head.
-        self.clock.advance(head.start);
-        self.settle(app);
+        self.queue.clock.advance(head.start);
+        self.queue.settle(app);
         let backfilled = id != head.id;
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
         Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
@@ -168,55 +195,18 @@ impl Sfq {
     /// small its weight is.
     fn backfill(&mut self, now: Time, head: Head, head_cost: SlotCost) -> Option<Dispatch> {
         let slots_free = self.slots.free();
-        let blocked = self.requests.get_mut(head.id);
+        let blocked = self.queue.requests.get_mut(head.id);
         let room = slots_free.min(head_cost.get().saturating_sub(blocked.passed_by));
         if !core::mem::replace(&mut blocked.blocked, true) {
             let Head { id, app, .. } = head;
             self.events.push(now, Event::HeadBlocked { id, app, slot_cost: head_cost, slots_free });
         }
-        let (chosen, slot_cost) = self.queue.first(|cost| self.slots.clamp(cost).get() <= room)?;
-        if self.backfill == Backfill::Bounded && chosen.start > self.queue.finish(&self.requests, head) {
+        let (chosen, slot_cost) = self.first(|cost| self.slots.clamp(cost).get() <= room)?;
+        if self.backfill == Backfill::Bounded && chosen.start > self.queue.finish(head) {
             return None;
         }
-        self.requests.get_mut(head.id).passed_by += slot_cost.get();
+        self.queue.requests.get_mut(head.id).passed_by += slot_cost.get();
         Some(self.dispatch(now, chosen, slot_cost, head))
-    }
-
-    /// A request of `app` costs `delta` bytes more (or less) than was charged.
-    fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {
-        self.queue.correct_entry(app, arrival, delta);
-        let due = self.corrections.add(app, arrival, delta, self.oldest_arrival(app));
-        self.bound_corrections(app);
-        self.shift(app, due);
-    }
-
-    /// Keeps the number of deferred corrections in proportion to the queued requests. O(1) amortised over the
-    /// corrections.
-    fn bound_corrections(&mut self, app: AppId) {
-        if self.corrections.are_many(app, self.queue.queued(app)) {
-            let queued = self.queue.arrivals(&mut self.requests, app);
-            self.corrections.merge(app, &queued);
-        }
-    }
-
-    /// When the oldest queued request of `app` arrived; later than any if there is none.
-    fn oldest_arrival(&self, app: AppId) -> u64 {
-        self.queue.oldest(app).map_or(u64::MAX, |first| first.arrival)
-    }
-
-    /// The queue of `app` has moved on: applies the corrections that are due.
-    fn settle(&mut self, app: AppId) {
-        if !self.corrections.is_empty() {
-            let due = self.corrections.take_due(app, self.oldest_arrival(app));
-            self.bound_corrections(app);
-            self.shift(app, due);
-        }
-    }
-
-    /// Moves the tags of `app` by `delta` bytes of service; a refund first reduces what is pending.
-    fn shift(&mut self, app: AppId, delta: i128) {
-        let delta = self.ledger.pay(app, delta);
-        self.queue.shift(&self.requests, &mut self.clock, app, delta);
     }
 
     /// The next request to dispatch, see [`Scheduler::poll_dispatch`].
@@ -225,23 +215,20 @@ impl Sfq {
         if free == 0 {
             return None;
         }
-        let (head, cost) = self.queue.first(|_| true)?;
+        let (head, cost) = self.first(|_| true)?;
         let cost = self.slots.clamp(cost);
         if cost.get() <= free { Some(self.dispatch(now, head, cost, head)) } else { self.backfill(now, head, cost) }
     }
 
     fn end_if_idle(&mut self, now: Time) {
-        if self.queue.len() == 0 && self.outstanding == 0 {
-            self.clock.end_busy_period();
-            self.events.push(now, Event::Idle);
-        }
+        self.queue.end_if_idle(now, self.outstanding, &mut self.events);
     }
 
     /// Ends an outstanding request, whose charge stays.
     fn finish(&mut self, now: Time, id: RequestId) -> SfqEntry {
-        let entry = self.requests.remove(id);
+        let entry = self.queue.requests.remove(id);
         self.free(&entry);
-        self.ledger.complete(id);
+        self.queue.ledger.complete(id);
         self.events.push(now, Event::Completed { id, app: entry.app, cost: entry.cost });
         entry
     }
@@ -270,10 +257,10 @@ impl Engine for Sfq {
 
     fn hand_over(self: Box<Self>) -> Handover {
         let with_time = |id: RequestId| {
-            let SfqEntry { app, op, cost, enqueued_at, .. } = *self.requests.get(id);
+            let SfqEntry { app, op, cost, enqueued_at, .. } = *self.queue.requests.get(id);
             (enqueued_at, Request::new(id, app, op, cost))
         };
-        let all = |state| self.requests.in_state(state).into_iter().map(with_time).collect();
+        let all = |state| self.in_state(state).into_iter().map(with_time).collect();
         Handover { outstanding: all(State::Outstanding), queued: all(State::Queued), events: self.events }
     }
 
@@ -282,8 +269,8 @@ impl Engine for Sfq {
         for (enqueued_at, request) in handover.outstanding {
             let id = request.id;
             self.admit(enqueued_at, &request);
-            self.queue.remove(&mut self.requests, &mut self.clock, id);
-            self.occupy(id, self.slots.clamp(self.queue.table().slot_cost(request.op, request.cost)));
+            self.dequeue(id);
+            self.occupy(id, self.slots.clamp(self.table.slot_cost(request.op, request.cost)));
         }
         for (enqueued_at, request) in handover.queued {
             self.admit(enqueued_at, &request);
@@ -300,7 +287,7 @@ impl Engine for Sfq {
         let Learned::Slots { depth, slot_costs } = learned else { return };
         if self.controller.is_some() {
             self.set_depth(now, *depth);
-            if !self.queue.table().is_uniform() {
+            if !self.table.is_uniform() {
                 self.set_slot_costs(slot_costs.clone());
             }
             self.adapt();
@@ -317,10 +304,8 @@ impl Engine for Sfq {
 
     #[cfg(test)]
     fn capacities(&self) -> Vec<usize> {
-        assert!(self.corrections.is_empty(), "corrections that wait are in a tree, without a capacity to look at");
         let mut all = self.queue.capacities();
-        all.extend(self.ledger.capacities());
-        all.extend([self.requests.capacity(), self.events.kept_capacity()]);
+        all.push(self.events.kept_capacity());
         all
     }
 }
@@ -369,32 +354,32 @@ impl Scheduler for Sfq {
     }
 
     fn cancel(&mut self, now: Time, id: RequestId) {
-        let entry = *self.requests.get(id);
+        let entry = *self.queue.requests.get(id);
         if entry.state == State::Queued {
-            self.queue.remove(&mut self.requests, &mut self.clock, id);
+            self.dequeue(id);
         } else {
             self.free(&entry);
             self.tell_cancelled();
         }
-        self.requests.remove(id);
-        let SfqEntry { app, arrival, op, cost, .. } = entry;
-        let refund = self.ledger.cancel(Change::new(id, app, op, [cost, Bytes::ZERO]));
-        self.correct(app, arrival, refund);
+        self.queue.requests.remove(id);
+        let SfqEntry { app, op, cost, .. } = entry;
+        let refund = self.queue.ledger.cancel(Change::new(id, app, op, [cost, Bytes::ZERO]));
+        self.queue.correct(app, entry.arrival(), refund);
         self.events.push(now, Event::Cancelled { id, app, cost });
         self.end_if_idle(now);
     }
 
     fn correct_cost(&mut self, now: Time, id: RequestId, real: Bytes) {
-        let entry = self.requests.get_mut(id);
+        let entry = self.queue.requests.get_mut(id);
         let estimated = core::mem::replace(&mut entry.cost, real);
-        let SfqEntry { app, arrival, op, .. } = *entry;
-        let delta = self.ledger.correct(Change::new(id, app, op, [estimated, real]));
-        self.correct(app, arrival, delta);
+        let (app, op, arrival) = (entry.app, entry.op, entry.arrival());
+        let delta = self.queue.ledger.correct(Change::new(id, app, op, [estimated, real]));
+        self.queue.correct(app, arrival, delta);
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        self.queue.set_app(&self.requests, &self.clock, app, policy);
+        self.queue.set_app(app, policy);
         self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
@@ -414,34 +399,31 @@ impl Scheduler for Sfq {
 impl SharedService for Sfq {
     /// Delays the flow's next requests [vPFS §III-B1]; see [`crate::dsfq`].
     fn handle_peer(&mut self, now: Time, report: ServiceReport) {
-        if self.ledger.is_local() {
+        if self.queue.ledger.is_local() {
             return;
         }
-        let standing = self.queue.standing(report.app, &self.clock);
-        let refund = self.ledger.hear(now, report, standing, &mut self.events);
-        self.queue.shift(&self.requests, &mut self.clock, report.app, refund);
+        let standing = self.queue.standing(report.app);
+        self.queue.hear(now, report, standing, &mut self.events);
     }
 
     fn handle_strangers(&mut self, _now: Time, group: GroupId, _class: ServiceClass, bytes: i64) {
-        if !self.ledger.is_local() {
-            let present = self.queue.present(group, &self.clock);
-            self.ledger.hear_of_strangers(group, present, bytes);
+        if !self.queue.ledger.is_local() {
+            self.queue.hear_of_strangers(group, bytes);
         }
     }
 
     fn poll_report(&mut self, now: Time) -> Option<ServiceReport> {
-        self.ledger.poll_report(now, &mut self.events)
+        self.queue.ledger.poll_report(now, &mut self.events)
     }
 
     fn report_all(&mut self) {
-        self.ledger.report_all();
+        self.queue.ledger.report_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::OpKind;
     use crate::units::VirtualTime;
     use crate::units::Weight;
 
@@ -459,10 +441,10 @@ mod tests {
         for _ in 0..20_000 {
             enqueue(&mut sfq, 2);
             sfq.cancel(Time::ZERO, RequestId(2));
-            assert!(sfq.corrections.count(app) <= 2, "one request is queued");
+            assert!(sfq.queue.corrections_of(app) <= 2, "one request is queued");
         }
         sfq.complete(Time::ZERO, RequestId(0));
-        assert!(sfq.poll_dispatch(Time::ZERO).is_some() && sfq.corrections.is_empty());
+        assert!(sfq.poll_dispatch(Time::ZERO).is_some() && sfq.queue.corrections_of(app) == 0);
         enqueue(&mut sfq, 2);
         let start = sfq.queue.oldest(app).map(|head| head.start);
         assert_eq!(start, Some(VirtualTime::of(Bytes::mib(2), Weight::ONE)), "all is refunded");

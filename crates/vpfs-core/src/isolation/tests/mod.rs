@@ -92,7 +92,7 @@ impl Disk {
                 self.pieces = dispatch.pieces;
                 let spread_ns = dispatch.pieces.map_or(0, Pieces::whole_ns);
                 self.longest_spread = self.longest_spread.max(Duration::from_nanos(spread_ns));
-                let due_ns = self.scheduler.requests.get(dispatch.id).state.outstanding().due_ns;
+                let due_ns = self.scheduler.queue.requests.get(dispatch.id).state.outstanding().due_ns;
                 assert!(due_ns >= spread_ns, "waiting between pieces does not count as slow storage");
             }
         }
@@ -475,7 +475,7 @@ fn deferred_refunds_do_not_pile_up() {
     for _ in 0..20_000 {
         scheduler.enqueue(Time::ZERO, request(waiting + 1));
         scheduler.cancel(Time::ZERO, RequestId(waiting + 1));
-        assert!(scheduler.corrections.count(LARGE) <= 2, "one request is queued");
+        assert!(scheduler.queue.corrections_of(LARGE) <= 2, "one request is queued");
     }
     assert_eq!(scheduler.queued(), 1);
 }

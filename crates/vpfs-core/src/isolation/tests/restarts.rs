@@ -28,7 +28,7 @@ fn what_is_taken_back_is_what_was_learned() {
     assert!(before.confirmed.is_some() && before.took_milli.is_some(), "{before:?}");
     assert_eq!(before.bulk_flows, [LARGE]);
     let scheduler = successor(&before);
-    assert_eq!(scheduler.queue.kind(LARGE), super::super::queue::Kind::Bulk);
+    assert_eq!(scheduler.kind(LARGE), super::super::meter::Kind::Bulk);
     let after = scheduler.learned_costs(Time::ZERO);
     assert_eq!(before.costs.len(), after.costs.len());
     for (before, after) in before.costs.iter().zip(&after.costs) {
