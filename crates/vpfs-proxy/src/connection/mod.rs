@@ -451,7 +451,8 @@ impl Connection {
     /// Updates the count of memory held; called after everything that can be sent was sent.
     fn count_memory(&mut self) -> Result<(), Failure> {
         let requests = self.session.held_requests();
-        let held = [requests, self.session.to_server().held(), self.session.to_client().held()];
+        let unread = self.client.buf.len() + self.server.buf.len();
+        let held = [requests, self.session.to_server().held(), self.session.to_client().held(), unread];
         let has_more_requests = requests > self.memory.requests() && requests >= LITTLE;
         match self.memory.set(held) {
             None => {}
