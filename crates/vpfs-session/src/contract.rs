@@ -115,6 +115,10 @@ pub trait Interposer: fmt::Debug + Send + Sync {
     /// A session of this requester, with nothing in progress. `user` is the one that an earlier session of the same
     /// connections had stated last, if there was one.
     fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session>;
+
+    /// How long to leave a drained connection open without reading it, so that its client receives the last replies
+    /// before the reset, which overtakes them, and is where it notices the end without losing an operation.
+    fn quiet_at_end(&self) -> Duration;
 }
 
 /// What another session of the same two connections needs in order to continue.

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
@@ -32,10 +31,6 @@ use crate::stream::simulated;
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
-
-/// How long a drained connection stays open without reading: many round trips, for the last replies to arrive and for
-/// the client to send what comes next and wait for it.
-const QUIET: Duration = Duration::from_millis(250);
 
 /// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,7 +500,7 @@ impl Connection {
     /// reply it repeats the request, so that moment is the one to wait for.
     async fn end_quietly(&mut self) {
         tokio::select! {
-            () = tokio::time::sleep(QUIET) => {}
+            () = tokio::time::sleep(self.listener.interposer.quiet_at_end()) => {}
             () = reached(&mut self.stage, Stage::Stopped) => {}
         }
         self.client.stream.reset_on_close();
