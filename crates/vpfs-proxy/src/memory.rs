@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::budget::Budget;
 use crate::hosts::Host;
 
-/// Bytes of each [`Kinds`] that a connection may hold without being counted. More than [`LITTLE`] plus [`STEP`], so that a connection that is read in small steps is not counted.
+/// Bytes of each of the [`Kinds`] that a connection may hold without being counted. More than [`LITTLE`] plus [`STEP`],
+/// so that a connection that is read in small steps is not counted.
 pub(crate) const FREE: usize = 64 << 10;
 /// While memory is scarce, a connection that holds this number of bytes of a kind is not read for more of that kind.
 /// The largest request fits.
@@ -76,8 +77,8 @@ impl Share {
         Self { memory, host, held: [0; 4], counted: 0 }
     }
 
-    /// Sets what the connection holds. Returns the bound that is nearly reached as a result, the first time only. Accesses
-    /// shared counters only if the counted bytes change.
+    /// Sets what the connection holds. Returns the bound that is nearly reached as a result, the first time only.
+    /// Accesses shared counters only if the counted bytes change.
     pub(crate) fn set(&mut self, held: Kinds) -> Option<Scarce> {
         if std::mem::replace(&mut self.held, held) == held {
             return None;

@@ -29,8 +29,8 @@ pub trait Session: fmt::Debug + Send {
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has been
-    /// cancelled: the dispatch may have been on its way.
+    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has
+    /// been cancelled: the dispatch may have been on its way.
     ///
     /// # Panics
     /// If `op` was dispatched before: a bug of the driver.

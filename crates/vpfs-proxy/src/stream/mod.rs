@@ -39,8 +39,8 @@ impl Stream {
     /// Reads what is available, as far as `buf` has room; 0 at the end of file.
     pub(crate) fn try_read_buf(&mut self, buf: &mut impl BufMut) -> io::Result<usize> {
         match self {
-            // A short read through `AsyncRead` shows that the socket is empty. After `TcpStream::try_read_buf` it counts
-            // as ready, and the next attempt to read is a system call that finds nothing.
+            // A short read through `AsyncRead` shows that the socket is empty. After `TcpStream::try_read_buf` it
+            // counts as ready, and the next attempt to read is a system call that finds nothing.
             Self::Tcp(stream) => match pin!(stream.read_buf(buf)).poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(read) => read,
                 Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
