@@ -3,6 +3,7 @@
 //! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation`
 //! is a command of its own: it compares policies on simulated storage, and measures no speed of this machine.
 
+mod count;
 mod interposition;
 mod isolation;
 mod report;
@@ -43,6 +44,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Isolation(isolation::Options),
+    Count(count::Options),
 }
 
 /// How long to measure.
@@ -56,8 +58,12 @@ struct Effort {
 
 fn main() -> ExitCode {
     let Arguments { command, names, json, runs, quick } = Arguments::parse();
-    if let Some(Command::Isolation(options)) = command {
-        return isolation::run(&options).map_or_else(
+    if let Some(command) = command {
+        let done = match command {
+            Command::Isolation(options) => isolation::run(&options),
+            Command::Count(options) => count::run(&options),
+        };
+        return done.map_or_else(
             |error| {
                 eprintln!("{error}");
                 ExitCode::FAILURE

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::{audit, tidy};
+use crate::{audit, instructions, tidy};
 
 /// Runs all steps; stops at the first one that fails.
 pub(crate) fn run() -> Result<(), String> {
@@ -25,10 +25,16 @@ pub(crate) fn run() -> Result<(), String> {
     step("docs", docs)?;
     // The tests run the code of the targets; this step makes sure that the targets themselves compile.
     step("fuzz targets", cargo(&["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]))?;
-    // End-to-end tests run the built binary.
-    step("build", cargo(&["build", "--quiet", "--package", "vpfs"]))?;
+    instructions()?;
     println!("== tests");
     tests()
+}
+
+/// Builds the programs that the following steps run, and counts their instructions.
+pub(crate) fn instructions() -> Result<(), String> {
+    step("build", cargo(&["build", "--quiet", "--package", "vpfs", "--package", "vpfs-bench"]))?;
+    println!("== instructions");
+    instructions::run()
 }
 
 pub(crate) fn cargo(args: &[&str]) -> Command {

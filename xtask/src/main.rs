@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask ci`, `tidy`, `audit`, `bench` and `simulate`.
+//! The project's own commands: `cargo xtask ci`, `tidy`, `audit`, `bench`, `instructions` and `simulate`.
 #![expect(clippy::print_stdout, reason = "a command-line tool")]
 
 mod audit;
 mod bench;
 mod ci;
+mod instructions;
 mod simulate;
 mod tidy;
 
@@ -16,6 +17,8 @@ const USAGE: &str = "usage: cargo xtask <command>
              unfinished code
   audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
   bench      measurements that need more than one program; `cargo xtask bench` lists them
+  instructions   of one proxied operation of each kind and one decision of each policy, by valgrind; fails if there
+             are more than expected
   simulate   the daemon between model clients and servers, in virtual time, with faults drawn from seeds
 ";
 
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["tidy"] => tidy::run(),
         ["audit"] => audit::run(),
+        ["instructions"] => ci::instructions(),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["simulate", ref rest @ ..] => simulate::run(rest),
         _ => Err(USAGE.to_owned()),

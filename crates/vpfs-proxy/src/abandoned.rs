@@ -114,7 +114,7 @@ impl Abandoned {
         let answers = self.session.to_client().len();
         self.session.to_client().advance(answers);
         let requests = self.session.held_requests();
-        self.memory.set([requests, self.session.to_server().held(), 0]);
+        self.memory.set([requests, self.session.to_server().held(), 0, self.server.buf.len()]);
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::CorrectCost(op, real) => self.requests.correct_cost(op, real),

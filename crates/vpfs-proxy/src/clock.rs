@@ -107,6 +107,9 @@ impl Course {
     /// The time since 1970 when tokio's clock has reached `elapsed`.
     fn at(&self, elapsed: Duration) -> Duration {
         let time = self.time + elapsed.saturating_sub(self.since);
+        if self.gap_ns == 0 {
+            return time;
+        }
         let made_up = self.made_up(elapsed);
         if self.gap_ns < 0 { time - made_up } else { time + made_up }
     }
@@ -119,6 +122,9 @@ impl Course {
     /// The value of tokio's clock at `time`, or just after.
     fn reaches(&self, time: Duration) -> Duration {
         let (wanted, gap) = (time.saturating_sub(self.time), size(self.gap_ns));
+        if gap.is_zero() {
+            return self.since + wanted;
+        }
         let rate = if self.gap_ns < 0 { SLEW_DIVISOR - 1 } else { SLEW_DIVISOR + 1 };
         let round_up = Duration::from_nanos(u64::from(rate) - 1);
         let slewing = (wanted * SLEW_DIVISOR + round_up) / rate;

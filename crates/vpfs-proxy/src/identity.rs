@@ -1,5 +1,6 @@
 //! Identifies the client of a connection.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,26 +13,32 @@ use crate::shared::Shared;
 
 /// Identifies the client of one connection.
 ///
-/// Requests of a connection that has not stated a user yet are attributed to the user that another connection from the
-/// same host stated last.
+/// Requests that state no user are attributed to the user that another connection from the same host stated last.
 pub(crate) struct ClientIdentity {
     ip: IpAddr,
     listener: usize,
     host: Arc<Host>,
-    user: Option<Arc<User>>,
-    /// The result, and what it was derived from.
-    known: Option<(Basis, AppId)>,
+    /// Of the rules by which the applications below were found.
+    generation: u64,
+    /// The user of the latest request that stated one, and its application.
+    latest: Option<(Arc<User>, AppId)>,
+    /// The applications of its users.
+    apps: HashMap<Arc<User>, AppId>,
+    /// The application of requests without a user, and the changes of the host's user that it is based on.
+    unstated: Option<(u64, AppId)>,
 }
 
-/// Generations of the rules and of the host's user.
-type Basis = (u64, u64);
+/// The number of users of one connection to remember: those of a busy login node.
+const USERS: usize = 256;
 
 impl ClientIdentity {
     /// A client at `ip` that connected to the listener with this index.
     pub(crate) fn new(shared: &Shared, ip: IpAddr, listener: usize) -> Self {
         // A dual-stack socket reports ::ffff:10.1.2.3 for the host that others report as 10.1.2.3.
         let ip = ip.to_canonical();
-        Self { ip, listener, host: shared.hosts.get(ip), user: None, known: None }
+        let host = shared.hosts.get(ip);
+        let (generation, apps) = (shared.generation(), HashMap::new());
+        Self { ip, listener, host, generation, latest: None, apps, unstated: None }
     }
 
     /// The host at the other end.
@@ -57,32 +64,50 @@ impl ClientIdentity {
         }
     }
 
-    fn show(&mut self, user: &Arc<User>) {
-        // Usually the same allocation.
-        let known = self.user.as_ref().is_some_and(|known| Arc::ptr_eq(known, user) || known == user);
-        if !known {
-            self.host.show(user);
-            self.user = Some(Arc::clone(user));
-            self.known = None;
+    /// The application of a request of this client now, from `user` if it states one.
+    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>) -> AppId {
+        let generation = shared.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.apps.clear();
+            (self.latest, self.unstated) = (None, None);
+        }
+        match user {
+            Some(user) => self.of_user(shared, user),
+            None => self.of_host(shared),
         }
     }
 
-    /// The application of a request of this client now, from `user` if the protocol states one.
-    pub(crate) fn app(&mut self, shared: &Shared, user: Option<&Arc<User>>) -> AppId {
-        if let Some(user) = user {
-            self.show(user);
-        }
-        let of_host = if self.user.is_some() { 0 } else { self.host.changes() };
-        let basis = (shared.generation(), of_host);
-        if let Some((known, app)) = self.known
-            && known == basis
+    fn of_user(&mut self, shared: &Shared, user: &Arc<User>) -> AppId {
+        // Usually the same allocation.
+        if let Some((latest, app)) = &self.latest
+            && Arc::ptr_eq(latest, user)
         {
-            return app;
+            return *app;
         }
-        let user = self.user.clone().or_else(|| self.host.shown());
-        let app = shared.assign(self.listener, self.ip, user.as_deref());
-        self.known = Some((basis, app));
+        self.host.show(user);
+        let app = self.apps.get(user).copied().unwrap_or_else(|| {
+            if self.apps.len() >= USERS {
+                self.apps.clear();
+            }
+            let app = shared.assign(self.listener, self.ip, Some(user));
+            self.apps.insert(Arc::clone(user), app);
+            app
+        });
+        self.latest = Some((Arc::clone(user), app));
         app
+    }
+
+    fn of_host(&mut self, shared: &Shared) -> AppId {
+        let changes = self.host.changes();
+        match self.unstated {
+            Some((known, app)) if known == changes => app,
+            _ => {
+                let app = shared.assign(self.listener, self.ip, self.host.shown().as_deref());
+                self.unstated = Some((changes, app));
+                app
+            }
+        }
     }
 }
 
@@ -111,7 +136,11 @@ mod tests {
     }
 
     fn name(shared: &Shared, client: &mut ClientIdentity) -> String {
-        let app = client.app(shared, None);
+        name_of(shared, client, None)
+    }
+
+    fn name_of(shared: &Shared, client: &mut ClientIdentity, user: Option<&Arc<User>>) -> String {
+        let app = client.app(shared, user);
         shared.apps().get(app).unwrap().name.clone()
     }
 
@@ -142,12 +171,37 @@ mod tests {
     }
 
     #[test]
-    fn the_user_stated_by_the_connection_overrides_that_of_its_host() {
+    fn the_user_of_the_request_overrides_that_of_its_host() {
         let shared = shared(BY_USER);
         let (mut one, mut other) = (client(&shared, "10.0.0.1"), client(&shared, "10.0.0.1"));
-        one.app(&shared, Some(&user(1)));
-        other.app(&shared, Some(&user(2)));
-        assert_eq!((name(&shared, &mut one), name(&shared, &mut other)), ("a".to_owned(), "b".to_owned()));
+        let (first, second) = (user(1), user(2));
+        for _ in 0..2 {
+            assert_eq!(name_of(&shared, &mut one, Some(&first)), "a");
+            assert_eq!(name_of(&shared, &mut other, Some(&second)), "b");
+        }
+    }
+
+    /// Symptom: each change of the user looked up the application again, under the lock of all. Cause: only the latest
+    /// one was remembered. Users take turns on a connection of a host's kernel client.
+    #[test]
+    fn users_who_take_turns_are_looked_up_once() {
+        let shared = shared(BY_USER);
+        let mut client = client(&shared, "10.0.0.1");
+        let users = [user(1), user(2)];
+        let mut names = || users.each_ref().map(|user| name_of(&shared, &mut client, Some(user)));
+        assert_eq!([names(), names()], [["a".to_owned(), "b".to_owned()], ["a".to_owned(), "b".to_owned()]]);
+        assert_eq!(client.apps.len(), 2);
+    }
+
+    #[test]
+    fn users_without_number_take_no_memory_without_bound() {
+        let shared = shared(BY_USER);
+        let mut client = client(&shared, "10.0.0.1");
+        for uid in 0..3 * u32::try_from(USERS).unwrap() {
+            let expected = ["other", "a", "b", "other"][usize::try_from(uid.min(3)).unwrap()];
+            assert_eq!(name_of(&shared, &mut client, Some(&user(uid))), expected);
+            assert!(client.apps.len() <= USERS);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod abandoned;
 mod accept;
+mod alarm;
 mod budget;
 mod check;
 mod clock;

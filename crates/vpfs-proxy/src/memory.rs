@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::budget::Budget;
 use crate::hosts::Host;
 
-/// Bytes of each kind that a connection may hold without being counted: requests, bytes for the server, bytes for the
-/// client. More than [`LITTLE`] plus [`STEP`], so that a connection that is read in small steps is not counted.
+/// Bytes of each of the [`Kinds`] that a connection may hold without being counted. More than [`LITTLE`] plus [`STEP`],
+/// so that a connection that is read in small steps is not counted.
 pub(crate) const FREE: usize = 64 << 10;
 /// While memory is scarce, a connection that holds this number of bytes of a kind is not read for more of that kind.
 /// The largest request fits.
@@ -53,11 +53,15 @@ impl Memory {
     }
 }
 
+/// What a connection holds: bytes of requests, bytes for the server, bytes for the client, bytes that were read and are
+/// not looked at yet.
+pub(crate) type Kinds = [usize; 4];
+
 /// The bytes that one connection holds; they are given back when this is dropped.
 pub(crate) struct Share {
     memory: Arc<Memory>,
     host: Arc<Host>,
-    held: [usize; 3],
+    held: Kinds,
     counted: usize,
 }
 
@@ -70,13 +74,12 @@ pub(crate) enum Scarce {
 
 impl Share {
     pub(crate) fn new(memory: Arc<Memory>, host: Arc<Host>) -> Self {
-        Self { memory, host, held: [0; 3], counted: 0 }
+        Self { memory, host, held: [0; 4], counted: 0 }
     }
 
-    /// Sets what the connection holds: bytes of requests, bytes for the server, bytes for the client. Returns the bound
-    /// that is nearly reached as a result, the first time only. Accesses shared counters only if the counted bytes
-    /// change.
-    pub(crate) fn set(&mut self, held: [usize; 3]) -> Option<Scarce> {
+    /// Sets what the connection holds. Returns the bound that is nearly reached as a result, the first time only.
+    /// Accesses shared counters only if the counted bytes change.
+    pub(crate) fn set(&mut self, held: Kinds) -> Option<Scarce> {
         if std::mem::replace(&mut self.held, held) == held {
             return None;
         }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     fn scarce(share: &mut Share, bytes: usize) -> Option<Scarce> {
-        share.set([FREE + bytes, FREE, 0])
+        share.set([FREE + bytes, FREE, 0, 0])
     }
 
     fn is_ready(future: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
@@ -161,10 +164,10 @@ mod tests {
     fn a_small_amount_of_each_kind_is_not_counted() {
         let (memory, host) = (Arc::new(Memory::new(MIB, MIB)), Arc::new(Host::default()));
         let mut one = share(&memory, &host);
-        assert_eq!(one.set([FREE; 3]), None);
+        assert_eq!(one.set([FREE; 4]), None);
         assert_eq!(memory.held(), 0);
-        assert_eq!(one.set([FREE + 1, FREE + 2, 0]), None);
-        assert_eq!((memory.held(), host.memory.held()), (3, 3));
+        assert_eq!(one.set([FREE + 1, FREE + 2, 0, FREE + 3]), None);
+        assert_eq!((memory.held(), host.memory.held()), (6, 6));
         drop(one);
         assert_eq!((memory.held(), host.memory.held()), (0, 0));
     }
@@ -209,7 +212,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut mine = share(&memory, &host);
                     for round in 0..20_000 {
-                        let _ = mine.set([FREE + round % 3 * (MIB / 4), 0, 0]);
+                        let _ = mine.set([FREE + round % 3 * (MIB / 4), 0, 0, 0]);
                     }
                 });
             }

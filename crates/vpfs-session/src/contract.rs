@@ -29,8 +29,8 @@ pub trait Session: fmt::Debug + Send {
     /// Takes the bytes that arrived from the server. Bytes that remain in `buf` are the start of an incomplete message.
     fn handle_server(&mut self, now: Time, buf: &mut BytesMut);
 
-    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has been
-    /// cancelled: the dispatch may have been on its way.
+    /// The scheduler dispatches `op`, with its write data in `pieces` if there are any. Nothing happens if `op` has
+    /// been cancelled: the dispatch may have been on its way.
     ///
     /// # Panics
     /// If `op` was dispatched before: a bug of the driver.
@@ -119,6 +119,10 @@ pub trait Interposer: fmt::Debug + Send + Sync {
     /// A session of this requester, with nothing in progress. `user` is the one that an earlier session of the same
     /// connections had stated last, if there was one.
     fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session>;
+
+    /// How long to leave a drained connection open without reading it, so that its client receives the last replies
+    /// before the reset, which overtakes them, and is where it notices the end without losing an operation.
+    fn quiet_at_end(&self) -> Duration;
 }
 
 /// What another session of the same two connections needs in order to continue.

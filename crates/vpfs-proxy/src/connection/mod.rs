@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
@@ -12,6 +11,7 @@ use vpfs_core::Time;
 use vpfs_session::{Action, CloseReason, Completed, Outcome, Session, Side, Suspended, User};
 
 use crate::abandoned::Abandoned;
+use crate::alarm::Alarm;
 use crate::descriptors::Exhausted;
 use crate::gate::Gate;
 use crate::half::Half;
@@ -32,10 +32,6 @@ use crate::stream::simulated;
 
 /// After moving this number of bytes, a task yields to the others of its thread, even if it could move more at once.
 const TURN: usize = 1 << 20;
-
-/// How long a drained connection stays open without reading: many round trips, for the last replies to arrive and for
-/// the client to send what comes next and wait for it.
-const QUIET: Duration = Duration::from_millis(250);
 
 /// How a connection ended without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +179,7 @@ struct Connection {
     identity: ClientIdentity,
     memory: Share,
     stage: watch::Receiver<Stage>,
+    alarm: Alarm,
     /// What another process needs to continue.
     suspended: Option<Suspended>,
     /// Bytes moved since the task last yielded.
@@ -220,6 +217,7 @@ impl Connection {
             identity,
             memory,
             stage: shared.stage(),
+            alarm: Alarm::default(),
             suspended: None,
             turn: 0,
             flush_until: None,
@@ -288,15 +286,15 @@ impl Connection {
             () = self.mailbox.filled() => {}
             () = self.memory.eased(), if is_scarce => {}
             _ = self.stage.changed() => {}
-            () = sleep_until(deadline.map(|at| self.shared.clock.instant(at))) => {}
+            () = self.alarm.at(&self.shared.clock, deadline) => {}
         }
         let now = self.shared.clock.now();
         if !from_client {
             self.session.client_waited(now);
         }
         // What arrived in time counts, even if it is read only now.
-        self.read()?;
-        if deadline.is_some_and(|at| at <= now) { self.handle_timeout() } else { Ok(()) }
+        self.read(now)?;
+        if deadline.is_some_and(|at| at <= now) { self.handle_timeout(now) } else { Ok(()) }
     }
 
     /// Gives back what only a busy connection needs.
@@ -352,11 +350,10 @@ impl Connection {
         Some(*self.flush_until.get_or_insert_with(|| clock.now() + patience))
     }
 
-    fn handle_timeout(&mut self) -> Result<(), Failure> {
+    fn handle_timeout(&mut self, now: Time) -> Result<(), Failure> {
         if self.session.is_closed() {
             return Err(Failure::TimedOut("the client did not receive the last bytes from the server"));
         }
-        let now = self.shared.clock.now();
         self.session.set_patience(self.identity.host().patience.at(now));
         self.session.handle_timeout(now);
         // Data that waited for its turn was already read.
@@ -387,7 +384,7 @@ impl Connection {
     }
 
     /// Reads available bytes from both sockets, as far as the session wants them and memory allows.
-    fn read(&mut self) -> Result<(), Failure> {
+    fn read(&mut self, now: Time) -> Result<(), Failure> {
         let room = self.client_room();
         if room > 0
             && !self.client.eof
@@ -395,7 +392,7 @@ impl Connection {
         {
             self.turn += count;
             self.recognise();
-            self.session.handle_client(self.shared.clock.now(), &mut self.client.buf);
+            self.session.handle_client(now, &mut self.client.buf);
             self.report_ends();
             self.acknowledge_part(Side::Client);
         }
@@ -407,7 +404,7 @@ impl Connection {
             Ok(None) => return Ok(()),
             Ok(Some(count)) => {
                 self.turn += count;
-                self.session.handle_server(self.shared.clock.now(), &mut self.server.buf);
+                self.session.handle_server(now, &mut self.server.buf);
                 self.acknowledge_part(Side::Server);
             }
             // What it sent before that is the client's, so this is an orderly end: a reset would overtake it.
@@ -465,7 +462,8 @@ impl Connection {
     /// Updates the count of memory held; called after everything that can be sent was sent.
     fn count_memory(&mut self) -> Result<(), Failure> {
         let requests = self.session.held_requests();
-        let held = [requests, self.session.to_server().held(), self.session.to_client().held()];
+        let unread = self.client.buf.len() + self.server.buf.len();
+        let held = [requests, self.session.to_server().held(), self.session.to_client().held(), unread];
         let has_more_requests = requests > self.memory.requests() && requests >= LITTLE;
         match self.memory.set(held) {
             None => {}
@@ -511,14 +509,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives a client time to receive its last replies before the reset, which overtakes them.
-    ///
-    /// libpvfs2 loses an operation if it learns of the end between posting its receive and sending its request
-    /// (sys-io.sm, "Receive immediately failed"), and that is what it does after each reply. Once it waits for the next
-    /// reply it repeats the request, so that moment is the one to wait for.
+    /// Gives a client time to receive its last replies before the reset.
     async fn end_quietly(&mut self) {
         tokio::select! {
-            () = tokio::time::sleep(QUIET) => {}
+            () = tokio::time::sleep(self.listener.interposer.quiet_at_end()) => {}
             () = reached(&mut self.stage, Stage::Stopped) => {}
         }
         self.client.stream.reset_on_close();
@@ -573,13 +567,6 @@ fn still_alive(completed: &Completed) -> Result<(), Failure> {
 
 fn io_error(side: Side) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::Io { side, error }
-}
-
-async fn sleep_until(instant: Option<tokio::time::Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

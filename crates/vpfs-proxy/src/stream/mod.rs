@@ -1,11 +1,14 @@
 //! The sockets of connections: those of the system, or simulated ones in tests.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::BufMut;
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 use crate::sockets::{acknowledge, reset_on_close};
@@ -34,9 +37,14 @@ impl Stream {
     }
 
     /// Reads what is available, as far as `buf` has room; 0 at the end of file.
-    pub(crate) fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {
+    pub(crate) fn try_read_buf(&mut self, buf: &mut impl BufMut) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => stream.try_read_buf(buf),
+            // A short read through `AsyncRead` shows that the socket is empty. After `TcpStream::try_read_buf` it
+            // counts as ready, and the next attempt to read is a system call that finds nothing.
+            Self::Tcp(stream) => match pin!(stream.read_buf(buf)).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(read) => read,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            },
             #[cfg(test)]
             Self::Simulated(socket) => socket.try_read_buf(buf),
         }

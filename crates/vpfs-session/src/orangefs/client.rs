@@ -81,7 +81,7 @@ impl Messages {
                 if let Some(ids) = view.credential_ids().map_err(malformed)? {
                     self.learn(&ids);
                 }
-                // A slice of the socket's read buffer would keep the whole buffer in memory while the request is queued.
+                // A slice of the socket's read buffer would keep the whole buffer in memory while it is queued.
                 let message = rewritten.unwrap_or_else(|| Bytes::copy_from_slice(&message));
                 (message, Class::Scheduled(Submission { user: self.user.clone(), ..submission }))
             }

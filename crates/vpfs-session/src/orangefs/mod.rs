@@ -8,6 +8,7 @@ mod frame;
 mod server;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::Time;
@@ -36,6 +37,13 @@ impl Interposer for OrangeFs {
     fn session(&self, limits: SessionLimits, requester: Requester, user: Option<Arc<User>>) -> Box<dyn Session> {
         let protocol = Messages { addresses: Arc::clone(&self.addresses), user, claimed: false };
         Box::new(ProtocolSession::new(limits, requester, protocol))
+    }
+
+    /// libpvfs2 loses an operation if it learns of the end between posting its receive and sending its request
+    /// (sys-io.sm, "Receive immediately failed"), and that is what it does after each reply. Once it waits for the next
+    /// reply it repeats the request, so that moment is the one to wait for: many round trips.
+    fn quiet_at_end(&self) -> Duration {
+        Duration::from_millis(250)
     }
 }
 
