@@ -16,6 +16,7 @@ use crate::app_policy::{AppPolicy, GroupId};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -71,6 +72,11 @@ impl Policy {
     /// request.
     pub fn remember(&mut self, now: Time, learned: &Learned) {
         self.queues.data_mut().remember(now, learned);
+    }
+
+    /// What limits the work in the storage now.
+    pub fn limits(&self) -> Limits {
+        self.queues.data().limits()
     }
 
     /// `app`, which has had no request yet, was one of [`LearnedCosts::bulk_flows`](crate::LearnedCosts::bulk_flows).
