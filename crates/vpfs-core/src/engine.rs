@@ -7,6 +7,7 @@ use core::fmt::Debug;
 use crate::dsfq::SharedService;
 use crate::event::EventQueue;
 use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::request::Request;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
@@ -48,6 +49,11 @@ pub(crate) trait Engine: Scheduler + Debug {
 
     /// Continues from what an earlier one had learned; call before the first request.
     fn remember(&mut self, _now: Time, _learned: &Learned) {}
+
+    /// What limits the work in the storage now.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 
     /// `app`, which has had no request yet, was a bulk flow.
     fn remember_bulk(&mut self, _app: AppId) {}

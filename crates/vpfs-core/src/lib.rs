@@ -66,6 +66,7 @@ mod heap;
 pub mod ioco;
 pub mod isolation;
 mod learned;
+mod limits;
 mod list;
 mod policies;
 pub mod policy;
@@ -92,6 +93,7 @@ pub use fifo::Fifo;
 pub use ioco::Ioco;
 pub use isolation::Isolation;
 pub use learned::{Learned, LearnedCost, LearnedCosts};
+pub use limits::Limits;
 pub use policies::Capabilities;
 pub use policy::Policy;
 pub use request::{

@@ -21,6 +21,7 @@ use crate::dsfq::SharedService;
 use crate::engine::Engine;
 use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::list::{Links, Node};
 use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
@@ -141,6 +142,11 @@ impl Policy {
     /// request.
     pub fn remember(&mut self, now: Time, learned: &Learned) {
         self.data.remember(now, learned);
+    }
+
+    /// What limits the work in the storage now.
+    pub fn limits(&self) -> Limits {
+        self.data.limits()
     }
 
     /// `app`, which has had no request yet, was one of [`LearnedCosts::bulk_flows`](crate::LearnedCosts::bulk_flows).

@@ -42,10 +42,11 @@
 //! assert_eq!(dispatched.0, ["client"]);
 //! let now = Time::from_millis(20);
 //! node.complete(now, request, &Served { bytes: 1 << 20, ..Served::new(OpKind::Write, Time::ZERO, Time::ZERO) });
-//! assert_eq!(node.totals().iter().next().map(|(_, totals)| totals.bytes), Some(1 << 20));
+//! assert_eq!(node.snapshot(now).apps[0].account.write.bytes, 1 << 20);
 //! ```
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod arrival;
 pub mod coordination;
 mod costs;
@@ -57,12 +58,13 @@ mod part;
 mod parts;
 mod peers;
 mod requests;
-mod totals;
+mod snapshot;
 
+pub use accounts::{Activity, AppAccount, Histogram, Wait};
 pub use arrival::{Arrival, Served};
 pub use event::Event;
 pub use flows::AppName;
 pub use node::{Node, NodeSettings, Outputs};
 pub use peers::{PeerService, PeerSettings};
 pub use requests::RequestKey;
-pub use totals::{AppTotals, Totals};
+pub use snapshot::{AppSnapshot, AppTotals, Snapshot};

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use vpfs_core::ioco::order_of;
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, Dispatch, Learned, MIN_DATA_COST, Objects, Policy, Reach, Request, Scheduler, ServerId,
-    ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
+    AppId, AppPolicy, Bytes, Dispatch, Event as SchedulerEvent, Learned, MIN_DATA_COST, Objects, OpKind, Policy, Reach,
+    Request, Scheduler, ServerId, ServiceClass, Settings, SharedService, Time, TotalId, TotalKind,
 };
 
+use crate::accounts::{Accounts, AppAccount};
 use crate::arrival::{Arrival, Served};
 use crate::coordination::{Message, MessageError};
 use crate::costs::{Cost, Costs};
 use crate::event::Event;
 use crate::flows::{AppName, Flows};
 use crate::peers::{PeerService, PeerSettings, Peers};
-use crate::requests::{RequestKey, Requests};
-use crate::totals::Totals;
+use crate::requests::{Entry, RequestKey, Requests, State};
+use crate::snapshot::{AppSnapshot, Snapshot};
 
 /// Events are kept only between two inputs; if one input causes more than this many, the rest are only counted.
 const EVENTS: usize = 1024;
@@ -61,7 +62,7 @@ pub struct Node<W> {
     sums: BTreeMap<(AppId, TotalKind), u64>,
     flows: Flows,
     costs: Costs,
-    totals: Totals,
+    accounts: Accounts,
     /// The time of the latest input.
     latest: Time,
 }
@@ -78,7 +79,7 @@ impl<W> Node<W> {
             sums: BTreeMap::new(),
             flows: Flows::default(),
             costs: Costs::new(settings.metadata_cost),
-            totals: Totals::default(),
+            accounts: Accounts::default(),
             latest: now,
         };
         node.find_peers(now);
@@ -124,6 +125,7 @@ impl<W> Node<W> {
         let group = self.flows.name(app, name);
         let policy = AppPolicy { group, order: policy.order.or(Some(order_of(name.name))), ..*policy };
         self.scheduler.set_app(now, app, &policy);
+        self.accounts.set_policy(app, &policy);
         for kind in TotalKind::ALL {
             self.sums.remove(&(app, kind));
         }
@@ -165,9 +167,10 @@ impl<W> Node<W> {
     /// Queues a request, for which `waiter` waits.
     pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
         let Arrival { app, op, objects, issued_at, .. } = *arrival;
-        let (id, key) = self.requests.insert(waiter, app);
+        let key = self.requests.insert(now, waiter, app, op);
+        self.accounts.on_enqueue(app, op);
         let Cost { here, elsewhere } = self.costs.of(arrival);
-        let request = Request { objects, issued_at, elsewhere, ..Request::new(id, app, op, here) };
+        let request = Request { objects, issued_at, elsewhere, ..Request::new(self.requests.id(key), app, op, here) };
         self.scheduler.enqueue(now, request);
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {
@@ -196,30 +199,37 @@ impl<W> Node<W> {
 
     /// A dispatched request ended.
     pub fn complete(&mut self, now: Time, key: RequestKey, served: &Served) {
-        let (scheduled, app) = self.requests.remove(key);
-        if let Some(id) = scheduled {
+        let (id, entry) = self.requests.remove(key);
+        if entry.state != State::Released {
             self.scheduler.complete(now, id);
-            self.flows.remove(now, app);
+            self.on_gone(now, (entry.app, entry.op), false);
         }
-        self.totals.add(app, now, served);
+        self.accounts.on_end(entry.app, now, served);
         self.check(now);
     }
 
     /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later.
     pub fn release(&mut self, now: Time, key: RequestKey) {
-        let (id, app) = self.requests.release(key);
+        let (id, app, op) = self.requests.release(key);
         self.scheduler.release(now, id);
-        self.flows.remove(now, app);
+        self.on_gone(now, (app, op), false);
         self.check(now);
     }
 
     /// A queued or dispatched request is cancelled; its cost is refunded, unless it is released.
     pub fn cancel(&mut self, now: Time, key: RequestKey) {
-        if let (Some(id), app) = self.requests.remove(key) {
+        let (id, Entry { app, op, state, .. }) = self.requests.remove(key);
+        if state != State::Released {
             self.scheduler.cancel(now, id);
-            self.flows.remove(now, app);
+            self.on_gone(now, (app, op), state == State::Queued);
         }
         self.check(now);
+    }
+
+    /// The scheduler no longer knows a request.
+    fn on_gone(&mut self, now: Time, request: (AppId, OpKind), was_queued: bool) {
+        self.flows.remove(now, request.0);
+        self.accounts.on_gone(now, request, was_queued, self.scheduler.outstanding() == 0);
     }
 
     /// Not in release builds: there, one panic must not make every later input panic as well.
@@ -279,12 +289,16 @@ impl<W> Node<W> {
     pub fn drain(&mut self, now: Time, outputs: &mut impl Outputs<W>) -> Option<Time> {
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
-            let (waiter, key) = self.requests.dispatched(dispatch.id);
-            outputs.dispatch(waiter, key, &dispatch);
+            let (key, entry) = self.requests.dispatch(dispatch.id);
+            self.accounts.on_dispatch(now, entry);
+            outputs.dispatch(&entry.waiter, key, &dispatch);
         }
         self.pass_reports_on(now);
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         while let Some((at, event)) = self.poll_event() {
+            if let Event::Scheduler(SchedulerEvent::CapHeld { id, .. }) = event {
+                self.requests.hold(id);
+            }
             outputs.event(at, event);
         }
         self.poll_timeout()
@@ -327,9 +341,20 @@ impl<W> Node<W> {
         [self.scheduler.poll_timeout(), peers.and_then(Peers::poll_timeout), left].into_iter().flatten().min()
     }
 
-    /// What each application got so far.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
+    /// All that is known at this moment. O(applications).
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let app = |(app, account): (AppId, &AppAccount)| AppSnapshot {
+            app,
+            account: account.clone(),
+            peers: self.peer_service(app),
+        };
+        Snapshot {
+            learned: self.learned(now),
+            limits: self.scheduler.inner().limits(),
+            queued: self.queued(),
+            outstanding: self.outstanding(),
+            apps: self.accounts.iter().map(app).collect(),
+        }
     }
 
     /// The service of an application that was reported to peers and heard from them.

@@ -1,7 +1,7 @@
 //! The requests that a node has, and who waits for each.
 
 use slab::Slab;
-use vpfs_core::{AppId, RequestId};
+use vpfs_core::{AppId, OpKind, RequestId, Time};
 
 /// The identity of a request at its node; no later request has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,9 +16,20 @@ pub struct RequestKey {
 pub(crate) struct Entry<W> {
     pub(crate) waiter: W,
     pub(crate) app: AppId,
-    /// Its slots were freed before its end; the scheduler no longer knows it.
-    is_released: bool,
+    pub(crate) op: OpKind,
+    pub(crate) arrived: Time,
+    /// It was held for its application's cap.
+    pub(crate) capped: bool,
+    pub(crate) state: State,
     serial: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Queued,
+    Dispatched,
+    /// Its slots were freed before its end; the scheduler no longer knows it.
+    Released,
 }
 
 /// Requests by id.
@@ -34,17 +45,26 @@ impl<W> Requests<W> {
         Self { entries: Slab::new(), released: 0, serial: 0 }
     }
 
-    pub(crate) fn insert(&mut self, waiter: W, app: AppId) -> (RequestId, RequestKey) {
+    pub(crate) fn insert(&mut self, now: Time, waiter: W, app: AppId, op: OpKind) -> RequestKey {
         self.serial = self.serial.wrapping_add(1);
-        let entry = Entry { waiter, app, is_released: false, serial: self.serial };
+        let serial = self.serial;
+        let entry = Entry { waiter, app, op, arrived: now, capped: false, state: State::Queued, serial };
         let id = u32::try_from(self.entries.insert(entry)).expect("the driver bounds the requests");
-        (RequestId(id), RequestKey { id: RequestId(id), serial: self.serial })
+        RequestKey { id: RequestId(id), serial }
     }
 
-    /// The request that the scheduler dispatches.
-    pub(crate) fn dispatched(&self, id: RequestId) -> (&W, RequestKey) {
-        let Entry { waiter, serial, .. } = &self.entries[id.index()];
-        (waiter, RequestKey { id, serial: *serial })
+    /// The scheduler dispatches a request.
+    pub(crate) fn dispatch(&mut self, id: RequestId) -> (RequestKey, &Entry<W>) {
+        let entry = &mut self.entries[id.index()];
+        entry.state = State::Dispatched;
+        (RequestKey { id, serial: entry.serial }, entry)
+    }
+
+    /// The scheduler holds a request for its application's cap.
+    pub(crate) fn hold(&mut self, id: RequestId) {
+        if let Some(entry) = self.entries.get_mut(id.index()) {
+            entry.capped = true;
+        }
     }
 
     /// The number of a request for the scheduler, which does not know it if it is released.
@@ -54,21 +74,21 @@ impl<W> Requests<W> {
     }
 
     /// From now on the scheduler does not know it.
-    pub(crate) fn release(&mut self, key: RequestKey) -> (RequestId, AppId) {
+    pub(crate) fn release(&mut self, key: RequestKey) -> (RequestId, AppId, OpKind) {
         let id = self.id(key);
         let entry = &mut self.entries[id.index()];
-        assert!(!entry.is_released, "a request is released only once");
-        entry.is_released = true;
+        assert!(entry.state == State::Dispatched, "a request is released once, after its dispatch");
+        entry.state = State::Released;
         self.released += 1;
-        (id, entry.app)
+        (id, entry.app, entry.op)
     }
 
-    /// A request ends; the scheduler's number of it, unless it is released.
-    pub(crate) fn remove(&mut self, key: RequestKey) -> (Option<RequestId>, AppId) {
+    /// A request ends.
+    pub(crate) fn remove(&mut self, key: RequestKey) -> (RequestId, Entry<W>) {
         let id = self.id(key);
-        let Entry { app, is_released, .. } = self.entries.remove(id.index());
-        self.released -= usize::from(is_released);
-        ((!is_released).then_some(id), app)
+        let entry = self.entries.remove(id.index());
+        self.released -= usize::from(entry.state == State::Released);
+        (id, entry)
     }
 
     /// Those that the scheduler knows.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use vpfs_config::units::Span;
 use vpfs_config::{App, AppTable, Config};
 use vpfs_core::{AppId, Scope, ServerId, SharingMode};
-use vpfs_node::AppTotals;
+use vpfs_node::{AppSnapshot, AppTotals, PeerService, Snapshot};
 
 use crate::check;
 use crate::clock::Clock;
@@ -269,8 +269,12 @@ impl Daemon {
             "closed connections have no requests"
         );
         debug_assert_eq!(self.held_memory(), 0, "closed connections hold no memory");
-        for (app, totals) in self.totals() {
+        let snapshots = self.snapshots();
+        for (_, app, totals) in self.totals_of(&snapshots) {
             log_totals(&app, &totals);
+        }
+        for (gate, Snapshot { learned, limits, .. }) in self.shared.gates.iter().zip(&snapshots) {
+            tracing::debug!(server = gate.server().0, ?limits, ?learned, "learned");
         }
         cut_off
     }
@@ -284,8 +288,9 @@ impl Daemon {
         };
         let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
         let servers = self.shared.gates.iter().map(|gate| name(gate.server())).collect();
-        let apps = self.totals().into_iter().filter_map(|(app, totals)| {
-            let elsewhere = self.elsewhere(&app);
+        let snapshots = self.snapshots();
+        let apps = self.totals_of(&snapshots).filter_map(|(id, app, totals)| {
+            let elsewhere = elsewhere(&snapshots, id);
             let (here, metadata_here) = (totals.bytes, totals.metadata_requests);
             (here + metadata_here + elsewhere > 0).then_some(AppReport { app, here, metadata_here, elsewhere })
         });
@@ -293,13 +298,8 @@ impl Daemon {
         PeersReport { servers, up_seconds, peers, apps: apps.collect() }
     }
 
-    /// What an application got at the servers of other processes, as the first gate heard it: without what the other
-    /// gates of this process reported.
-    fn elsewhere(&self, app: &str) -> u64 {
-        let Some(id) = self.shared.apps().find(app) else { return 0 };
-        let services: Vec<_> = self.shared.gates.iter().map(|gate| gate.peer_service(id)).collect();
-        let reported: i64 = services.iter().skip(1).map(|service| service.reported).sum();
-        services.first().map_or(0, |first| u64::try_from(first.heard - reported).unwrap_or(0))
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.shared.gates.iter().map(|gate| gate.snapshot()).collect()
     }
 
     /// Bytes that connections hold now and that count towards `limits.memory`.
@@ -309,14 +309,19 @@ impl Daemon {
 
     /// The totals of each application so far, over all servers of this daemon, by name.
     pub fn totals(&self) -> Vec<(String, AppTotals)> {
-        let apps = self.shared.apps();
-        let mut sums = vec![AppTotals::default(); apps.len()];
-        for gate in &self.shared.gates {
-            for (app, totals) in gate.totals().iter() {
-                sums[app.index()] += *totals;
+        self.totals_of(&self.snapshots()).map(|(_, app, totals)| (app, totals)).collect()
+    }
+
+    /// By application: its id, its name, and the sum over all servers.
+    fn totals_of(&self, snapshots: &[Snapshot]) -> impl Iterator<Item = (AppId, String, AppTotals)> + use<> {
+        let names: Vec<String> = self.shared.apps().iter().map(|(_, entry)| entry.name.clone()).collect();
+        let mut sums = vec![AppTotals::default(); names.len()];
+        for AppSnapshot { app, account, .. } in snapshots.iter().flat_map(|snapshot| &snapshot.apps) {
+            if let Some(sum) = sums.get_mut(app.index()) {
+                sum.add(account);
             }
         }
-        (0..).map(AppId).zip(sums).filter_map(|(id, sum)| Some((apps.get(id)?.name.clone(), sum))).collect()
+        (0..).map(AppId).zip(names).zip(sums).map(|((id, name), sum)| (id, name, sum))
     }
 }
 
@@ -369,6 +374,18 @@ fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
             }
         }
     })
+}
+
+/// What an application got at the servers of other processes, as the first gate heard it: without what the other gates
+/// of this process reported.
+fn elsewhere(snapshots: &[Snapshot], app: AppId) -> u64 {
+    let mut services = snapshots.iter().map(|Snapshot { apps, .. }| {
+        let found = apps.binary_search_by_key(&app, |found| found.app);
+        found.map_or(PeerService::default(), |index| apps[index].peers)
+    });
+    let Some(first) = services.next() else { return 0 };
+    let reported: i64 = services.map(|service| service.reported).sum();
+    u64::try_from(first.heard - reported).unwrap_or(0)
 }
 
 /// Writes a line to the log, with mean times.

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
 use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, FileKey, Learned, Objects, OpKind, ServerId, Time};
 use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
-use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerService, PeerSettings, RequestKey, Served, Totals};
+use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
@@ -173,14 +173,9 @@ impl Gate {
         self.with(|state, now| state.node.reconfigure(now, &node_settings(config, now)));
     }
 
-    /// The totals of each application so far.
-    pub(crate) fn totals(&self) -> Totals {
-        self.lock().node.totals().clone()
-    }
-
-    /// The service of an application that was reported to other gates and heard from them.
-    pub(crate) fn peer_service(&self, app: AppId) -> PeerService {
-        self.lock().node.peer_service(app)
+    /// All that is known at this moment.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.lock().node.snapshot(self.clock.now())
     }
 
     pub(crate) fn server(&self) -> ServerId {

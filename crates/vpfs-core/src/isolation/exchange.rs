@@ -2,11 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{Entry, Isolation};
 use crate::dsfq::SharedService;
 use crate::engine::{Engine, Handover};
 use crate::learned::Learned;
+use crate::limits::Limits;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
 use crate::totals::Totals;
@@ -23,6 +25,11 @@ impl Isolation {
 }
 
 impl Engine for Isolation {
+    fn limits(&self) -> Limits {
+        let window = Duration::from_nanos(self.bound.window_ns());
+        Limits { window: Some(window), pace_ppm: Some(self.pace.rate_ppm()) }
+    }
+
     fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {
         let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
         if same {

@@ -1,0 +1,65 @@
+//! A node at one moment, for people and programs that look into it.
+
+use std::time::Duration;
+
+use vpfs_core::{AppId, Learned, Limits};
+
+use crate::accounts::{Activity, AppAccount};
+use crate::peers::PeerService;
+
+/// What is known about a server and the applications that use it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// What the policy has learned: costs, and which applications are bulk; `None` for policies that learn nothing.
+    pub learned: Option<Learned>,
+    /// What limits the work in the storage now.
+    pub limits: Limits,
+    /// Requests that wait.
+    pub queued: usize,
+    /// Requests in the storage, without those that wait for their clients.
+    pub outstanding: usize,
+    /// All applications that were named or had requests, by id.
+    pub apps: Vec<AppSnapshot>,
+}
+
+/// An application in a [`Snapshot`].
+#[derive(Clone, Debug)]
+pub struct AppSnapshot {
+    /// Its id.
+    pub app: AppId,
+    /// What it has and got here.
+    pub account: AppAccount,
+    /// What of it was reported to other servers, and heard from them.
+    pub peers: PeerService,
+}
+
+/// What an application got, over all kinds of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppTotals {
+    /// Data requests that ended.
+    pub data_requests: u64,
+    /// Metadata requests that ended.
+    pub metadata_requests: u64,
+    /// Data bytes that passed.
+    pub bytes: u64,
+    /// Requests that ended in time-out or disconnection.
+    pub failed: u64,
+    /// Sum of the times from arrival to dispatch.
+    pub waited: Duration,
+    /// Sum of the times from dispatch to the end.
+    pub served: Duration,
+}
+
+impl AppTotals {
+    /// Adds what it got at another server.
+    pub fn add(&mut self, account: &AppAccount) {
+        self.data_requests += account.read.requests + account.write.requests;
+        self.metadata_requests += account.metadata.requests;
+        for Activity { bytes, failed, waited, served, .. } in account.activities() {
+            self.bytes += bytes;
+            self.failed += failed;
+            self.waited += waited.sum;
+            self.served += served.sum;
+        }
+    }
+}

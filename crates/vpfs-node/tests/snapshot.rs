@@ -1,0 +1,138 @@
+//! What a node shows of its applications, where the answer is known.
+#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
+
+use std::time::Duration;
+
+use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, ServerId, Settings};
+use vpfs_core::{SlotCostTable, Time};
+use vpfs_node::coordination::Message;
+use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+
+const LARGE: AppId = AppId(0);
+const SMALL: AppId = AppId(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// Storage that serves one request after another: 9 ms for each of [`LARGE`], 1 ms for others.
+struct Storage {
+    node: Node<Waiting>,
+    now: Time,
+    dispatched: Dispatched,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    app: AppId,
+    arrived: Time,
+}
+
+#[derive(Default)]
+struct Dispatched(Vec<(RequestKey, Waiting)>);
+
+impl Outputs<Waiting> for Dispatched {
+    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
+        assert_eq!(messages.count(), 0, "it has no peers");
+    }
+
+    fn dispatch(&mut self, &waiting: &Waiting, request: RequestKey, _: &Dispatch) {
+        self.0.push((request, waiting));
+    }
+
+    fn event(&mut self, _: Time, _: Event) {}
+}
+
+impl Storage {
+    fn new() -> Self {
+        let policy = Settings::new(PolicyKind::SfqD, Depth::ONE, SlotCostTable::uniform());
+        let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
+        let node = Node::new(Time::ZERO, ServerId(0), &settings);
+        Self { node, now: Time::ZERO, dispatched: Dispatched::default() }
+    }
+
+    fn enqueue(&mut self, app: AppId) -> RequestKey {
+        let bytes = if app == LARGE { 9 << 16 } else { 1 << 16 };
+        let waiting = Waiting { app, arrived: self.now };
+        let key = self.node.enqueue(self.now, waiting, &Arrival::new(app, OpKind::Write, bytes));
+        self.node.drain(self.now, &mut self.dispatched);
+        key
+    }
+
+    /// The request in the storage is served, and its application sends another one.
+    fn serve(&mut self) {
+        let (key, Waiting { app, arrived }) = self.dispatched.0.remove(0);
+        let began = self.now;
+        self.now = self.now + if app == LARGE { 9 * MS } else { MS };
+        self.node.complete(self.now, key, &Served { bytes: 1, ..Served::new(OpKind::Write, arrived, began) });
+        self.node.drain(self.now, &mut self.dispatched);
+        self.enqueue(app);
+    }
+
+    fn account(&self, app: AppId) -> AppAccount {
+        let apps = self.node.snapshot(self.now).apps;
+        apps.into_iter().find(|found| found.app == app).unwrap().account
+    }
+}
+
+fn behind(account: &AppAccount, app: AppId) -> Duration {
+    account.behind.iter().find(|(found, _)| *found == app).map_or(Duration::ZERO, |(_, time)| *time)
+}
+
+/// A small request is served after each large one, and arrives just when one has begun.
+#[test]
+fn who_waits_for_whom() {
+    let mut storage = Storage::new();
+    for app in [LARGE, LARGE, LARGE, LARGE, SMALL] {
+        storage.enqueue(app);
+    }
+    (0..4000).for_each(|_| storage.serve());
+    let [large, small] = [LARGE, SMALL].map(|app| storage.account(app));
+    let waited = small.write.waited.sum;
+    assert!(small.write.requests > 300, "{}", small.write.requests);
+    assert_eq!(behind(&small, SMALL), Duration::ZERO, "it has one request at a time");
+    assert!(behind(&small, LARGE) >= waited, "the latest wait may not have ended: {small:?}");
+    assert_eq!(small.last_wait.unwrap().behind, Some(LARGE));
+    // It arrives with the end of a large one. Until it is dispatched, three large ones are, and a small one before and
+    // after each of them.
+    let [own, other] = [LARGE, SMALL].map(|app| behind(&large, app).as_secs_f64());
+    let (found, due) = (own / (own + other), 27.0 / 31.0);
+    assert!((found - due).abs() < 0.002, "{found} instead of {due}");
+}
+
+#[test]
+fn a_cap_is_known_as_the_reason() {
+    let mut storage = Storage::new();
+    let policy = AppPolicy { cap: Cap::new(1 << 16, Bytes(1)), ..AppPolicy::default() };
+    storage.node.set_app(Time::ZERO, SMALL, "small", &policy);
+    storage.enqueue(SMALL);
+    storage.serve();
+    assert!(storage.dispatched.0.is_empty(), "a second has to pass");
+    assert_eq!((storage.account(SMALL).last_wait, storage.account(SMALL).write.queued), (None, 1));
+    storage.now = storage.node.poll_timeout().unwrap();
+    storage.node.handle_timeout(storage.now);
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    let account = storage.account(SMALL);
+    let wait = account.last_wait.unwrap();
+    assert_eq!((wait.capped, wait.behind, account.held), (true, None, wait.time));
+    assert!(wait.time > 900 * MS && account.behind.is_empty(), "{account:?}");
+    assert_eq!(account.policy.cap, policy.cap);
+}
+
+#[test]
+fn what_is_queued_and_outstanding_is_counted_by_kind() {
+    let mut storage = Storage::new();
+    let [first, second, third] = [SMALL; 3].map(|app| storage.enqueue(app));
+    let counts = |storage: &Storage| {
+        let write = storage.account(SMALL).write;
+        (write.queued, write.outstanding, write.requests)
+    };
+    assert_eq!(counts(&storage), (2, 1, 0));
+    storage.node.cancel(storage.now, second);
+    assert_eq!(counts(&storage), (1, 1, 0));
+    storage.node.release(storage.now, first);
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    assert_eq!(counts(&storage), (0, 1, 0), "a released request waits for its client");
+    for key in [first, third] {
+        storage.node.complete(storage.now, key, &Served::new(OpKind::Write, Time::ZERO, Time::ZERO));
+    }
+    assert_eq!(counts(&storage), (0, 0, 2));
+    assert_eq!(storage.account(SMALL).activities()[0].requests, 0, "none of them reads");
+}
