@@ -350,7 +350,7 @@ impl<W> Node<W> {
         };
         Snapshot {
             learned: self.learned(now),
-            limits: self.scheduler.inner().limits(),
+            limits: self.scheduler.limits(),
             queued: self.queued(),
             outstanding: self.outstanding(),
             apps: self.accounts.iter().map(app).collect(),
