@@ -7,8 +7,9 @@ use crate::units::{AppId, Bytes, RequestId, Time};
 
 /// Decides which queued request goes to one storage server next.
 ///
-/// What servers tell each other is apart from this, as few policies take part in it: [`SharedService`](crate::SharedService) for shares,
-/// [`Totals`](crate::Totals) for what else holds for the sum over all servers.
+/// What servers tell each other is apart from this, as few policies take part in it:
+/// [`SharedService`](crate::SharedService) for shares, [`Totals`](crate::Totals) for what else holds for the sum over
+/// all servers.
 ///
 /// Every method is a pure state change: no I/O, no clock. `now` must not decrease from call to call.
 ///

@@ -212,7 +212,8 @@ impl Coordinator {
         [timer, forget, pass_on, self.search_at].into_iter().flatten().min()
     }
 
-    /// What peers gave since the last call, for the local scheduler: flow, what is counted, bytes. Call until `None`, after every input. The amounts of several messages may be combined. O(log flows).
+    /// What peers gave since the last call, for the local scheduler: flow, what is counted, bytes. Call until `None`,
+    /// after every input. The amounts of several messages may be combined. O(log flows).
     pub fn poll_service(&mut self) -> Option<(FlowKey, Counted, i64)> {
         self.owed.pop_first().map(|((key, counted), bytes)| (key, counted, bytes))
     }

@@ -1,9 +1,9 @@
 //! How the schedulers of different servers report their service to each other [vPFS §III-B].
 //!
-//! Each server keeps running totals by flow and what is counted of it. A message carries the totals that changed since the version that
-//! the peer acknowledged, never differences. So the next message repairs the effects of lost, late, repeated or
-//! reordered ones, and after a partition all views converge. The receiver turns totals into differences for its
-//! scheduler, which knows nothing about peers.
+//! Each server keeps running totals by flow and what is counted of it. A message carries the totals that changed since
+//! the version that the peer acknowledged, never differences. So the next message repairs the effects of lost, late,
+//! repeated or reordered ones, and after a partition all views converge. The receiver turns totals into differences for
+//! its scheduler, which knows nothing about peers.
 //!
 //! A peer's service counts only if it was given while this server was running and could hear of it: what an older
 //! peer gave before it was first heard from, and what any peer gave while it was lost, is a baseline, which is not
