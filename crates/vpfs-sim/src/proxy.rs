@@ -1,7 +1,7 @@
 //! The proxy in front of one server: its node, which the simulator drives as the daemon does.
 
 use slab::Slab;
-use vpfs_core::Time;
+use vpfs_core::{FileKey, FilePosition, OpKind, Time};
 use vpfs_node::{Arrival, Node, Served};
 
 use crate::calendar::{Calendar, Event};
@@ -25,9 +25,10 @@ impl Proxy {
     /// A request has arrived.
     pub(crate) fn arrive(&mut self, now: Time, key: u32, part: &mut Part, plan: &NodePlan) {
         part.arrived = now;
-        let Part { app, op, bytes, issued, elsewhere, .. } = *part;
+        let Part { app, op, bytes, object, offset, issued, elsewhere, .. } = *part;
         plan.introduce(now, &mut self.node, app);
-        let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        let position = (op != OpKind::Metadata).then_some(FilePosition { file: FileKey(object), start: offset });
+        let arrival = Arrival { position, elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
         part.request = Some(self.node.enqueue(now, key, &arrival));
     }
 
