@@ -2,10 +2,10 @@
 //!
 //! A waiting request waits behind the application whose request was dispatched last, as long as anything is in the
 //! storage: the scheduler preferred it, and where requests are served one after another, it is the one that is served.
-//! While nothing is in the storage, a request waits for a rule alone: a cap, or the pace of its kind. So waiting time is
-//! divided among applications, and nothing of it is lost. To note the applications of a whole wait would take as long as
-//! there were dispatches in it; so each wait counts as a whole for the application at one moment of it, and the moments
-//! are spread evenly: over many requests, sums are right. O(log [`Turns::KEPT`]) for each dispatch that had to wait.
+//! While nothing is in the storage, a request waits for a rule alone: a cap, or the pace of its kind. So waiting time
+//! is divided among applications, and nothing of it is lost. To note all turns of a wait would take time for each of
+//! them; so each wait counts as a whole for the application at one moment of it, and the moments are spread evenly:
+//! over many requests, sums are right. O(log [`Turns::KEPT`]) for each dispatch that had to wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -253,7 +253,7 @@ mod tests {
         let named: Duration = account.behind.iter().map(|(_, time)| *time).sum();
         assert_eq!((account.behind.len(), named + account.behind_others, account.held), (8, 1000 * MS, 5 * MS));
         let mut turns = Turns::default();
-        (0..5000).for_each(|turn| turns.note(Time::from_millis(turn), Some(AppId(turn as u32))));
+        (0..5000).for_each(|turn| turns.note(Time::from_millis(turn), Some(AppId(u32::try_from(turn).unwrap_or(0)))));
         assert_eq!(turns.turns.len(), Turns::KEPT);
     }
 }

@@ -91,6 +91,7 @@
 
 mod bounds;
 mod calendar;
+mod drain;
 mod error;
 mod layout;
 mod link;

@@ -1,16 +1,12 @@
 //! The proxy in front of one server: its node, which the simulator drives as the daemon does.
 
 use slab::Slab;
-use vpfs_core::{Dispatch, Event as SchedulerEvent, ServerId, Time};
-use vpfs_node::coordination::Message;
-use vpfs_node::{Arrival, Event as NodeEvent, Node, Outputs, RequestKey, Served};
+use vpfs_core::{FileKey, FilePosition, OpKind, Time};
+use vpfs_node::{Arrival, Node, Served};
 
 use crate::calendar::{Calendar, Event};
-use crate::measure::AppMeasures;
-use crate::peer_network::Exchange;
-use crate::peers::Peers;
 use crate::policy::NodePlan;
-use crate::server::{Check, NodeLink, Part, Server};
+use crate::server::Part;
 
 pub(crate) struct Proxy {
     number: u32,
@@ -29,9 +25,10 @@ impl Proxy {
     /// A request has arrived.
     pub(crate) fn arrive(&mut self, now: Time, key: u32, part: &mut Part, plan: &NodePlan) {
         part.arrived = now;
-        let Part { app, op, bytes, issued, elsewhere, .. } = *part;
+        let Part { app, op, bytes, object, offset, issued, elsewhere, .. } = *part;
         plan.introduce(now, &mut self.node, app);
-        let arrival = Arrival { elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        let position = (op != OpKind::Metadata).then_some(FilePosition { file: FileKey(object), start: offset });
+        let arrival = Arrival { position, elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
         part.request = Some(self.node.enqueue(now, key, &arrival));
     }
 
@@ -72,53 +69,13 @@ impl Proxy {
         due
     }
 
-    /// Passes the consequences of an input on.
-    pub(crate) fn drain(&mut self, surroundings: &mut Surroundings<'_>) -> Result<(), Check> {
-        let now = surroundings.now;
-        let timeout = self.node.drain(now, surroundings);
-        if let Some(at) = timeout.map(|at| at.max(now))
+    /// The node must be called at this time, if at any.
+    pub(crate) fn sleep(&mut self, now: Time, until: Option<Time>, calendar: &mut Calendar) {
+        if let Some(at) = until.map(|at| at.max(now))
             && self.wake != Some(at)
         {
             self.wake = Some(at);
-            surroundings.calendar.push(at, Event::NodeWake { server: self.number });
-        }
-        std::mem::replace(&mut surroundings.checked, Ok(()))?;
-        surroundings.server.check_slots()
-    }
-}
-
-/// What a proxy acts on.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) now: Time,
-    pub(crate) server: &'a mut Server,
-    pub(crate) nodes: &'a mut [NodeLink],
-    pub(crate) calendar: &'a mut Calendar,
-    pub(crate) measures: &'a mut [AppMeasures],
-    pub(crate) peers: Option<&'a mut Peers>,
-    /// The first rule that a dispatch broke.
-    pub(crate) checked: Result<(), Check>,
-}
-
-impl Outputs<u32> for Surroundings<'_> {
-    fn transmit(&mut self, messages: impl Iterator<Item = (ServerId, Message)>) {
-        if let Some(peers) = &mut self.peers {
-            let cost = peers.transmit_all(self.now, self.server.number, messages, self.calendar);
-            if cost != Exchange::default() {
-                self.server.on_messages_sent(self.now, cost);
-            }
-        }
-    }
-
-    fn dispatch(&mut self, &part: &u32, _: RequestKey, dispatch: &Dispatch) {
-        let checked = self.server.begin(self.now, part, dispatch, self.nodes, self.calendar);
-        self.checked = std::mem::replace(&mut self.checked, Ok(())).and(checked);
-        let Part { app, arrived, .. } = self.server.parts[part as usize];
-        self.measures[app.index()].queue.record(self.now.since(arrived));
-    }
-
-    fn event(&mut self, _: Time, event: NodeEvent) {
-        if let NodeEvent::Scheduler(SchedulerEvent::DepthChanged { depth }) = event {
-            self.server.set_depth(depth);
+            calendar.push(at, Event::NodeWake { server: self.number });
         }
     }
 }

@@ -11,6 +11,7 @@ use vpfs_model::plan::Call as PlanCall;
 
 use crate::bounds;
 use crate::calendar::{Calendar, Event};
+use crate::drain::Surroundings;
 use crate::error::{SimError, Violation};
 use crate::layout::Share;
 use crate::measure::AppMeasures;
@@ -18,7 +19,7 @@ use crate::messages::{self, Recipient};
 use crate::peers::Peers;
 use crate::policy::NodePlan;
 use crate::process::{AfterPhase, AppState, Next, Process, State};
-use crate::proxy::{Proxy, Surroundings};
+use crate::proxy::Proxy;
 use crate::server::{Check, NodeLink, Part, Server};
 use crate::trace::{Trace, Transfer};
 
@@ -388,7 +389,7 @@ impl World {
 
     /// Passes the consequences of an input of a server's node on.
     fn drain(&mut self, server: u32) -> Result<(), SimError> {
-        let mut surroundings = Surroundings {
+        let surroundings = Surroundings {
             now: self.now,
             server: &mut self.servers[server as usize],
             nodes: &mut self.nodes,
@@ -397,7 +398,7 @@ impl World {
             peers: self.peers.as_mut(),
             checked: Ok(()),
         };
-        let checked = self.proxies[server as usize].drain(&mut surroundings);
+        let checked = surroundings.drain(&mut self.proxies[server as usize]);
         checked.map_err(|check| self.broken(server, check))
     }
 
