@@ -544,9 +544,9 @@ const FILE: Kind = Kind::Text("a file, relative to this one");
 pub(crate) const TRUST: Section = Section {
     name: "trust",
     header: "[trust]",
-    doc: "Which hosts a proxy trusts. Requests between servers are never held nor charged, because a client's operation waits \
-          for them inside a server; so only hosts that are known to be servers may send them. A change applies to later \
-          requests of open connections, too.",
+    doc: "Which hosts a proxy trusts. Requests between servers are never held nor charged, because a client's operation \
+          waits for them inside a server; so only hosts that are known to be servers may send them. A change applies to \
+          later requests of open connections, too.",
     keys: &[
         Tunable::new(
             "servers",
