@@ -42,7 +42,7 @@ impl OrangeFsSession {
                 // Unsolicited; the server decides what to do, as it would without a proxy.
                 _ => Meaning::Stray,
             };
-            if !self.must_read_client() {
+            if !self.awaits_rest(Side::Client) {
                 self.client_may_send(now);
             }
             self.to_server.push(buf.split_to(Header::LEN).freeze());

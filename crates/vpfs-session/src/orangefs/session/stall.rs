@@ -7,7 +7,7 @@ use vpfs_core::Time;
 
 use super::{Inbound, OrangeFsSession};
 use crate::orangefs::op::{Op, State};
-use crate::{Action, OpId, Session, SessionLimits};
+use crate::{Action, OpId, Session, SessionLimits, Side};
 
 /// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
 /// of the operation's data.
@@ -84,7 +84,7 @@ impl OrangeFsSession {
 
     /// A write was acknowledged, so its data is next.
     pub(super) fn await_data(&mut self, now: Time, id: OpId) {
-        if !self.must_read_client() {
+        if !self.awaits_rest(Side::Client) {
             self.client_may_send(now);
         }
         self.awaiting_data += 1;
@@ -111,7 +111,9 @@ impl OrangeFsSession {
     /// Whether the client has sent next to nothing for a while, although it is in the middle of a message or the data
     /// of a write is expected, and nothing else is in its way.
     fn is_slow(&self, now: Time) -> bool {
-        self.stall.sending.has_stalled(now, self.stall.patience) && self.must_read_client() && self.is_listening()
+        self.stall.sending.has_stalled(now, self.stall.patience)
+            && self.awaits_rest(Side::Client)
+            && self.is_listening()
     }
 
     /// Whether whatever the client sends is passed on at once.
