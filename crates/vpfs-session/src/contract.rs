@@ -90,8 +90,8 @@ pub trait Session: fmt::Debug + Send {
     /// Whether to read from the server now.
     fn wants_server(&self) -> bool;
 
-    /// Whether the client is done, everything it sent was passed on, and the server is not about to end anything, so that
-    /// the connection to the server may be half closed: a server may take that for the end of everything. O(n) in
+    /// Whether the client is done, everything it sent was passed on, and the server is not about to end anything, so
+    /// that the connection to the server may be half closed: a server may take that for the end of everything. O(n) in
     /// operations once the client is done.
     fn server_side_done(&self) -> bool;
 
