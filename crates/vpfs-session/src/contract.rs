@@ -80,11 +80,8 @@ pub trait Session: fmt::Debug + Send {
     /// Whether to read from the client now. O(1).
     fn wants_client(&self) -> bool;
 
-    /// Whether only bytes from the client can complete what is in progress, so that reading must not wait for memory:
-    /// the client is in the middle of a message, or a dispatched write waits for its data.
-    fn must_read_client(&self) -> bool;
-
-    /// Whether a side has sent only a part of a message, or of the data of a write.
+    /// Whether only bytes from this side can complete what is in progress: it is in the middle of a message, or a
+    /// dispatched write waits for its data. Reading from the client must not wait for memory then.
     fn awaits_rest(&self, side: Side) -> bool;
 
     /// Bytes of memory that requests take up: the operation itself from arrival to end, and the whole request,
@@ -94,8 +91,8 @@ pub trait Session: fmt::Debug + Send {
     /// Whether to read from the server now.
     fn wants_server(&self) -> bool;
 
-    /// Whether the client is done, everything it sent was passed on, and the server is not about to end anything, so that
-    /// the connection to the server may be half closed: a server may take that for the end of everything. O(n) in
+    /// Whether the client is done, everything it sent was passed on, and the server is not about to end anything, so
+    /// that the connection to the server may be half closed: a server may take that for the end of everything. O(n) in
     /// operations once the client is done.
     fn server_side_done(&self) -> bool;
 

@@ -222,7 +222,7 @@ fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
     wire.server(&ack(1, 0));
     let mut most = 0;
     for tag in 2.. {
-        assert!(wire.session.wants_client() && wire.session.must_read_client());
+        assert!(wire.session.wants_client() && wire.session.awaits_rest(Side::Client));
         let actions = wire.client(&small_write(tag, 16_000));
         if !matches!(actions[..], [Action::Enqueue(..)]) {
             let Some(Action::Close(CloseReason::Violation { side: Side::Client, .. })) = actions.last() else {

@@ -369,7 +369,7 @@ impl Connection {
         if !self.memory.is_scarce() {
             return READ_SIZE;
         }
-        let takes_requests = self.session.held_requests() < LITTLE || self.session.must_read_client();
+        let takes_requests = self.session.held_requests() < LITTLE || self.session.awaits_rest(Side::Client);
         if takes_requests && self.session.to_server().held() < LITTLE { STEP } else { 0 }
     }
 
@@ -415,8 +415,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Acknowledges the first part of a message at once. A peer with a small send buffer sends the rest only then, and
-    /// nothing that is sent to it meanwhile could carry the acknowledgement. That of a whole message goes with the answer.
+    /// Acknowledges a part of a message at once. A peer with a small send buffer sends the rest only then, and nothing
+    /// that is sent to it meanwhile could carry the acknowledgement. That of a whole message goes with the answer.
     fn acknowledge_part(&self, side: Side) {
         let half = match side {
             Side::Client => &self.client,
@@ -475,7 +475,7 @@ impl Connection {
         }
         // Any other connection would simply not be read. This one must be, because its write occupies slots of the
         // server.
-        if has_more_requests && self.session.must_read_client() && self.memory.is_used_up() {
+        if has_more_requests && self.session.awaits_rest(Side::Client) && self.memory.is_used_up() {
             return Err(Failure::OutOfMemory);
         }
         Ok(())

@@ -178,13 +178,16 @@ impl<P: Protocol> Core<P> {
             && !self.client_done
             && self.paused_until.is_none()
             && self.to_server.len() < self.limits.outbound_bytes
-            && (self.must_read_client() || self.has_room_for_requests())
+            && (self.awaits_rest(Side::Client) || self.has_room_for_requests())
     }
 
-    /// True even if no further request is accepted: dispatched requests wait for the end of the client's current
+    /// True for the client even if no further request is accepted: dispatched requests wait for the end of its current
     /// message, and only their data frees the slots of dispatched writes.
-    fn must_read_client(&self) -> bool {
-        self.from_client.is_passing() || self.table.awaiting_data > 0
+    fn awaits_rest(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.from_client.is_passing() || self.table.awaiting_data > 0,
+            Side::Server => self.from_server.is_passing(),
+        }
     }
 
     fn wants_server(&self) -> bool {

@@ -5,7 +5,7 @@ use vpfs_core::Time;
 
 use super::op::State;
 use super::{Core, Protocol};
-use crate::{OpId, Outcome};
+use crate::{OpId, Outcome, Side};
 
 /// What is being read from one side.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<P: Protocol> Core<P> {
     /// Passes the message at the start of the client's `buf`: `head` bytes of it now, `body` bytes as they come, which
     /// are those that count.
     pub(crate) fn pass_client(&mut self, now: Time, buf: &mut BytesMut, [head, body]: [usize; 2], meaning: Meaning) {
-        if !self.must_read_client() {
+        if !self.awaits_rest(Side::Client) {
             self.client_may_send(now);
         }
         self.to_server.push(buf.split_to(head).freeze());

@@ -159,15 +159,8 @@ impl<P: Protocol> Session for ProtocolSession<P> {
         self.core.wants_client()
     }
 
-    fn must_read_client(&self) -> bool {
-        self.core.must_read_client()
-    }
-
     fn awaits_rest(&self, side: Side) -> bool {
-        match side {
-            Side::Client => self.core.must_read_client(),
-            Side::Server => self.core.from_server.is_passing(),
-        }
+        self.core.awaits_rest(side)
     }
 
     fn held_requests(&self) -> usize {

@@ -7,7 +7,7 @@ use vpfs_core::Time;
 
 use super::op::{Op, State};
 use super::{Core, Protocol};
-use crate::{Action, OpId, SessionLimits};
+use crate::{Action, OpId, SessionLimits, Side};
 
 /// For each operation that waits for it, a client must move this number of bytes in [`SessionLimits::PATIENCE`], or all
 /// of the operation's data.
@@ -89,7 +89,7 @@ impl<P: Protocol> Core<P> {
         if !op.awaits_client_data() {
             return;
         }
-        if !self.must_read_client() {
+        if !self.awaits_rest(Side::Client) {
             self.client_may_send(now);
         }
         self.table.awaiting_data += 1;
@@ -116,7 +116,9 @@ impl<P: Protocol> Core<P> {
     /// Whether the client has sent next to nothing for a while, although it is in the middle of a message or the data
     /// of a write is expected, and nothing else is in its way.
     fn is_slow(&self, now: Time) -> bool {
-        self.stall.sending.has_stalled(now, self.stall.patience) && self.must_read_client() && self.is_listening()
+        self.stall.sending.has_stalled(now, self.stall.patience)
+            && self.awaits_rest(Side::Client)
+            && self.is_listening()
     }
 
     /// Whether whatever the client sends is passed on at once.

@@ -72,7 +72,7 @@ impl Edited<'_> {
     fn insert(&mut self, line: &Line, settings: &mut Vec<&Setting>) {
         self.replace(line.range.end..line.range.end, b"");
         for setting in settings.drain(..) {
-            while !self.out.ends_with(b"\n") || self.out.ends_with(b"\\\n") {
+            while !is_line_end(&self.out) {
                 self.out.push(b'\n');
             }
             self.out.extend_from_slice(format!("\t{} {}\n", setting.key.escape_ascii(), setting.value()).as_bytes());
@@ -83,6 +83,11 @@ impl Edited<'_> {
         self.out.extend_from_slice(&self.text[self.done..]);
         self.out
     }
+}
+
+/// Whether what follows `text` is a line of its own, and no continuation.
+fn is_line_end(text: &[u8]) -> bool {
+    text.strip_suffix(b"\n").is_some_and(|line| !line.strip_suffix(b"\r").unwrap_or(line).ends_with(b"\\"))
 }
 
 /// A setting in seconds that clients read from the text.
@@ -169,7 +174,7 @@ mod tests {
         assert_eq!(rewritten(text, ClientTimeouts::default()), text);
         assert_eq!(rewritten("<Defaults>", timeouts).lines().count(), 3);
         // A line that ends in a continuation must not swallow the time-outs.
-        for text in ["<Defaults> \\\n", "<Defaults> \\"] {
+        for text in ["<Defaults> \\\n", "<Defaults> \\", "<Defaults> \\\r"] {
             let once = rewritten(text, timeouts);
             assert_eq!(rewritten(&once, timeouts), once);
         }
