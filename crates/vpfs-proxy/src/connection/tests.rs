@@ -145,7 +145,7 @@ async fn the_first_part_of_a_message_is_acknowledged_at_once() {
             socket(half).set_tcp_quickack(false).unwrap();
             peer.write_all(part).await.unwrap();
             half.ready(Some(Interest::READABLE)).await.unwrap();
-            connection.read().unwrap();
+            connection.read(connection.shared.clock.now()).unwrap();
             connection.settle().unwrap();
             let half = if side == Side::Client { &connection.client } else { &connection.server };
             assert_eq!(socket(half).tcp_quickack().unwrap(), !is_whole, "{side}, {} bytes", part.len());
