@@ -6,10 +6,12 @@
 //! - each side is longer than its largest stripe: a region that one stripe holds lies on one server, whatever its
 //!   stripes are; and
 //! - the requests of both sides take less time with stripes of their own than with those of one side for both, by the
-//!   gain below which any other change is not worth it either ([`Question::gain_percent`](crate::question::Question::gain_percent)).
+//!   gain below which any other change is not worth it either ([`gain_percent`]).
 //!
 //! What is decided here, from sums over some requests, are proposals: a group of regions becomes one if that holds with
 //! replays of the requests, too.
+//!
+//! [`gain_percent`]: crate::question::Question::gain_percent
 
 use std::ops::Range;
 

@@ -118,7 +118,7 @@ pub(super) fn json(classes: &Classes, answer: &Answer) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use vpfs_harl::{CHUNK, Model, Op, Question, Request, Trace, advise};
+    use vpfs_harl::{Model, Op, Question, Request, Trace, advise};
 
     use super::*;
 
@@ -148,16 +148,7 @@ mod tests {
     #[test]
     fn the_guide_shows_what_is_printed() {
         let classes = Classes::parse("guide", block("toml")).expect("the guide's classes are right");
-        let model = Model::Concurrent;
-        let question = Question {
-            model,
-            outstanding_milli: None,
-            now: 64 << 10,
-            step: 4096,
-            chunk: CHUNK,
-            budget: 20_000_000,
-            gain_percent: model.gain_percent(),
-        };
+        let question = Question::new(Model::Concurrent, 20_000_000);
         let runs = vec![(reads(), 1)];
         let advice = advise(&classes.cluster, &runs, &question).expect("there is advice");
         let file = Advised { name: "/scratch/result.dat".into(), runs, question, advice };
