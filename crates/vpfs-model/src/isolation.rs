@@ -1,4 +1,9 @@
-//! The share delivered: an application's throughput divided by the throughput that it is entitled to.
+//! What one application does to another beside it: the measures of every isolation experiment, simulated or real. Each
+//! application runs alone first, then both beside each other.
+//!
+//! *kept = got ÷ alone*: the part of its throughput alone that an application keeps.
+//!
+//! The share delivered is an application's throughput divided by the throughput that it is entitled to:
 //!
 //! *delivered = got ÷ min(alone, share · alone ÷ occupancy)*
 //!
@@ -22,19 +27,24 @@
 //! storage with several limits (bytes, I/Os) can serve two applications at once better than in turn; and with several
 //! servers, time is summed over all of them.
 
+/// The part of its throughput alone that an application keeps; not a number if it moved nothing alone.
+pub fn kept(got: f64, alone: f64) -> f64 {
+    delivered(got, alone, 1.0, 1.0)
+}
+
 /// The part of its entitlement that an application got; not a number if it is entitled to nothing.
-pub(crate) fn delivered(got: f64, alone: f64, share: f64, occupancy: f64) -> f64 {
+pub fn delivered(got: f64, alone: f64, share: f64, occupancy: f64) -> f64 {
     got / (alone * (share / occupancy).min(1.0))
 }
 
 /// The share of `weight` beside `other`.
-pub(crate) fn share(weight: u32, other: u32) -> f64 {
+pub fn share(weight: u32, other: u32) -> f64 {
     f64::from(weight) / (f64::from(weight) + f64::from(other))
 }
 
 /// The occupancy of an application with the throughput `alone`; `saturated` is the throughput of many such calls at
 /// once without other load. `is_serial`: the storage serves one access at a time.
-pub(crate) fn occupancy(is_serial: bool, alone: f64, saturated: f64) -> f64 {
+pub fn occupancy(is_serial: bool, alone: f64, saturated: f64) -> f64 {
     if is_serial { 1.0 } else { (alone / saturated).min(1.0) }
 }
 

@@ -1,17 +1,18 @@
-//! Latency percentiles.
+//! Latencies of calls, measured or simulated.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies of many calls, in seconds, each within 0.1 % of the true value. Zero if there were no calls.
+/// Latencies of many calls, in seconds, as exact as [`Latencies`] was told. Zero if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Number of calls.
     pub count: u64,
-    /// The fastest.
-    pub min_seconds: f64,
+    /// The fastest; simulations leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_seconds: Option<f64>,
     /// Mean.
     pub mean_seconds: f64,
     /// Half are at most this.
@@ -28,29 +29,40 @@ pub struct Latency {
     pub max_seconds: f64,
 }
 
-/// Collects latencies, in nanoseconds, in bounded memory.
+/// Collects latencies in bounded memory: a histogram that is allocated for the first one.
 #[derive(Clone, Debug)]
-pub(super) struct LatencyHistogram(Histogram<u64>);
+pub struct Latencies {
+    histogram: Option<Box<Histogram<u64>>>,
+    digits: u8,
+    longest: Duration,
+}
 
-const HOUR_NS: u64 = 3_600_000_000_000;
-
-impl LatencyHistogram {
-    /// 1 ns to 1 hour with three significant digits: about 270 KiB.
-    pub(super) fn new() -> Self {
-        Self(Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid"))
+impl Latencies {
+    /// From 1 ns to `longest`, with this number of significant digits, at most 5: 270 KiB for an hour with three.
+    pub fn new(digits: u8, longest: Duration) -> Self {
+        Self { histogram: None, digits, longest }
     }
 
-    /// Counts one call; more than an hour counts as an hour.
-    pub(super) fn record(&mut self, latency: Duration) {
-        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    /// Counts one call; more than the longest counts as that.
+    ///
+    /// # Panics
+    /// If there are more than 5 digits, or the longest is less than 2 ns.
+    pub fn record(&mut self, latency: Duration) {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let new =
+            || Box::new(Histogram::new_with_bounds(1, nanoseconds(self.longest), self.digits).expect("valid bounds"));
+        self.histogram.get_or_insert_with(new).saturating_record(nanoseconds(latency));
     }
 
-    pub(super) fn summary(&self) -> Latency {
-        let histogram = &self.0;
+    /// All of them.
+    pub fn summary(&self) -> Latency {
+        let Some(histogram) = &self.histogram else {
+            return Latency { min_seconds: Some(0.0), ..Latency::default() };
+        };
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
         Latency {
             count: histogram.len(),
-            min_seconds: histogram.min() as f64 / 1e9,
+            min_seconds: Some(histogram.min() as f64 / 1e9),
             mean_seconds: histogram.mean() / 1e9,
             p50_seconds: at(0.5),
             p90_seconds: at(0.9),
@@ -68,8 +80,8 @@ mod tests {
 
     #[test]
     fn percentiles_of_a_hundred_milliseconds() {
-        let mut histogram = LatencyHistogram::new();
-        assert_eq!(histogram.summary(), Latency::default());
+        let mut histogram = Latencies::new(3, Duration::from_secs(3600));
+        assert_eq!((histogram.summary().count, histogram.summary().min_seconds), (0, Some(0.0)));
         (1..=100).for_each(|ms| histogram.record(Duration::from_millis(ms)));
         let latency = histogram.summary();
         let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.001;
