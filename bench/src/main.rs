@@ -1,10 +1,11 @@
 //! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
 //!
-//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation`
-//! is a command of its own: it compares policies on simulated storage, and measures no speed of this machine.
+//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. Commands of their own
+//! compare policies, and measure several processes: [`isolation`] and those in [`real`].
 
 mod interposition;
 mod isolation;
+mod real;
 mod report;
 mod scheduler;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use real::{faults, fig6, floods};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -20,7 +22,9 @@ type Benchmark = fn(Effort) -> Vec<Measurement>;
 const BENCHMARKS: &[(&str, Benchmark)] =
     &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("interposition", interposition::ratios)];
 
-/// Measure the speed of scheduling decisions and the cost of a proxy.
+/// Measure the speed of scheduling decisions, the cost of a proxy, and what policies do for applications
+///
+/// Without a command: scheduler, newcomer and interposition, or those that are named.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -43,6 +47,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Isolation(isolation::Options),
+    Fig6(fig6::Options),
+    Faults(faults::Options),
+    Floods(floods::Options),
 }
 
 /// How long to measure.
@@ -56,8 +63,14 @@ struct Effort {
 
 fn main() -> ExitCode {
     let Arguments { command, names, json, runs, quick } = Arguments::parse();
-    if let Some(Command::Isolation(options)) = command {
-        return isolation::run(&options).map_or_else(
+    if let Some(command) = command {
+        let done = match command {
+            Command::Isolation(options) => isolation::run(&options),
+            Command::Fig6(options) => fig6::run(&options),
+            Command::Faults(options) => faults::run(&options),
+            Command::Floods(options) => floods::run(&options),
+        };
+        return done.map_or_else(
             |error| {
                 eprintln!("{error}");
                 ExitCode::FAILURE

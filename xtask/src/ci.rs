@@ -1,8 +1,9 @@
 //! Everything that CI runs. The tests come last, with their sum in one line.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use crate::command::{cargo, step};
 use crate::{audit, tidy};
 
 /// Runs all steps; stops at the first one that fails.
@@ -29,18 +30,6 @@ pub(crate) fn run() -> Result<(), String> {
     step("build", cargo(&["build", "--quiet", "--package", "vpfs"]))?;
     println!("== tests");
     tests()
-}
-
-pub(crate) fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args);
-    command
-}
-
-pub(crate) fn step(name: &str, mut command: Command) -> Result<(), String> {
-    println!("== {name}");
-    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {command:?} failed with {status}")) }
 }
 
 /// Runs all tests, shows their output as it arrives, and adds up the results of all test programs.
