@@ -1,11 +1,12 @@
 //! Benchmarks of vpfs: `cargo run --release -p vpfs-bench`.
 //!
-//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. `vpfs-bench isolation`
-//! is a command of its own: it compares policies on simulated storage, and measures no speed of this machine.
+//! A [`Benchmark`] makes measurements; to add one, add its module and a line in [`BENCHMARKS`]. Commands of their own
+//! compare policies, and measure several processes: [`isolation`] and those in [`real`].
 
 mod count;
 mod interposition;
 mod isolation;
+mod real;
 mod report;
 mod scheduler;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use real::{faults, fig6, floods};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -21,7 +23,9 @@ type Benchmark = fn(Effort) -> Vec<Measurement>;
 const BENCHMARKS: &[(&str, Benchmark)] =
     &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("interposition", interposition::ratios)];
 
-/// Measure the speed of scheduling decisions and the cost of a proxy.
+/// Measure the speed of scheduling decisions, the cost of a proxy, and what policies do for applications
+///
+/// Without a command: scheduler, newcomer and interposition, or those that are named.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -45,6 +49,9 @@ struct Arguments {
 enum Command {
     Isolation(isolation::Options),
     Count(count::Options),
+    Fig6(fig6::Options),
+    Faults(faults::Options),
+    Floods(floods::Options),
 }
 
 /// How long to measure.
@@ -62,6 +69,9 @@ fn main() -> ExitCode {
         let done = match command {
             Command::Isolation(options) => isolation::run(&options),
             Command::Count(options) => count::run(&options),
+            Command::Fig6(options) => fig6::run(&options),
+            Command::Faults(options) => faults::run(&options),
+            Command::Floods(options) => floods::run(&options),
         };
         return done.map_or_else(
             |error| {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::{on_path, output, run, vpfs};
+use crate::{output, requirements, run, vpfs};
 
 /// Namespaces that are connected by a bridge in the first one; deleted with the test.
 #[derive(Debug)]
@@ -16,15 +16,22 @@ impl Hosts {
     /// Hosts beside the first one.
     pub const COUNT: u16 = 4;
 
-    /// Host 0 has the bridge and 10.77.0.100, host n has 10.77.0.n. `None` if this user may not create any.
+    /// Host 0 has the bridge and 10.77.0.100, host n has 10.77.0.n. `None`, which is reported, if this user may not
+    /// create any.
+    ///
+    /// # Panics
+    /// As [`requirements::missing`].
     pub fn new() -> Option<Self> {
-        on_path("ip")?;
+        if !requirements::are_present("ip", &["ip"]) {
+            return None;
+        }
         // Tests of one process run at the same time.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let prefix = format!("vpfs{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let hosts = Self { prefix };
         let first = output(Command::new("ip").args(["netns", "add", &hosts.name(0)]));
         if !first.status.success() {
+            requirements::missing("ip", "this user may not make network namespaces; run this test as root");
             return None;
         }
         hosts.ip(0, "link add br0 type bridge");

@@ -2,9 +2,9 @@
 
 mod cluster;
 mod hosts;
+pub mod requirements;
 
 use std::fs::File;
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -26,12 +26,6 @@ pub fn vpfs() -> PathBuf {
     path.push("vpfs");
     assert!(path.exists(), "{} is missing; run `cargo build` first", path.display());
     path
-}
-
-/// A program of OrangeFS or another package, if it is on PATH.
-pub fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 /// `count` consecutive free ports of 127.0.0.1; the first one.
@@ -152,12 +146,6 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Reports that a test is skipped, bypassing the test harness, which hides the output of passing tests.
-pub fn skip(why: &str) {
-    // Without standard error there is no place to report it.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 /// Runs a command to its end.

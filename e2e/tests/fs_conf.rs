@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use vpfs_e2e::{Daemon, free_ports, on_path, output, proxy_config, skip, vpfs};
+use vpfs_e2e::{Daemon, free_ports, output, proxy_config, requirements, vpfs};
 
 const SERVER: &str = "pvfs2-server";
 const SHOW: &str = "pvfs2-showcoll";
@@ -42,8 +42,8 @@ fn server_takes(config: &Path) -> bool {
 
 #[test]
 fn a_real_server_and_vpfs_init_agree() {
-    if on_path(SERVER).is_none() || on_path(SHOW).is_none() {
-        return skip(&format!("not on PATH: {SERVER} or {SHOW}; install OrangeFS 2.10 to run this test"));
+    if !requirements::are_present("orangefs", &[SERVER, SHOW]) {
+        return;
     }
     for (name, text) in corpus() {
         let dir = tempfile::tempdir().expect("a directory");

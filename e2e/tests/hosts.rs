@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Hosts, on_path, run, skip, vpfs};
+use vpfs_e2e::{Daemon, Hosts, requirements, run, vpfs};
 
 const PROXIES: u16 = Hosts::COUNT;
 
@@ -58,8 +58,7 @@ fn served(config: &Path) -> u64 {
 
 #[test]
 fn clients_are_redirected_and_notice_nothing() {
-    let Some(hosts) = Hosts::new() else { return skip("no network namespaces: not root, or no `ip`") };
-    let Some(nft) = on_path("nft") else { return skip("no `nft` on PATH") };
+    let Some(hosts) = Hosts::new().filter(|_| requirements::are_present("nft", &["nft"])) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let (conf, cluster) = (dir.path().join("fs.conf"), dir.path().join("cluster"));
     std::fs::write(&conf, servers_own_config()).expect("a file");
@@ -86,13 +85,13 @@ fn clients_are_redirected_and_notice_nothing() {
     };
     load(1);
     assert_eq!(served(&config), 0, "nobody is redirected before the rules are there");
-    run(hosts.program(0, &nft).arg("-f").arg(cluster.join("vpfs.nft")));
+    run(hosts.program(0, Path::new("nft")).arg("-f").arg(cluster.join("vpfs.nft")));
     load(1);
     let redirected = served(&config);
     assert!(redirected >= 2 << 20, "a quarter of 16 MiB, written and read: {redirected}");
     load(0);
     assert_eq!(served(&config), redirected, "servers' own hosts reach them directly");
-    run(hosts.program(0, &nft).args(["delete", "table", "ip", "vpfs"]));
+    run(hosts.program(0, Path::new("nft")).args(["delete", "table", "ip", "vpfs"]));
     load(1);
     assert_eq!(served(&config), redirected, "the rules are gone");
 }

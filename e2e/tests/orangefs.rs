@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vpfs_e2e::{Daemon, free_ports, on_path, proxy_config, run, run_until_it_succeeds, skip, vpfs};
+use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::{Daemon, free_ports, proxy_config, run, run_until_it_succeeds, vpfs};
 
 const SERVERS: u16 = 4;
 const TOOLS: [&str; 7] =
@@ -133,15 +134,6 @@ fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether all of these programs exist; reports the missing ones.
-fn present(programs: &[&str]) -> bool {
-    let missing: Vec<&str> = programs.iter().copied().filter(|program| on_path(program).is_none()).collect();
-    if !missing.is_empty() {
-        skip(&format!("not on PATH: {}; install OrangeFS 2.10 to run this test", missing.join(", ")));
-    }
-    missing.is_empty()
-}
-
 /// Basic operations by the stock tools, then a clean shutdown of the proxies.
 fn exercise(mut cluster: Cluster) {
     // At their first start stock servers take some seconds until they have found each other and made the root
@@ -175,14 +167,14 @@ fn exercise(mut cluster: Cluster) {
 
 #[test]
 fn stock_tools_reach_stock_servers_through_the_proxies() {
-    if present(&[&TOOLS[..], &[SERVER]].concat()) {
+    if are_present("orangefs", &[&TOOLS[..], &[SERVER]].concat()) {
         exercise(Cluster::stock());
     }
 }
 
 #[test]
 fn stock_tools_reach_embedded_servers_through_the_proxies() {
-    if present(&TOOLS) {
+    if are_present("orangefs", &TOOLS) {
         exercise(Cluster::embedded());
     }
 }

@@ -1,8 +1,9 @@
 //! Everything that CI runs. The tests come last, with their sum in one line.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use crate::command::{cargo, step};
 use crate::{audit, instructions, tidy};
 
 /// Runs all steps; stops at the first one that fails.
@@ -35,18 +36,6 @@ pub(crate) fn instructions() -> Result<(), String> {
     step("build", cargo(&["build", "--quiet", "--package", "vpfs", "--package", "vpfs-bench"]))?;
     println!("== instructions");
     instructions::run()
-}
-
-pub(crate) fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args);
-    command
-}
-
-pub(crate) fn step(name: &str, mut command: Command) -> Result<(), String> {
-    println!("== {name}");
-    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {command:?} failed with {status}")) }
 }
 
 /// Runs all tests, shows their output as it arrives, and adds up the results of all test programs.

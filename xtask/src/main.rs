@@ -4,6 +4,7 @@
 mod audit;
 mod bench;
 mod ci;
+mod command;
 mod instructions;
 mod simulate;
 mod tidy;
@@ -16,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   tidy       rules that no compiler checks: crate arrows as in ARCHITECTURE.md, length of files, width of comments,
              unfinished code
   audit      what we depend on: licences, the oldest compiler, advisories; says what to install if a tool is missing
-  bench      measurements that need more than one program; `cargo xtask bench` lists them
+  bench      measurements of speed, of policies and of real servers; `cargo xtask bench` lists them
   instructions   of one proxied operation of each kind and one decision of each policy, by valgrind; fails if there
              are more than expected
   simulate   the daemon between model clients and servers, in virtual time, with faults drawn from seeds

@@ -1,6 +1,6 @@
 //! `cargo xtask simulate`: many schedules of the daemon's deterministic simulation.
 
-use std::process::Command;
+use crate::command::{self, cargo};
 
 const USAGE: &str = "usage: cargo xtask simulate [--schedules N] [--seed N]
 
@@ -21,14 +21,11 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
         let text = args.next().ok_or_else(|| format!("{option} needs a number\n{USAGE}"))?;
         *into = text.parse::<u64>().map_err(|error| format!("{option} {text}: {error}\n{USAGE}"))?;
     }
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--quiet", "--release", "--package", "vpfs-proxy", "--lib", "simulation::schedules"]);
+    let mut command =
+        cargo(&["test", "--quiet", "--release", "--package", "vpfs-proxy", "--lib", "simulation::schedules"]);
     command.env("SCHEDULES", schedules.to_string()).env("SEED", seed.to_string());
-    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     let last = seed + schedules.saturating_sub(1);
-    if !status.success() {
-        return Err("a schedule failed; its seed is above".to_owned());
-    }
+    command::run(command).map_err(|error| format!("a schedule failed; its seed is above: {error}"))?;
     println!("{schedules} schedules, seeds {seed} to {last}");
     Ok(())
 }

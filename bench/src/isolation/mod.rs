@@ -1,174 +1,179 @@
-//! `vpfs-bench isolation`: how much of its speed a small application keeps beside a large one, in simulation.
+//! `vpfs-bench isolation`: how much of its speed a small application keeps beside a large one.
 //!
-//! - [`beside`]: a small and a large application, under every policy and with caps set by hand.
-//! - [`only_large`]: the cost of isolation without an application to protect.
-//! - [`backlogged`]: two applications that take as much as they can get, and the device time that each receives.
-//!
-//! [`share`] defines the measure, [`case`] the factors that are varied.
+//! Both run alone, then beside each other under each policy: in simulation ([`simulated`]), or as stock programs in
+//! front of real servers ([`orangefs`]). [`vpfs_model::isolation`] defines what is measured.
 
-mod backlogged;
-mod beside;
-mod case;
-mod load;
-mod only_large;
-mod policy;
-mod share;
+mod orangefs;
 mod sheet;
+mod simulated;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use serde::Serialize;
-use vpfs_report::{Report, Section};
+use vpfs_config::units::parse_size;
+use vpfs_core::{Bytes, PolicyKind};
 
-use case::{Case, MODELS};
-use policy::Candidate;
+use simulated::MODELS;
 
-/// A small application beside a large one, on simulated storage, under every policy.
+/// A small application beside a large one, under every policy: on simulated storage, or in front of real servers
 #[derive(Debug, clap::Args)]
-#[command(after_help = "In front of real servers: cargo xtask bench isolation --orangefs DIR")]
 pub(crate) struct Options {
-    /// Every combination of all factors; by default one factor at a time is varied.
-    #[arg(long)]
-    all: bool,
-    /// Only cases with this text in their name.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    case: String,
-    /// Only this policy; repeatable.
-    #[arg(long = "policy", value_name = "NAME", value_parser = PossibleValuesParser::new(Candidate::ALL.map(|candidate| candidate.name)))]
+    /// Only this policy; repeatable. In front of real servers, text after a ';' is added to [scheduler]: 'sfq-d;depth =
+    /// 4'
+    #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<String>,
-    /// The storage model on which factors are varied, unless --all is given.
-    #[arg(long, value_parser = PossibleValuesParser::new(MODELS), default_value = "one-head")]
-    model: String,
-    /// Simulated time that is measured for each case, and twice and four times that with large calls of 4 and 16 MiB.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
-    /// Also write the results to this file.
+    /// Time that is measured for each case; in simulation, twice and four times that with large calls of 4 and 16 MiB
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Also write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with charts of the shares delivered to this file.
+    #[command(flatten)]
+    simulated: Simulated,
+    #[command(flatten)]
+    real: Real,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "In simulation")]
+struct Simulated {
+    /// Every combination of all factors; by default one factor at a time is varied
+    #[arg(long)]
+    all: bool,
+    /// Only cases with this text in their name
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    case: String,
+    /// The storage model on which factors are varied, unless --all is given
+    #[arg(long, value_parser = PossibleValuesParser::new(MODELS), default_value = "one-head")]
+    model: String,
+    /// Write a page with charts of the shares delivered to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// All measurements.
-#[derive(Debug, Serialize)]
-struct Outcome {
-    cases: Vec<beside::Row>,
-    only_large: Vec<only_large::Row>,
-    backlogged: Vec<backlogged::Row>,
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "In front of real servers")]
+struct Real {
+    /// A running cluster: its fs.conf and pvfs2tab are in DIR
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "case", "model", "html"])]
+    orangefs: Option<PathBuf>,
+    /// Also sfq-d-plus with the large application capped on each server, for example at 10MB/s; repeatable
+    #[arg(long = "cap", value_name = "RATE", requires = "orangefs")]
+    caps: Vec<String>,
+    /// I/O of the small application
+    #[arg(long, value_name = "KIND", default_value = "write", requires = "orangefs")]
+    small: Access,
+    /// Mounts of the small application, each with one call in flight
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64), requires = "orangefs")]
+    mounts: u32,
+    /// I/O of the large application
+    #[arg(long, value_name = "KIND", default_value = "write", requires = "orangefs")]
+    large: Access,
+    /// Bytes of a call of the large application
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size, requires = "orangefs")]
+    call: Bytes,
+    /// Weights of the small application and the large one
+    #[arg(long, value_name = "S:L", default_value = "1:1", value_parser = weights, requires = "orangefs")]
+    weights: (u32, u32),
+    /// A line for the small application in vpfs.toml, for example 'latency = "10ms"'; repeatable
+    #[arg(long, value_name = "LINE", requires = "orangefs")]
+    small_app: Vec<String>,
+    /// Measure this vpfs; by default it is built from this source
+    #[arg(long, value_name = "PROGRAM", requires = "orangefs")]
+    vpfs: Option<PathBuf>,
+}
+
+/// Whether an application reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Access {
+    Write,
+    Read,
+}
+
+impl Access {
+    pub(crate) const BOTH: [Self; 2] = [Self::Write, Self::Read];
+
+    /// Also its name in fio.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+fn weights(text: &str) -> Result<(u32, u32), String> {
+    let parsed = text.split_once(':').and_then(|(small, large)| Some((small.parse().ok()?, large.parse().ok()?)));
+    parsed.ok_or_else(|| "expected two weights such as 1:4".to_owned())
+}
+
+/// What an application gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) calls_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    /// Latencies of completed calls; not a number if there were none.
+    pub(crate) mean_ms: f64,
+    pub(crate) p99_ms: f64,
 }
 
 /// Measures, prints and writes the selected cases.
 ///
 /// # Errors
-/// A broken rule in a simulation, or a file that cannot be written.
-#[expect(clippy::print_stdout, reason = "it is what the program is for")]
+/// A broken rule in a simulation, an unknown policy, a program that fails, or a file that cannot be written.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let candidates = options.candidates();
-    let outcome = measure(options, &candidates)?;
-    let sheets = [
-        beside::sheet(&outcome.cases),
-        beside::summary(&outcome.cases, &candidates),
-        only_large::sheet(&outcome.only_large),
-        backlogged::sheet(&outcome.backlogged),
-    ];
-    for sheet in sheets.iter().filter(|sheet| !sheet.rows.is_empty()) {
-        println!("{}", sheet.markdown());
-    }
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
-        write(path, json + "\n")?;
-    }
-    if let Some(path) = &options.html {
-        let report = Report::new("Isolation, simulated").introduction(INTRODUCTION).section(pictures(&outcome.cases));
-        let tables = sheets.iter().map(|sheet| Section::new(sheet.title).table(sheet.table()));
-        write(path, tables.fold(report, Report::section).html())?;
-    }
-    Ok(())
-}
-
-const INTRODUCTION: &str = "Share delivered is an application's throughput ÷ what is due to it: what it does alone, or its weight's share of the \
-    storage's time turned into its own requests, whichever is less. 1 is perfect; the large application gets more where the small one \
-    leaves some of its share unused.";
-
-impl Options {
-    fn candidates(&self) -> Vec<Candidate> {
-        let is_wanted = |name: &str| self.policies.is_empty() || self.policies.iter().any(|policy| policy == name);
-        Candidate::ALL.into_iter().filter(|candidate| is_wanted(candidate.name)).collect()
-    }
-
-    fn cases(&self) -> Vec<Case> {
-        let model = MODELS.into_iter().find(|model| *model == self.model).unwrap_or(MODELS[0]);
-        let mut cases = if self.all { Case::all() } else { Case::selection(model) };
-        cases.retain(|case| case.name().contains(&self.case));
-        cases
+    match &options.real.orangefs {
+        Some(cluster) => orangefs::run(cluster, options),
+        None => simulated::run(options),
     }
 }
 
-fn measure(options: &Options, candidates: &[Candidate]) -> Result<Outcome, String> {
-    let Options { all, case, policies, model, seconds, .. } = options;
-    let cases = beside::rows(&options.cases(), candidates, *seconds)?;
-    let has_isolation = candidates.contains(&Candidate::ISOLATION);
-    let only_large = if has_isolation { only_large::rows(*all, case, *seconds)? } else { Vec::new() };
-    // Compares the policies that were named, or else the usual ones. Caps are left out, because they do not share.
-    let is_compared = |candidate: &Candidate| {
-        let usual = [Candidate::SFQ_D_PLUS, Candidate::ISOLATION].contains(candidate);
-        !candidate.is_capped() && (usual || !policies.is_empty())
-    };
-    let compared: Vec<Candidate> = candidates.iter().copied().filter(is_compared).collect();
-    let models = if *all { &MODELS[..] } else { &[model.as_str()] };
-    Ok(Outcome { cases, only_large, backlogged: backlogged::rows(models, case, &compared, *seconds)? })
-}
-
-/// A picture for each case.
-fn pictures(rows: &[beside::Row]) -> Section {
-    rows.chunk_by(|a, b| a.case == b.case).fold(Section::new("Share delivered"), |section, rows| {
-        let chart = beside::chart(&rows[0].case, &rows.iter().collect::<Vec<_>>());
-        section.figure(chart, "")
-    })
-}
-
-fn write(path: &Path, text: String) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("Cannot write {}: {error}.", path.display()))
+/// The policies that were named, or all of vpfs.
+fn policies(options: &Options) -> Vec<String> {
+    match &options.policies[..] {
+        [] if options.real.caps.is_empty() => PolicyKind::NAMES.map(str::to_owned).to_vec(),
+        named => named.to_vec(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
-    fn options(case: &str, policies: &[&str]) -> Options {
-        Options {
-            all: false,
-            case: case.to_owned(),
-            policies: policies.iter().map(|name| (*name).to_owned()).collect(),
-            model: "one-head".to_owned(),
-            seconds: 2,
-            json: None,
-            html: None,
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    pub(super) fn parsed(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Cli::try_parse_from([&["isolation"], arguments].concat()).map(|cli| cli.options)
+    }
+
+    #[test]
+    fn everything_can_be_chosen() {
+        let text = "--orangefs /c --policy fifo --cap 10MB/s --small read --call 256KiB --weights 1:4 --seconds 5 --json o --large read --mounts 1";
+        let options = parsed(&text.split(' ').collect::<Vec<_>>()).unwrap();
+        let Real { small, large, call, weights, mounts, .. } = options.real;
+        assert_eq!((small, large, call.0, weights, mounts), (Access::Read, Access::Read, 262_144, (1, 4), 1));
+        assert_eq!(policies(&options), ["fifo"]);
+        let all = policies(&parsed(&["--orangefs", "/c"]).unwrap());
+        assert!(all.len() >= 5 && all.iter().any(|policy| policy == "sfq-d-plus"), "{all:?}");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (arguments, word) in [
+            (&["--orangefs", "/c", "--weights", "1"][..], "1:4"),
+            (&["--orangefs", "/c", "--small", "both"], "write, read"),
+            (&["--orangefs", "/c", "--html", "x"], "cannot be used with"),
+            (&["--mounts", "2"], "--orangefs"),
+            (&["--seconds", "0"], "0 is not in"),
+        ] {
+            let error = parsed(arguments).unwrap_err().to_string();
+            assert!(error.contains(word), "{arguments:?}: {error}");
         }
-    }
-
-    /// A smoke test: every table has a row, and FIFO behaves as known.
-    #[test]
-    fn a_tiny_run_has_all_tables() {
-        let options = options("one-head, 4KiB beside 64KiB, 1:1", &["fifo", "isolation"]);
-        let outcome = measure(&options, &options.candidates()).unwrap();
-        assert_eq!((outcome.cases.len(), outcome.only_large.len(), outcome.backlogged.len()), (0, 0, 2));
-        assert!(outcome.backlogged.iter().all(|row| row.of_weights > 0.0), "{outcome:?}");
-    }
-
-    #[test]
-    fn a_tiny_run_compares_policies() {
-        let options = options("throttled-disk x4", &["fifo", "cap-66", "isolation"]);
-        let outcome = measure(&options, &options.candidates()).unwrap();
-        let policies: Vec<&str> = outcome.cases.iter().map(|row| row.policy).collect();
-        assert_eq!(policies, ["alone", "fifo", "isolation", "cap-66"]);
-        let [fifo, cap] = [1, 3].map(|row| outcome.cases[row].small_delivered);
-        assert!(fifo < 0.5 && cap > fifo, "{outcome:?}");
-        assert_eq!(outcome.only_large.len(), 4);
-        assert!(outcome.only_large.iter().all(|row| row.isolation_of_fifo > 0.0), "{outcome:?}");
-        assert_eq!(pictures(&outcome.cases).charts().count(), 1);
     }
 }

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +12,10 @@ use vpfs_config::{HOSTS_LIMIT, HostList};
 #[path = "../../../fuzz/src/hosts.rs"]
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 mod fuzz;
+
+#[path = "../../../e2e/src/requirements.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the end-to-end tests")]
+mod requirements;
 
 /// The networks and addresses of a list, then its names.
 fn hosts(text: &str) -> Vec<String> {
@@ -262,11 +265,9 @@ fn list() -> impl Strategy<Value = String> {
     prop::collection::vec(name, 1..4).prop_map(|names| names.join(","))
 }
 
-/// Compares with a tool over random lists, and over `more`.
-fn compare(tool: &str, more: &[&str], expand: impl Fn(&str) -> Command) {
-    if !std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file())) {
-        // Past the harness, which hides the output of tests that pass.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no `{tool}` on PATH; install slurm-client and clustershell");
+/// Compares with a tool of a package over random lists, and over `more`.
+fn compare(package: &str, tool: &str, more: &[&str], expand: impl Fn(&str) -> Command) {
+    if !requirements::are_present(package, &[tool]) {
         return;
     }
     let mut runner =
@@ -295,7 +296,7 @@ fn slurm_expands_lists_to_the_same_hosts() {
     let conf = folder.path().join("slurm.conf");
     std::fs::write(&conf, "ClusterName=test\nSlurmctldHost=localhost\n").unwrap();
     let more = ["n[01-100]", "n[9-011]", "n[001-3]", "c[1-2],", "c1,,c2", "c[1-2][3-4]", "c[1-2] d[1-2]", "c1."];
-    compare("scontrol", &more, |list| {
+    compare("slurm", "scontrol", &more, |list| {
         let mut command = Command::new("scontrol");
         command.args(["show", "hostnames", list]).env("SLURM_CONF", &conf);
         command
@@ -304,11 +305,16 @@ fn slurm_expands_lists_to_the_same_hosts() {
 
 #[test]
 fn clustershell_expands_lists_to_the_same_hosts() {
-    compare("nodeset", &["c[36-400/2]", "c[01-10/3]", "c[1-3]-ib.site", "c[ 1 - 3 , 5 ]", "C[1-2]."], |list| {
-        let mut command = Command::new("nodeset");
-        command.args(["-e", list]);
-        command
-    });
+    compare(
+        "clustershell",
+        "nodeset",
+        &["c[36-400/2]", "c[01-10/3]", "c[1-3]-ib.site", "c[ 1 - 3 , 5 ]", "C[1-2]."],
+        |list| {
+            let mut command = Command::new("nodeset");
+            command.args(["-e", list]);
+            command
+        },
+    );
 }
 
 proptest! {

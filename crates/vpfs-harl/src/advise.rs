@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::borders::{Group, groups};
 use crate::cluster::Cluster;
-use crate::predictor::Predictor;
+use crate::predictor::{File, Predictor};
 use crate::question::Question;
 use crate::regions::divide;
 use crate::replay::Spread;
@@ -91,9 +91,9 @@ pub fn advise(cluster: &Cluster, runs: &[(Trace, u32)], question: &Question) -> 
         return Err(AdviceError::NoRequests);
     }
     let total = all.requests().len() as u64;
-    let ask = |bytes: &Range<u64>, others: &[Vec<u64>]| Asked::new(cluster, runs, bytes, others, total, question);
-    let groups = groups(cluster, runs, &regions, question);
-    let mut asked: Vec<Asked<'_>> = groups.iter().flat_map(|group| regions_of(group, &ask, question)).collect();
+    let file = File { cluster, runs, question };
+    let groups = groups(file, &regions);
+    let mut asked: Vec<Asked<'_>> = groups.iter().flat_map(|group| regions_of(file, group, total)).collect();
     let now = asked.iter().map(|region| region.time_now).sum();
     let then = asked.iter().map(Asked::time_then).sum();
     if question.gains_too_little(now, then) {
@@ -115,19 +115,16 @@ fn all_of(runs: &[(Trace, u32)]) -> Result<Cow<'_, Trace>, TraceError> {
     }
 }
 
-/// A group as one region, unless its pieces gain enough by stripes of their own.
-fn regions_of<'a>(
-    group: &Group,
-    ask: &impl Fn(&Range<u64>, &[Vec<u64>]) -> Asked<'a>,
-    question: &Question,
-) -> Vec<Asked<'a>> {
-    let whole = ask(&group.bytes, std::slice::from_ref(&group.stripes));
+/// A group as one region, unless its pieces gain enough by stripes of their own: both share the prices of the group.
+fn regions_of<'a>(file: File<'a>, group: &Group, total: u64) -> Vec<Asked<'a>> {
+    let budget = file.question.budget / if group.pieces.len() == 1 { 1 } else { 2 };
+    let whole = Asked::new(file, &group.bytes, std::slice::from_ref(&group.stripes), total, budget);
     if group.pieces.len() == 1 {
         return vec![whole];
     }
-    let pieces: Vec<Asked<'a>> = group.pieces.iter().map(|piece| ask(piece, &[])).collect();
+    let pieces: Vec<Asked<'a>> = group.pieces.iter().map(|piece| Asked::new(file, piece, &[], total, budget)).collect();
     let apart: u128 = pieces.iter().map(|piece| piece.time_then().mean).sum();
-    let gain = u128::from(question.gain_percent);
+    let gain = u128::from(file.question.gain_percent);
     let is_enough = apart.saturating_mul(100 + gain) < whole.time_then().mean.saturating_mul(100);
     if is_enough { pieces } else { vec![whole] }
 }
@@ -145,23 +142,17 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Searches stripes for a part of the file; `others` are compared in any case.
-    fn new(
-        cluster: &'a Cluster,
-        runs: &[(Trace, u32)],
-        bytes: &Range<u64>,
-        others: &[Vec<u64>],
-        total: u64,
-        question: &Question,
-    ) -> Self {
-        let predictor = Predictor::new(cluster, runs, bytes, bytes.start, question);
+    /// Searches stripes for a part of the file, with its requests' part of a budget for `total`; `others` are compared
+    /// in any case.
+    fn new(file: File<'a>, bytes: &Range<u64>, others: &[Vec<u64>], total: u64, budget: u64) -> Self {
+        let File { cluster, question, .. } = file;
+        let predictor = file.predictor(bytes, bytes.start);
         let demand = predictor.demand();
-        let budget = u128::from(question.budget) * u128::from(demand.requests()) / u128::from(total);
-        let stripes = vec![question.now; cluster.classes().len()];
-        let others = [std::slice::from_ref(&stripes), others].concat();
+        let budget = u128::from(budget) * u128::from(demand.requests()) / u128::from(total);
         let budget = u64::try_from(budget).unwrap_or(u64::MAX);
+        let others = [&[vec![question.now; cluster.classes().len()]], others].concat();
         let found = search(cluster, demand, question.step, budget, &others).expect("a region has requests");
-        let now = Choice { time: predictor.sum(&stripes), stripes };
+        let now = found.others[0].clone();
         let [time_now, time_best] = [&now, &found.best].map(|choice| predictor.times(&choice.stripes));
         let is_kept = question.gains_too_little(Spread::exactly(now.time), Spread::exactly(found.best.time))
             || question.gains_too_little(time_now, time_best);

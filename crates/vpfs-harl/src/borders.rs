@@ -6,19 +6,18 @@
 //! - each side is longer than its largest stripe: a region that one stripe holds lies on one server, whatever its
 //!   stripes are; and
 //! - the requests of both sides take less time with stripes of their own than with those of one side for both, by the
-//!   gain below which any other change is not worth it either ([`Question::gain_percent`]).
+//!   gain below which any other change is not worth it either ([`gain_percent`]).
 //!
 //! What is decided here, from sums over some requests, are proposals: a group of regions becomes one if that holds with
 //! replays of the requests, too.
+//!
+//! [`gain_percent`]: crate::question::Question::gain_percent
 
 use std::ops::Range;
 
-use crate::cluster::Cluster;
-use crate::predictor::Sampled;
-use crate::question::Question;
+use crate::predictor::{File, Sampled};
 use crate::regions::Region;
 use crate::search::search;
-use crate::trace::Trace;
 
 /// Requests that are priced to decide about all borders of a file, and about one of them.
 const REQUESTS: usize = 1 << 15;
@@ -38,10 +37,10 @@ pub(crate) struct Group {
 
 /// Groups of regions whose borders are not worth having. O(n) and a search for each region, of an eighth of the budget
 /// together.
-pub(crate) fn groups(cluster: &Cluster, runs: &[(Trace, u32)], regions: &[Region], question: &Question) -> Vec<Group> {
+pub(crate) fn groups(file: File<'_>, regions: &[Region]) -> Vec<Group> {
     let number = regions.len().max(1);
     let most = (REQUESTS / number).clamp(*REQUESTS_OF_ONE.start(), *REQUESTS_OF_ONE.end());
-    let deciding = Deciding { cluster, runs, question, most, budget: question.budget / SHARE / number as u64 };
+    let deciding = Deciding { file, most, budget: file.question.budget / SHARE / number as u64 };
     let mut groups: Vec<Group> = Vec::new();
     for region in regions {
         let mut next = deciding.group(region);
@@ -80,9 +79,7 @@ impl Group {
 }
 
 struct Deciding<'a> {
-    cluster: &'a Cluster,
-    runs: &'a [(Trace, u32)],
-    question: &'a Question,
+    file: File<'a>,
     /// Requests of a region that are priced.
     most: usize,
     budget: u64,
@@ -90,10 +87,11 @@ struct Deciding<'a> {
 
 impl Deciding<'_> {
     fn group(&self, region: &Region) -> Group {
+        let File { cluster, question, .. } = self.file;
         let sampled = self.sampled(&region.bytes, region.bytes.start);
-        let now = vec![self.question.now; self.cluster.classes().len()];
+        let now = vec![question.now; cluster.classes().len()];
         let others = std::slice::from_ref(&now);
-        let found = search(self.cluster, sampled.demand(), self.question.step, self.budget, others);
+        let found = search(cluster, sampled.demand(), question.step, self.budget, others);
         let stripes = found.map_or(now, |found| found.best.stripes);
         Group { bytes: region.bytes.clone(), stripes, pieces: vec![region.bytes.clone()] }
     }
@@ -108,7 +106,7 @@ impl Deciding<'_> {
         if !left.is_one_with(right) {
             let apart = self.sampled(&right.bytes, right.bytes.start).time(&right.stripes);
             let apart = own.time(&left.stripes).saturating_add(apart);
-            let gain = u128::from(self.question.gain_percent);
+            let gain = u128::from(self.file.question.gain_percent);
             if with_left.min(with_right).saturating_mul(100) > apart.saturating_mul(100 + gain) {
                 return None;
             }
@@ -119,6 +117,6 @@ impl Deciding<'_> {
     }
 
     fn sampled(&self, bytes: &Range<u64>, base: u64) -> Sampled<'_> {
-        Sampled::new(self.cluster, self.runs, bytes, base, self.question, self.most)
+        self.file.sampled(bytes, base, self.most)
     }
 }

@@ -1,6 +1,8 @@
 //! What is asked of a layout.
 
+use crate::regions::CHUNK;
 use crate::replay::Spread;
+use crate::search::STEP;
 
 /// How requests are priced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,19 @@ pub struct Question {
 }
 
 impl Question {
+    /// What is asked if nothing else is said: OrangeFS's stripes now, the paper's step.
+    pub fn new(model: Model, budget: u64) -> Self {
+        Self {
+            model,
+            outstanding_milli: None,
+            now: 64 << 10,
+            step: STEP,
+            chunk: CHUNK,
+            budget,
+            gain_percent: model.gain_percent(),
+        }
+    }
+
     /// Too little, or not for certain.
     pub(crate) fn gains_too_little(&self, now: Spread, then: Spread) -> bool {
         then.slowest > now.fastest || then.mean > now.mean.saturating_mul(100) / u128::from(100 + self.gain_percent)

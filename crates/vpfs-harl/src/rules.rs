@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::advise::{Advice, AdviceError, RegionAdvice};
 use crate::cluster::Cluster;
-use crate::predictor::{Predictor, demand};
+use crate::predictor::File;
 use crate::question::Question;
 use crate::replay::Spread;
 use crate::search::{Choice, Demand, compare};
@@ -64,7 +64,7 @@ pub fn adapt(
     question: &Question,
     rules: &Rules,
 ) -> Result<Adapted, AdviceError> {
-    let adapting = Adapting { cluster, runs, question, rules };
+    let adapting = Adapting { file: File { cluster, runs, question }, rules };
     let groups: Vec<&[RegionAdvice]> =
         if rules.has_regions { advice.regions.chunks(1).collect() } else { vec![&advice.regions] };
     let list = adapting.list(&advice.regions);
@@ -103,9 +103,7 @@ fn span(regions: &[RegionAdvice]) -> Range<u64> {
 }
 
 struct Adapting<'a> {
-    cluster: &'a Cluster,
-    runs: &'a [(Trace, u32)],
-    question: &'a Question,
+    file: File<'a>,
     rules: &'a Rules,
 }
 
@@ -119,11 +117,11 @@ impl Adapting<'_> {
         let allowed = |stripe: &u64| {
             *stripe <= rules.stripe_max && (!rules.is_power_of_two || (stripe / rules.unit).is_power_of_two())
         };
-        let classes = self.cluster.classes();
+        let classes = self.file.cluster.classes();
         let few = |servers: u32| servers <= rules.servers_max;
         let mut list = Vec::new();
         for stripe in stripes.filter(allowed) {
-            if few(self.cluster.servers()) {
+            if few(self.file.cluster.servers()) {
                 list.push(vec![stripe; classes.len()]);
             }
             // With one class, this is the same.
@@ -138,7 +136,7 @@ impl Adapting<'_> {
 
     /// What is asked of some parts of the file. Offsets count from its start, as stripes do in these file systems.
     fn demand<'b>(&self, parts: impl Iterator<Item = &'b Range<u64>>) -> Demand {
-        Demand::new(parts.flat_map(|bytes| demand(self.runs, bytes, 0, self.question)).collect())
+        Demand::new(parts.flat_map(|bytes| self.file.demand(bytes, 0)).collect())
     }
 
     /// Components with permitted ends, neighbours with equal stripes as one.
@@ -176,16 +174,16 @@ impl Adapting<'_> {
             region.bytes.start.max(component.bytes.start)..region.bytes.end.min(component.bytes.end)
         };
         let parts = advice.regions.iter().map(clip).filter(|part| !part.is_empty());
-        parts.map(|part| Predictor::new(self.cluster, self.runs, &part, 0, self.question).times(&stripes)).sum()
+        parts.map(|part| self.file.predictor(&part, 0).times(&stripes)).sum()
     }
 
     /// The times of a region's requests with the layout now.
     fn times_now(&self, region: &RegionAdvice) -> Spread {
-        let stripes: Vec<u64> = self.classes().map(|_| self.question.now).collect();
-        Predictor::new(self.cluster, self.runs, &region.bytes, region.bytes.start, self.question).times(&stripes)
+        let stripes: Vec<u64> = self.classes().map(|_| self.file.question.now).collect();
+        self.file.predictor(&region.bytes, region.bytes.start).times(&stripes)
     }
 
     fn classes(&self) -> Range<usize> {
-        0..self.cluster.classes().len()
+        0..self.file.cluster.classes().len()
     }
 }

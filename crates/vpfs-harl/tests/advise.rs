@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use vpfs_harl::{
-    Access, AdviceError, CHUNK, Candidates, Choice, Cluster, Model, Op, Question, Request, Round, STEP, ServerClass,
-    Trace, advise, fit,
+    Access, AdviceError, Candidates, Choice, Cluster, Model, Op, Question, Request, Round, ServerClass, Trace, advise,
+    fit,
 };
 
 const KIB: u64 = 1 << 10;
@@ -24,15 +24,7 @@ fn cluster(disks: u32, flash: u32, flash_free: Option<u64>) -> Cluster {
 }
 
 fn question(model: Model) -> Question {
-    Question {
-        model,
-        outstanding_milli: None,
-        now: 64 * KIB,
-        step: STEP,
-        chunk: CHUNK,
-        budget: 1 << 22,
-        gain_percent: model.gain_percent(),
-    }
+    Question::new(model, 1 << 22)
 }
 
 /// `count` requests of `size` one after another from `start`.

@@ -6,7 +6,7 @@
 use std::fs;
 use std::time::Duration;
 
-use vpfs_harl::{Access, CHUNK, Cluster, Model, Op, Question, Request, STEP, ServerClass, Trace, advise};
+use vpfs_harl::{Access, Cluster, Model, Op, Question, Request, ServerClass, Trace, advise};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,16 +39,7 @@ fn advised(requests: u64, size: impl Fn(u64) -> u64, budget: u64) {
         }
     };
     let runs = [(Trace::new((0..requests).map(request).collect()).unwrap(), 1)];
-    let model = Model::Concurrent;
-    let question = Question {
-        model,
-        outstanding_milli: None,
-        now: 64 << 10,
-        step: STEP,
-        chunk: CHUNK,
-        budget,
-        gain_percent: model.gain_percent(),
-    };
+    let question = Question::new(Model::Concurrent, budget);
     assert!(!advise(&cluster(), &runs, &question).unwrap().regions.is_empty());
 }
 

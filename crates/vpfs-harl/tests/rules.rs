@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use vpfs_harl::{
-    Access, Adapted, Advice, AdviceError, CHUNK, Cluster, Component, Demand, Model, Op, Pricing, Question, Request,
-    Round, Rules, Run, STEP, ServerClass, Trace, adapt, advise,
+    Access, Adapted, Advice, AdviceError, Cluster, Component, Demand, Model, Op, Pricing, Question, Request, Round,
+    Rules, Run, ServerClass, Trace, adapt, advise,
 };
 
 const KIB: u64 = 1 << 10;
@@ -30,15 +30,7 @@ fn cluster(flash_free: Option<u64>) -> Cluster {
 }
 
 fn question() -> Question {
-    Question {
-        model: Model::Paper,
-        outstanding_milli: None,
-        now: 64 * KIB,
-        step: STEP,
-        chunk: CHUNK,
-        budget: 1 << 22,
-        gain_percent: 5,
-    }
+    Question::new(Model::Paper, 1 << 22)
 }
 
 fn reads(parts: &[(u64, u64)]) -> Vec<(Trace, u32)> {

@@ -4,4 +4,8 @@
 //! `vpfs-sim` in virtual time. Nothing here does I/O, reads a clock or starts a thread.
 
 pub mod device;
+pub mod isolation;
+mod latency;
 pub mod plan;
+
+pub use latency::{Latencies, Latency};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use vpfs_core::{OpKind, Time};
+use vpfs_model::Latencies;
 
-use crate::results::Latency;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Latencies of an application's calls and their parts.
 pub(crate) struct AppMeasures {
@@ -46,6 +46,7 @@ pub(crate) struct AtServer {
 impl AppMeasures {
     /// Keeps `servers` servers separately.
     pub(crate) fn new(servers: usize) -> Self {
+        let latencies = || Latencies::new(2, DAY);
         Self {
             began: None,
             finished: None,
@@ -55,11 +56,11 @@ impl AppMeasures {
             metadata_requests: 0,
             calls: 0,
             rounds: 0,
-            read: Latencies::default(),
-            write: Latencies::default(),
-            metadata: Latencies::default(),
-            queue: Latencies::default(),
-            service: Latencies::default(),
+            read: latencies(),
+            write: latencies(),
+            metadata: latencies(),
+            queue: latencies(),
+            service: latencies(),
             bytes_series: Series::default(),
             metadata_series: Series::default(),
             by_server: vec![AtServer::default(); servers],
@@ -113,36 +114,6 @@ impl AppMeasures {
 
     pub(crate) fn served_bytes(&self) -> u64 {
         self.read_bytes + self.written_bytes
-    }
-}
-
-/// A histogram that is allocated when the first value is recorded.
-#[derive(Default)]
-pub(crate) struct Latencies(Option<Box<Histogram<u64>>>);
-
-const DAY_NS: u64 = 86_400_000_000_000;
-
-impl Latencies {
-    /// Records a latency; more than a day counts as a day.
-    pub(crate) fn record(&mut self, latency: Duration) {
-        let new = || Box::new(Histogram::new_with_bounds(1, DAY_NS, 2).expect("constant bounds are valid"));
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.0.get_or_insert_with(new).saturating_record(nanos);
-    }
-
-    pub(crate) fn summary(&self) -> Latency {
-        let Some(histogram) = &self.0 else { return Latency::default() };
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
-        Latency {
-            count: histogram.len(),
-            mean_seconds: histogram.mean() / 1e9,
-            p50_seconds: at(0.5),
-            p90_seconds: at(0.9),
-            p95_seconds: at(0.95),
-            p99_seconds: at(0.99),
-            p999_seconds: at(0.999),
-            max_seconds: histogram.max() as f64 / 1e9,
-        }
     }
 }
 

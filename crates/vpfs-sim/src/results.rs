@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use vpfs_core::fairness::{jain_index, unfairness};
 use vpfs_core::hash::mix;
 use vpfs_core::{Bytes, Weight};
+use vpfs_model::Latency;
 
 /// The results of one run: one scenario under one policy.
 #[derive(Clone, Debug, Serialize)]
@@ -175,27 +176,6 @@ pub struct ServerResults {
     pub outstanding_series: Vec<u32>,
     /// Depth at the end of each interval.
     pub depth_series: Vec<u32>,
-}
-
-/// Latencies in seconds, within 1 %. Zero if there were none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Latency {
-    /// The number of values.
-    pub count: u64,
-    /// Mean.
-    pub mean_seconds: f64,
-    /// Half are at most this.
-    pub p50_seconds: f64,
-    /// 90 in 100 are at most this.
-    pub p90_seconds: f64,
-    /// 95 in 100 are at most this.
-    pub p95_seconds: f64,
-    /// 99 in 100 are at most this.
-    pub p99_seconds: f64,
-    /// 999 in 1000 are at most this.
-    pub p999_seconds: f64,
-    /// The largest.
-    pub max_seconds: f64,
 }
 
 impl AppResults {

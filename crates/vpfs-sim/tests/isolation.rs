@@ -13,6 +13,7 @@ use std::time::Duration;
 use common::{ior, run};
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
 use vpfs_model::device::{DeviceProfile, HddProfile, VolumeProfile};
+use vpfs_model::isolation::kept;
 use vpfs_model::plan::{Interactive, Ior, Phase};
 use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
@@ -50,15 +51,7 @@ impl Case {
     }
 
     fn small(&self) -> App {
-        let plan = Interactive {
-            processes: self.small_processes,
-            transfer_bytes: 4 << 10,
-            file_bytes: 256 << 20,
-            think: self.think,
-            time: Duration::MAX,
-            read: false,
-            seed: 1,
-        };
+        let plan = Interactive { think: self.think, ..random_writes(self.small_processes, 4) };
         App { latency: self.latency, ..app("small", plan, self.small_processes, self.weights.0) }
     }
 
@@ -92,8 +85,8 @@ impl Case {
         let together = self.run(kind, vec![self.small(), self.large()]);
         let (small, large) = (Measured::of(&together, 0), Measured::of(&together, 1));
         Kept {
-            small: small.rate / small_alone.rate,
-            large: large.rate / large_alone.rate,
+            small: kept(small.rate, small_alone.rate),
+            large: kept(large.rate, large_alone.rate),
             mean: small.mean / small_alone.mean,
             p90_ms: small.p90 * 1e3,
             p99_ms: small.p99 * 1e3,
@@ -104,6 +97,19 @@ impl Case {
 fn app(name: &str, plan: impl Into<vpfs_sim::Workload>, nodes: u32, weight: u32) -> App {
     let (weight, layout) = (Weight::new(weight).unwrap(), Layout::striped(64 << 10));
     App { weight, nodes, layout, phases: vec![Phase::Write], ..App::new(name, plan) }
+}
+
+/// Processes that write all the time, at random offsets.
+fn random_writes(processes: u32, kib: u32) -> Interactive {
+    Interactive {
+        processes,
+        transfer_bytes: kib << 10,
+        file_bytes: 256 << 20,
+        think: Duration::ZERO,
+        time: Duration::MAX,
+        read: false,
+        seed: 1,
+    }
 }
 
 /// Results relative to running alone.
@@ -288,16 +294,7 @@ fn backlogged_applications_share_device_time_by_weight() {
     for (case, sizes, weights) in pairs {
         let backlogged = |name: &str, kib: u32, weight| {
             let processes = if kib > 4096 { 12 } else { 64 };
-            let plan = Interactive {
-                processes,
-                transfer_bytes: kib << 10,
-                file_bytes: 256 << 20,
-                think: Duration::ZERO,
-                time: Duration::MAX,
-                read: false,
-                seed: 1,
-            };
-            app(name, plan, processes, weight)
+            app(name, random_writes(processes, kib), processes, weight)
         };
         let first = || backlogged("first", sizes.0, weights.0);
         let second = || backlogged("second", sizes.1, weights.1);
@@ -333,16 +330,7 @@ fn few_processes_with_large_calls_get_no_more_than_their_share() {
     for (name, case) in [("one head", Case::on(one_head())), ("disk", Case::on(DeviceProfile::hdd()))] {
         for (few, mib, most) in [(2, 1, 0.22), (5, 1, 0.22), (1, 4, 0.28), (2, 4, 0.28)] {
             let writer = |name: &str, processes, mib: u32, weight| {
-                let plan = Interactive {
-                    processes,
-                    transfer_bytes: mib << 20,
-                    file_bytes: 256 << 20,
-                    think: Duration::ZERO,
-                    time: Duration::MAX,
-                    read: false,
-                    seed: 1,
-                };
-                app(name, plan, processes, weight)
+                app(name, random_writes(processes, mib << 10), processes, weight)
             };
             let both = vec![writer("few", few, mib, 1), writer("many", 40, 1, 4)];
             let results = case.run(PolicyKind::Isolation, both);

@@ -8,7 +8,7 @@ pub(super) fn check(root: &Path) -> Result<(), String> {
     let deny = root.join("deny.toml");
     let text = std::fs::read_to_string(&deny).map_err(|error| format!("{}: {error}", deny.display()))?;
     let permitted = permitted(&text)?;
-    let mut metadata = crate::ci::cargo(&["metadata", "--format-version", "1", "--locked"]);
+    let mut metadata = crate::command::cargo(&["metadata", "--format-version", "1", "--locked"]);
     let output = metadata.current_dir(root).output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));

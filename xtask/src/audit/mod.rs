@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::ci::{cargo, step};
+use crate::command::{cargo, step};
 
 mod licences;
 

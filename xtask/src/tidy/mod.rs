@@ -5,7 +5,8 @@ mod protocols;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::command::cargo;
 
 /// Longest source file; longer ones contain more than one idea.
 const MAX_LINES: usize = 700;
@@ -58,8 +59,7 @@ fn documented_arrows(text: &str) -> Arrows {
 }
 
 fn actual_arrows(root: &Path) -> Result<Arrows, String> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["metadata", "--format-version", "1", "--no-deps"])
+    let output = cargo(&["metadata", "--format-version", "1", "--no-deps"])
         .current_dir(root)
         .output()
         .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
@@ -108,6 +108,7 @@ fn wide_comments(text: &str) -> impl Iterator<Item = usize> {
 fn crates(root: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(root.join("crates")).map_err(|error| format!("crates: {error}"))?;
     let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.extend(["xtask", "bench", "e2e", "fuzz"].map(|folder| root.join(folder)));
     folders.sort_unstable();
     Ok(folders)
 }

@@ -1,7 +1,7 @@
 //! The layouts that [HARL §IV] compares: equal stripes, random ones, and those of HARL.
 
 use vpfs_core::hash::mix;
-use vpfs_harl::{CHUNK, Model, Question, STEP, advise};
+use vpfs_harl::{Model, Question, STEP, advise};
 use vpfs_sim::{SimError, parallel};
 
 use super::cluster::{Job, Stripes};
@@ -90,15 +90,7 @@ impl Comparison {
 
 /// The regions and stripes that a model advises, and the gain over the default that it predicts.
 fn advise_by(job: &Job, model: Model, gain_percent: u32) -> Result<(Vec<(u64, Stripes)>, f64), SimError> {
-    let question = Question {
-        model,
-        outstanding_milli: None,
-        now: DEFAULT,
-        step: STEP,
-        chunk: CHUNK,
-        budget: BUDGET,
-        gain_percent,
-    };
+    let question = Question { now: DEFAULT, gain_percent, ..Question::new(model, BUDGET) };
     let advice = advise(&job.cluster()?, &[(job.trace()?, 1)], &question);
     let advice = advice.map_err(|error| SimError::Scenario(error.to_string()))?;
     let (now, then) = advice.times();

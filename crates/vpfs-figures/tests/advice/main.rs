@@ -5,7 +5,7 @@ mod workload;
 
 use std::env;
 
-use vpfs_harl::{CHUNK, Model, Question, RegionStripeTable, Row, STEP, advise};
+use vpfs_harl::{Model, Question, RegionStripeTable, Row, advise};
 use vpfs_sim::parallel;
 use workload::Experiment;
 
@@ -27,15 +27,7 @@ fn outcome(seed: u64) -> Option<Outcome> {
     let classes = experiment.cluster.classes().len();
     let default = RegionStripeTable::new([Row { bytes: 0..1, stripes: vec![DEFAULT; classes] }]);
     let trace = experiment.trace(&default);
-    let question = Question {
-        model: Model::Concurrent,
-        outstanding_milli: None,
-        now: DEFAULT,
-        step: STEP,
-        chunk: CHUNK,
-        budget: 2_000_000,
-        gain_percent: Model::Concurrent.gain_percent(),
-    };
+    let question = Question { now: DEFAULT, ..Question::new(Model::Concurrent, 2_000_000) };
     let advice = advise(&experiment.cluster, &[(trace, 1)], &question).unwrap();
     if !advice.is_worth_it() {
         return None;

@@ -52,6 +52,8 @@ pub struct Found {
     /// If the cluster limits space: for less space on a class that has a limit, what takes least time; `best` first,
     /// then by time.
     pub alternatives: Vec<Choice>,
+    /// The times of the other stripes that were given, in their order, without those that are all 0.
+    pub others: Vec<Choice>,
 }
 
 /// The stripes that are tried for each class, as multiples of `step`: up to the mean size of a request, as in the
@@ -80,9 +82,9 @@ pub fn search(cluster: &Cluster, demand: &Demand, step: u64, budget: u64, others
     let is_exact = found.is_some();
     let found = found.unwrap_or_else(|| refine::refine(&mut pricer, demand, step, budget));
     let others: Vec<Choice> = others.iter().filter_map(|stripes| pricer.choice(demand, stripes)).collect();
-    let alternatives = frontier(cluster, found.into_iter().chain(others).collect());
+    let alternatives = frontier(cluster, found.into_iter().chain(others.iter().cloned()).collect());
     let best = alternatives.first()?.clone();
-    Some(Found { best, is_exact, alternatives })
+    Some(Found { best, is_exact, alternatives, others })
 }
 
 /// Prices stripes on a cluster.

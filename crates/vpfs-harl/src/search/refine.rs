@@ -1,11 +1,14 @@
 //! The search for regions with too many groups of requests, or too many stripes, to compare all.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use super::{Choice, Demand, Kept, Pricer, combinations_of, frontier, grid};
 
-/// Requests of each run in the sample.
-const SAMPLE: u64 = 256;
+/// Requests of each run in the sample, unless that would take more than the budget.
+const SAMPLE: RangeInclusive<u64> = 32..=256;
+/// About as many stripes are tried on it.
+const TRIED: u64 = 1000;
 /// Choices whose neighbours are tried in each round of refinement.
 const BEAM: usize = 8;
 /// The most choices that are priced with all requests.
@@ -14,14 +17,15 @@ const FINALISTS: u64 = 256;
 /// The best choice that a coarse grid and its refinement find on a sample, priced with all requests; with limited
 /// space, also others.
 pub(super) fn refine(pricer: &mut Pricer<'_>, demand: &Demand, step: u64, budget: u64) -> Vec<Choice> {
-    let sample = demand.sample(SAMPLE);
+    let sample = demand.sample((budget / TRIED).clamp(*SAMPLE.start(), *SAMPLE.end()));
     let mut tried = on_sample(pricer, &sample, step, *grid(demand.mean_size(), step).end());
     let groups = demand.groups() as u64;
     let finalists = usize::try_from((budget / groups.max(1)).clamp(2, FINALISTS)).unwrap_or(2);
     let mut chosen = frontier(pricer.cluster, tried.clone());
-    chosen.truncate(finalists);
+    chosen.truncate(finalists.div_ceil(2));
     tried.sort_by(Choice::order);
-    chosen.extend(tried.into_iter().take(finalists));
+    let others: Vec<Choice> = tried.into_iter().filter(|choice| !chosen.contains(choice)).collect();
+    chosen.extend(others.into_iter().take(finalists - chosen.len()));
     let mut kept = Kept::new(pricer);
     for Choice { stripes, .. } in chosen {
         let rival = pricer.rival(demand, &stripes, kept.best.as_ref());

@@ -81,6 +81,28 @@ const MIXED: u64 = 1 << 63;
 const MAX_SHUFFLED: u64 = 1 << 26;
 
 impl Ior {
+    /// Processes that write files of their own from start to end, once.
+    pub fn writes(processes: u32, transfer_bytes: u32, block_bytes: u64) -> Self {
+        Self {
+            processes,
+            transfer_bytes,
+            block_bytes,
+            segments: 1,
+            file_mode: FileMode::PerProcess,
+            order: Order::Sequential,
+            write: true,
+            read: false,
+            mixed: false,
+            start_offset_bytes: 0,
+            barrier: false,
+            read_shift: 0,
+            fsync: false,
+            keep: false,
+            time_limit: None,
+            seed: 1,
+        }
+    }
+
     /// Checks the parameters against each other.
     ///
     /// # Errors
@@ -272,24 +294,7 @@ mod tests {
     use crate::plan::{Step, counted};
 
     fn ior() -> Ior {
-        Ior {
-            processes: 3,
-            transfer_bytes: 10,
-            block_bytes: 40,
-            segments: 2,
-            file_mode: FileMode::Shared,
-            order: Order::Sequential,
-            write: true,
-            read: true,
-            mixed: false,
-            start_offset_bytes: 0,
-            barrier: false,
-            read_shift: 0,
-            fsync: false,
-            keep: false,
-            time_limit: None,
-            seed: 1,
-        }
+        Ior { segments: 2, file_mode: FileMode::Shared, read: true, ..Ior::writes(3, 10, 40) }
     }
 
     fn offsets(steps: Steps) -> Vec<(u32, u64)> {

@@ -4,28 +4,12 @@
 use std::time::Duration;
 
 use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable, Weight};
-use vpfs_model::plan::{FileMode, Ior, Order, Phase};
+use vpfs_model::plan::{Ior, Phase};
 use vpfs_sim::{App, Layout, PolicySpec, Results, Scenario, Simulation};
 
 pub(crate) fn ior(processes: u32) -> Ior {
-    Ior {
-        processes,
-        transfer_bytes: 1 << 20,
-        block_bytes: 64 << 20,
-        segments: 1,
-        file_mode: FileMode::PerProcess,
-        order: Order::Sequential,
-        write: true,
-        read: false,
-        mixed: false,
-        start_offset_bytes: 0,
-        barrier: false,
-        read_shift: 0,
-        fsync: false,
-        keep: true,
-        time_limit: Some(Duration::from_secs(1000)),
-        seed: 1,
-    }
+    let time_limit = Some(Duration::from_secs(1000));
+    Ior { keep: true, time_limit, ..Ior::writes(processes, 1 << 20, 64 << 20) }
 }
 
 pub(crate) fn app(name: &str, weight: u32) -> App {

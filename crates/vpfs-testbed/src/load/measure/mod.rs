@@ -1,16 +1,15 @@
 //! The measurements of a run: by phase, over time, and the result of the verification.
 
-mod latency;
 mod recorder;
 mod spread;
 
 use serde::Serialize;
 
-pub use latency::Latency;
 pub use recorder::Progress;
 pub(crate) use recorder::Recorder;
 pub use spread::Spread;
 
+pub use vpfs_model::Latency;
 use vpfs_model::plan::Phase;
 
 /// Everything measured in one run of one application.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::latency::LatencyHistogram;
 use super::{PhaseReport, Report, Sample, Timeline, Verification, WrongRead, per_second};
+use vpfs_model::Latencies;
 use vpfs_model::plan::Phase;
 
 /// Shared by all processes of an application; a call costs one short lock.
@@ -47,7 +47,7 @@ struct PhaseState {
     end: Instant,
     total: Sample,
     io: Duration,
-    latency: LatencyHistogram,
+    latency: Latencies,
 }
 
 /// Wrong reads kept for the report; all are counted.
@@ -71,7 +71,7 @@ impl Recorder {
         let mut state = self.lock();
         state.begin.get_or_insert(now);
         if state.phases.iter().all(|known| known.phase != phase) {
-            let latency = LatencyHistogram::new();
+            let latency = Latencies::new(3, Duration::from_secs(3600));
             let new = PhaseState { phase, begin: now, end: now, total: Sample::default(), io: Duration::ZERO, latency };
             state.phases.push(new);
         }

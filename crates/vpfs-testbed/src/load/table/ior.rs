@@ -62,28 +62,11 @@ fn line(plan: &Ior, phase: Phase, access: &Access, iteration: usize) -> String {
 mod tests {
     use super::super::fixture::{phase, report};
     use super::*;
-    use vpfs_model::plan::{FileMode, Order};
+    use vpfs_model::plan::FileMode;
 
     #[test]
     fn looks_like_ior() {
-        let plan = Ior {
-            processes: 4,
-            transfer_bytes: 1 << 20,
-            block_bytes: 10 << 20,
-            segments: 1,
-            file_mode: FileMode::Shared,
-            order: Order::Sequential,
-            write: true,
-            read: false,
-            mixed: false,
-            start_offset_bytes: 0,
-            barrier: false,
-            read_shift: 0,
-            fsync: false,
-            keep: false,
-            time_limit: None,
-            seed: 1,
-        };
+        let plan = Ior { file_mode: FileMode::Shared, ..Ior::writes(4, 1 << 20, 10 << 20) };
         let report = report(vec![phase(Phase::Write, 2.0, 40, 40 << 20), phase(Phase::Remove, 0.5, 1, 0)]);
         let expected = "\
 access    bw(MiB/s)  IOPS       Latency(s) block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter

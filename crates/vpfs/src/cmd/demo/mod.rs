@@ -10,10 +10,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use vpfs_testbed::DeviceClock;
 use vpfs_testbed::load::measure::Report;
-use vpfs_testbed::load::run::{RunError, RunHandle};
+use vpfs_testbed::load::run::RunError;
 
 use super::workload::output;
-use super::workload::progress::{ProgressLine, describe};
+use super::workload::progress::ProgressLine;
 use crate::exit::Exit;
 use crate::print::print;
 use bed::Bed;
@@ -90,23 +90,24 @@ async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Resu
     let step = |number: usize, title: &str| {
         let title = format!("[{number}/{STEPS}] {title}");
         line.announce(&*title);
-        move |run: &RunHandle| line.show(|| format!("{title}: {}", describe(run)))
+        title
     };
 
-    let watch = step(1, "small application alone");
+    let title = step(1, "small application alone");
     let bed = Bed::start(Management::None, clock).await?;
-    let small_alone = experiment.small_alone(&bed.url, &watch).await.map_err(failed)?;
+    let small_alone = experiment.small.at(&bed.url).alone(&title, line).await.map_err(failed)?;
 
-    let watch = step(2, "checkpoint writer alone");
+    let title = step(2, "checkpoint writer alone");
     let bed = Bed::start(Management::None, clock).await?;
-    let writer_alone = experiment.writer_alone(&bed.url, scale.writer_alone, &|| bed.writer_bytes(), &watch).await;
+    let meter = || bed.writer_bytes();
+    let writer_alone = experiment.writer_alone(&bed.url, &meter, scale.writer_alone, &title, line).await;
     let writer_alone = writer_alone.map_err(failed)?;
 
     let mut trials = Vec::new();
     for (number, management) in (3..).zip(Management::ALL) {
-        let watch = step(number, &format!("both, {}", management.title()));
+        let title = step(number, &format!("both, {}", management.title()));
         let bed = Bed::start(management, clock).await?;
-        let trial = experiment.both(&bed.url, &|| bed.writer_bytes(), &watch).await.map_err(failed)?;
+        let trial = experiment.both(&bed.url, &|| bed.writer_bytes(), &title, line).await.map_err(failed)?;
         trials.push((management, trial));
     }
     Ok(Runs { small_alone, writer_alone, trials })

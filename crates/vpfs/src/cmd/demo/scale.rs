@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vpfs_model::device::{DeviceProfile, HddProfile};
-use vpfs_model::plan::{Btio, BtioClass, FileMode, Ior, Order};
+use vpfs_model::plan::{Btio, BtioClass, Ior};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
 use vpfs_testbed::load::run::{Connections, RunOptions};
 
-use super::isolation::{Application, Experiment};
+use super::isolation::Experiment;
+use crate::cmd::workload::application::Application;
 
 /// Servers, each with a proxy. The paper has eight.
 pub(super) const SERVERS: usize = 4;
@@ -112,23 +113,11 @@ impl Scale {
 
     fn writer(&self) -> Application<Ior> {
         let plan = Ior {
-            processes: self.writer_processes,
-            transfer_bytes: WRITER_CALL,
-            block_bytes: WRITER_CALL.into(),
-            segments: 1,
-            file_mode: FileMode::PerProcess,
-            order: Order::Sequential,
-            write: true,
-            read: false,
-            mixed: false,
-            start_offset_bytes: 0,
-            barrier: false,
-            read_shift: 0,
-            fsync: false,
             keep: true,
             // Stopped when the small application ends.
             time_limit: Some(Duration::from_secs(3600)),
             seed: 2,
+            ..Ior::writes(self.writer_processes, WRITER_CALL, WRITER_CALL.into())
         };
         Application { plan, options: options("/checkpoint", 2, CreateOptions::default()) }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use vpfs_core::Bytes;
-use vpfs_harl::{CHUNK, Model, Question, advise};
+use vpfs_harl::{Model, Question, advise};
 
 use super::advised::{Advised, no_advice};
 use super::answer::{Answer, Small};
@@ -136,13 +136,10 @@ impl Advise {
             ModelName::Paper => Model::Paper,
         };
         Question {
-            model,
             outstanding_milli: self.outstanding.map(|number| number * 1000),
             now: self.now.0,
             step: self.step.0,
-            chunk: CHUNK,
-            budget: (BUDGET * requests / all.max(1)).max(BUDGET_MIN),
-            gain_percent: model.gain_percent(),
+            ..Question::new(model, (BUDGET * requests / all.max(1)).max(BUDGET_MIN))
         }
     }
 

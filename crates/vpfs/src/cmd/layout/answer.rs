@@ -190,9 +190,7 @@ impl Small {
 mod tests {
     use std::time::Duration;
 
-    use vpfs_harl::{
-        Access, CHUNK, Cluster, Model, Op, Question, RegionStripeTable, Request, Row, ServerClass, advise,
-    };
+    use vpfs_harl::{Access, Cluster, Model, Op, Question, RegionStripeTable, Request, Row, ServerClass, advise};
 
     use super::*;
 
@@ -208,16 +206,7 @@ mod tests {
     fn file(name: &str, requests: u64, size: u64) -> Advised {
         let request = |at| Request { rank: 0, op: Op::Read, offset: at * size, size, start: 0, end: 0 };
         let runs = vec![(Trace::new((0..requests).map(request).collect()).unwrap(), 1)];
-        let model = Model::Concurrent;
-        let question = Question {
-            model,
-            outstanding_milli: None,
-            now: 64 << 10,
-            step: 4096,
-            chunk: CHUNK,
-            budget: 100_000,
-            gain_percent: model.gain_percent(),
-        };
+        let question = Question::new(Model::Concurrent, 100_000);
         let advice = advise(&cluster(), &runs, &question).unwrap();
         Advised { name: name.into(), runs, question, advice }
     }

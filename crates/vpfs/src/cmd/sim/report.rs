@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use vpfs_config::units::{Rate, Span};
+use vpfs_model::Latency;
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
-use vpfs_sim::{AppResults, Latency, Results, Scenario};
+use vpfs_sim::{AppResults, Results, Scenario};
 
 /// The baseline that results are compared with.
 pub(super) struct Base<'a> {

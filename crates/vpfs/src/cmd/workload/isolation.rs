@@ -1,18 +1,18 @@
 //! `vpfs workload isolation`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::sleep;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{FileMode, Interactive, Ior, Order, Phase, Plan};
+use vpfs_model::plan::{Interactive, Ior, Phase};
 use vpfs_testbed::load::measure::Report;
-use vpfs_testbed::load::run::{Run, RunError, RunHandle, RunOptions};
+use vpfs_testbed::load::run::{RunError, RunHandle, RunOptions};
 use vpfs_testbed::load::table::{Pair, kept, side_by_side};
 
+use super::application::{Application, run};
 use super::progress::{self, ProgressLine};
 use super::target::Target;
 use super::trace::Tracer;
@@ -92,27 +92,6 @@ pub(super) struct IsolationArgs {
 
 const WATCH_EVERY: Duration = Duration::from_millis(20);
 
-/// An application, ready to run as often as needed.
-struct Application<P> {
-    plan: P,
-    options: RunOptions,
-}
-
-impl<P: Plan + Clone + 'static> Application<P> {
-    async fn prepare(&self) -> Result<Run, RunError> {
-        Run::prepare(Arc::new(self.plan.clone()), self.options.clone()).await
-    }
-
-    async fn alone(&self, title: &str, line: &ProgressLine) -> Result<Report, RunError> {
-        alone(self.prepare().await?, title, line).await
-    }
-}
-
-async fn alone(run: Run, title: &str, line: &ProgressLine) -> Result<Report, RunError> {
-    let handle = run.handle();
-    line.follow(run.execute(), || format!("{title}: {}", progress::describe(&handle))).await
-}
-
 impl IsolationArgs {
     pub(super) async fn run(&self) -> Result<(), Exit> {
         if self.target.repetitions != 1 {
@@ -170,23 +149,13 @@ impl IsolationArgs {
     }
 
     fn large(&self) -> Result<Application<Ior>, Exit> {
+        let transfer = call("large-transfer", self.large_transfer)?;
         let plan = Ior {
-            processes: self.large_processes,
-            transfer_bytes: call("large-transfer", self.large_transfer)?,
-            block_bytes: self.large_file.0,
-            segments: 1,
-            file_mode: FileMode::PerProcess,
-            order: Order::Sequential,
             write: !self.large_read,
             read: self.large_read,
-            mixed: false,
-            start_offset_bytes: 0,
-            barrier: false,
-            read_shift: 0,
-            fsync: false,
-            keep: false,
             time_limit: Some(self.time),
             seed: self.target.seed,
+            ..Ior::writes(self.large_processes, transfer, self.large_file.0)
         };
         plan.validate().map_err(|error| match error.option {
             "block" => Exit::Usage("--large-file: must be a multiple of --large-transfer".to_owned()),
@@ -239,7 +208,7 @@ async fn measure(
     if let Some(warning) = &warning {
         eprintln!("vpfs: {warning}");
     }
-    let small_alone = alone(first, "small alone (run 1 of 3)", line).await?;
+    let small_alone = run(first, "small alone (run 1 of 3)", line).await?;
     let large_title = "large alone (run 2 of 3)";
     let large_alone = if large.plan.read {
         large.fill(line).await?;
@@ -247,12 +216,12 @@ async fn measure(
     } else {
         large.alone(large_title, line).await?
     };
-    let run = small.prepare().await?;
-    let handles = [run.handle(), other.handle()];
+    let beside = small.prepare().await?;
+    let handles = [beside.handle(), other.handle()];
     let measured = handles[0].clone();
     // The small application's files are filled first, so that both measure nearly the same period.
     let both = async {
-        tokio::try_join!(run.execute(), async {
+        tokio::try_join!(beside.execute(), async {
             begin_of_calls(&measured).await;
             other.execute().await
         })

@@ -1,6 +1,7 @@
 //! `vpfs workload`: runs, verifies and measures the I/O of applications on a parallel file system.
 
 mod apart;
+pub(crate) mod application;
 mod btio;
 mod interactive;
 mod ior;

@@ -12,7 +12,7 @@ mod verdict;
 use serde::Serialize;
 
 pub(crate) use comparison::Comparison;
-pub(crate) use experiment::{Application, Experiment, Trial};
+pub(crate) use experiment::{Experiment, Trial};
 pub(crate) use row::Row;
 pub(crate) use table::table;
 pub(crate) use verdict::Relation;

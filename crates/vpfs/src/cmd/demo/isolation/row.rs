@@ -43,6 +43,7 @@ impl Row {
     pub(super) fn new(management: Management, trial: &Trial, alone: &Small, writer_alone: f64) -> Self {
         let small = Small::of(&trial.small);
         let writer = trial.writer_bytes_per_second;
+        let writer_relative = ratio(writer, writer_alone);
         Self {
             management,
             small_seconds: small.seconds,
@@ -53,12 +54,9 @@ impl Row {
             small_bytes_per_second: small.bytes_per_second,
             small_p99_seconds: small.p99_seconds,
             writer_bytes_per_second: writer,
-            writer_relative: ratio(writer, writer_alone),
+            writer_relative,
             total_bytes_per_second: writer + ratio(small.bytes, small.seconds),
-            jain_index: jain_of_ratios([
-                ratio(small.bytes_per_second, alone.bytes_per_second),
-                ratio(writer, writer_alone),
-            ]),
+            jain_index: jain_of_ratios([ratio(small.bytes_per_second, alone.bytes_per_second), writer_relative]),
         }
     }
 }

@@ -1,20 +1,12 @@
 //! What is printed for each system, for the paper's servers.
 
-use vpfs_harl::{CHUNK, Model, Op, Question, Request, Trace, advise};
+use vpfs_harl::{Model, Op, Question, Request, Trace, advise};
 
 use super::super::classes::tests::TWO;
 use super::*;
 
 fn question(now: u64) -> Question {
-    Question {
-        model: Model::Paper,
-        outstanding_milli: None,
-        now,
-        step: 4 << 10,
-        chunk: CHUNK,
-        budget: 1 << 22,
-        gain_percent: 5,
-    }
+    Question { now, ..Question::new(Model::Paper, 1 << 22) }
 }
 
 /// 200 MiB in requests of 128 KiB, then 200 MiB in requests of 512 KiB.

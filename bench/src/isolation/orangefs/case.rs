@@ -1,0 +1,147 @@
+//! Runs the ways of sharing one after the other.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::super::{Access, Figures, Real};
+use super::copies::Copies;
+use super::disks::Disks;
+use super::fio;
+use super::mounts::{Mounts, remove_files};
+use super::{config, vpfs};
+use crate::real::cluster::Cluster;
+use crate::real::local::free_ports;
+use crate::real::process::Running;
+use crate::real::scratch::Scratch;
+
+/// Time for the large application to fill the storage before anything is measured.
+const RAMP: Duration = Duration::from_secs(5);
+
+/// Everything a case needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bench<'a> {
+    pub(super) options: &'a Real,
+    pub(super) policies: &'a [String],
+    /// Length of each measurement.
+    pub(super) seconds: u32,
+    pub(super) cluster: &'a Cluster,
+    pub(super) program: &'a Path,
+    pub(super) scratch: &'a Scratch,
+}
+
+/// The results of a case.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) case: String,
+    pub(super) small: Figures,
+    /// Bytes that the servers' disks wrote (or read, if the large application reads) while the small application ran,
+    /// including the small application's own.
+    pub(super) all_mb_per_second: Option<f64>,
+}
+
+#[derive(Debug)]
+enum Case<'a> {
+    Alone,
+    NoProxy,
+    Proxy { policy: &'a str, cap: Option<&'a str> },
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        match self {
+            Self::Alone => "alone".to_owned(),
+            Self::NoProxy => "no proxy".to_owned(),
+            Self::Proxy { policy, cap: None } => (*policy).to_owned(),
+            Self::Proxy { policy, cap: Some(cap) } => format!("{policy}, large capped at {cap}"),
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// Runs all cases, the first of which is the small application alone. Files in the file system are removed even if
+    /// a case fails.
+    pub(super) fn run(self) -> Result<Vec<Outcome>, String> {
+        self.cases().iter().try_for_each(|case| self.check(case))?;
+        let outcomes = self.lay_out().and_then(|()| self.cases().iter().map(|case| self.measure(case)).collect());
+        let removed = self.remove("");
+        outcomes.and_then(|outcomes| removed.map(|()| outcomes))
+    }
+
+    fn cases(&self) -> Vec<Case<'_>> {
+        let policies = self.policies.iter().map(|policy| Case::Proxy { policy, cap: None });
+        let caps = self.options.caps.iter().map(|cap| Case::Proxy { policy: "sfq-d-plus", cap: Some(cap) });
+        [Case::Alone, Case::NoProxy].into_iter().chain(policies).chain(caps).collect()
+    }
+
+    fn check(&self, case: &Case<'_>) -> Result<(), String> {
+        let Case::Proxy { policy, cap } = case else { return Ok(()) };
+        let ports = free_ports(2 * self.cluster.addresses.len())?;
+        vpfs::check(self.scratch, self.program, &config::text(self.cluster, self.options, &ports, policy, *cap))
+    }
+
+    fn lay_out(&self) -> Result<(), String> {
+        eprintln!("laying out files");
+        let mounts = Mounts::new(self.scratch, &self.direct(), self.options.mounts, Access::Write)?;
+        fio::lay_out(self.scratch, &mounts.dirs())
+    }
+
+    /// The addresses that clients mount without a proxy.
+    fn direct(&self) -> String {
+        self.cluster.spec(&self.cluster.addresses[0])
+    }
+
+    fn remove(&self, kind: &str) -> Result<(), String> {
+        remove_files(self.scratch, &self.direct(), kind)
+    }
+
+    fn measure(&self, case: &Case<'_>) -> Result<Outcome, String> {
+        let disks = Disks::of(self.cluster);
+        disks.await_quiet();
+        eprintln!("measuring {}", case.name());
+        let (proxy, small, large) = self.way(case)?;
+        let outcome = self.run_applications(case, &disks, &small, &large);
+        if let Some(proxy) = proxy {
+            proxy.terminate()?;
+        }
+        let outcome = outcome.map_err(|error| format!("{}: {error}", case.name()))?;
+        disks.await_quiet();
+        self.remove("large").map(|()| outcome)
+    }
+
+    /// The proxies between clients and servers, and the addresses that the small and the large application mount.
+    fn way(&self, case: &Case<'_>) -> Result<(Option<Running>, String, String), String> {
+        let Case::Proxy { policy, cap } = case else { return Ok((None, self.direct(), self.direct())) };
+        let ports = free_ports(2 * self.cluster.addresses.len())?;
+        let config = config::text(self.cluster, self.options, &ports, policy, *cap);
+        let proxy = vpfs::start_proxy(self.scratch, self.program, &config, &ports)?;
+        let spec = |port| self.cluster.spec(&format!("tcp://127.0.0.1:{port}"));
+        Ok((Some(proxy), spec(ports[0]), spec(ports[self.cluster.addresses.len()])))
+    }
+
+    fn run_applications(&self, case: &Case<'_>, disks: &Disks, small: &str, large: &str) -> Result<Outcome, String> {
+        let mounts = Mounts::new(self.scratch, small, self.options.mounts, self.options.small)?;
+        std::thread::scope(|scope| {
+            let copies = match case {
+                Case::Alone => None,
+                _ => Some(Copies::start(
+                    scope,
+                    self.scratch,
+                    [&self.direct(), large],
+                    self.options.call.0,
+                    self.options.large,
+                )?),
+            };
+            if copies.is_some() {
+                sleep(RAMP);
+            }
+            let (start, before) = (Instant::now(), disks.moved(self.options.large));
+            let small = fio::measure(self.scratch, &mounts.dirs(), self.options.small, self.seconds)?;
+            let (seconds, after) = (start.elapsed().as_secs_f64(), disks.moved(self.options.large));
+            copies.map_or(Ok(()), Copies::stop)?;
+            let rate = |moved: u64| moved as f64 / 1e6 / seconds;
+            let moved = after.zip(before).and_then(|(after, before)| after.checked_sub(before));
+            Ok(Outcome { case: case.name(), small, all_mb_per_second: moved.map(rate) })
+        })
+    }
+}

@@ -1,0 +1,12 @@
+//! Measurements of several processes: `vpfs proxy` between clients and embedded servers, or those of a running OrangeFS
+//! cluster.
+
+pub(crate) mod cluster;
+pub(crate) mod faults;
+pub(crate) mod fig6;
+pub(crate) mod floods;
+pub(crate) mod local;
+pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod scratch;
+mod target;

@@ -1,0 +1,22 @@
+//! Other programs, first of all cargo.
+
+use std::process::Command;
+
+/// The cargo that runs this.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+/// Runs a command under a heading; an error if it does not succeed.
+pub(crate) fn step(name: &str, command: Command) -> Result<(), String> {
+    println!("== {name}");
+    run(command).map_err(|error| format!("{name}: {error}"))
+}
+
+/// Runs a command; an error if it does not succeed.
+pub(crate) fn run(mut command: Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed with {status}")) }
+}
