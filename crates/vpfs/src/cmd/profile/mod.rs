@@ -3,24 +3,21 @@
 
 mod class;
 mod network;
+mod subject;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::json;
-use vpfs_config::units::{Size, parse_duration, parse_size};
-use vpfs_core::{Bytes, Depth, OpKind};
-use vpfs_model::device::DeviceProfile;
-use vpfs_profile::{
-    Measurements, ModelStorage, OpFit, Options, Progress, RealStorage, Storage, StorageFit, Sweep, records, report,
-    to_toml,
-};
+use vpfs_config::units::Size;
+use vpfs_core::{Depth, OpKind};
+use vpfs_profile::{Measurements, OpFit, Progress, Storage, StorageFit, Sweep, records, report, to_toml};
 
 use crate::cmd::workload::output;
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
 use crate::new_file;
 use crate::print::print;
+use subject::Subject;
 
 /// Measure storage, and write the depth and slot costs that `vpfs proxy` schedules it with
 ///
@@ -40,29 +37,8 @@ pub(crate) struct ProfileArgs {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The storage directory of a server, or a block device
-    #[arg(value_name = "PATH", required_unless_present = "model")]
-    path: Option<PathBuf>,
-
-    /// Measure this device model instead, in virtual time
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "time", "size", "buffered", "destroy_data"], value_parser = model)]
-    model: Option<Model>,
-
-    /// Approximate time to measure
-    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = parse_duration)]
-    time: Duration,
-
-    /// Size of the test file; less if it cannot be filled within a quarter of the time
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_size)]
-    size: Bytes,
-
-    /// Use the page cache, for file systems without direct I/O
-    #[arg(long)]
-    buffered: bool,
-
-    /// Also write to the block device PATH; repeat its name here. Refused if it is in use or has data at either end
-    #[arg(long, value_name = "DEVICE")]
-    destroy_data: Option<PathBuf>,
+    #[command(flatten)]
+    subject: Subject,
 
     /// Where to write the profile
     #[arg(long, short, value_name = "FILE", default_value = "profile.toml")]
@@ -91,17 +67,6 @@ enum Command {
     Network(network::NetworkArgs),
 }
 
-/// A device model and its name.
-#[derive(Clone, Debug)]
-struct Model {
-    name: String,
-    device: DeviceProfile,
-}
-
-fn model(name: &str) -> Result<Model, vpfs_model::device::UnknownDevice> {
-    Ok(Model { name: name.to_owned(), device: DeviceProfile::by_name(name)? })
-}
-
 impl ProfileArgs {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         match &self.command {
@@ -123,10 +88,10 @@ impl ProfileArgs {
         // Measurements are worth keeping even if no profile can be derived from them.
         self.write_json(&measurements)?;
         let fit = measurements.fit().map_err(|error| Exit::Failed(error.to_string()))?;
-        let profile = to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject()));
+        let profile = to_toml(&fit, &format!("Written by `vpfs profile` for {}.", self.subject.describe()));
         new_file::write(&self.output, &profile, self.overwrite)?;
         if let Some(page) = &self.html {
-            new_file::write(page, &report(&measurements, &fit, &self.subject()).html(), self.overwrite)?;
+            new_file::write(page, &report(&measurements, &fit, &self.subject.describe()).html(), self.overwrite)?;
         }
         if self.json.as_deref() != Some(Path::new("-")) {
             print(format_args!("{}written to {}", summary(&fit), self.output.display()))?;
@@ -135,42 +100,20 @@ impl ProfileArgs {
     }
 
     fn measure(&self, line: &ProgressLine) -> Result<Measurements, Exit> {
-        let begin = Instant::now();
         let sweep = Sweep::default();
-        let (mut storage, time) = self.storage(sweep.largest(), line)?;
+        let (mut storage, time) = self.subject.open(
+            sweep.largest(),
+            line,
+            |model| Box::new(model) as Box<dyn Storage>,
+            |real| Box::new(real),
+        )?;
         let show = |progress: Progress| line.show(|| describe(&progress));
-        let time = time.map(|time| time.saturating_sub(begin.elapsed()));
         sweep.run(&mut *storage, time, show).map_err(|error| Exit::Failed(error.to_string()))
-    }
-
-    /// What to measure, and for how long at most.
-    fn storage(&self, largest: Bytes, line: &ProgressLine) -> Result<(Box<dyn Storage>, Option<Duration>), Exit> {
-        if let Some(model) = &self.model {
-            return Ok((Box::new(ModelStorage(model.device.clone())), None));
-        }
-        let options = Options {
-            size: self.size,
-            largest_access: largest,
-            fill_time: self.time / 4,
-            buffered: self.buffered,
-            destroy_data: self.destroy_data.clone(),
-        };
-        line.announce("filling the test file");
-        let path = self.path.as_deref().unwrap_or(Path::new("."));
-        let storage = RealStorage::open(path, &options).map_err(|error| Exit::Failed(error.to_string()))?;
-        Ok((Box::new(storage), Some(self.time)))
-    }
-
-    fn subject(&self) -> String {
-        match (&self.model, &self.path) {
-            (Some(model), _) => format!("the device model {}", model.name),
-            (None, path) => path.as_deref().unwrap_or(Path::new(".")).display().to_string(),
-        }
     }
 
     fn write_json(&self, measurements: &Measurements) -> Result<(), Exit> {
         let Some(path) = &self.json else { return Ok(()) };
-        output::write(path, &json!({ "measured": self.subject(), "measurements": records(measurements) }))
+        output::write(path, &json!({ "measured": self.subject.describe(), "measurements": records(measurements) }))
     }
 }
 
@@ -227,6 +170,9 @@ mod tests {
 
     use clap::Parser;
     use vpfs_config::Config;
+    use vpfs_core::Bytes;
+    use vpfs_model::device::DeviceProfile;
+    use vpfs_profile::ModelStorage;
 
     use super::*;
 

@@ -1,17 +1,15 @@
 //! `vpfs profile class`: the times of a class of servers for `vpfs layout advise`.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::json;
-use vpfs_config::units::{Rate, Size, parse_duration, parse_rate, parse_size};
+use vpfs_config::units::{Rate, Size, parse_rate, parse_size};
 use vpfs_core::Bytes;
 use vpfs_profile::{
-    ClassLabels, ClassPlan, ClassProgress, ModelStorage, Options, Probe, RealStorage, TimedStorage, Timing,
-    class_summary, class_toml, fit_class,
+    ClassLabels, ClassPlan, ClassProgress, Probe, TimedStorage, Timing, class_summary, class_toml, fit_class,
 };
 
-use super::{Model, model};
+use super::subject::Subject;
 use crate::cmd::workload::output;
 use crate::cmd::workload::progress::ProgressLine;
 use crate::exit::Exit;
@@ -37,13 +35,8 @@ pub(super) struct ClassArgs {
     #[arg(value_name = "NAME", value_parser = name)]
     name: String,
 
-    /// A directory on storage of this class, or a block device
-    #[arg(value_name = "PATH", required_unless_present = "model")]
-    path: Option<PathBuf>,
-
-    /// Measure this device model instead, in virtual time
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "time", "size", "buffered", "destroy_data", "over_network"], value_parser = model)]
-    model: Option<Model>,
+    #[command(flatten)]
+    subject: Subject,
 
     /// The number of servers of the class
     #[arg(long, value_name = "N", required_unless_present = "addresses", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -62,28 +55,12 @@ pub(super) struct ClassArgs {
     network: Option<Rate>,
 
     /// Accesses to PATH pass the network, whose part of the time is subtracted
-    #[arg(long, requires = "network")]
+    #[arg(long, requires = "network", conflicts_with = "model")]
     over_network: bool,
 
     /// How often everything is measured
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-
-    /// Approximate time to measure
-    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = parse_duration)]
-    time: Duration,
-
-    /// Size of the test file; less if it cannot be filled within a quarter of the time
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_size)]
-    size: Bytes,
-
-    /// Use the page cache, for file systems without direct I/O
-    #[arg(long)]
-    buffered: bool,
-
-    /// Also write to the block device PATH; repeat its name here. Refused if it is in use or has data at either end
-    #[arg(long, value_name = "DEVICE")]
-    destroy_data: Option<PathBuf>,
 
     /// Where to write the class [default: NAME.toml]
     #[arg(long, short, value_name = "FILE")]
@@ -146,37 +123,22 @@ impl ClassArgs {
     }
 
     fn measure(&self, line: &ProgressLine) -> Result<Vec<Timing>, Exit> {
-        let begin = Instant::now();
         let plan = ClassPlan { repetitions: self.repetitions, ..ClassPlan::default() };
-        let (mut storage, time) = self.storage(plan.largest(), line)?;
+        let (mut storage, time) = self.subject.open(
+            plan.largest(),
+            line,
+            |model| Box::new(model) as Box<dyn TimedStorage>,
+            |real| Box::new(real),
+        )?;
         if !storage.probes().contains(&Probe::Write) {
             return Err(Exit::Usage(format!(
                 "a class needs times of writes, and {} is only read; name a directory, or repeat the device as \
                  --destroy-data",
-                self.subject()
+                self.subject.describe()
             )));
         }
-        let time = time.map(|time| time.saturating_sub(begin.elapsed()));
         let timed = plan.run(&mut *storage, time, |progress| line.show(|| describe(&progress)));
         timed.map_err(|error| Exit::Failed(error.to_string()))
-    }
-
-    /// What to measure, and for how long at most.
-    fn storage(&self, largest: Bytes, line: &ProgressLine) -> Result<(Box<dyn TimedStorage>, Option<Duration>), Exit> {
-        if let Some(model) = &self.model {
-            return Ok((Box::new(ModelStorage(model.device.clone())), None));
-        }
-        let options = Options {
-            size: self.size,
-            largest_access: largest,
-            fill_time: self.time / 4,
-            buffered: self.buffered,
-            destroy_data: self.destroy_data.clone(),
-        };
-        line.announce("filling the test file");
-        let path = self.path.as_deref().unwrap_or(Path::new("."));
-        let storage = RealStorage::open(path, &options).map_err(|error| Exit::Failed(error.to_string()))?;
-        Ok((Box::new(storage), Some(self.time)))
     }
 
     /// The network's time of each byte, where accesses pass it.
@@ -194,17 +156,10 @@ impl ClassArgs {
         }
     }
 
-    fn subject(&self) -> String {
-        match (&self.model, &self.path) {
-            (Some(model), _) => format!("the device model {}", model.name),
-            (None, path) => path.as_deref().unwrap_or(Path::new(".")).display().to_string(),
-        }
-    }
-
     /// One line about the measurement; a path may have any character.
     fn measured(&self, timings: &[Timing]) -> String {
         let accesses: u64 = timings.iter().map(|timing| u64::from(timing.accesses)).sum();
-        let subject: String = self.subject().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let subject: String = self.subject.describe().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let over = if self.over_network { " over the network, without its part" } else { "" };
         format!(
             "Written by `vpfs profile class` for {subject}{over}: {accesses} accesses in {} runs.",
@@ -214,7 +169,10 @@ impl ClassArgs {
 
     fn write_json(&self, timings: &[Timing]) -> Result<(), Exit> {
         let Some(path) = &self.json else { return Ok(()) };
-        output::write(path, &json!({ "class": self.name, "measured": self.subject(), "measurements": timings }))
+        output::write(
+            path,
+            &json!({ "class": self.name, "measured": self.subject.describe(), "measurements": timings }),
+        )
     }
 }
 
