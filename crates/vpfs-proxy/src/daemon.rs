@@ -24,8 +24,8 @@ use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::keeper::Keeper;
 use crate::learned;
 use crate::names::{Environment, Names};
+use crate::outbox::Outbox;
 use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepared};
-use crate::post::Post;
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
@@ -118,10 +118,10 @@ impl Daemon {
         timers.spawn(names.clone().run());
         let until = Instant::now() + LISTEN_PATIENCE;
         let apps = AppTable::new(&config);
-        let (mut post, letters) = Post::between(servers);
+        let (mut outbox, incoming) = Outbox::between(servers);
         let prepared = Prepared::new(&config, servers, &clock, (&names, until), inheritance.as_deref_mut()).await?;
-        let prepared = prepared.map(|prepared| (prepared, post.open_remote()));
-        let gate = |&server| Arc::new(Gate::new(clock.clone(), server, post.clone(), &config, &apps));
+        let prepared = prepared.map(|prepared| (prepared, outbox.open_remote()));
+        let gate = |&server| Arc::new(Gate::new(clock.clone(), server, outbox.clone(), &config, &apps));
         let gates: Vec<Arc<Gate>> = servers.iter().map(gate).collect();
         remember(&gates, &config, &apps, inheritance.as_deref(), &environment.state);
         warn_of_other_processes(&config, servers);
@@ -139,10 +139,10 @@ impl Daemon {
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
         timers.spawn(keeper.clone().run());
-        let peers = prepared.map(|(prepared, parcels)| prepared.start(post, parcels));
+        let peers = prepared.map(|(prepared, outgoing)| prepared.start(outbox, outgoing));
         timers.spawn(clock.follow_wall());
-        for (gate, letters) in shared.gates.iter().zip(letters) {
-            timers.spawn(deliver(Arc::clone(gate), letters));
+        for (gate, incoming) in shared.gates.iter().zip(incoming) {
+            timers.spawn(deliver(Arc::clone(gate), incoming));
             let gate = Arc::clone(gate);
             timers.spawn(async move { gate.run_timer().await });
         }

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::learned::Known;
 use crate::log_limit::{Kind, LogLimit};
 use crate::mailbox::{Dispatched, Mailbox};
-use crate::post::{Letter, Post};
+use crate::outbox::{Incoming, Outbox};
 
 /// One node, shared by all sessions of a server.
 ///
@@ -21,7 +21,7 @@ use crate::post::{Letter, Post};
 pub(crate) struct Gate {
     clock: Clock,
     server: ServerId,
-    post: Post,
+    outbox: Outbox,
     state: Mutex<State>,
     timer_changed: Notify,
     /// The lines in the log about reports of other gates.
@@ -67,14 +67,14 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
 }
 
 impl Gate {
-    pub(crate) fn new(clock: Clock, server: ServerId, post: Post, config: &Config, apps: &AppTable) -> Self {
+    pub(crate) fn new(clock: Clock, server: ServerId, outbox: Outbox, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));
         let state = State { node, timer: None, awaited: Vec::new() };
         let gate = Self {
             clock,
             server,
-            post,
+            outbox,
             state: Mutex::new(state),
             timer_changed: Notify::new(),
             log: LogLimit::default(),
@@ -229,7 +229,7 @@ impl Gate {
             self.timer_changed.notify_one();
         }
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
-        self.post.send(self.server, outputs.messages);
+        self.outbox.send(self.server, outputs.messages);
         outputs.events.iter().for_each(|event| self.log(event));
         result
     }
@@ -287,8 +287,8 @@ fn node_settings(config: &Config, now: Time) -> NodeSettings {
 }
 
 /// Delivers the messages of its peers to a gate, for ever.
-pub(crate) async fn deliver(gate: Arc<Gate>, mut letters: mpsc::Receiver<Letter>) {
-    while let Some((from, message)) = letters.recv().await {
+pub(crate) async fn deliver(gate: Arc<Gate>, mut incoming: mpsc::Receiver<Incoming>) {
+    while let Some((from, message)) = incoming.recv().await {
         gate.receive(from, &message);
     }
 }

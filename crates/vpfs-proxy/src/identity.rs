@@ -130,8 +130,13 @@ mod tests {
     fn shared(text: &str) -> Shared {
         let config = config(&format!("{LISTENER}{text}"));
         let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate =
-            Arc::new(Gate::new(clock.clone(), vpfs_core::ServerId(0), crate::post::Post::default(), &config, &apps));
+        let gate = Arc::new(Gate::new(
+            clock.clone(),
+            vpfs_core::ServerId(0),
+            crate::outbox::Outbox::default(),
+            &config,
+            &apps,
+        ));
         Shared::new(clock, vec![gate], Rules::resolved(&config), apps)
     }
 

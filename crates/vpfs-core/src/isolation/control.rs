@@ -14,7 +14,7 @@ use crate::units::{AppId, Bytes, Time};
 /// The minimum length of a control window.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 /// The excess of a flow that would have taken more, in thousandths of what is tolerable, whatever its latency.
-const HUNGRY: u64 = 3000;
+const BACKLOGGED: u64 = 3000;
 /// A flow whose costs could not be learned while it ran alone runs alone again after this time, then after twice that,
 /// and so on: it gets more than its share then, which the others get back only later.
 const SOLO_EVERY: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ impl Isolation {
                 self.settle_latency(now);
             }
         }
-        if bulk_weights > 0 && self.is_protecting(now) || one_is_bulk && self.is_vigilant(now) {
+        if bulk_weights > 0 && self.is_protecting(now) || one_is_bulk && self.is_on_standby(now) {
             self.consider_calibration(now);
         }
         self.consider_solo(now);
@@ -109,8 +109,8 @@ impl Isolation {
         let late = self.overdue >= 4 * OVERDUE_WINDOWS;
         let bulk = self.last_bulk.map(|(op, size)| Bulk { op, size, cost_ns });
         // Costs learned before the storage was known to be serial include time of other flows.
-        let otherwise = self.congestion.is_serial() && !self.looked_serially;
-        let needed = unknown || late || otherwise || self.drift.is_strange();
+        let otherwise = self.congestion.is_serial() && !self.was_serial;
+        let needed = unknown || late || otherwise || self.drift.has_drifted();
         self.calibration.consider(now, needed, !self.congestion.is_visible(), bulk);
     }
 
@@ -208,12 +208,12 @@ impl Isolation {
     /// and have as much work pending together, the largest members are bulk.
     fn judge(&mut self, now: Time, app: AppId, crowd: &Crowd) -> Kind {
         let window_ns = self.bound.window_ns();
-        let backlogged = self.meters[app.index()].take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
-        let greedy = self.is_greedy(app, backlogged, crowd);
+        let is_waiting = self.meters[app.index()].take_waiting(now).as_nanos() * 2 > u128::from(crowd.whole);
+        let greedy = self.is_greedy(app, is_waiting, crowd);
         let meter = &self.meters[app.index()];
         // A flow that is alone and sometimes leaves the storage idle has shown nothing.
-        let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.hungry);
-        let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && backlogged;
+        let dominant = meter.footprint_ns * 2 >= crowd.largest && (crowd.flows > 1 || meter.backlogged);
+        let filling = meter.footprint_ns >= window_ns.max(4 * meter.usual_ns) && is_waiting;
         let deep = meter.is_deep();
         // Other servers gave it more than its share already: protected here, it would get even more.
         let most = Bytes(4 * meter.usual_ns);
@@ -234,18 +234,18 @@ impl Isolation {
 
     /// Whether a flow whose requests are not small takes more than its share, has wanted more than it gets ever since
     /// it did, or always has a request pending whose cost is not known.
-    fn is_greedy(&mut self, app: AppId, backlogged: bool, crowd: &Crowd) -> bool {
+    fn is_greedy(&mut self, app: AppId, is_waiting: bool, crowd: &Crowd) -> bool {
         let meter = &mut self.meters[app.index()];
         let used_ns = core::mem::take(&mut meter.used_ns);
         if meter.usual_ns * 4 < crowd.usual {
             return false;
         }
         // As bulk it gets no more than its share, so only what it would take shows whether it has become modest.
-        let still = meter.was_greedy && (backlogged || meter.hungry);
+        let still = meter.was_greedy && (is_waiting || meter.backlogged);
         let unproven = meter.last.is_some_and(|(op, size)| !self.times.is_proven(op, size));
         let takes_more = crowd.is_more_than_share(used_ns, meter.part, meter.usual_ns) || still;
         meter.was_greedy |= takes_more;
-        takes_more || unproven && meter.hungry && crowd.flows > 1
+        takes_more || unproven && meter.backlogged && crowd.flows > 1
     }
 
     /// The largest excess of latency of all interactive flows; see [`Meter::excess`].
@@ -260,7 +260,7 @@ impl Isolation {
                 let meter = &mut self.meters[app.index()];
                 let excess = meter.excess(now, bulk, at_floor, tolerance_ppm);
                 // A flow that would have taken more is entitled to its whole share, whatever its latency.
-                worst = worst.max(if meter.hungry { Some(HUNGRY) } else { excess });
+                worst = worst.max(if meter.backlogged { Some(BACKLOGGED) } else { excess });
             } else {
                 self.meters[app.index()].restart_latency(now);
             }

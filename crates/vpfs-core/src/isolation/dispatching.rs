@@ -6,7 +6,7 @@ use super::bound::Bound;
 use super::calibration::Calibration;
 use super::learning::Load;
 use super::meter::Kind;
-use super::{Care, Entry, InFlight, Isolation};
+use super::{Entry, InFlight, Isolation, Protection};
 use crate::request::{Dispatch, OpKind, Pieces, Request};
 use crate::tags::Head;
 use crate::units::{Bytes, RequestId, Time};
@@ -35,7 +35,7 @@ pub(super) enum Turn {
 }
 
 /// The bound on outstanding bulk after an interactive flow was active; one request is always allowed.
-const VIGILANT_NS: u64 = 20_000_000;
+const STANDBY_NS: u64 = 20_000_000;
 
 /// The longest time for which the storage waits for the next request of a flow that goes alone.
 const SOLO_IDLE_MAX: Duration = Duration::from_millis(10);
@@ -148,14 +148,14 @@ impl Isolation {
 
     /// Whether a bulk request may be dispatched. The bounds always allow one, but its pace applies.
     fn may_go(&mut self, now: Time, head: Head) -> Result<(), Hold> {
-        let care = self.care(now, head.app);
+        let protection = self.protection(now, head.app);
         if self.in_flight.bulk > 0 {
             let cost_ns = self.queue.requests.get(head.id).service.0;
             let window_ns = self.window_ns();
-            let bulk_bound_ns = match care {
-                Care::Protecting => self.bound.bulk_ns(),
-                Care::Watchful => VIGILANT_NS,
-                Care::None => u64::MAX,
+            let bulk_bound_ns = match protection {
+                Protection::Active => self.bound.bulk_ns(),
+                Protection::Standby => STANDBY_NS,
+                Protection::None => u64::MAX,
             };
             if self.in_flight.bulk_ns + cost_ns > bulk_bound_ns {
                 return Err(Hold::BulkBound);
@@ -164,17 +164,17 @@ impl Isolation {
                 return Err(Hold::Bound);
             }
         }
-        self.pace.set_watchful(now, care == Care::Watchful);
+        self.pace.set_standby(now, protection == Protection::Standby);
         let Request { op, cost, .. } = self.queue.requests.get(head.id).request;
-        if !self.is_limited(care, op, cost) {
+        if !self.is_limited(protection, op, cost) {
             return Ok(());
         }
-        if care == Care::Protecting && self.pace.on_protecting(now) {
+        if protection == Protection::Active && self.pace.on_protecting(now) {
             self.settle_latency(now);
             self.congestion.settle(now, false);
             self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }
-        self.pace.try_issue(now).map_err(|due| Hold::Pace(self.look_again(now, care, due)))
+        self.pace.try_issue(now).map_err(|due| Hold::Pace(self.recheck_at(now, protection, due)))
     }
 
     /// How much may be in the storage beside a bulk request, in device time.
@@ -189,18 +189,18 @@ impl Isolation {
     }
 
     /// Whether bulk like this goes at a limited rate.
-    pub(super) fn is_limited(&self, care: Care, op: OpKind, size: Bytes) -> bool {
-        match care {
-            Care::None => false,
+    pub(super) fn is_limited(&self, protection: Protection, op: OpKind, size: Bytes) -> bool {
+        match protection {
+            Protection::None => false,
             // A guess may be far too high.
-            Care::Watchful => self.times.is_known(op, size),
-            Care::Protecting => true,
+            Protection::Standby => self.times.is_known(op, size),
+            Protection::Active => true,
         }
     }
 
     /// When to check again whether bulk may be dispatched: at `due`, or sooner if protection ends before.
-    fn look_again(&self, now: Time, care: Care, due: Time) -> Time {
-        let ends = care == Care::Protecting && self.interactive_pending == 0 && self.protect_until > now;
+    fn recheck_at(&self, now: Time, protection: Protection, due: Time) -> Time {
+        let ends = protection == Protection::Active && self.interactive_pending == 0 && self.protect_until > now;
         if ends { due.min(self.protect_until) } else { due }
     }
 
@@ -210,7 +210,11 @@ impl Isolation {
         let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } =
             *self.queue.requests.get(id);
         let is_bulk = self.kind(app) == Kind::Bulk;
-        if !is_bulk || op != OpKind::Write || cost_ns < 2 * PIECE_NS_LEAST || self.care(now, app) == Care::None {
+        if !is_bulk
+            || op != OpKind::Write
+            || cost_ns < 2 * PIECE_NS_LEAST
+            || self.protection(now, app) == Protection::None
+        {
             return None;
         }
         let piece_ns =
@@ -230,19 +234,19 @@ impl Isolation {
 
     /// Nothing more may be dispatched: reports to learning and to the bound what holds requests back.
     pub(super) fn on_drained(&mut self, now: Time) {
-        let minded = self.is_protecting(now) || self.is_vigilant(now) && self.is_for_others();
+        let protected = self.is_protecting(now) || self.is_on_standby(now) && self.is_for_others();
         let solo = self.calibration.solo().is_some();
         let full = self.held == Some(Hold::Bound);
         // As much as allowed is outstanding, or all that bulk asks for.
         let saturated = full || matches!(self.held, Some(Hold::Solo(_))) || self.queue.len() == 0;
         let usual = (solo || self.bound.is_usual()) && self.calibration.is_settled(now);
         let load = Load {
-            unlimited: !minded && usual && saturated,
+            unlimited: !protected && usual && saturated,
             bulk_flows: self.in_flight.bulk_flows,
             contended: self.contended && full && !solo,
         };
         self.learning.on_drained(now, load);
-        self.bound.on_drained(now, !minded && !solo && full && self.in_flight.bulk > 0);
+        self.bound.on_drained(now, !protected && !solo && full && self.in_flight.bulk > 0);
         self.bulk_bound_held |= self.held == Some(Hold::BulkBound);
     }
 }

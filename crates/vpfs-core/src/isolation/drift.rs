@@ -15,7 +15,7 @@ pub(super) struct Drift {
     range: Option<(u64, u64)>,
     batch: Batch,
     /// Consecutive batches outside the range, and the ratio of the latest batch.
-    strange: u32,
+    unexpected: u32,
     latest: u64,
     /// Requests dispatched before this are ignored: other costs applied to them.
     since: Time,
@@ -31,7 +31,7 @@ struct Batch {
 impl Drift {
     const BATCH: u32 = 4;
     /// One batch may be chance.
-    const STRANGE: u32 = 2;
+    const UNEXPECTED_MAX: u32 = 2;
     /// At a ratio above this the storage was busy.
     const BUSY: u64 = 700;
     /// Ratios between a third and three times what they were are usual.
@@ -57,7 +57,7 @@ impl Drift {
             let least = if busy { usual.min(1000) / Self::USUAL } else { 0 };
             (least..=usual.max(1000).saturating_mul(Self::USUAL)).contains(&self.latest)
         });
-        self.strange = if expected { 0 } else { self.strange + 1 };
+        self.unexpected = if expected { 0 } else { self.unexpected + 1 };
         if expected {
             self.extend();
         }
@@ -79,8 +79,8 @@ impl Drift {
     }
 
     /// Whether costs should be measured again.
-    pub(super) fn is_strange(&self) -> bool {
-        self.strange >= Self::STRANGE
+    pub(super) fn has_drifted(&self) -> bool {
+        self.unexpected >= Self::UNEXPECTED_MAX
     }
 
     /// Costs were measured again, and were confirmed or have `changed`.
@@ -91,7 +91,7 @@ impl Drift {
         } else if let Some((least, usual)) = self.range {
             self.range = Some((least.min(self.latest), usual.max(self.latest)));
         }
-        (self.batch, self.strange) = (Batch::default(), 0);
+        (self.batch, self.unexpected) = (Batch::default(), 0);
     }
 }
 
@@ -104,21 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn four_times_slower_or_faster_is_strange_and_tokens_spent_are_not() {
-        for (took_ms, strange) in [(20, false), (50, false), (80, true), (8, false), (5, true)] {
+    fn four_times_slower_or_faster_is_drift_and_tokens_spent_are_not() {
+        for (took_ms, drifted) in [(20, false), (50, false), (80, true), (8, false), (5, true)] {
             let mut drift = Drift::default();
             batches(&mut drift, 4, 20);
             batches(&mut drift, 1, took_ms);
-            assert!(!drift.is_strange(), "one batch may be chance");
+            assert!(!drift.has_drifted(), "one batch may be chance");
             batches(&mut drift, 1, took_ms);
-            assert_eq!(drift.is_strange(), strange, "{took_ms} ms where 20 ms are usual");
+            assert_eq!(drift.has_drifted(), drifted, "{took_ms} ms where 20 ms are usual");
         }
         let mut volume = Drift::default();
         batches(&mut volume, 4, 2);
         batches(&mut volume, 2, 20);
-        assert!(!volume.is_strange(), "it has run out of tokens");
+        assert!(!volume.has_drifted(), "it has run out of tokens");
         batches(&mut volume, 2, 1);
-        assert!(!volume.is_strange(), "it has saved up more tokens");
+        assert!(!volume.has_drifted(), "it has saved up more tokens");
     }
 
     #[test]
@@ -128,11 +128,11 @@ mod tests {
         batches(&mut drift, 2, 80);
         drift.settle(Time::ZERO, false);
         batches(&mut drift, 2, 80);
-        assert!(!drift.is_strange());
+        assert!(!drift.has_drifted());
         batches(&mut drift, 2, 300);
-        assert!(drift.is_strange());
+        assert!(drift.has_drifted());
         drift.settle(Time::ZERO, true);
         batches(&mut drift, 2, 5);
-        assert!(!drift.is_strange(), "nothing is known about the new costs");
+        assert!(!drift.has_drifted(), "nothing is known about the new costs");
     }
 }

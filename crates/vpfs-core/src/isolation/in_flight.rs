@@ -1,7 +1,7 @@
 //! The requests that the storage has.
 
 use super::meter::Kind;
-use super::{Care, Entry, Isolation, Outstanding, State};
+use super::{Entry, Isolation, Outstanding, Protection, State};
 use crate::request::{OpKind, Pieces, Request};
 use crate::units::{AppId, Bytes, RequestId, Time};
 
@@ -24,8 +24,8 @@ impl Isolation {
         let alone = self.in_flight.requests == 0;
         let Entry { request: Request { app, op, cost, .. }, enqueued_at, service: Bytes(cost_ns), .. } =
             *self.queue.requests.get(id);
-        let care = self.care(now, app);
-        let at_floor = care == Care::Protecting && self.pace.is_at_floor();
+        let protection = self.protection(now, app);
+        let at_floor = protection == Protection::Active && self.pace.is_at_floor();
         self.in_flight.ns += cost_ns;
         self.in_flight.requests += 1;
         let kind = self.kind(app);
@@ -39,7 +39,7 @@ impl Isolation {
             let of_flow = &mut self.meters[app.index()].bulk_outstanding;
             *of_flow += 1;
             self.in_flight.bulk_flows += usize::from(*of_flow == 1);
-            self.pace.on_issue(now, cost_ns, self.is_limited(care, op, cost));
+            self.pace.on_issue(now, cost_ns, self.is_limited(protection, op, cost));
             if self.pace.is_usual(cost_ns) && op != OpKind::Metadata {
                 self.last_bulk = Some((op, cost));
             }

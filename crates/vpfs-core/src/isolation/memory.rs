@@ -31,9 +31,9 @@ impl Isolation {
             mix_windows,
             bulk: self.last_bulk,
             confirmed: self.calibration.confirmed(),
-            serial: self.looked_serially,
+            serial: self.was_serial,
             took_milli: self.drift.range(),
-            interactive: now < self.vigilant_until,
+            interactive: now < self.standby_until,
             bulk_flows: flows.filter(is_bulk).take(LearnedCosts::MAX).map(|(app, _)| app).collect(),
         }
     }
@@ -52,11 +52,11 @@ impl Isolation {
         let longest_ns = u64::try_from(Calibration::LONGEST_LARGE.as_nanos()).unwrap_or(u64::MAX);
         self.pace.set_usual(self.last_bulk_ns().min(longest_ns));
         self.calibration.remember(learned.confirmed.map(|at| at.min(now)));
-        self.looked_serially = learned.serial;
+        self.was_serial = learned.serial;
         self.drift.remember(learned.took_milli.unwrap_or(TOOK_MILLI));
         if learned.interactive {
             // Bulk may be here first, and would fill the storage.
-            self.vigilant_until = now + Self::VIGILANCE;
+            self.standby_until = now + Self::STANDBY;
             self.protect_until = now + meter::idle_max(self.pace.usual_ns());
         }
         learned.bulk_flows.iter().for_each(|app| self.remember_bulk_flow(*app));

@@ -51,7 +51,7 @@ pub(super) struct Meter {
     /// Its last request for data.
     pub(super) last: Option<(OpKind, Bytes)>,
     /// In the last window it nearly always had requests pending, so it would have taken more.
-    pub(super) hungry: bool,
+    pub(super) backlogged: bool,
     window_since: Time,
     /// Requests queued and outstanding.
     pub(super) queued: u32,
@@ -132,7 +132,7 @@ impl Meter {
             footprint_ns: 0,
             usual_ns: 0,
             last: None,
-            hungry: false,
+            backlogged: false,
             window_since: Time::ZERO,
             queued: 0,
             outstanding: 0,
@@ -188,7 +188,7 @@ impl Meter {
         if let Some(since) = self.arrivals.idle_since {
             idle += now.since(since.max(self.window_since));
         }
-        self.hungry = idle * 64 < elapsed;
+        self.backlogged = idle * 64 < elapsed;
         self.window_since = now;
         let mean = core::mem::take(&mut self.pending_sum) / elapsed.as_nanos().max(1);
         self.mean_pending_ns = u64::try_from(mean).unwrap_or(u64::MAX / 4);
@@ -197,7 +197,7 @@ impl Meter {
 
     /// Whether it always has many requests pending, so that it does not wait for any single one.
     pub(super) fn is_deep(&self) -> bool {
-        self.hungry && self.footprint_ns >= self.usual_ns.saturating_mul(DEEP)
+        self.backlogged && self.footprint_ns >= self.usual_ns.saturating_mul(DEEP)
     }
 
     /// A request is complete or cancelled.
@@ -429,10 +429,10 @@ mod tests {
         let mut meter = Meter::new();
         (0..16).for_each(|_| meter.on_arrival(ms(0), 1000));
         (1..=6).for_each(|window| meter.end_window(ms(100 * window), Duration::from_millis(100)));
-        assert!(meter.hungry && meter.is_deep());
+        assert!(meter.backlogged && meter.is_deep());
         let mut one = Meter::new();
         one.on_arrival(ms(0), 1000);
         (1..=6).for_each(|window| one.end_window(ms(100 * window), Duration::from_millis(100)));
-        assert!(one.hungry && !one.is_deep());
+        assert!(one.backlogged && !one.is_deep());
     }
 }

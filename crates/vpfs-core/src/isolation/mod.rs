@@ -98,12 +98,12 @@ enum State {
 
 /// How far bulk is restricted for the sake of interactive flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Care {
+enum Protection {
     None,
     /// An interactive flow was active recently and may come back: bulk leaves it some room.
-    Watchful,
+    Standby,
     /// An interactive flow is active or expected soon: bulk is paced.
-    Protecting,
+    Active,
 }
 
 /// An outstanding request.
@@ -185,9 +185,9 @@ pub struct Isolation {
     /// Until then an interactive flow is expected to send requests.
     protect_until: Time,
     /// Until then an interactive flow that was active recently may come back.
-    vigilant_until: Time,
+    standby_until: Time,
     /// That flow. If it has become bulk, it is not restricted for its own sake.
-    vigilant_for: Option<AppId>,
+    standby_for: Option<AppId>,
     /// Interactive requests queued or outstanding.
     interactive_pending: usize,
     /// What held a request back at the last poll.
@@ -206,13 +206,13 @@ pub struct Isolation {
     drift: Drift,
     congestion: Congestion,
     /// At the end of the latest calibration, the storage was known to serve requests one after another.
-    looked_serially: bool,
+    was_serial: bool,
     quickest: Quickest,
 }
 
 impl Isolation {
     /// For this long after it was active, an interactive flow may come back and must not find the storage full.
-    const VIGILANCE: Duration = Duration::from_secs(2);
+    const STANDBY: Duration = Duration::from_secs(2);
     /// Where thresholds are configured in bytes, 10 ns of service stand for a byte.
     const NS_PER_BYTE: u64 = 10;
 
@@ -234,8 +234,8 @@ impl Isolation {
             groups: Vec::new(),
             window_since: Time::ZERO,
             protect_until: Time::ZERO,
-            vigilant_until: Time::ZERO,
-            vigilant_for: None,
+            standby_until: Time::ZERO,
+            standby_for: None,
             interactive_pending: 0,
             held: None,
             last_bulk: None,
@@ -246,7 +246,7 @@ impl Isolation {
             calibration: Calibration::default(),
             drift: Drift::default(),
             congestion: Congestion::default(),
-            looked_serially: false,
+            was_serial: false,
             quickest: Quickest::default(),
         }
     }
@@ -340,7 +340,7 @@ impl Isolation {
 
     /// An interactive flow was active, and is expected to be active again.
     fn expect(&mut self, now: Time, app: AppId) {
-        (self.vigilant_until, self.vigilant_for) = (now + Self::VIGILANCE, Some(app));
+        (self.standby_until, self.standby_for) = (now + Self::STANDBY, Some(app));
         let idle_max = meter::idle_max(self.pace.usual_ns());
         self.protect_until = self.protect_until.max(self.meters[app.index()].expect(now, idle_max));
     }
@@ -351,25 +351,25 @@ impl Isolation {
     }
 
     /// How far bulk of `app` is restricted.
-    fn care(&self, now: Time, app: AppId) -> Care {
+    fn protection(&self, now: Time, app: AppId) -> Protection {
         if self.is_protecting(now) {
-            Care::Protecting
-        } else if self.is_vigilant(now) && self.vigilant_for != Some(app) {
-            Care::Watchful
+            Protection::Active
+        } else if self.is_on_standby(now) && self.standby_for != Some(app) {
+            Protection::Standby
         } else {
-            Care::None
+            Protection::None
         }
     }
 
     /// Whether an interactive flow was active recently, and no calibration is running.
-    fn is_vigilant(&self, now: Time) -> bool {
-        now < self.vigilant_until && !self.calibration.is_running()
+    fn is_on_standby(&self, now: Time) -> bool {
+        now < self.standby_until && !self.calibration.is_running()
     }
 
-    /// Whether any active flow is restricted by vigilance for another one. A flow that starts with metadata asks for
+    /// Whether any active flow is restricted by standby for another one. A flow that starts with metadata asks for
     /// little at first; later it must not be restricted for its own sake.
     fn is_for_others(&self) -> bool {
-        self.active.iter().any(|app| self.vigilant_for != Some(*app))
+        self.active.iter().any(|app| self.standby_for != Some(*app))
     }
 
     /// Whether an interactive flow has requests pending or is expected to send some.
@@ -454,14 +454,14 @@ impl Isolation {
                 self.overdue = 0;
                 self.drift.settle(now, outcome == Outcome::Changed);
             }
-            self.looked_serially = self.congestion.is_serial();
+            self.was_serial = self.congestion.is_serial();
             self.congestion.settle(now, outcome == Outcome::Changed);
             if outcome == Outcome::Changed {
                 self.times.forget();
                 self.bound.reset_bulk();
                 self.pace.set_usual(self.last_bulk_ns());
             }
-            self.pace.look(now);
+            self.pace.probe(now);
             self.settle_latency(now);
             self.active.iter().for_each(|app| self.meters[app.index()].forget_best());
         }

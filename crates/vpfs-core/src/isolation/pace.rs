@@ -33,10 +33,10 @@ pub(super) struct Pace {
     /// Device time of a usual bulk request.
     usual_ns: u64,
     /// The remaining windows in which latency at the floor may be measured.
-    look: u32,
+    probe: u32,
     /// The rate that was last too high, and when.
     ceiling: Option<(u64, Time)>,
-    next_look: Time,
+    next_probe: Time,
     last_active: Option<Time>,
     /// In this window bulk was held back by the rate.
     held: bool,
@@ -54,7 +54,7 @@ pub(super) struct Pace {
     was_at_floor: bool,
     congested_at: Option<Time>,
     /// No interactive flow is protected, but one may come back.
-    watchful: bool,
+    standby: bool,
     /// When latency was last known, and the bulk requests dispatched since.
     controlled_at: Time,
     issued_since: u32,
@@ -94,14 +94,14 @@ impl Pace {
     /// The part by which each request lowers it that waits inside the storage when many do.
     const LOWER_CONGESTED_MILLI: u64 = 7;
     /// Leaves room for an interactive flow that sends requests too rarely to be waited for.
-    const WATCHFUL_PPM: u64 = 900_000;
+    const STANDBY_PPM: u64 = 900_000;
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion is visible.
     const NEARLY_FULL_VISIBLE_PPM: u64 = 950_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
     /// The maximum number of windows for which latency at the floor is measured.
-    const LOOK_MAX: u32 = 20;
-    const LOOK_EVERY: Duration = Duration::from_secs(20);
+    const PROBE_MAX: u32 = 20;
+    const PROBE_EVERY: Duration = Duration::from_secs(20);
     /// If no flow was protected for longer than this, bulk was not limited meanwhile.
     const PAUSE: Duration = Duration::from_millis(100);
     /// The rate remains valid for this time without a flow to protect.
@@ -116,9 +116,9 @@ impl Pace {
             credit_ns: 0,
             filled_at: Time::ZERO,
             usual_ns: 0,
-            look: 0,
+            probe: 0,
             ceiling: None,
-            next_look: Time::ZERO,
+            next_probe: Time::ZERO,
             last_active: None,
             held: false,
             issued: 0,
@@ -128,7 +128,7 @@ impl Pace {
             visible: false,
             was_at_floor: true,
             congested_at: None,
-            watchful: false,
+            standby: false,
             controlled_at: Time::ZERO,
             issued_since: 0,
         }
@@ -136,9 +136,9 @@ impl Pace {
 
     /// Device time per unit of time, in parts per million.
     pub(super) fn rate_ppm(&self) -> u64 {
-        if self.watchful {
-            self.rate_ppm.max(Self::WATCHFUL_PPM)
-        } else if self.look > 0 {
+        if self.standby {
+            self.rate_ppm.max(Self::STANDBY_PPM)
+        } else if self.probe > 0 {
             self.floor_ppm
         } else {
             self.rate_ppm.max(self.floor_ppm)
@@ -229,10 +229,10 @@ impl Pace {
     }
 
     /// Sets whether no interactive flow is protected, but one may come back.
-    pub(super) fn set_watchful(&mut self, now: Time, watchful: bool) {
-        if self.watchful != watchful {
+    pub(super) fn set_standby(&mut self, now: Time, standby: bool) {
+        if self.standby != standby {
             self.fill(now);
-            self.watchful = watchful;
+            self.standby = standby;
         }
     }
 
@@ -247,7 +247,7 @@ impl Pace {
             self.credit_ns = self.credit_ns.min(0);
         }
         if absent {
-            self.look(now);
+            self.probe(now);
             self.rate_ppm = 0;
         }
         absent
@@ -259,21 +259,21 @@ impl Pace {
     }
 
     /// Starts to measure how low latency can be at the floor, and forgets the rate that was too high.
-    pub(super) fn look(&mut self, now: Time) {
+    pub(super) fn probe(&mut self, now: Time) {
         self.fill(now);
         // Bulk was not limited before, so more of it than usual is outstanding.
         self.credit_ns = self.credit_ns.min(-i64::try_from(self.usual_ns).unwrap_or(i64::MAX / 4));
-        self.look = Self::LOOK_MAX;
+        self.probe = Self::PROBE_MAX;
         self.ceiling = None;
-        self.next_look = Self::look_after(now);
+        self.next_probe = Self::probe_after(now);
     }
 
     /// When to measure latency at the floor again. All servers whose clocks agree do so at the same moments: a call
     /// that is striped over several of them is as slow as the slowest, so bulk would otherwise be at the floor for as
     /// long as all of them measure together.
-    fn look_after(now: Time) -> Time {
-        let every = u64::try_from(Self::LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
-        let soonest = now + Self::LOOK_EVERY / 2;
+    fn probe_after(now: Time) -> Time {
+        let every = u64::try_from(Self::PROBE_EVERY.as_nanos()).unwrap_or(u64::MAX);
+        let soonest = now + Self::PROBE_EVERY / 2;
         Time::from_nanos(soonest.as_nanos().checked_next_multiple_of(every).unwrap_or(u64::MAX))
     }
 
@@ -296,19 +296,19 @@ impl Pace {
     fn adjust(&mut self, now: Time, excess: Option<u64>) {
         self.fill(now);
         match excess {
-            _ if self.look > 0 => self.look = if excess.is_some() { 0 } else { self.look - 1 },
+            _ if self.probe > 0 => self.probe = if excess.is_some() { 0 } else { self.probe - 1 },
             Some(excess) => self.follow(now, excess),
             None => {}
         }
-        if excess.is_some() || self.look > 0 {
+        if excess.is_some() || self.probe > 0 {
             self.held = false;
             self.controlled_at = now;
             self.issued_since = 0;
         }
-        if self.look == 0 && now >= self.next_look {
-            self.next_look = Self::look_after(now);
+        if self.probe == 0 && now >= self.next_probe {
+            self.next_probe = Self::probe_after(now);
             if self.rate_ppm > self.floor_ppm + self.floor_ppm / 8 {
-                self.look = Self::LOOK_MAX;
+                self.probe = Self::PROBE_MAX;
             }
         }
     }
@@ -447,26 +447,26 @@ mod tests {
     /// Cause: each measured latency there at moments of its own.
     #[test]
     fn servers_measure_latency_at_the_floor_at_the_same_moments() {
-        let looks = |begin: u64| -> Vec<u64> {
+        let probes = |begin: u64| -> Vec<u64> {
             let mut pace = Pace::new();
             pace.set_floor(ms(begin), 500_000);
             assert!(pace.on_protecting(ms(begin)));
-            let mut looks = Vec::new();
+            let mut probes = Vec::new();
             for now in (begin + 1..130_000).step_by(100) {
                 pace.on_protecting(ms(now));
-                let was_looking = pace.look > 0;
+                let was_probing = pace.probe > 0;
                 (0..5).for_each(|_| pace.on_issue(ms(now), COST, true));
                 let _ = pace.try_issue(ms(now));
                 pace.control(ms(now), Some(0), true);
-                if pace.look > 0 && !was_looking {
-                    looks.push(now / 1000);
+                if pace.probe > 0 && !was_probing {
+                    probes.push(now / 1000);
                 }
             }
-            looks
+            probes
         };
-        assert_eq!(looks(0), [20, 40, 60, 80, 100, 120]);
-        assert_eq!(looks(7_300), [20, 40, 60, 80, 100, 120]);
-        assert_eq!(looks(13_700), [40, 60, 80, 100, 120], "not at 20, six seconds after the first time");
+        assert_eq!(probes(0), [20, 40, 60, 80, 100, 120]);
+        assert_eq!(probes(7_300), [20, 40, 60, 80, 100, 120]);
+        assert_eq!(probes(13_700), [40, 60, 80, 100, 120], "not at 20, six seconds after the first time");
     }
 
     /// Symptom: one of four servers took ten seconds longer than the others to reach its rate. Cause: noise while bulk
@@ -475,7 +475,7 @@ mod tests {
     fn latency_at_the_floor_is_no_ceiling() {
         let mut pace = pace();
         pace.control(ms(100), Some(0), true);
-        assert!(pace.is_at_floor() && pace.look == 0);
+        assert!(pace.is_at_floor() && pace.probe == 0);
         pace.control(ms(200), Some(Pace::HURT_BY_FAR), true);
         assert!(pace.is_at_floor() && pace.ceiling.is_none());
         pace.rate_ppm = 800_000;

@@ -31,7 +31,7 @@ use vpfs_peer::wire::{Hello, WireError};
 use crate::clock::Clock;
 use crate::handover::Inheritance;
 use crate::names::Names;
-use crate::post::{Parcel, Post};
+use crate::outbox::{Outbox, Outgoing};
 use crate::sockets::{Bound, listen, listen_later};
 use security::Security;
 
@@ -151,8 +151,8 @@ impl Prepared {
         Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
     }
 
-    /// Connects to peers and passes messages between them and the gates of `post`.
-    pub(crate) fn start(self, post: Post, parcels: mpsc::Receiver<Parcel>) -> Peers {
+    /// Connects to peers and passes messages between them and the gates of `outbox`.
+    pub(crate) fn start(self, outbox: Outbox, outgoing: mpsc::Receiver<Outgoing>) -> Peers {
         let Self { mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
         let (inputs, taken) = mpsc::channel(input::INPUTS);
@@ -164,8 +164,8 @@ impl Prepared {
         for address in missing {
             tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()));
         }
-        let switch = switch::Switch::new(mesh, Arc::clone(&cluster), post, inputs);
-        tasks.spawn(switch.run(parcels, taken, asked));
+        let switch = switch::Switch::new(mesh, Arc::clone(&cluster), outbox, inputs);
+        tasks.spawn(switch.run(outgoing, taken, asked));
         Peers { cluster, configured, sockets, asking, _tasks: tasks }
     }
 }

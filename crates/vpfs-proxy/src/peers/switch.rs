@@ -13,7 +13,7 @@ use super::handshake::{self, Introduced};
 use super::input::Input;
 use super::{Cluster, PeerState, connection};
 use crate::log_limit::{Kind, LogLimit};
-use crate::post::{Parcel, Post};
+use crate::outbox::{Outbox, Outgoing};
 
 /// The tasks of a connection; they end with it.
 struct Connection {
@@ -28,7 +28,7 @@ struct Connection {
 pub(super) struct Switch {
     mesh: Mesh,
     cluster: Arc<Cluster>,
-    post: Post,
+    outbox: Outbox,
     inputs: mpsc::Sender<Input>,
     connections: BTreeMap<LinkId, Connection>,
     opened: u64,
@@ -38,15 +38,15 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn new(mesh: Mesh, cluster: Arc<Cluster>, post: Post, inputs: mpsc::Sender<Input>) -> Self {
+    pub(super) fn new(mesh: Mesh, cluster: Arc<Cluster>, outbox: Outbox, inputs: mpsc::Sender<Input>) -> Self {
         let (connections, dials, log) = (BTreeMap::new(), JoinSet::new(), LogLimit::default());
-        Self { mesh, cluster, post, inputs, connections, opened: 0, dials, log }
+        Self { mesh, cluster, outbox, inputs, connections, opened: 0, dials, log }
     }
 
     /// Runs for ever.
     pub(super) async fn run(
         mut self,
-        mut parcels: mpsc::Receiver<Parcel>,
+        mut outgoing: mpsc::Receiver<Outgoing>,
         mut inputs: mpsc::Receiver<Input>,
         mut asked: mpsc::Receiver<oneshot::Sender<Vec<PeerState>>>,
     ) {
@@ -60,10 +60,10 @@ impl Switch {
                 }
             };
             tokio::select! {
-                Some((from, to, message)) = parcels.recv() => {
+                Some((from, to, message)) = outgoing.recv() => {
                     self.mesh.send(from, to, message);
                     // All that wait go into one batch.
-                    while let Ok((from, to, message)) = parcels.try_recv() {
+                    while let Ok((from, to, message)) = outgoing.try_recv() {
                         self.mesh.send(from, to, message);
                     }
                 }
@@ -139,7 +139,7 @@ impl Switch {
             match action {
                 Action::Dial(server) => self.dial(server),
                 Action::Close(id) => drop(self.connections.remove(&id)),
-                Action::Deliver { from, to, message } => self.post.deliver(from, to, message),
+                Action::Deliver { from, to, message } => self.outbox.deliver(from, to, message),
             }
         }
         while let Some(event) = self.mesh.poll_event() {

@@ -18,7 +18,7 @@ use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
 use crate::names::Names;
-use crate::post::Post;
+use crate::outbox::Outbox;
 use crate::shared::{Rules, Shared, Stage};
 use crate::stream::simulated::{Randomness, Socket};
 
@@ -34,7 +34,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(clock: &Clock, config: &Config) -> Self {
         let apps = AppTable::new(config);
-        let gate = Arc::new(Gate::new(clock.clone(), ServerId(0), Post::default(), config, &apps));
+        let gate = Arc::new(Gate::new(clock.clone(), ServerId(0), Outbox::default(), config, &apps));
         let listener = Listener {
             server: "s".to_owned(),
             address: PROXY.into(),

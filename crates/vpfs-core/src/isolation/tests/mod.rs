@@ -480,7 +480,7 @@ fn deferred_refunds_do_not_pile_up() {
     assert_eq!(scheduler.queued(), 1);
 }
 
-/// This includes comparisons of bounds, looks at the floor and calibrations.
+/// This includes comparisons of bounds, probes at the floor and calibrations.
 #[test]
 fn a_steady_state_allocates_nothing() {
     let mut disk = Disk::new(Isolation::new(64), Bytes::mib(1));

@@ -8,35 +8,35 @@ use vpfs_node::coordination::Message;
 
 /// The maximum number of unread messages for one gate, and of those that leave the process; further ones are dropped,
 /// which the protocol repairs.
-const LETTERS_MAX: usize = 1024;
+const UNREAD_MAX: usize = 1024;
 
 /// A message and its sender.
-pub(crate) type Letter = (ServerId, Message);
+pub(crate) type Incoming = (ServerId, Message);
 
 /// A message to a gate of another process, with its sender and receiver.
-pub(crate) type Parcel = (ServerId, ServerId, Message);
+pub(crate) type Outgoing = (ServerId, ServerId, Message);
 
 /// Sends messages to the other gates.
 #[derive(Clone, Default)]
-pub(crate) struct Post {
-    local: BTreeMap<ServerId, mpsc::Sender<Letter>>,
+pub(crate) struct Outbox {
+    local: BTreeMap<ServerId, mpsc::Sender<Incoming>>,
     /// The way to the gates of other processes.
-    remote: Option<mpsc::Sender<Parcel>>,
+    remote: Option<mpsc::Sender<Outgoing>>,
 }
 
-impl Post {
+impl Outbox {
     /// Senders to the gates of all these servers, and a receiver for each gate.
-    pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Letter>>) {
-        let boxes = servers.iter().map(|&server| (server, mpsc::channel(LETTERS_MAX)));
-        let (local, letters) = boxes.map(|(server, (sender, letters))| ((server, sender), letters)).unzip();
-        (Self { local, remote: None }, letters)
+    pub(crate) fn between(servers: &[ServerId]) -> (Self, Vec<mpsc::Receiver<Incoming>>) {
+        let boxes = servers.iter().map(|&server| (server, mpsc::channel(UNREAD_MAX)));
+        let (local, incoming) = boxes.map(|(server, (sender, incoming))| ((server, sender), incoming)).unzip();
+        (Self { local, remote: None }, incoming)
     }
 
     /// Opens the way to the gates of other processes; what is sent to them is received here.
-    pub(crate) fn open_remote(&mut self) -> mpsc::Receiver<Parcel> {
-        let (sender, parcels) = mpsc::channel(LETTERS_MAX);
+    pub(crate) fn open_remote(&mut self) -> mpsc::Receiver<Outgoing> {
+        let (sender, outgoing) = mpsc::channel(UNREAD_MAX);
         self.remote = Some(sender);
-        parcels
+        outgoing
     }
 
     pub(crate) fn send(&self, from: ServerId, messages: Vec<(ServerId, Message)>) {
