@@ -57,6 +57,9 @@ impl Isolation {
             return;
         }
         self.window_since = now;
+        if self.active.is_empty() {
+            return;
+        }
         let used: u64 = self.active.iter().map(|app| self.meters[app.index()].used_ns).sum();
         let whole = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         for index in 0..self.active.len() {

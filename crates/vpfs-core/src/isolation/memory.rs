@@ -44,8 +44,6 @@ impl Isolation {
         if !is_credible(learned) {
             return;
         }
-        // The first window of control would go back to the beginning of time, and flows would look alike in it.
-        self.window_since = now;
         self.times.remember(&learned.costs);
         self.times.remember_mix(learned.mix_ppm, learned.mix_windows);
         self.last_bulk = learned.bulk;
