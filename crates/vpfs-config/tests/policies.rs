@@ -183,11 +183,19 @@ fn a_minimum_is_for_all_servers_or_for_each() {
 }
 
 #[test]
-fn minima_beyond_the_capacity_are_refused() {
+fn promises_beyond_the_capacity_are_refused() {
     assert_eq!(
         problem("capacity = \"100MB/s\"", "min_rate = \"101MB/s\""),
         "f: app: the min_rate of all applications together is 101MB/s, but all servers have 100MB/s by \
          scheduler.capacity; lower some"
     );
     assert!(parse("capacity = \"100MB/s\"", "server_min_rate = \"100MB/s\"").is_ok());
+    assert_eq!(
+        problem(
+            "policy = \"two-level\"\ncapacity = \"100MB/s\"",
+            "server_target_rate = \"101MB/s\"\ndeadline = \"1s\""
+        ),
+        "f: app: the server_target_rate of all applications together is 101MB/s, but each server has 100MB/s by \
+         scheduler.capacity; lower some"
+    );
 }

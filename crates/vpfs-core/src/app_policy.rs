@@ -46,6 +46,11 @@ impl AppPolicy {
         all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?)))
     }
 
+    /// The time that it is promised for its requests, its deadline or its latency.
+    pub fn promised_time(&self) -> Option<Duration> {
+        self.target.map(|target| target.deadline).or(self.latency)
+    }
+
     /// This weight and nothing else.
     pub fn weighted(weight: Weight) -> Self {
         Self { weight, ..Self::default() }

@@ -34,9 +34,9 @@ pub enum Event {
     DepthChanged { depth: Depth },
     /// The limit on device time outstanding in the storage was changed.
     WindowChanged { window: Duration },
-    /// More than one in ten requests of an application exceed their promised latency, and why; at most once in ten
-    /// seconds.
-    LatencyMissed { app: AppId, latency: Duration, cause: MissCause },
+    /// More than one in ten requests of an application exceed their promised latency (one in twenty, of a deadline),
+    /// what the others keep, and why; at most once in ten seconds.
+    LatencyMissed { app: AppId, latency: Duration, kept: Duration, cause: MissCause },
     /// A request was completed later than its application was promised [Two-level].
     DeadlineMissed { id: RequestId, app: AppId, late_by: Duration },
     /// Applications got new credits while some of them waited for credits: a period ended, or (early) the storage had
@@ -56,7 +56,7 @@ pub enum Event {
 /// Why a promised latency cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissCause {
-    /// The application asks for more than its share.
+    /// The application asks for more than its share, or than its target.
     MoreThanItsShare,
     /// Bulk already gets no more than its share. A larger weight for the application, smaller calls by the others or
     /// faster storage would help.

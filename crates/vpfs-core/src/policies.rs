@@ -10,7 +10,7 @@ use crate::fifo::Fifo;
 use crate::ioco::Ioco;
 use crate::isolation::Isolation;
 use crate::request::{OpKind, ServiceClass};
-use crate::settings::{PolicyKind, Settings, SharingMode};
+use crate::settings::{Deadlines, PolicyKind, Settings, SharingMode};
 use crate::sfq::Sfq;
 use crate::total::TotalKind;
 use crate::two_level::TwoLevel;
@@ -58,11 +58,15 @@ const TABLE: [Row; 6] = [
     Row {
         kind: PolicyKind::TwoLevel,
         name: "two-level",
-        work_conserving: true,
+        // The others may wait for a deadline.
+        work_conserving: false,
         shares: false,
         keeps_deadlines: true,
         has_slots: false,
-        make: |settings, events| Box::new(TwoLevel::new(settings.two_level, settings.depth, events)),
+        make: |settings, events| match settings.two_level.deadlines {
+            Deadlines::Paced => Box::new(Isolation::of(settings, events)),
+            Deadlines::Paper => Box::new(TwoLevel::new(settings.two_level, settings.depth, events)),
+        },
     },
     Row {
         kind: PolicyKind::Ioco,

@@ -16,7 +16,7 @@ pub enum PolicyKind {
     SfqD,
     /// Shares by weight, several slots for large requests, with backfill: [`Sfq`](crate::Sfq).
     SfqDPlus,
-    /// A rate and a deadline for each application: [`TwoLevel`](crate::TwoLevel).
+    /// A rate and a deadline for each application, see [`Deadlines`].
     TwoLevel,
     /// One application after another in windows of time, in the same order at all servers: [`Ioco`](crate::Ioco).
     Ioco,
@@ -148,6 +148,8 @@ impl Default for Sharing {
 /// Parameters of throughput and latency control [Two-level].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoLevelSettings {
+    /// How deadlines are kept.
+    pub deadlines: Deadlines,
     /// P: credits are replenished at this interval.
     pub replenish_period: Duration,
     /// W: the outstanding limit is recomputed at this interval.
@@ -157,9 +159,21 @@ pub struct TwoLevelSettings {
     pub outstanding_max: u32,
 }
 
+/// How throughput and latency control keeps deadlines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deadlines {
+    /// The others are paced by the storage's time that their requests take, see [`crate::isolation`]. Beyond the
+    /// slides: one large request may take longer than a deadline.
+    #[default]
+    Paced,
+    /// By the number of requests outstanding, as on the slides: [`TwoLevel`](crate::TwoLevel).
+    Paper,
+}
+
 impl Default for TwoLevelSettings {
     fn default() -> Self {
         Self {
+            deadlines: Deadlines::default(),
             replenish_period: Duration::from_millis(200),
             control_window: Duration::from_secs(1),
             outstanding_max: 100,

@@ -8,15 +8,17 @@ use common::{DISPATCH, EVENTS, check_timer, depth, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::testing::{Op, Random, Runner};
 use vpfs_core::{
-    AppId, Bytes, Cap, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope, Settings,
-    SlotCostTable, Target, TwoLevelSettings,
+    AppId, Bytes, Cap, Deadlines, Dispatch, Event, IocoSettings, OpKind, Policy, PolicyKind, Scheduler, Scope,
+    Settings, SlotCostTable, Target, TwoLevelSettings,
 };
 
 /// Settings with short periods compared to a test; `step` is the duration of one of its steps.
 fn settings(kind: PolicyKind, slots: u32, step: Duration) -> Settings {
     let settings = Settings::new(kind, depth(slots), SlotCostTable::default());
+    // Paced deadlines are those of the isolation engine.
+    let deadlines = Deadlines::Paper;
     let two_level =
-        TwoLevelSettings { replenish_period: step * 20, control_window: step * 100, outstanding_max: slots };
+        TwoLevelSettings { deadlines, replenish_period: step * 20, control_window: step * 100, outstanding_max: slots };
     let ioco = IocoSettings { window: step * 50, max_clock_skew: step * 50, ..IocoSettings::default() };
     Settings { two_level, ioco, ..settings }
 }

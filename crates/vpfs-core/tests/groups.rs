@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{depth, weight};
 use vpfs_core::{
-    AppId, AppPolicy, Bytes, GroupId, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings,
+    AppId, AppPolicy, Bytes, Deadlines, GroupId, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler, Settings,
     SlotCostTable, Time, Weight,
 };
 
@@ -34,7 +34,9 @@ struct Disk {
 
 impl Disk {
     fn new(kind: PolicyKind) -> Self {
-        let settings = Settings::new(kind, depth(8), SlotCostTable::default());
+        let mut settings = Settings::new(kind, depth(8), SlotCostTable::default());
+        // Paced deadlines share by the isolation engine.
+        settings.two_level.deadlines = Deadlines::Paper;
         let mut scheduler = Policy::new(&settings, 0);
         scheduler.set_app(Time::ZERO, NAMED, &AppPolicy::weighted(weight(NAMED_WEIGHT)));
         Self {

@@ -46,6 +46,8 @@ pub struct Activity {
     pub bytes: u64,
     /// Those that ended in time-out or disconnection.
     pub failed: u64,
+    /// Those that took longer than the application is promised.
+    pub late: u64,
     /// From arrival to dispatch, of those that ended.
     pub waited: Histogram,
     /// From dispatch to the end.
@@ -158,8 +160,11 @@ impl Accounts {
             served.arrived <= served.dispatched && served.dispatched <= now,
             "a request's times are in order"
         );
-        let activity = self.account(app).of(served.op);
+        let account = self.account(app);
+        let is_late = account.policy.promised_time().is_some_and(|promised| now.since(served.arrived) > promised);
+        let activity = account.of(served.op);
         activity.requests += 1;
+        activity.late += u64::from(is_late);
         activity.bytes += served.bytes;
         activity.failed += u64::from(!served.answered);
         activity.waited.add(served.dispatched.since(served.arrived));

@@ -44,6 +44,8 @@ pub struct AppTotals {
     pub bytes: u64,
     /// Requests that ended in time-out or disconnection.
     pub failed: u64,
+    /// Requests that took longer than the application is promised.
+    pub late: u64,
     /// Sum of the times from arrival to dispatch.
     pub waited: Duration,
     /// Sum of the times from dispatch to the end.
@@ -55,9 +57,10 @@ impl AppTotals {
     pub fn add(&mut self, account: &AppAccount) {
         self.data_requests += account.read.requests + account.write.requests;
         self.metadata_requests += account.metadata.requests;
-        for Activity { bytes, failed, waited, served, .. } in account.activities() {
+        for Activity { bytes, failed, late, waited, served, .. } in account.activities() {
             self.bytes += bytes;
             self.failed += failed;
+            self.late += late;
             self.waited += waited.sum;
             self.served += served.sum;
         }

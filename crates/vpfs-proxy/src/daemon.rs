@@ -398,6 +398,7 @@ fn log_totals(app: &str, totals: &AppTotals) {
         metadata_requests = totals.metadata_requests,
         bytes = totals.bytes,
         failed = totals.failed,
+        late = totals.late,
         mean_wait = %format_args!("{:.1}", mean(totals.waited)),
         mean_service = %format_args!("{:.1}", mean(totals.served)),
         "served"

@@ -260,8 +260,15 @@ fn is_important(event: &Event) -> bool {
 }
 
 fn log(server: ServerId, (at, event): (Time, &Event)) {
-    if let Event::Scheduler(SchedulerEvent::LatencyMissed { app, latency, cause }) = event {
-        tracing::warn!(server = server.0, app = app.0, ?latency, ?cause, "a promised latency cannot be kept");
+    if let Event::Scheduler(SchedulerEvent::LatencyMissed { app, latency, kept, cause }) = event {
+        tracing::warn!(
+            server = server.0,
+            app = app.0,
+            promised = ?latency,
+            possible = ?kept,
+            ?cause,
+            "a promised latency cannot be kept; promise what is possible, or see the cause"
+        );
     }
     match event {
         Event::Scheduler(event) => tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler"),

@@ -149,7 +149,7 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
         readers.push(reader);
     }
     ignored::warn(&readers, policy);
-    check_minima(root, &list, capacity);
+    check_promises(root, &list, capacity);
     let reader = Reader::open(root.cx, &APPS, "apps", root.value("apps"));
     ignored::warn(std::slice::from_ref(&reader), policy);
     let default = read_default(&reader, &mut names, &mut list);
@@ -288,17 +288,22 @@ fn read_minimum(reader: &Reader<'_>, cap: Option<Cap>) -> Option<Minimum> {
     Some(Minimum { rate, scope })
 }
 
-/// Minima beyond what the servers have cannot be kept.
-fn check_minima(root: &Reader<'_>, list: &[App], capacity: Option<Capacity>) {
+/// Rates beyond what the servers have cannot be promised.
+fn check_promises(root: &Reader<'_>, list: &[App], capacity: Option<Capacity>) {
     let Some(capacity) = capacity else { return };
-    for scope in [Scope::Server, Scope::Total] {
-        let minima = list.iter().filter_map(|app| app.minimum).filter(|minimum| minimum.scope == scope);
-        let sum = Rate(minima.map(|minimum| minimum.rate.0).fold(0, u64::saturating_add));
+    let minima = list.iter().filter_map(|app| app.minimum).map(|minimum| ("min_rate", minimum.scope, minimum.rate));
+    let targets = list.iter().filter_map(|app| app.target).map(|target| ("target_rate", target.scope, target.rate));
+    let promises: Vec<_> = minima.chain(targets).collect();
+    for (key, scope) in
+        ["min_rate", "target_rate"].into_iter().flat_map(|key| [Scope::Server, Scope::Total].map(|scope| (key, scope)))
+    {
+        let rates = promises.iter().filter(|promise| (promise.0, promise.1) == (key, scope)).map(|promise| promise.2.0);
+        let sum = Rate(rates.fold(0, u64::saturating_add));
         let most = capacity.of(scope);
         if sum.0 > most.0 {
             let (key, of) = match scope {
-                Scope::Server => ("server_min_rate", "each server has"),
-                Scope::Total => ("min_rate", "all servers have"),
+                Scope::Server => (format!("server_{key}"), "each server has"),
+                Scope::Total => (key.to_owned(), "all servers have"),
             };
             let message = format!(
                 "the {key} of all applications together is {sum}, but {of} {most} by scheduler.capacity; lower some"

@@ -43,6 +43,7 @@ const SFQ_D_PLUS: &[PolicyKind] = &[PolicyKind::SfqDPlus];
 const TWO_LEVEL: &[PolicyKind] = &[PolicyKind::TwoLevel];
 const IOCO: &[PolicyKind] = &[PolicyKind::Ioco];
 const ISOLATION: &[PolicyKind] = &[PolicyKind::Isolation];
+const DEVICE_TIME_POLICIES: &[PolicyKind] = &[PolicyKind::Isolation, PolicyKind::TwoLevel];
 const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::TwoLevel, PolicyKind::Isolation];
 
 pub(crate) const SERVER: Section = Section {
@@ -150,7 +151,7 @@ pub(crate) const SCHEDULER: Section = Section {
             "What `isolation` shares by weight. `device-time`: the storage's time that requests take, learned at runtime; \
              an application that makes the storage seek pays for it. `bytes`: bytes, as in all other policies.",
         )
-.used_by(ISOLATION)
+.used_by(DEVICE_TIME_POLICIES)
         .default("device-time"),
         Tunable::new(
             "sharing",
@@ -193,6 +194,15 @@ pub(crate) const SCHEDULER: Section = Section {
         .absent_means("data and metadata share one queue")
         .range("1", "65536")
         .paper("vPFS+ §IV"),
+        Tunable::new(
+            "deadlines",
+            Kind::Choice(&["paced", "paper"]),
+            "How deadlines are kept. `paced`: the storage's time that the others' requests take is limited, as under \
+             `isolation`, so that deadlines hold beside large requests, too. `paper`: the number of outstanding \
+             requests is limited, with the three settings that follow and `depth`.",
+        )
+        .used_by(TWO_LEVEL)
+        .default("paced"),
         Tunable::new("replenish_period", Kind::Duration, "The interval at which credits are replenished.")
 .used_by(TWO_LEVEL)
             .default("200ms")
@@ -280,7 +290,7 @@ const DEVICE_TIMES: Tunable = Tunable::new(
     Kind::List("a list such as [{ op = \"write\", size = \"1MiB\", time = \"70ms\" }]"),
     "How much of the storage's time requests take, as profiled on this storage; learning starts from these values; see below.",
 )
-.used_by(ISOLATION)
+.used_by(DEVICE_TIME_POLICIES)
 .absent_means("learned at runtime");
 
 /// The file that the key `profile` of [`SCHEDULER`] names.

@@ -4,8 +4,8 @@ use std::io;
 
 use vpfs_core::settings::DeviceTime;
 use vpfs_core::{
-    Backfill, Bytes, CostUnit, Depth, IocoSettings, PolicyKind, Settings, Sharing, SharingMode, SlotCostTable,
-    TwoLevelSettings, WindowOrder,
+    Backfill, Bytes, CostUnit, Deadlines, Depth, IocoSettings, PolicyKind, Settings, Sharing, SharingMode,
+    SlotCostTable, TwoLevelSettings, WindowOrder,
 };
 
 use super::device_times;
@@ -24,6 +24,7 @@ const BACKFILL: [Backfill; 2] = [Backfill::Bounded, Backfill::Paper];
 const COST_UNITS: [CostUnit; 2] = [CostUnit::DeviceTime, CostUnit::Bytes];
 
 /// In the order of the table of tunables.
+const DEADLINES: [Deadlines; 2] = [Deadlines::Paced, Deadlines::Paper];
 const WINDOW_ORDERS: [WindowOrder; 2] = [WindowOrder::Fair, WindowOrder::Paper];
 
 /// In the order of the table of tunables.
@@ -64,6 +65,7 @@ pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
         sharing: Sharing { servers: servers(root), ..read_sharing(&reader, kind) },
         metadata_depth: reader.count("metadata_depth").and_then(Depth::new),
         two_level: TwoLevelSettings {
+            deadlines: reader.choice("deadlines").map_or(Deadlines::default(), |index| DEADLINES[index]),
             replenish_period: reader.duration("replenish_period"),
             control_window: reader.duration("control_window"),
             outstanding_max: reader.count("outstanding_max").expect("the row has a default that fits"),

@@ -77,8 +77,8 @@ impl Isolation {
         self.judge_groups(&crowd);
         for index in 0..self.active.len() {
             let app = self.active[index];
-            let kind = self.judge(now, app, &crowd);
-            self.set_kind(app, kind);
+            let judged = self.judge(now, app, &crowd);
+            self.set_kind(app, self.kind_by_promise(app, judged));
         }
         self.report_missed(now);
         let excess = self.excess(now);
@@ -90,11 +90,14 @@ impl Isolation {
         // Without bulk, its share is not zero but unknown: the next bulk request comes before the next window ends.
         if bulk_weights > 0 {
             let floor_ppm = u128::from(bulk_weights) * 1_000_000 / u128::from(weights);
-            self.pace.set_floor(now, u64::try_from(floor_ppm).expect("bulk is a part of all"));
+            let due = u64::try_from(floor_ppm).expect("bulk is a part of all");
+            self.pace.set_floor(now, self.floor_ppm(due));
+            self.pace.set_measures_best(!self.only_deadlines_count());
         }
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
-            if self.pace.control(now, excess, self.congestion.is_visible()) {
+            let visible = self.congestion.is_visible() && self.pace.measures_best();
+            if self.pace.control(now, excess, visible) {
                 self.settle_latency(now);
             }
         }
@@ -133,8 +136,8 @@ impl Isolation {
                 Kind::Interactive if at_floor => MissCause::BulkAtItsShare,
                 Kind::Interactive => continue,
             };
-            if let Some(latency) = self.meters[app.index()].missed(now) {
-                self.events.push(now, Event::LatencyMissed { app, latency, cause });
+            if let Some((latency, kept)) = self.meters[app.index()].missed(now) {
+                self.events.push(now, Event::LatencyMissed { app, latency, kept, cause });
             }
         }
     }
@@ -186,9 +189,17 @@ impl Isolation {
     /// less if one suffers or the bound is not needed.
     fn control_bulk_bound(&mut self, now: Time, excess: Option<u64>) {
         let held = core::mem::take(&mut self.bulk_bound_held);
+        let hurts = excess.is_some_and(|excess| excess > 1000);
+        if !self.pace.measures_best() {
+            // Deadlines tell directly whether more may be outstanding.
+            self.overdue = 0;
+            if hurts || held && excess == Some(0) {
+                self.bound.adjust_bulk(!hurts, self.pace.usual_ns());
+            }
+            return;
+        }
         let overdue = held && self.pace.is_overdue(now);
         self.overdue = if overdue { self.overdue + 1 } else { 0 };
-        let hurts = excess.is_some_and(|excess| excess > 1000);
         if self.overdue >= OVERDUE_WINDOWS && (self.pace.is_at_floor() || excess.is_some_and(|excess| excess < 700)) {
             self.bound.adjust_bulk(true, self.pace.usual_ns());
         } else if !overdue && (hurts || !held) {
@@ -263,7 +274,8 @@ impl Isolation {
                 let meter = &mut self.meters[app.index()];
                 let excess = meter.excess(now, bulk, at_floor, tolerance_ppm);
                 // A flow that would have taken more is entitled to its whole share, whatever its latency.
-                worst = worst.max(if meter.backlogged { Some(BACKLOGGED) } else { excess });
+                let is_entitled = meter.backlogged && meter.deadline().is_none();
+                worst = worst.max(if is_entitled { Some(BACKLOGGED) } else { excess });
             } else {
                 self.meters[app.index()].restart_latency(now);
             }

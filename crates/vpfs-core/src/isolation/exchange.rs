@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::minima::Minima;
 use super::{Entry, Isolation};
 use crate::dsfq::SharedService;
 use crate::engine::{Engine, Handover};
@@ -11,13 +12,16 @@ use crate::learned::Learned;
 use crate::limits::Limits;
 use crate::request::Request;
 use crate::settings::{PolicyKind, Settings};
+use crate::total::TotalKind;
 use crate::totals::Totals;
 use crate::units::{AppId, Bytes, Time};
 
 impl Isolation {
     /// Creates the policy with these settings.
     pub(crate) fn of(settings: &Settings, event_capacity: usize) -> Self {
-        let mut isolation = Self { cost_unit: settings.cost_unit, ..Self::new(event_capacity) };
+        let kind = if settings.kind == PolicyKind::TwoLevel { TotalKind::Target } else { TotalKind::Minimum };
+        let minima = Minima::new(kind);
+        let mut isolation = Self { cost_unit: settings.cost_unit, minima, ..Self::new(event_capacity) };
         isolation.set_sharing(settings.sharing);
         isolation.set_device_times(&settings.device_times);
         isolation
@@ -31,7 +35,9 @@ impl Engine for Isolation {
     }
 
     fn reconfigure(&mut self, _now: Time, before: &Settings, settings: &Settings) -> bool {
-        let same = settings.kind == PolicyKind::Isolation && settings.cost_unit == self.cost_unit;
+        let same = settings.kind == before.kind
+            && settings.two_level.deadlines == before.two_level.deadlines
+            && settings.cost_unit == self.cost_unit;
         if same {
             self.set_sharing(settings.sharing);
             // What was learned is kept unless its starting point has changed.

@@ -93,10 +93,13 @@ struct Latency {
     /// The largest number of outstanding requests; decays.
     processes: u32,
     since: Time,
-    /// The promised latency, and the numbers of samples that exceeded it or came near it.
+    /// The promised latency, whether it is a deadline, and the numbers of samples that exceeded it or came near it.
     target: Option<Duration>,
+    is_deadline: bool,
     late: u32,
     nearly_late: u32,
+    /// What all but the latest tenth or twentieth of the samples keep.
+    kept: Duration,
     /// Bulk requests dispatched since then.
     bulk: u32,
     /// The mean while bulk is dispatched at the floor: the best that is possible beside it.
@@ -233,6 +236,7 @@ impl Meter {
             self.latency.samples += 1;
             self.latency.sum += took.min(most);
             if let Some(target) = self.latency.target {
+                self.latency.note_kept(took, target);
                 self.latency.late += u32::from(took > target);
                 self.latency.nearly_late += u32::from(took > target * 4 / 5);
             }
@@ -307,21 +311,27 @@ impl Meter {
         Some(late.unwrap_or(u64::try_from(excess).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the promised latency if more than one in ten of at least eight requests in this window exceeded it, and
-    /// this was not reported in the last ten seconds.
-    pub(super) fn missed(&mut self, now: Time) -> Option<Duration> {
+    /// Returns the promised latency, and one that is kept, if more than one in ten (one in twenty) of at least eight
+    /// requests in this window exceeded it, and this was not reported in the last ten seconds.
+    pub(super) fn missed(&mut self, now: Time) -> Option<(Duration, Duration)> {
         let target = self.latency.target?;
-        let late = self.latency.samples >= Latency::ENOUGH && self.latency.late * 10 > self.latency.samples;
+        let late =
+            self.latency.samples >= Latency::ENOUGH && self.latency.late * self.latency.parts() > self.latency.samples;
         if !late || self.latency.reported_at.is_some_and(|reported_at| now.since(reported_at) < Latency::REPORT_EVERY) {
             return None;
         }
         self.latency.reported_at = Some(now);
-        Some(target)
+        Some((target, self.latency.kept.max(target)))
     }
 
     /// Sets the promised latency.
-    pub(super) fn set_target(&mut self, target: Option<Duration>) {
-        self.latency.target = target;
+    pub(super) fn set_target(&mut self, target: Option<Duration>, is_deadline: bool) {
+        (self.latency.target, self.latency.is_deadline) = (target, is_deadline);
+    }
+
+    /// The promised latency, if it is a deadline.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.latency.target.filter(|_| self.latency.is_deadline)
     }
 
     /// Forgets the best latency, because conditions have changed.
@@ -342,15 +352,28 @@ impl Latency {
         (self.late, self.nearly_late) = (0, 0);
     }
 
-    /// The excess if a target is set: above 1000 if more than one in ten samples exceeded the target, 850 if more than
-    /// one in ten came near it, otherwise 0.
+    /// The excess if a target is set: above 1000 if more than one in ten samples exceeded the target (of a deadline,
+    /// one in twenty), 850 if more came near it, otherwise 0.
     fn against_target(&self) -> Option<u64> {
         self.target?;
-        Some(match (self.late * 10 > self.samples, self.nearly_late * 10 > self.samples) {
+        let [late, nearly] = [self.late, self.nearly_late].map(|count| count * self.parts() > self.samples);
+        Some(match (late, nearly) {
             (true, _) => 1000 + u64::from(self.late) * 4000 / u64::from(self.samples.max(1)),
             (false, true) => 850,
             (false, false) => 0,
         })
+    }
+
+    /// One in this number of samples may exceed the target.
+    fn parts(&self) -> u32 {
+        if self.is_deadline { 20 } else { 10 }
+    }
+
+    /// Moves the quantile towards a sample, by a part of it that is as rare as larger samples are to be.
+    fn note_kept(&mut self, took: Duration, target: Duration) {
+        let step = self.kept.max(target) / (8 * self.parts());
+        self.kept =
+            if took > self.kept { self.kept + step * (self.parts() - 1) } else { self.kept.saturating_sub(step) };
     }
 
     const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -399,13 +422,15 @@ mod tests {
     #[test]
     fn a_target_counts_instead() {
         let mut meter = Meter::new();
-        meter.set_target(Some(Duration::from_millis(5)));
+        meter.set_target(Some(Duration::from_millis(5)), false);
         meter.restart_latency(ms(0));
         assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
         assert_eq!(excess(&mut meter, 200, 4500, false), Some(850), "near to it");
         assert_eq!(meter.missed(ms(400)), None);
         (0..20).for_each(|n| serve(&mut meter, ms(400 + 10 * n), Duration::from_millis(6)));
-        assert_eq!(meter.missed(ms(600)), Some(Duration::from_millis(5)));
+        let (promised, kept) = meter.missed(ms(600)).expect("it is reported");
+        assert_eq!(promised, Duration::from_millis(5));
+        assert!((5500..6500).contains(&kept.as_micros()), "{kept:?} would be possible");
         assert_eq!(meter.missed(ms(601)), None, "it was reported already");
         assert_eq!(meter.excess(ms(601), 20, false, 1_000_000), Some(5000));
     }

@@ -66,14 +66,15 @@ impl Item for Due {
 impl Minima {
     /// Of the device time that minima take from others, this part goes to the others after all: minima that exceed
     /// what the storage can give slow others down, but never stop them.
-    const OTHERS: u64 = 20;
+    pub(super) const OTHERS: u64 = 20;
     /// The others have no claim for longer ago.
     const OWED_MAX_NS: u64 = 1_000_000_000;
 
-    pub(super) const fn new() -> Self {
+    /// Minima of this kind.
+    pub(super) const fn new(kind: TotalKind) -> Self {
         Self {
             accounts: Vec::new(),
-            totals: Totals::new(TotalKind::Minimum),
+            totals: Totals::new(kind),
             waiting: Heap::new(),
             due: Heap::new(),
             clock: 0,
@@ -94,6 +95,11 @@ impl Minima {
         self.accounts[app.index()] = minimum.map(|minimum| Account { minimum, finish });
         self.adjust(now, app, has_queue);
         self.place(now, app, has_queue);
+    }
+
+    /// Which of an application's rates they are.
+    pub(super) fn kind(&self) -> TotalKind {
+        self.totals.kind()
     }
 
     /// What the minima are kept by.

@@ -38,6 +38,7 @@ mod meter;
 mod minima;
 mod pace;
 mod prices;
+mod promises;
 mod quickest;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,7 @@ use crate::request::{Dispatch, OpKind, Pieces, Request, ServiceClass, ServiceRep
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime, Sharing};
 use crate::tags::Head;
+use crate::total::TotalKind;
 use crate::units::{AppId, Bytes, RequestId, SlotCost, Time};
 
 /// A request in use.
@@ -220,7 +222,7 @@ impl Isolation {
     pub fn new(event_capacity: usize) -> Self {
         Self {
             queue: FairQueue::new(Kind::LANES),
-            minima: Minima::new(),
+            minima: Minima::new(TotalKind::Minimum),
             prices: Prices::default(),
             cost_unit: CostUnit::default(),
             events: EventQueue::with_capacity(event_capacity),
@@ -477,7 +479,9 @@ impl Isolation {
             Some((took_ns, cost_ns / u64::from(pieces.count.max(1))))
         });
         let (took_ns, due_ns) = last_piece.unwrap_or((took_ns, was.due_ns));
-        if let Some(waited) = self.congestion.on_complete(was.dispatched_at, took_ns, due_ns, was.at_floor) {
+        if let Some(waited) = self.congestion.on_complete(was.dispatched_at, took_ns, due_ns, was.at_floor)
+            && self.pace.measures_best()
+        {
             self.pace.on_congestion(now, waited);
         }
     }
@@ -593,11 +597,9 @@ impl Scheduler for Isolation {
     }
 
     fn set_app(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
-        let AppPolicy { weight, latency, minimum, .. } = *policy;
-        self.meter_mut(app).set_target(latency);
         self.queue.set_app(app, policy);
-        self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
-        self.events.push(now, Event::WeightChanged { app, weight });
+        self.set_promise(now, app, policy);
+        self.events.push(now, Event::WeightChanged { app, weight: policy.weight });
     }
 
     fn queued(&self) -> usize {

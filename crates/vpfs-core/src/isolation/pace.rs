@@ -58,6 +58,8 @@ pub(super) struct Pace {
     /// When latency was last known, and the bulk requests dispatched since.
     controlled_at: Time,
     issued_since: u32,
+    /// Whether latency is compared with the best that is possible.
+    measures_best: bool,
 }
 
 impl Pace {
@@ -129,6 +131,7 @@ impl Pace {
             was_at_floor: true,
             congested_at: None,
             standby: false,
+            measures_best: true,
             controlled_at: Time::ZERO,
             issued_since: 0,
         }
@@ -239,7 +242,7 @@ impl Pace {
     /// An interactive flow must be protected now. Returns whether none has been protected for long.
     pub(super) fn on_protecting(&mut self, now: Time) -> bool {
         let pause = self.last_active.map_or(Duration::MAX, |last| now.since(last));
-        let absent = pause > Self::MEMORY;
+        let absent = pause > Self::MEMORY && self.measures_best;
         self.last_active = Some(now);
         if pause > Self::PAUSE {
             // Bulk was not limited meanwhile.
@@ -277,6 +280,16 @@ impl Pace {
         Time::from_nanos(soonest.as_nanos().checked_next_multiple_of(every).unwrap_or(u64::MAX))
     }
 
+    /// Sets whether latency is compared with the best that is possible, which is measured at the floor.
+    pub(super) fn set_measures_best(&mut self, measures: bool) {
+        self.measures_best = measures;
+    }
+
+    /// Whether latency is compared with the best that is possible.
+    pub(super) fn measures_best(&self) -> bool {
+        self.measures_best
+    }
+
     /// Sets the part of the storage's time that bulk gets in any case.
     pub(super) fn set_floor(&mut self, now: Time, floor_ppm: u64) {
         self.fill(now);
@@ -305,7 +318,7 @@ impl Pace {
             self.controlled_at = now;
             self.issued_since = 0;
         }
-        if self.probe == 0 && now >= self.next_probe {
+        if self.probe == 0 && now >= self.next_probe && self.measures_best {
             self.next_probe = Self::probe_after(now);
             if self.rate_ppm > self.floor_ppm + self.floor_ppm / 8 {
                 self.probe = Self::PROBE_MAX;

@@ -39,7 +39,7 @@ use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
 use crate::request::{Dispatch, Request};
 use crate::scheduler::Scheduler;
-use crate::settings::{PolicyKind, Settings, TwoLevelSettings};
+use crate::settings::{Deadlines, PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
 use crate::totals::Totals;
 use crate::units::{AppId, Bytes, Depth, RequestId, SlotCost, Time};
@@ -307,7 +307,7 @@ fn period_nanos(settings: &TwoLevelSettings) -> u64 {
 
 impl Engine for TwoLevel {
     fn reconfigure(&mut self, now: Time, _before: &Settings, settings: &Settings) -> bool {
-        let same = settings.kind == PolicyKind::TwoLevel;
+        let same = settings.kind == PolicyKind::TwoLevel && settings.two_level.deadlines == Deadlines::Paper;
         if same {
             self.configure(now, settings.two_level, settings.depth);
         }

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppPolicy, Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target, TwoLevelSettings};
+use vpfs_core::{
+    AppPolicy, Bytes, Deadlines, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target, TwoLevelSettings,
+};
 use vpfs_node::coordination::{Counted, Message};
 
 use super::cluster::{Cluster, RATE, SIZE};
@@ -18,8 +20,9 @@ fn promised(rate: u64, scope: Scope, deadline: Duration) -> AppPolicy {
 
 pub(crate) fn with(seed: u64, count: usize, rate: u64, scope: Scope) -> Cluster {
     let mut policy = Settings::new(PolicyKind::TwoLevel, Depth::new(8).unwrap(), SlotCostTable::default());
+    let replenish_period = Duration::from_millis(PERIOD_MS);
     policy.two_level =
-        TwoLevelSettings { outstanding_max: 8, replenish_period: Duration::from_millis(PERIOD_MS), ..policy.two_level };
+        TwoLevelSettings { deadlines: Deadlines::Paper, outstanding_max: 8, replenish_period, ..policy.two_level };
     let other = promised(1 << 40, Scope::Server, Duration::from_secs(3600));
     let app = promised(rate, scope, Duration::from_millis(100));
     Cluster::new(seed, count, DELAY_MS, &policy, &app).beside(&other)

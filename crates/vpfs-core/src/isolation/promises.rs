@@ -1,0 +1,69 @@
+//! Rates within which requests keep a deadline, the promises of Two-level [Two-level], kept by pacing instead of by the
+//! number of requests outstanding: where one bulk request takes the storage longer than a deadline, any number is too
+//! large.
+//!
+//! A flow with a promise has its rate as a minimum, so what is within it goes first. It is entitled to that rate
+//! instead of its share: while it stays within it, it is interactive, whatever it takes, and beyond it bulk. Its
+//! deadline alone decides how much its latency exceeds what is tolerable. Bulk then has no claim to its share: of the
+//! storage's time only [`FLOOR_PPM`] are its own, until all deadlines are kept.
+
+use core::time::Duration;
+
+use super::Isolation;
+use super::meter::Kind;
+use super::minima::Minima;
+use crate::app_policy::{AppPolicy, Minimum};
+use crate::total::TotalKind;
+use crate::units::{AppId, Time};
+
+/// What bulk keeps of the storage's time beside a flow with a promise: as much as minima leave to others.
+const FLOOR_PPM: u64 = 1_000_000 / Minima::OTHERS;
+
+impl Isolation {
+    /// Sets what an application is promised; see [`TotalKind`] for which of its parameters counts.
+    pub(super) fn set_promise(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        let AppPolicy { mut minimum, mut latency, target, .. } = *policy;
+        let keeps_targets = self.minima.kind() == TotalKind::Target;
+        if keeps_targets {
+            minimum = target.map(|target| Minimum { rate: target.rate, scope: target.scope });
+            latency = target.map(|target| target.deadline);
+        }
+        self.meter_mut(app).set_target(latency, keeps_targets);
+        self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
+    }
+
+    /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the shortest
+    /// deadline come first: the others would have as much of the storage as these.
+    pub(super) fn kind_by_promise(&self, app: AppId, judged: Kind) -> Kind {
+        let meter = &self.meters[app.index()];
+        match meter.deadline() {
+            None => judged,
+            Some(_) if self.minima.is_waiting(app) => Kind::Bulk,
+            deadline if deadline == self.shortest_deadline() => Kind::Interactive,
+            Some(_) => judged,
+        }
+    }
+
+    fn shortest_deadline(&self) -> Option<Duration> {
+        let kept = self.active.iter().filter(|app| !self.minima.is_waiting(**app));
+        kept.filter_map(|app| self.meters[app.index()].deadline()).min()
+    }
+
+    /// The least part of the storage's time that bulk gets, which is `due` to it by its share.
+    pub(super) fn floor_ppm(&self, due: u64) -> u64 {
+        if self.interactive().any(|app| self.has_deadline(app)) { due.min(FLOOR_PPM) } else { due }
+    }
+
+    /// Whether there are interactive flows and all have a deadline, so that nothing else shows whether bulk is too fast.
+    pub(super) fn only_deadlines_count(&self) -> bool {
+        self.interactive().next().is_some() && self.interactive().all(|app| self.has_deadline(app))
+    }
+
+    fn interactive(&self) -> impl Iterator<Item = AppId> {
+        self.active.iter().copied().filter(|app| self.kind(*app) == Kind::Interactive)
+    }
+
+    fn has_deadline(&self, app: AppId) -> bool {
+        self.meters[app.index()].deadline().is_some()
+    }
+}
