@@ -1,0 +1,34 @@
+//! Checks of the views of RPC and NFS on arbitrary bytes. Each panics if an invariant is violated, never because of
+//! malformed bytes.
+
+use vpfs_wire::DecodeError;
+use vpfs_wire::nfs::{Access, Credential, MAX_RECORD, Message, Record, listed, moved, status};
+
+/// A record is found in bytes that begin with it, and nothing in its message makes a view panic.
+pub fn rpc(data: &[u8]) {
+    let record = match Record::parse(data) {
+        Ok(record) => record,
+        Err(DecodeError::Incomplete { needed }) => return assert!(needed > 0 && needed <= MAX_RECORD),
+        Err(_) => return,
+    };
+    assert!(record.len <= MAX_RECORD && record.message_len() < record.len);
+    assert_eq!(Record::parse(&data[..data.len().min(record.len)]), Ok(record), "what follows does not matter");
+    let message = record.message(data);
+    assert!(message.len() <= record.message_len());
+    match Message::parse(&message) {
+        Ok(Message::Call(call)) => {
+            if let Credential::Sys(user) = &call.credential {
+                assert!((1..=17).contains(&user.gids().count()));
+            }
+            let _ = call.arguments.map(|arguments| Access::parse(call.procedure, arguments));
+        }
+        Ok(Message::Reply(reply)) => {
+            let Some(results) = reply.results else { return };
+            let _ = (status(results), moved(false, results), moved(true, results));
+            for is_plus in [false, true] {
+                assert!(listed(is_plus, results) as usize <= results.len() / 24);
+            }
+        }
+        Err(_) => {}
+    }
+}
