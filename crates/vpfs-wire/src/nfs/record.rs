@@ -26,9 +26,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads the marks of the record at the start of `bytes`. For a record of one fragment the first mark is enough, for
-    /// others all must have arrived; otherwise it is *incomplete*. *Malformed* if it is longer than [`MAX_RECORD`] or has
-    /// too many fragments. O(n) in fragments.
+    /// Reads the marks of the record at the start of `bytes`. For a record of one fragment the first mark is enough,
+    /// for others all must have arrived; otherwise it is *incomplete*. *Malformed* if it is longer than [`MAX_RECORD`] or
+    /// has too many fragments. O(n) in fragments.
     pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut len = 0;
         for fragments in 1..=MAX_FRAGMENTS {
@@ -55,8 +55,8 @@ impl Record {
         self.fragments == 1
     }
 
-    /// The message as far as it is in `bytes`, which start with this record, without marks. If it has several fragments,
-    /// no more than its start, copied.
+    /// The message as far as it is in `bytes`, which start with this record, without marks. If it has several
+    /// fragments, no more than its start, copied.
     pub fn message<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let bytes = &bytes[..bytes.len().min(self.len)];
         if self.is_contiguous() {
