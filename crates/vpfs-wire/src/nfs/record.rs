@@ -27,8 +27,8 @@ pub struct Record {
 
 impl Record {
     /// Reads the marks of the record at the start of `bytes`. For a record of one fragment the first mark is enough,
-    /// for others all must have arrived; otherwise it is *incomplete*. *Malformed* if it is longer than [`MAX_RECORD`] or
-    /// has too many fragments. O(n) in fragments.
+    /// for others all must have arrived; otherwise it is *incomplete*. *Malformed* if it is longer than [`MAX_RECORD`]
+    /// or has too many fragments. O(n) in fragments.
     pub fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut len = 0;
         for fragments in 1..=MAX_FRAGMENTS {
