@@ -24,5 +24,5 @@ pub use nfs::rpc;
 pub use packed::packed;
 pub use peer::peer_frame;
 pub use scenario::scenario;
-pub use session::session;
+pub use session::{nfs_session, session};
 pub use wire::{bmi_header, reply, request, rewrite, transfer};

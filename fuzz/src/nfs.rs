@@ -2,7 +2,9 @@
 //! malformed bytes.
 
 use vpfs_wire::DecodeError;
-use vpfs_wire::nfs::{Access, Credential, MAX_RECORD, Message, Record, listed, moved, status};
+use vpfs_wire::nfs::{
+    Access, Compound, Credential, MAX_RECORD, Message, Record, compound_listed, compound_moved, listed, moved, status,
+};
 
 /// A record is found in bytes that begin with it, and nothing in its message makes a view panic.
 pub fn rpc(data: &[u8]) {
@@ -20,11 +22,17 @@ pub fn rpc(data: &[u8]) {
             if let Credential::Sys(user) = &call.credential {
                 assert!((1..=17).contains(&user.gids().count()));
             }
-            let _ = call.arguments.map(|arguments| Access::parse(call.procedure, arguments));
+            let Some(arguments) = call.arguments else { return };
+            let _ = Access::parse(call.procedure, arguments);
+            if let Ok(compound) = Compound::parse(arguments) {
+                assert!(compound.reads as usize <= arguments.len() / 32);
+                assert!(compound.is_cut || compound.written <= arguments.len() as u64);
+            }
         }
         Ok(Message::Reply(reply)) => {
             let Some(results) = reply.results else { return };
-            let _ = (status(results), moved(false, results), moved(true, results));
+            let _ = (status(results), moved(false, results), moved(true, results), compound_moved(results));
+            assert!(compound_listed(results) as usize <= results.len() / 24);
             for is_plus in [false, true] {
                 assert!(listed(is_plus, results) as usize <= results.len() / 24);
             }

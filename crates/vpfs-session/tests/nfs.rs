@@ -3,8 +3,10 @@
 
 mod common;
 
-use bytes::BytesMut;
-use common::{CLIENT, Wire, assert_done, assert_same, take};
+use std::fs;
+use std::path::Path;
+
+use common::{CLIENT, Wire, assert_done, assert_same, fuzz};
 use nfs3_types::nfs3::{
     COMMIT3args, GETATTR3args, Nfs3Option, Nfs3Result, READ3args, READ3resfail, READ3resok, READDIRPLUS3args,
     READDIRPLUS3resfail, READDIRPLUS3resok, WRITE3args, WRITE3resfail, WRITE3resok, cookieverf3, dirlistplus3,
@@ -15,7 +17,7 @@ use nfs3_types::rpc::{
 };
 use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
 use proptest::prelude::*;
-use vpfs_core::{Bytes, OpKind, Time};
+use vpfs_core::{Bytes, OpKind};
 use vpfs_session::nfs::Nfs;
 use vpfs_session::{Action, CloseReason, Interposer, OpId, Outcome, Session, SessionLimits, Side, Submission};
 
@@ -49,9 +51,14 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 fn call_of(prog: u32, proc: u32, xid: u32, uid: u32, arguments: &[u8]) -> Vec<u8> {
+    versioned([prog, 3, proc], xid, uid, arguments)
+}
+
+/// A call of this program, version and procedure.
+fn versioned([prog, vers, proc]: [u32; 3], xid: u32, uid: u32, arguments: &[u8]) -> Vec<u8> {
     let user = auth_unix { uid, gid: 7, gids: vec![8], ..auth_unix::default() };
     let cred = opaque_auth { flavor: auth_flavor::AUTH_UNIX, body: Opaque::owned(pack(&user)) };
-    let body = call_body { rpcvers: 2, prog, vers: 3, proc, cred, verf: opaque_auth::default() };
+    let body = call_body { rpcvers: 2, prog, vers, proc, cred, verf: opaque_auth::default() };
     framed(&[&pack(&rpc_msg { xid, body: msg_body::CALL(body) })[..], arguments].concat())
 }
 
@@ -353,6 +360,91 @@ fn another_process_gets_what_was_not_sent() {
     assert_eq!(wire.session.suspend(wire.now).unwrap().requests, requests);
 }
 
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// A COMPOUND of SEQUENCE, PUTFH with the handle of `name`, and these operations.
+fn compound(xid: u32, name: u32, ops: &[Vec<u8>]) -> Vec<u8> {
+    let count = u32::try_from(ops.len()).unwrap() + 2;
+    let start = words(&[0, 1, count, 53, 1, 1, 1, 1, xid, 0, 0, 0, 22, 4, name]);
+    versioned([NFS, 4, 1], xid, 5, &[start, ops.concat()].concat())
+}
+
+fn compound_reply(xid: u32, status: u32, results: &[u32]) -> Vec<u8> {
+    let start = [&[status, 0, 3, 53, 0][..], &[0; 9], &[22, 0], results].concat();
+    reply(xid, &words(&start))
+}
+
+#[test]
+fn compounds_are_charged_for_their_data() {
+    let mut wire = wire();
+    let (op, submission) = wire.held(&compound(1, 7, &[words(&[25, 0, 0, 0, 0, 0, 4096, 8192])]));
+    assert_eq!((submission.kind, submission.cost.0), (OpKind::Read, 8192));
+    assert_eq!(submission.position.unwrap().start, 4096);
+    wire.dispatch(op);
+    wire.take_to_server();
+    let answer = compound_reply(1, 0, &[&[25, 0, 1, 5000][..], &[0; 1250]].concat());
+    assert_done(&wire.server_passes(&answer), op, 5000);
+
+    let write = [words(&[38, 0, 0, 0, 0, 0, 0, 0, 6000]), vec![1; 6000]].concat();
+    let (op, submission) = wire.held(&compound(2, 7, &[write]));
+    assert_eq!((submission.kind, submission.cost.0), (OpKind::Write, 6000));
+    wire.dispatch(op);
+    wire.take_to_server();
+    assert_done(&wire.server_passes(&compound_reply(2, 0, &[38, 0, 6000, 0, 0, 0])), op, 6000);
+
+    let lookups = vec![words(&[15, 1, 0x6100_0000]); 3];
+    let (op, submission) = wire.held(&compound(3, 7, &lookups));
+    assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 3));
+    wire.dispatch(op);
+    wire.take_to_server();
+    let completed = common::completed(&wire.server_passes(&compound_reply(3, 2, &[15, 2])));
+    assert_eq!(completed.outcome, Outcome::Answered { status: -2 });
+    wire.assert_idle();
+}
+
+#[test]
+fn what_several_reads_return_is_charged_as_it_was_asked_for() {
+    let mut wire = wire();
+    let read = words(&[25, 0, 0, 0, 0, 0, 0, 8192]);
+    let (op, submission) = wire.held(&compound(1, 7, &[read.clone(), read]));
+    assert_eq!(submission.cost.0, 16_384);
+    wire.dispatch(op);
+    wire.take_to_server();
+    let actions = wire.server_passes(&compound_reply(1, 0, &[25, 0, 1, 0]));
+    assert!(!actions.iter().any(|action| matches!(action, Action::CorrectCost(..))), "{actions:?}");
+}
+
+#[test]
+fn a_close_is_sent_after_the_writes_to_its_file() {
+    let mut wire = wire();
+    let write = words(&[38, 0, 0, 0, 0, 0, 0, 0, 4, 1]);
+    let (op, _) = wire.held(&compound(1, 7, &[write]));
+    let close = words(&[4, 1, 0, 0, 0, 0]);
+    assert_eq!(wire.client(&compound(2, 7, std::slice::from_ref(&close))), []);
+    assert_eq!(enqueued(&wire.client(&compound(3, 8, &[close]))).len(), 1);
+    wire.record.dispatch(op);
+    wire.session.dispatch(wire.now, op, None);
+    assert_eq!(enqueued(&wire.actions()).len(), 1);
+}
+
+#[test]
+fn what_keeps_a_lease_passes_at_once() {
+    let mut wire = wire();
+    assert!(wire.client_passes(&compound(1, 7, &[])).is_empty());
+    wire.server_passes(&compound_reply(1, 0, &[]));
+    // An operation that nobody knows, and more behind it, may move data.
+    let (op, submission) = wire.held(&compound(2, 7, &[words(&[40, 1]), vec![0; 40_000]]));
+    assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 9));
+    wire.dispatch(op);
+    wire.take_to_server();
+    let actions = wire.server_passes(&reply(2, &[0; 60_000]));
+    let objects =
+        |action: &Action| if let Action::CorrectObjects(_, count) = action { Some(count.get()) } else { None };
+    assert_eq!(actions.iter().find_map(objects), Some(24));
+}
+
 proptest! {
     /// However bytes are split into reads, the same requests are scheduled, and every byte arrives.
     #[test]
@@ -386,21 +478,23 @@ proptest! {
         prop_assert!(lengths(&mut sent) == lengths(&mut expected));
     }
 
+    /// Scripts for the fuzz target: messages of both sides in any order, and what a driver does.
     #[test]
-    fn arbitrary_bytes_do_not_panic(
-        client in proptest::collection::vec(prop_oneof![Just(0_u8), Just(0x80), any::<u8>()], 0..200),
-        server in proptest::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(0x80), any::<u8>()], 0..200),
+    fn any_script_is_the_same_in_pieces(
+        limits: u8, piece: u8,
+        steps in proptest::collection::vec(
+            (0..13_u8, proptest::collection::vec(prop_oneof![Just(0_u8), 0..10_u8, any::<u8>()], 0..60)), 1..40,
+        ),
     ) {
-        let mut session = session(SessionLimits::default());
-        let now = Time::ZERO;
-        session.handle_client(now, &mut BytesMut::from(&[read(1, 5, 1, 4096), client].concat()[..]));
-        while let Some(action) = session.poll_action() {
-            if let Action::Enqueue(op, _) = action {
-                session.dispatch(now, op, None);
-            }
-        }
-        session.handle_server(now, &mut BytesMut::from(&[framed(&server), server].concat()[..]));
-        take(session.to_client());
-        session.end();
+        let script: Vec<u8> = steps.into_iter().flat_map(|(step, arguments)| [vec![step], arguments].concat()).collect();
+        fuzz::nfs_session(&[&[limits, piece][..], &script].concat());
     }
+}
+
+#[test]
+fn fuzz_corpus() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/nfs_session");
+    let entries: Vec<_> = fs::read_dir(corpus).unwrap().collect();
+    assert!(!entries.is_empty());
+    entries.into_iter().for_each(|entry| fuzz::nfs_session(&fs::read(entry.unwrap().path()).unwrap()));
 }

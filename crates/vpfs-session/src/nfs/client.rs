@@ -58,7 +58,7 @@ impl Messages {
             return Ok(Found::Settled);
         }
         let user = self.user_of(&call.credential);
-        let mut plan = plan(&call, user.as_ref());
+        let mut plan = plan(&call, record.len, user.as_ref());
         let detail = Detail {
             answer: plan.answer,
             protection: call.credential.protection(),

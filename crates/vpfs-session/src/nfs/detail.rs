@@ -19,14 +19,29 @@ pub(super) struct Detail {
 /// What a reply reveals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A status, or what is not understood.
+    /// A status.
     Plain,
+    /// What cannot be read counts by its length.
+    Opaque,
+    /// Only that what was asked for was done, which is charged as it was asked for.
+    Uncounted,
     /// How much was read, and the file's size.
     Read(FileKey),
     /// The file's size.
     Write(FileKey),
     /// Entries of a directory.
     List { is_plus: bool },
+    /// How much was read, by NFSv4.
+    CompoundRead,
+    /// Entries of a directory, by NFSv4.
+    CompoundList,
+}
+
+impl Answer {
+    /// Whether the whole reply is of interest.
+    pub(super) fn is_listing(self) -> bool {
+        matches!(self, Self::List { .. } | Self::CompoundList)
+    }
 }
 
 /// By which a call that a client sends again is recognised, as its transaction number may be one that is used again by

@@ -7,8 +7,10 @@
 mod record;
 mod rpc;
 mod v3;
+mod v4;
 mod xdr;
 
 pub use record::{MAX_RECORD, Record};
 pub use rpc::{Call, Credential, GssCredential, Message, Protection, Reply, SysCredential, program};
 pub use v3::{Access, Moved, listed, moved, status};
+pub use v4::{Compound, compound_listed, compound_moved};
