@@ -139,9 +139,10 @@ fn what_is_walked_to_its_end_and_what_is_not() {
 #[test]
 fn ten_thousand_operations() {
     let ops = vec![read(0, 1000); 10_000];
-    let bytes = compound(&ops);
-    let found = Compound::parse(&bytes).unwrap();
-    assert_eq!((found.reads, found.read, found.operations), (10_000, 10_000_000, 10_000));
+    let bytes = [4096, 10_000].map(|count| compound(&ops[..count]));
+    let [most, more] = bytes.each_ref().map(|bytes| Compound::parse(bytes).unwrap());
+    assert_eq!((most.reads, most.read, most.is_cut), (4096, 4_096_000, false));
+    assert_eq!((more.reads, more.operations, more.is_cut), (4096, 10_000, true));
     let claimed = [opaque(b""), words(&[1, u32::MAX])].concat();
     assert!(Compound::parse(&claimed).unwrap().is_cut);
 }

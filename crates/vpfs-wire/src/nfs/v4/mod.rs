@@ -70,6 +70,8 @@ const MAX_HANDLE: usize = 128;
 /// The longest name, owner or list of attributes that is skipped, in bytes; servers allow less.
 const MAX_OPAQUE: usize = 64 << 10;
 const STATEID: usize = 16;
+/// The largest number of operations to walk: a few times what servers execute.
+const MAX_OPERATIONS: u32 = 4096;
 
 /// What a COMPOUND asks for, as far as it was walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,26 +96,26 @@ pub struct Compound<'a> {
     pub is_ordered: bool,
     /// Has an operation that does more than keep clients, sessions and leases alive.
     pub is_work: bool,
-    /// The walk ended before the last operation, so others follow that may be anything.
+    /// The walk ended before the last operation; others follow, which may be anything.
     pub is_cut: bool,
 }
 
 impl<'a> Compound<'a> {
     /// Walks the arguments of procedure 1. An error if not even the number of operations can be read. O(n) in
-    /// operations.
+    /// operations, of which no more than 4096 are looked at.
     pub fn parse(arguments: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(arguments);
         cursor.opaque(MAX_OPAQUE)?;
         cursor.u32()?;
         let (mut compound, mut current) = (Self::default(), None);
-        let operations = cursor.u32()?;
-        for walked in 1..=operations {
+        compound.operations = cursor.u32()?;
+        compound.is_cut = compound.operations > MAX_OPERATIONS;
+        for walked in 1..=compound.operations.min(MAX_OPERATIONS) {
             if compound.walk(&mut cursor, &mut current).is_err() {
-                compound.is_cut = walked < operations;
+                compound.is_cut = walked < compound.operations;
                 break;
             }
         }
-        compound.operations = operations;
         Ok(compound)
     }
 
