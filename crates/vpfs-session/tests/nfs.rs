@@ -268,6 +268,18 @@ fn a_call_that_is_sent_again_is_answered_once() {
     wire.assert_idle();
 }
 
+/// libnfs waits for ever, so a call that is not sent because it waited for long would hang its application.
+#[test]
+fn a_call_that_waited_for_long_is_sent_and_one_that_repeats_it_is_another_one() {
+    let mut wire = wire();
+    let (first, _) = wire.held(&getattr(1, 5));
+    wire.wait(2 * SessionLimits::default().max_hold);
+    let (second, _) = wire.held(&getattr(2, 5));
+    wire.dispatch(first);
+    wire.dispatch(second);
+    assert_same(&wire.take_to_server(), &[getattr(1, 5), getattr(2, 5)].concat());
+}
+
 #[test]
 fn another_call_with_the_same_number_is_served() {
     let mut wire = wire();
