@@ -64,8 +64,8 @@ fn a_port_is_put_behind_every_servers_host() {
     assert_eq!(config.scheduler.policy.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
 }
 
-/// Symptom: beside a user who writes with eight calls of 1 MiB in flight, others of the same NFS connection got 12 of 250
-/// calls a second. Cause: a connection could hold 4 MiB.
+/// Symptom: beside a user who writes with eight calls of 1 MiB in flight, others of the same NFS connection got 12 of
+/// 250 calls a second. Cause: a connection could hold 4 MiB.
 #[test]
 fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
     let config = example("nfs.toml");

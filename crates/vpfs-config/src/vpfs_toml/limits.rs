@@ -158,8 +158,8 @@ fn max_hold(reader: &Reader<'_>, client_timeout: Option<Duration>) -> Duration {
     default
 }
 
-/// The requests of OrangeFS carry little data. Those of NFS carry all that is written: 64 slots of 1 MiB, as servers give
-/// them to a client, and some more for whoever else is on the connection.
+/// The requests of OrangeFS carry little data. Those of NFS carry all that is written: 64 slots of 1 MiB, as servers
+/// give them to a client, and some more for whoever else is on the connection.
 fn request_bytes(reader: &Reader<'_>, servers: &[Server]) -> Bytes {
     if let Some(given) = reader.number("request_bytes") {
         return Bytes(given);
