@@ -442,6 +442,31 @@ fn a_close_is_sent_after_the_writes_to_its_file() {
 }
 
 #[test]
+fn a_compound_that_writes_and_closes_is_sent_after_earlier_writes() {
+    let mut wire = wire();
+    let write = words(&[38, 0, 0, 0, 0, 0, 0, 0, 4, 1]);
+    wire.held(&compound(1, 7, std::slice::from_ref(&write)));
+    assert_eq!(wire.client(&compound(2, 7, &[write, words(&[4, 1, 0, 0, 0, 0])])), []);
+}
+
+#[test]
+fn data_that_is_not_there_is_not_charged() {
+    let mut wire = wire();
+    let lie = |at: usize, mut call: Vec<u8>| {
+        let len = call.len();
+        call[len - at..len - at + 4].copy_from_slice(&[0xff; 4]);
+        call
+    };
+    let calls = [lie(8, write(1, 5, 1, &[1; 4])), lie(8, compound(2, 7, &[words(&[38, 0, 0, 0, 0, 0, 0, 0, 4, 1])]))];
+    for call in calls {
+        let (_, submission) = wire.held(&call);
+        assert_eq!((submission.kind, submission.cost), (OpKind::Write, Bytes::kib(4)));
+    }
+    let (_, submission) = wire.held(&read(3, 5, 1, u32::MAX));
+    assert!(submission.cost < Bytes::mib(5), "no longer reply passes");
+}
+
+#[test]
 fn what_keeps_a_lease_passes_at_once() {
     let mut wire = wire();
     assert!(wire.client_passes(&compound(1, 7, &[])).is_empty());

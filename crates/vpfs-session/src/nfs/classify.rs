@@ -44,9 +44,9 @@ pub(super) fn plan(call: &Call<'_>, len: usize, user: Option<&Arc<User>>) -> Pla
     }
     let known = match (call.version, call.arguments) {
         (3, Some(arguments)) => {
-            Access::parse(call.procedure, arguments).ok().map(|access| v3(call.procedure, access, user))
+            Access::parse(call.procedure, arguments).ok().map(|access| v3(call.procedure, access, len, user))
         }
-        (4, Some(arguments)) => Compound::parse(arguments).ok().and_then(|compound| v4(&compound, user)),
+        (4, Some(arguments)) => Compound::parse(arguments).ok().and_then(|compound| v4(&compound, len, user)),
         _ => None,
     };
     // The server refuses what cannot be decoded, and encrypted arguments cannot be.
@@ -60,8 +60,9 @@ pub(super) fn opaque_objects(len: usize) -> u32 {
 }
 
 /// `None` if it may have operations that are not known.
-fn v4(compound: &Compound<'_>, user: Option<&Arc<User>>) -> Option<Plan> {
-    let &Compound { read, reads, written, listing, objects, file, .. } = compound;
+fn v4(compound: &Compound<'_>, len: usize, user: Option<&Arc<User>>) -> Option<Plan> {
+    let &Compound { read, reads, listing, objects, file, .. } = compound;
+    let written = compound.written.min(len as u64);
     if compound.is_cut {
         return None;
     }
@@ -76,11 +77,9 @@ fn v4(compound: &Compound<'_>, user: Option<&Arc<User>>) -> Option<Plan> {
         };
         // The file of an access that finds it by name is not known.
         let file = file.unwrap_or_default();
-        return Some(Plan {
-            answer,
-            carried: written,
-            ..data(kind, file, offset, read.min(LONGEST_READ) + written, user)
-        });
+        let order = Some(order(user, file_key(file), !compound.is_ordered));
+        let plan = data(kind, file, offset, read.min(LONGEST_READ) + written, user);
+        return Some(Plan { answer, carried: written, order, ..plan });
     }
     let order = file.filter(|_| compound.is_ordered).map(|file| order(user, file_key(file), false));
     if listing > 0 {
@@ -90,12 +89,15 @@ fn v4(compound: &Compound<'_>, user: Option<&Arc<User>>) -> Option<Plan> {
     Some(Plan { order, ..metadata(user, objects) })
 }
 
-fn v3(procedure: u32, access: Access<'_>, user: Option<&Arc<User>>) -> Plan {
+fn v3(procedure: u32, access: Access<'_>, len: usize, user: Option<&Arc<User>>) -> Plan {
     match access {
         Access::Read { file, offset, count } => {
             data(OpKind::Read, file, offset, u64::from(count).min(LONGEST_READ), user)
         }
-        Access::Write { file, offset, count, .. } => data(OpKind::Write, file, offset, count.into(), user),
+        // The server refuses a call with less data than it says.
+        Access::Write { file, offset, count, .. } => {
+            data(OpKind::Write, file, offset, u64::from(count).min(len as u64), user)
+        }
         Access::List { bytes, is_plus, .. } => {
             let entries = bytes / if is_plus { ENTRY_PLUS } else { ENTRY };
             Plan { answer: Answer::List { is_plus }, ..metadata(user, entries.min(ENTRIES)) }
