@@ -4,8 +4,9 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 6] = [
     ("orangefs", "OrangeFS 2.10"),
+    ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("slurm", "slurm-client"),
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "\"orangfs\" is none of orangefs, ip, nft, slurm, clustershell")]
+    #[should_panic(expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell")]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");
     }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use vpfs_core::{Bytes, FilePosition, MIN_DATA_COST, Objects, OpKind, Pieces, Time};
+use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
 use vpfs_session::{Action, Completed, Interposer, OpId, Outbound, Requester, Session, SessionLimits, Submission};
 use vpfs_wire::bmi::{Header, MAX_UNEXPECTED, Mode, Tag};
+use vpfs_wire::nfs::MAX_RECORD;
 
 /// What a driver knows of a session's scheduled operations. Each is enqueued, then either cancelled while it is queued
 /// or dispatched and completed, exactly once; in between it is released at most once.
@@ -119,11 +121,27 @@ impl DriverRecord {
 ///
 /// The first byte of `data` selects the limits, the second the size of pieces. The rest is steps, see [`Steps`].
 pub fn session(data: &[u8]) {
+    check_splits(data, Framing::Bmi);
+}
+
+/// The same for a session of NFS.
+pub fn nfs_session(data: &[u8]) {
+    check_splits(data, Framing::Rpc);
+}
+
+fn check_splits(data: &[u8], framing: Framing) {
     let Some((&[limits, piece], script)) = data.split_first_chunk() else { return };
-    let at_once = Run::of(script, limits, usize::MAX);
-    let in_pieces = Run::of(script, limits, 1 + usize::from(piece));
+    let at_once = Run::of(script, framing, limits, usize::MAX);
+    let in_pieces = Run::of(script, framing, limits, 1 + usize::from(piece));
     assert_eq!(at_once.actions, in_pieces.actions);
     assert!(at_once.to_client == in_pieces.to_client && at_once.to_server == in_pieces.to_server);
+}
+
+/// How messages are framed, and by which protocol they are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Bmi,
+    Rpc,
 }
 
 /// One step of a script.
@@ -140,7 +158,7 @@ enum Step {
 }
 
 /// Reads steps from a script: a number, then little-endian arguments. Missing bytes are zero.
-struct Steps<'a>(&'a [u8]);
+struct Steps<'a>(&'a [u8], Framing);
 
 impl Steps<'_> {
     fn u8(&mut self) -> u8 {
@@ -159,8 +177,11 @@ impl Steps<'_> {
         taken.to_vec()
     }
 
-    /// A header that fits the payload behind it.
+    /// A header that fits the payload behind it. With a mode it is a request.
     fn message(&mut self, mode: Option<Mode>) -> Vec<u8> {
+        if self.1 == Framing::Rpc {
+            return if mode == Some(Mode::Unexpected) { self.call() } else { self.reply() };
+        }
         let tag = Tag(u64::from(self.u8()));
         let len = self.u16();
         let payload = self.bytes(len);
@@ -169,10 +190,38 @@ impl Steps<'_> {
         [&header.encode()[..], &payload[..]].concat()
     }
 
+    /// A call of one of a few users, for one of a few files, with one of a few transaction numbers.
+    fn call(&mut self) -> Vec<u8> {
+        let [xid, uid, procedure, file] = [self.u8() % 8, self.u8() % 4, self.u8(), self.u8() % 4].map(u32::from);
+        let version = if procedure < 32 { 3 } else { 4 };
+        let user = [1, 20, 0, 0, uid, 0, 0, 0, 0];
+        let head = [&[xid, 0, 2, 100_003, version, procedure % 32][..], &user, &[4, file]].concat();
+        self.record(&head)
+    }
+
+    /// A successful reply to such a call.
+    fn reply(&mut self) -> Vec<u8> {
+        let xid = u32::from(self.u8() % 8);
+        self.record(&[xid, 1, 0, 0, 0, 0])
+    }
+
+    /// A record of these words and as many bytes of the script as it says.
+    fn record(&mut self, head: &[u32]) -> Vec<u8> {
+        let len = self.u16();
+        let head: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let message = [head, self.bytes(len)].concat();
+        let mark = u32::try_from(message.len()).expect("a short message") | 1 << 31;
+        [&mark.to_be_bytes()[..], &message].concat()
+    }
+
     /// A long message from a short script.
     fn zeros(&mut self) -> Vec<u8> {
         let tag = Tag(u64::from(self.u8()));
         let len = self.u16();
+        if self.1 == Framing::Rpc {
+            let mark = u32::try_from(len).expect("16 bits") | 1 << 31;
+            return [&mark.to_be_bytes()[..], &vec![0; len]].concat();
+        }
         let mut message = Header { mode: Mode::for_reply(len as u64), tag, size: len as u64 }.encode().to_vec();
         message.resize(Header::LEN + len, 0);
         message
@@ -214,6 +263,7 @@ impl Iterator for Steps<'_> {
 /// A driver without sockets.
 struct Run {
     session: Box<dyn Session>,
+    framing: Framing,
     now: Time,
     piece: usize,
     client_buf: BytesMut,
@@ -225,7 +275,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(script: &[u8], limits: u8, piece: usize) -> Self {
+    fn of(script: &[u8], framing: Framing, limits: u8, piece: usize) -> Self {
         let ops = 1 + usize::from(limits % 16);
         let requester = match ops % 3 {
             0 => Requester::Server,
@@ -234,12 +284,14 @@ impl Run {
         let outbound_bytes = 1024 << (limits / 16);
         let addresses = [("tcp://127.0.0.1:4334", "tcp://proxy-1:3334"), ("tcp://127.0.0.1:4335", "tcp://p2:1")];
         let addresses = AddressMap::new(addresses.map(|(server, proxy)| (server.to_owned(), proxy.to_owned())));
+        let interposer: &dyn Interposer = match framing {
+            Framing::Bmi => &OrangeFs::new(addresses),
+            Framing::Rpc => &Nfs,
+        };
+        let limits = SessionLimits { ops, outbound_bytes, ..SessionLimits::default() };
         let mut run = Self {
-            session: OrangeFs::new(addresses).session(
-                SessionLimits { ops, outbound_bytes, ..SessionLimits::default() },
-                requester,
-                None,
-            ),
+            session: interposer.session(limits, requester, None),
+            framing,
             now: Time::ZERO,
             piece,
             client_buf: BytesMut::new(),
@@ -249,7 +301,7 @@ impl Run {
             to_client: Vec::new(),
             to_server: Vec::new(),
         };
-        for step in Steps(script) {
+        for step in Steps(script, framing) {
             run.step(step);
             run.check();
         }
@@ -310,11 +362,14 @@ impl Run {
             assert!(self.session.to_server().is_empty());
             assert_eq!(self.session.poll_timeout(), None);
         } else {
+            let [request, reply] = match self.framing {
+                // The longest reply that is held is a configuration.
+                Framing::Bmi => [MAX_UNEXPECTED, 128 << 10].map(|payload| Header::LEN as u64 + payload),
+                Framing::Rpc => [MAX_RECORD as u64 + 4; 2],
+            };
             // Data of a write in pieces waits for its turn, and nothing is read meanwhile.
-            let request = Header::LEN as u64 + MAX_UNEXPECTED;
             assert!((self.client_buf.len() as u64) < request || !self.session.wants_client());
-            // A configuration.
-            assert!((self.server_buf.len() as u64) < Header::LEN as u64 + (128 << 10));
+            assert!((self.server_buf.len() as u64) < reply);
         }
     }
 

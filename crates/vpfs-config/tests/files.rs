@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vpfs_config::{AppIndex, Config, config_manual};
+use vpfs_config::{AppIndex, Config, Protocol, config_manual};
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
 
 fn repository() -> PathBuf {
@@ -62,6 +62,15 @@ fn a_port_is_put_behind_every_servers_host() {
     let told: Vec<_> = config.address_pairs(0).map(|(_, told)| told.as_str()).collect();
     assert_eq!(told, ["tcp://10.0.0.1:5334", "tcp://10.0.0.2:5334", "tcp://10.0.0.3:5334", "tcp://10.0.0.4:5334"]);
     assert_eq!(config.scheduler.policy.slot_costs.slot_cost(OpKind::Write, Bytes::mib(4)).get(), 5);
+}
+
+/// Symptom: beside a user who writes with eight calls of 1 MiB in flight, others of the same NFS connection got 12 of
+/// 250 calls a second. Cause: a connection could hold 4 MiB.
+#[test]
+fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
+    let config = example("nfs.toml");
+    assert!(config.servers.iter().all(|server| server.address.protocol() == Protocol::Nfs));
+    assert_eq!([&config, &example("minimal.toml")].map(|config| config.limits.request_bytes), [80, 4].map(Bytes::mib));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn servers_differ_in_name_and_address() {
         "f:9: server.3.address: is missing; add an address such as \"tcp://10.0.0.1:3334\"",
     );
     let address = |text| problems_of(&format!("[[server]]\nname = \"s3\"\naddress = \"{text}\"")).join("\n");
-    assert!(address("ib://n3:3334").contains("does not start with \"tcp://\""));
+    assert!(address("ib://n3:3334").contains("starts neither with \"tcp://\", for OrangeFS, nor with \"nfs://\""));
     assert!(address("tcp://n3:3334/fs").contains("has a path after its port"));
     assert!(address("tcp://[::1]:3334").contains("is an IPv6 address"));
     assert!(address("tcp://n3").contains("has no port"));
@@ -134,6 +134,12 @@ fn listeners_name_every_server_and_nobody_elses_address() {
     assert_eq!(
         listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:6\", s2x = \"\" }"),
         ["f:10: listener.2.addresses.s2x: unknown server; did you mean \"s2\"?"]
+    );
+    assert_eq!(
+        listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"nfs://n2:6\" }"),
+        [
+            "f:10: listener.2.addresses.s2: nfs://n2:6 does not start with \"tcp://\", as the address of server \"s2\" does"
+        ]
     );
     assert_eq!(
         listener("addresses = { s1 = \"tcp://n1:6\", s2 = \"tcp://n2:3334\" }"),

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 use vpfs_session::Interposer;
+use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
 
 use crate::accept::Acceptor;
@@ -98,6 +99,7 @@ impl Entrance {
                     index,
                     interposer: match server.address.protocol() {
                         vpfs_config::Protocol::OrangeFs => Arc::clone(&orangefs),
+                        vpfs_config::Protocol::Nfs => Arc::new(Nfs),
                     },
                     gate: Arc::clone(gate),
                     names: names.clone(),

@@ -7,7 +7,7 @@
 //! specifies.
 //!
 //! The contract names no protocol. `shared` implements it for all of them; each protocol is a module that says what its
-//! bytes mean, today [`orangefs`].
+//! bytes mean: [`orangefs`] and [`nfs`].
 //!
 //! # How to drive it
 //!
@@ -31,6 +31,7 @@
 
 mod contract;
 mod limits;
+pub mod nfs;
 pub mod orangefs;
 mod outbound;
 mod shared;

@@ -48,9 +48,10 @@ impl SessionLimits {
     }
 
     /// The corresponding bound for [`SessionLimits::request_bytes`]: twice that, and at least 1 MiB more, the size of a
-    /// few reads.
-    pub(crate) fn most_request_bytes(&self) -> usize {
-        self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(1 << 20))
+    /// few reads, or of two of the `longest` requests.
+    pub(crate) fn most_request_bytes(&self, longest: usize) -> usize {
+        let more = (2 * longest).max(1 << 20);
+        self.request_bytes.saturating_mul(2).max(self.request_bytes.saturating_add(more))
     }
 }
 

@@ -3,14 +3,15 @@
 
 use super::circles::before_tests;
 
-/// The crate that defines these types; today it contains OrangeFS only.
+/// The crate that defines these types.
 const CODECS: &str = "vpfs_wire";
 
-/// Prefixes of the paths that may name OrangeFS types, and why.
-const ORANGEFS: [(&str, &str); 13] = [
+/// Prefixes of the paths that may name types of a protocol, and why.
+const PROTOCOLS: [(&str, &str); 14] = [
     ("crates/vpfs-wire/", "the codecs themselves"),
     ("crates/vpfs-session/src/orangefs/", "the session of OrangeFS"),
-    ("crates/vpfs-session/tests/", "tests of that session, with its messages"),
+    ("crates/vpfs-session/src/nfs/", "the session of NFS"),
+    ("crates/vpfs-session/tests/", "tests of both sessions, with their messages"),
     ("crates/vpfs-testbed/src/client/", "the client library of OrangeFS"),
     ("crates/vpfs-testbed/src/server/", "the embedded servers of OrangeFS"),
     ("crates/vpfs-testbed/src/fsconfig/", "the configuration of OrangeFS servers"),
@@ -23,16 +24,18 @@ const ORANGEFS: [(&str, &str); 13] = [
     ("fuzz/", "fuzzes the codecs and the session"),
 ];
 
-/// The lines of a file that name an OrangeFS type where that is not permitted. Unit tests are exempt.
+/// The lines of a file that name a type of a protocol where that is not permitted. Unit tests are exempt.
 pub(super) fn check(name: &str, text: &str) -> Vec<String> {
-    if ORANGEFS.iter().any(|(start, _)| name.starts_with(start)) {
+    if PROTOCOLS.iter().any(|(start, _)| name.starts_with(start)) {
         return Vec::new();
     }
     let lines = before_tests(text).lines().zip(1..);
     let is_breach = |line: &str| !line.trim_start().starts_with("//") && line.contains(&format!("{CODECS}::"));
     lines
         .filter(|(line, _)| is_breach(line))
-        .map(|(_, number)| format!("{name}:{number}: must not name an OrangeFS type; see xtask/src/tidy/protocols.rs"))
+        .map(|(_, number)| {
+            format!("{name}:{number}: must not name a type of a protocol; see xtask/src/tidy/protocols.rs")
+        })
         .collect()
 }
 

@@ -96,6 +96,7 @@ impl Config {
         apps::warn_of_unreachable(root, &apps, &bound);
         apps::warn_of_no_target(root, &apps, scheduler.policy.kind);
         overlaps::warn(root, &apps);
+        let limits = limits::read_limits(root, &servers);
         Self {
             servers,
             listeners,
@@ -105,7 +106,7 @@ impl Config {
             auto: apps.auto,
             peers,
             trust,
-            limits: limits::read_limits(root),
+            limits,
             log: limits::read_log(root),
             warnings: Problems::none(file),
             file: file.to_owned(),

@@ -49,7 +49,7 @@ const WEIGHTS: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyK
 pub(crate) const SERVER: Section = Section {
     name: "server",
     header: "[[server]]",
-    doc: "One for every OrangeFS server of the file system, in any order. Every proxy of a cluster reads the same file, \
+    doc: "One for every server of the file system, in any order. Every proxy of a cluster reads the same file, \
           and `--server NAME` selects the servers that a process serves.",
     keys: &[
         Tunable::new("name", NAME, "The server's alias, for listeners, logs, `vpfs peers` and `--server`.")
@@ -57,8 +57,9 @@ pub(crate) const SERVER: Section = Section {
         Tunable::new(
             "address",
             ADDRESS,
-            "The address at which it listens, written exactly as in the servers' own configuration file, where the \
-             proxy replaces it with a listener's address for clients.",
+            "The address at which it listens. Its scheme is the protocol. `tcp://` is OrangeFS, written exactly as in the \
+             servers' own configuration file, where the proxy replaces it with a listener's address for clients. `nfs://` \
+             is NFS, or another program of a server of NFS that clients need, such as its mount daemon.",
         )
         .at_restart(),
     ],

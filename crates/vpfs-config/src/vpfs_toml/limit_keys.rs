@@ -39,9 +39,10 @@ pub(crate) const LIMITS: Section = Section {
             "request_bytes",
             Kind::Size,
             "Bytes of the requests of one connection that are held or in progress: 512 and more for each operation, \
-             and while it is held the whole request with the data in it.",
+             and while it is held the whole request with the data in it. With NFS, whose writes carry their data, it must \
+             be more than a client has in flight, or a user who writes stops others of the same connection.",
         )
-        .default("4MiB")
+        .absent_means("4MiB, or 80MiB if the address of a server begins with `nfs://`")
         .range("64KiB", "1GiB"),
         Tunable::new(
             "buffer",

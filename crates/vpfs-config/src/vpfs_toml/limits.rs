@@ -5,6 +5,7 @@ use std::time::Duration;
 use vpfs_core::Bytes;
 
 use super::keys::{LIMITS, LOG};
+use super::network::{Protocol, Server};
 use crate::schema::reader::Reader;
 use crate::schema::units::Size;
 
@@ -92,7 +93,7 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
+pub(crate) fn read_limits(root: &Reader<'_>, servers: &[Server]) -> Limits {
     let reader = Reader::open(root.cx, &LIMITS, "limits", root.value("limits"));
     let count = |key| usize::try_from(reader.number_or_default(key)).unwrap_or(usize::MAX);
     let span = |key| Duration::from_nanos(reader.number_or_default(key));
@@ -103,7 +104,7 @@ pub(crate) fn read_limits(root: &Reader<'_>) -> Limits {
         connections,
         connections_per_host: connections_per_host(&reader, connections),
         operations: count("operations"),
-        request_bytes: Bytes(reader.number_or_default("request_bytes")),
+        request_bytes: request_bytes(&reader, servers),
         buffer: Bytes(reader.number_or_default("buffer")),
         memory: Bytes(memory),
         host_memory: Bytes(host_memory(&reader, memory)),
@@ -154,6 +155,18 @@ fn max_hold(reader: &Reader<'_>, client_timeout: Option<Duration>) -> Duration {
     let message =
         format!("{held:?} is not from {half:?} to less than {patience:?}, which clients wait for an answer ({of})");
     reader.refuse("max_hold", message);
+    default
+}
+
+/// The requests of OrangeFS carry little data. Those of NFS carry all that is written: 64 slots of 1 MiB, as servers
+/// give them to a client, and some more for whoever else is on the connection.
+fn request_bytes(reader: &Reader<'_>, servers: &[Server]) -> Bytes {
+    if let Some(given) = reader.number("request_bytes") {
+        return Bytes(given);
+    }
+    let is_nfs = servers.iter().any(|server| server.address.protocol() == Protocol::Nfs);
+    let default = Bytes::mib(if is_nfs { 80 } else { 4 });
+    reader.set("request_bytes", Size(default).to_string());
     default
 }
 

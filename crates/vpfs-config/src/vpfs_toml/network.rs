@@ -20,11 +20,17 @@ use crate::schema::units::quote;
 pub enum Protocol {
     /// OrangeFS over TCP: `tcp://`, as in its own configuration.
     OrangeFs,
+    /// NFS and what belongs to it over ONC RPC and TCP: `nfs://`.
+    Nfs,
 }
 
 impl Protocol {
     /// All protocols with their schemes.
-    const SCHEMES: [(&'static str, Self); 1] = [("tcp://", Self::OrangeFs)];
+    const SCHEMES: [(&'static str, Self); 2] = [("tcp://", Self::OrangeFs), ("nfs://", Self::Nfs)];
+
+    fn scheme(self) -> &'static str {
+        Self::SCHEMES.iter().find(|(_, known)| *known == self).expect("each has a scheme").0
+    }
 
     /// The protocol of an address, and what follows the scheme.
     fn split(text: &str) -> Option<(Self, &str)> {
@@ -32,7 +38,7 @@ impl Protocol {
     }
 }
 
-/// A server's or listener's address, `tcp://host:port`.
+/// A server's or listener's address, `tcp://host:port` or `nfs://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     protocol: Protocol,
@@ -42,17 +48,17 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `tcp://host:port`; an error message states what to write.
+    /// Reads `tcp://host:port` or `nfs://host:port`; an error message states what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
         let Some((protocol, rest)) = Protocol::split(text) else {
-            return refuse("does not start with \"tcp://\", the only supported transport");
+            return refuse("starts neither with \"tcp://\", for OrangeFS, nor with \"nfs://\"");
         };
         if rest.contains('/') {
             return refuse("has a path after its port");
         }
         if rest.contains('[') {
-            return refuse("is an IPv6 address, which OrangeFS addresses cannot hold");
+            return refuse("is an IPv6 address, which is not supported here");
         }
         match rest.split_once(':') {
             Some((host, port)) if is_host_name(host) => match port.parse() {
@@ -67,8 +73,8 @@ impl Address {
     /// The same address with another port.
     fn at_port(&self, port: u16) -> Self {
         let Self { protocol, host, .. } = self;
-        let (scheme, _) = Protocol::SCHEMES.iter().find(|(_, known)| known == protocol).expect("each has a scheme");
-        Self { protocol: *protocol, text: format!("{scheme}{host}:{port}"), host: host.clone(), port }
+        let text = format!("{}{host}:{port}", protocol.scheme());
+        Self { protocol: *protocol, text, host: host.clone(), port }
     }
 
     /// The protocol of this address.
@@ -103,7 +109,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// An OrangeFS server. Its position in [`crate::Config::servers`] is its [`ServerId`].
+/// A server. Its position in [`crate::Config::servers`] is its [`ServerId`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Its alias.
@@ -190,7 +196,7 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
     }
     if root.list("server").is_empty() {
         let example = "[[server]] with name = \"s1\" and address = \"tcp://10.0.0.1:3334\"";
-        root.cx.refuse(0, "server", format!("is missing; add one {example} for every OrangeFS server"));
+        root.cx.refuse(0, "server", format!("is missing; add one {example} for every server"));
     }
     servers
 }
@@ -288,6 +294,17 @@ fn same_port<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress
     servers.map(announced).collect()
 }
 
+/// A proxy speaks the protocol of its server.
+fn same_protocol(address: Address, server: &Server) -> Result<Address, String> {
+    // A server with an invalid address has no host; that has been reported.
+    let expected = server.address.protocol;
+    if address.protocol == expected || server.address.host.is_empty() {
+        return Ok(address);
+    }
+    let (name, scheme) = (&server.name, expected.scheme());
+    Err(format!("{address} does not start with {scheme:?}, as the address of server {name:?} does"))
+}
+
 /// The addresses in the order of the servers, with their lines; shorter if one is missing.
 fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyAddress<'a>> {
     let Some(value) = reader.value("addresses") else { return Vec::new() };
@@ -312,7 +329,7 @@ fn named_addresses<'a>(reader: &Reader<'_>, servers: &'a [Server]) -> Vec<ProxyA
         let Some(value) = table.get(server.name.as_str()) else { continue };
         let line = reader.cx.line_of(value);
         let parsed = match value.get_ref() {
-            DeValue::String(text) => Address::parse(text),
+            DeValue::String(text) => Address::parse(text).and_then(|address| same_protocol(address, server)),
             other => Err(reader.mismatch("addresses", other)),
         };
         match parsed {

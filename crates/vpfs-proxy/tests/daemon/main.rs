@@ -17,6 +17,7 @@ mod identify;
 mod learned;
 mod memory;
 mod names;
+mod nfs;
 mod peers;
 mod pieces;
 mod reload;

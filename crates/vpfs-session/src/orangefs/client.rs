@@ -88,7 +88,7 @@ impl Messages {
         };
         let (tag, detail_bytes) = (header.tag, detail.memory());
         let (carried, expected) = (detail.carried(), detail.expected());
-        core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected });
+        core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order: None });
         Ok(())
     }
 

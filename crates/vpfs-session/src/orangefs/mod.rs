@@ -66,6 +66,7 @@ impl Protocol for Messages {
     /// OrangeFS reads into all buffers of a flow before the first one is sent, and again into each that was sent
     /// (flowproto-multiqueue.c): 8 of 256 KiB. Two sockets of Linux hold up to 8 MB between them, which was measured.
     const READ_AHEAD: u64 = 10 << 20;
+    const IS_REPEATED: bool = true;
 
     fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         self.on_client_message(core, now, buf)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use vpfs_core::{Objects, Pieces, Time};
 
 use super::op::{Op, State, data_cost};
-use super::{Core, Protocol, violation};
+use super::{Core, Order, Protocol, violation};
 use crate::{Action, CloseReason, OpId, Side, Submission};
 
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
@@ -34,6 +34,8 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) carried: u64,
     /// Data bytes of a write that the client sends after the acknowledgement.
     pub(crate) expected: u64,
+    /// What it must not overtake; `None` if nothing, as for all that is sent at once.
+    pub(crate) order: Option<Order>,
 }
 
 impl<P: Protocol> Core<P> {
@@ -41,7 +43,7 @@ impl<P: Protocol> Core<P> {
     /// there are too many.
     pub(crate) fn takes_request(&mut self, message: &[u8]) -> Result<bool, CloseReason> {
         let held = self.table.held + self.unsent_bytes();
-        if self.table.len() >= self.limits.most_ops() || held >= self.limits.most_request_bytes() {
+        if self.table.len() >= self.limits.most_ops() || held >= self.limits.most_request_bytes(P::LONGEST_REQUEST) {
             return Err(violation(Side::Client, "too many requests while write data is expected"));
         }
         if let Some(unsent) = &mut self.unsent {
@@ -58,7 +60,7 @@ impl<P: Protocol> Core<P> {
 
     /// Sends a request at once or has it scheduled.
     pub(crate) fn arrive(&mut self, now: Time, arriving: Arriving<P>) {
-        let Arriving { tag, message, class, detail, detail_bytes, carried, expected } = arriving;
+        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order } = arriving;
         if matches!(class, Class::Scheduled(_))
             && let Some(earlier) = self.repeated(now, &message)
         {
@@ -77,6 +79,7 @@ impl<P: Protocol> Core<P> {
             state: State::Queued(message),
             carried,
             expected,
+            order,
             moved: 0,
             is_uncounted: false,
             is_released: false,
@@ -88,7 +91,7 @@ impl<P: Protocol> Core<P> {
         });
         match class {
             Class::Exempt => self.dispatch(now, id, None),
-            Class::Scheduled(submission) => self.actions.push_back(Action::Enqueue(id, submission)),
+            Class::Scheduled(submission) => self.enqueue(id, order, submission),
         }
     }
 
@@ -121,6 +124,7 @@ impl<P: Protocol> Core<P> {
             let State::Dispatched(request) = std::mem::replace(&mut op.state, State::Sent) else {
                 unreachable!("only dispatched operations are in this list")
             };
+            let order = op.order;
             op.dispatched = now;
             op.progressed = now;
             op.held -= request.len();
@@ -128,6 +132,7 @@ impl<P: Protocol> Core<P> {
             self.table.held -= request.len();
             self.table.in_progress += 1;
             self.to_server.push(request);
+            self.leave_line(order);
         }
         self.arm_watch(now);
     }

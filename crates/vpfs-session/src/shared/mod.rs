@@ -15,6 +15,7 @@ mod answers;
 mod arrival;
 mod incomplete;
 mod op;
+mod order;
 mod overdue;
 mod passing;
 mod session;
@@ -25,9 +26,11 @@ mod watch;
 
 pub(crate) use arrival::{Arriving, Class, OP_BYTES};
 pub(crate) use op::{Op, State, data_cost};
+pub(crate) use order::Order;
 pub(crate) use passing::Meaning;
 pub(crate) use session::ProtocolSession;
 
+use order::Lines;
 use passing::Inbound;
 use stall::Stall;
 use table::Table;
@@ -43,6 +46,9 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sized {
     const LONGEST_REQUEST: usize;
     /// Bytes of a read that a server may have read from its storage although they have not arrived here.
     const READ_AHEAD: u64;
+    /// Whether clients that have waited for too long repeat a request under another tag, so that what was held for
+    /// [`SessionLimits::max_hold`] must not be sent before.
+    const IS_REPEATED: bool;
 
     /// Reads the start of one message of the client, all of it if it is a request. `Ok(false)`: more bytes are needed.
     fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason>;
@@ -71,6 +77,7 @@ pub(crate) struct Core<P: Protocol> {
     /// Answers given here that wait for the end of the server's message.
     answers: BytesMut,
     table: Table<P>,
+    lines: Lines,
     dispatched: VecDeque<OpId>,
     /// No request that was held is too old before this time.
     overdue_from: Option<Time>,
@@ -109,6 +116,7 @@ impl<P: Protocol> Core<P> {
             from_server: Inbound::Header,
             answers: BytesMut::new(),
             table: Table::default(),
+            lines: Lines::default(),
             dispatched: VecDeque::new(),
             overdue_from: None,
             next_watch: None,
@@ -214,7 +222,9 @@ impl<P: Protocol> Core<P> {
     fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
         assert!(op.is_held(), "only an operation that was not sent is cancelled");
-        self.actions.push_back(Action::Cancel(id));
+        if self.cancel_in_line(id, op.order) {
+            self.actions.push_back(Action::Cancel(id));
+        }
     }
 
     fn cancel_queued(&mut self) {
@@ -239,6 +249,7 @@ impl<P: Protocol> Core<P> {
         (self.client_done, self.abandoned) = (true, true);
         (self.paused_until, self.incomplete_since) = (None, None);
         self.cancel_queued();
+        self.lines = Lines::default();
         for id in std::mem::take(&mut self.dispatched) {
             self.complete(id, Outcome::Disconnected);
         }
@@ -246,6 +257,7 @@ impl<P: Protocol> Core<P> {
 
     fn end(&mut self) {
         self.cancel_queued();
+        self.lines = Lines::default();
         // Nothing else ends operations that are dispatched but not sent.
         self.dispatched.clear();
         for id in self.table.ids_where(|_| true) {

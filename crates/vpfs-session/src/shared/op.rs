@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use vpfs_core::{MIN_DATA_COST, OpKind, Pieces, Time};
 
-use super::Protocol;
+use super::{Order, Protocol};
 use crate::{Completed, OpId, Outcome};
 
 /// The state of an operation.
@@ -43,6 +43,8 @@ pub(crate) struct Op<P: Protocol> {
     pub(super) carried: u64,
     /// Data bytes that the client sends after the acknowledgement.
     pub(super) expected: u64,
+    /// What it must not overtake.
+    pub(super) order: Option<Order>,
     /// Data bytes that passed.
     pub(super) moved: u64,
     /// The data that passes is not counted, so the estimate of the cost stays.

@@ -18,7 +18,7 @@ use crate::{Action, OpId};
 impl<P: Protocol> Core<P> {
     /// Whether an operation was held for too long.
     pub(super) fn is_overdue(&self, now: Time, id: OpId) -> bool {
-        now >= self.overdue_at(self.op(id))
+        P::IS_REPEATED && now >= self.overdue_at(self.op(id))
     }
 
     fn overdue_at(&self, op: &Op<P>) -> Time {
@@ -45,6 +45,9 @@ impl<P: Protocol> Core<P> {
     /// If a client has two equal requests in progress, the younger takes the place of the older by mistake, and the
     /// older is repeated as well: it is late, but done.
     pub(super) fn repeated(&mut self, now: Time, message: &[u8]) -> Option<OpId> {
+        if !P::IS_REPEATED {
+            return None;
+        }
         self.overdue_from.get_or_insert(now + self.limits.max_hold);
         if self.overdue_from.is_some_and(|from| now < from) {
             return None;

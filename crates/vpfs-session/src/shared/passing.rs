@@ -77,8 +77,13 @@ impl<P: Protocol> Core<P> {
     /// A read was acknowledged, and nobody can say how much data follows: it is complete, and its cost stays as it was
     /// estimated.
     pub(crate) fn uncounted(&mut self, id: OpId) -> Meaning {
-        self.op_mut(id).is_uncounted = true;
+        self.leave_uncounted(id);
         Meaning::Last { op: id, status: 0 }
+    }
+
+    /// Nobody can say how much of an operation's data passes, so its cost stays as it was estimated.
+    pub(crate) fn leave_uncounted(&mut self, id: OpId) {
+        self.op_mut(id).is_uncounted = true;
     }
 
     /// Passes on the available bytes of the client's message. `false`: more bytes are needed.

@@ -10,6 +10,8 @@ use crate::{Session, Submission};
 const LONGEST: usize = HEAD + u8::MAX as usize;
 /// Of both sides: tag, user or status, and the bytes that follow.
 const HEAD: usize = 3;
+/// The tag of a request that must not overtake data of its user, or be overtaken.
+const BARRIER: u8 = 255;
 
 #[derive(Debug)]
 struct Tagged;
@@ -20,6 +22,7 @@ impl Protocol for Tagged {
 
     const LONGEST_REQUEST: usize = LONGEST;
     const READ_AHEAD: u64 = 0;
+    const IS_REPEATED: bool = true;
 
     fn client_message(&mut self, core: &mut Core<Self>, now: Time, buf: &mut BytesMut) -> Result<bool, CloseReason> {
         let Some(&[tag, uid, len]) = buf.first_chunk() else { return Ok(false) };
@@ -35,10 +38,9 @@ impl Protocol for Tagged {
             elsewhere: None,
             user: Some(Arc::new(User { uid: uid.into(), gids: Vec::new() })),
         });
-        core.arrive(
-            now,
-            Arriving { tag, message, class, detail: (), detail_bytes: 0, carried: len.into(), expected: 0 },
-        );
+        let order = Some(Order { line: uid.into(), is_data: tag != BARRIER });
+        let carried = len.into();
+        core.arrive(now, Arriving { tag, message, class, detail: (), detail_bytes: 0, carried, expected: 0, order });
         Ok(true)
     }
 
@@ -132,4 +134,46 @@ fn a_session_without_operations_keeps_no_large_table() {
     let Core { table, actions, dispatched, .. } = &session.core;
     let capacities = [table.capacity(), actions.capacity(), dispatched.capacity()];
     assert!(capacities.iter().all(|capacity| *capacity <= table::KEPT_OPS), "{capacities:?}");
+}
+
+#[test]
+fn what_must_not_overtake_data_is_unknown_to_the_scheduler_until_the_data_was_sent() {
+    let mut session = session();
+    let data = [request(1, 10, 4), request(2, 10, 4)].concat();
+    let [(first, _), (second, _)] = session.enqueued(&data)[..] else { panic!("data has no order") };
+    let [(other, 20)] = session.enqueued(&request(3, 20, 4))[..] else { panic!("nor has that of others") };
+    assert_eq!(session.enqueued(&[request(BARRIER, 10, 0), request(4, 10, 4)].concat()), []);
+    let mut dispatched = |op| {
+        session.dispatch(Time::ZERO, op, None);
+        session.enqueued(&[])
+    };
+    assert_eq!([dispatched(second), dispatched(other)], [[], []]);
+    let [(barrier, 10)] = dispatched(first)[..] else { panic!("the barrier is next") };
+    let [(last, 10)] = dispatched(barrier)[..] else { panic!("then what came after it") };
+    assert_eq!(dispatched(last), []);
+    let sent = [request(2, 10, 4), request(3, 20, 4), request(1, 10, 4), request(BARRIER, 10, 0), request(4, 10, 4)];
+    assert_eq!(take(session.to_server()), sent.concat());
+    assert_eq!(session.ended(&[[BARRIER, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0], [4, 0, 0]].concat()).len(), 5);
+    take(session.to_client());
+    assert!(session.is_idle());
+}
+
+#[test]
+fn only_what_the_scheduler_knows_is_cancelled_there() {
+    let mut session = session();
+    let requests = [request(1, 10, 4), request(BARRIER, 10, 0), request(2, 10, 4)];
+    let [(first, 10)] = session.enqueued(&requests.concat())[..] else { panic!("the others wait") };
+    session.handle_client_eof(0);
+    let actions: Vec<_> = std::iter::from_fn(|| session.poll_action()).collect();
+    assert_eq!(actions, [Action::Cancel(first)]);
+    assert!(session.is_idle());
+}
+
+#[test]
+fn another_session_gets_the_requests_that_wait_too() {
+    let mut session = session();
+    let requests = [request(1, 10, 4), request(BARRIER, 10, 0), request(2, 10, 4)].concat();
+    session.enqueued(&requests);
+    let suspended = session.suspend(Time::ZERO).expect("nothing was sent");
+    assert_eq!(suspended.requests, requests);
 }

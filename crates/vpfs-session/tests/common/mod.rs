@@ -48,7 +48,10 @@ impl Wire {
     }
 
     pub(crate) fn of(limits: SessionLimits, addresses: AddressMap, requester: Requester) -> Self {
-        let session = OrangeFs::new(addresses).session(limits, requester, None);
+        Self::over(OrangeFs::new(addresses).session(limits, requester, None))
+    }
+
+    pub(crate) fn over(session: Box<dyn Session>) -> Self {
         let now = Time::from_millis(1000);
         Self { session, now, client_buf: BytesMut::new(), server_buf: BytesMut::new(), record: DriverRecord::default() }
     }

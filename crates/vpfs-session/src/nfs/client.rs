@@ -1,0 +1,101 @@
+//! Messages from the client: calls are classified and queued, replies to calls of the server pass.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use vpfs_core::Time;
+use vpfs_wire::nfs::{Call, Credential, MAX_RECORD, Message, Record};
+
+use super::classify::{Plan, metadata, plan};
+use super::detail::{Content, Detail};
+use super::{Messages, SAME_XID, Tag, malformed, record};
+use crate::shared::{Arriving, Class, Core, Meaning, violation};
+use crate::{CloseReason, Side, User};
+
+/// A record at least this long is held as a part of the buffer that it was read into, all of which stays in memory; a
+/// shorter one is copied, as most of that buffer may be for others.
+const KEPT_LEN: usize = 64 << 10;
+
+/// What a record of the client is.
+enum Found {
+    /// To be scheduled or sent.
+    Call(Tag, Plan, Detail),
+    /// A call that is dealt with: it is in progress already, or left to the session that continues this one.
+    Settled,
+    /// A reply to a call of the server.
+    Reply,
+}
+
+impl Messages {
+    pub(super) fn on_client_message(
+        &mut self,
+        core: &mut Core<Self>,
+        now: Time,
+        buf: &mut BytesMut,
+    ) -> Result<bool, CloseReason> {
+        let Some(record) = record(buf, Side::Client, MAX_RECORD)? else { return Ok(false) };
+        let len = record.len;
+        match self.look_at(core, &record, &buf[..len])? {
+            Found::Call(tag, Plan { class, carried, order, .. }, detail) => {
+                let bytes = buf.split_to(len).freeze();
+                let message = if len < KEPT_LEN { Bytes::copy_from_slice(&bytes) } else { bytes };
+                let (detail_bytes, expected) = (0, 0);
+                core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order });
+            }
+            Found::Settled => drop(buf.split_to(len)),
+            Found::Reply => core.pass_client(now, buf, [len, 0], Meaning::Stray),
+        }
+        Ok(true)
+    }
+
+    fn look_at(&mut self, core: &mut Core<Self>, record: &Record, bytes: &[u8]) -> Result<Found, CloseReason> {
+        let start = record.message(bytes);
+        let call = match Message::parse(&start).map_err(|error| malformed(Side::Client, &error))? {
+            Message::Call(call) => call,
+            Message::Reply(_) => return Ok(Found::Reply),
+        };
+        if !core.takes_request(bytes)? {
+            return Ok(Found::Settled);
+        }
+        let user = self.user_of(&call.credential);
+        let mut plan = plan(&call, record.len, user.as_ref());
+        let detail = Detail {
+            answer: plan.answer,
+            protection: call.credential.protection(),
+            content: content(&call, record, &plan),
+        };
+        let Some(tag) = unused_tag(core, call.xid, &detail.content)? else { return Ok(Found::Settled) };
+        if plan.class == Class::Exempt && core.has_exempt() {
+            // A client that mounts has one in progress. More at once are a flood, and work like any other.
+            plan = metadata(user.as_ref(), 1);
+        }
+        Ok(Found::Call(tag, plan, detail))
+    }
+
+    /// The user of a call, shared with the call before it if that is the same.
+    fn user_of(&mut self, credential: &Credential<'_>) -> Option<Arc<User>> {
+        let Credential::Sys(sys) = credential else { return None };
+        let is_same = |user: &Arc<User>| user.uid == sys.uid && user.gids.iter().copied().eq(sys.gids());
+        if !self.user.as_ref().is_some_and(is_same) {
+            self.user = Some(Arc::new(User { uid: sys.uid, gids: sys.gids().collect() }));
+        }
+        self.user.clone()
+    }
+}
+
+fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {
+    let position = if let Class::Scheduled(submission) = &plan.class { submission.position } else { None };
+    Content { program: call.program, procedure: call.procedure, len: record.len, position }
+}
+
+/// A tag for a call with this transaction number; `None` if that call is in progress already: it is answered once.
+fn unused_tag(core: &Core<Messages>, xid: u32, content: &Content) -> Result<Option<Tag>, CloseReason> {
+    for tag in (0..SAME_XID).map(|number| (xid, number)) {
+        match core.find(tag) {
+            None => return Ok(Some(tag)),
+            Some(op) if core.op(op).detail.content == *content => return Ok(None),
+            Some(_) => {}
+        }
+    }
+    Err(violation(Side::Client, "too many calls with the same transaction number"))
+}

@@ -1,0 +1,132 @@
+//! Stock NFS clients through the proxy to a real server: libnfs's tools and nfs-ganesha, in a network namespace,
+//! because NFSv3 needs a port mapper. Skipped with a message where these are missing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::{Daemon, Hosts, output, run};
+
+const PROGRAMS: [&str; 6] = ["ganesha.nfsd", "rpcbind", "unshare", "nfs-ls", "nfs-cp", "nfs-cat"];
+
+/// An export, its server, and a proxy in front of it.
+struct Site {
+    dir: tempfile::TempDir,
+    hosts: Hosts,
+    proxy: Daemon,
+    _server: Daemon,
+}
+
+impl Site {
+    /// `None`, which is reported, if something is missing. `rest` is the end of the proxy's configuration.
+    fn start(rest: &str) -> Option<Self> {
+        if !are_present("nfs", &PROGRAMS) {
+            return None;
+        }
+        let hosts = Hosts::new()?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let _server = Self::server(&hosts, dir.path());
+        std::fs::write(dir.path().join("vpfs.toml"), format!("{}{rest}", Self::NETWORK)).expect("a file");
+        let mut proxy = Daemon::start(
+            dir.path(),
+            "proxy",
+            hosts.on(0).args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml")),
+        );
+        proxy.await_log("ready");
+        Some(Self { dir, hosts, proxy, _server })
+    }
+
+    const NETWORK: &str = "[[server]]\nname = \"nfs\"\naddress = \"nfs://127.0.0.1:2049\"\n\
+                           [[server]]\nname = \"mountd\"\naddress = \"nfs://127.0.0.1:20048\"\n\
+                           [[listener]]\naddresses = { nfs = \"nfs://127.0.0.1:12049\", mountd = \"nfs://127.0.0.1:12048\" }\n";
+
+    fn server(hosts: &Hosts, dir: &Path) -> Daemon {
+        let at = dir.display();
+        std::fs::create_dir(dir.join("export")).expect("a directory");
+        std::fs::set_permissions(dir.join("export"), std::fs::Permissions::from_mode(0o777)).expect("its mode");
+        let config = format!(
+            "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = 2049; MNT_Port = 20048; Enable_NLM = false;\n\
+             Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; }}\n\
+             NFSv4 {{ RecoveryRoot = \"{at}/recovery\"; Graceless = true; Only_Numeric_Owners = true; }}\n\
+             EXPORT_DEFAULTS {{ SecType = sys, none; Squash = None; Access_Type = RW; }}\n\
+             EXPORT {{ Export_Id = 1; Path = \"{at}/export\"; Pseudo = \"/vfs\"; Protocols = 3, 4; Transports = TCP;\n\
+             MaxRead = 1048576; MaxWrite = 1048576; FSAL {{ Name = VFS; }} }}\n"
+        );
+        std::fs::write(dir.join("ganesha.conf"), config).expect("a file");
+        std::fs::create_dir(dir.join("recovery")).expect("a directory");
+        // The port mapper has its files in /run, and ends with the server.
+        let script = format!(
+            "mount -t tmpfs none /run && mkdir /run/rpcbind && rpcbind -f & until [ -e /run/rpcbind.sock ]; do sleep 0.05; \
+             done; exec ganesha.nfsd -F -f {at}/ganesha.conf -L {at}/ganesha.log -p {at}/ganesha.pid"
+        );
+        let mut command = hosts.program(0, Path::new("unshare"));
+        command.args(["--pid", "--mount", "--fork", "--kill-child", "sh", "-c", &script]);
+        let server = Daemon::start(dir, "server", &mut command);
+        let up = "until ss -Htln | grep -q :20048; do sleep 0.05; done";
+        run(hosts.program(0, Path::new("timeout")).args(["20", "sh", "-c", up]));
+        server
+    }
+
+    /// A tool of libnfs in the network of the proxy.
+    fn tool(&self, name: &str) -> Command {
+        self.hosts.program(0, Path::new(name))
+    }
+
+    /// A file of the export as its user, through the proxy.
+    fn url(&self, file: &str, uid: u32) -> String {
+        format!("nfs://127.0.0.1/vfs/{file}?nfsport=12049&mountport=12048&uid={uid}&gid={uid}")
+    }
+
+    /// Copies a file of this size to the export as this user, reads it there, and compares.
+    fn copy(&self, name: &str, bytes: usize, uid: u32) {
+        let local = self.dir.path().join(name);
+        let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 253).to_le_bytes()[0]).collect();
+        std::fs::write(&local, &content).expect("a file");
+        run(self.tool("nfs-cp").arg(&local).arg(self.url(name, uid)));
+        let copy = output(self.tool("nfs-cat").arg(self.url(name, uid)));
+        assert!(copy.status.success() && copy.stdout == content, "{name}");
+    }
+
+    /// Ends the proxy in order; data bytes that it has served to this application.
+    fn served(&mut self, app: &str) -> u64 {
+        if self.proxy.ended().is_none() {
+            self.proxy.signal("TERM");
+            self.proxy.wait();
+        }
+        let log = self.proxy.log();
+        let line =
+            log.lines().find(|line| line.contains(&format!("served app={app} "))).unwrap_or_else(|| panic!("{log}"));
+        let bytes = line.split(' ').find_map(|field| field.strip_prefix("bytes=")).expect("its bytes");
+        bytes.parse().expect("a number")
+    }
+}
+
+#[test]
+fn files_are_the_same_after_copies_through_the_proxy() {
+    let Some(mut site) = Site::start("") else { return };
+    let files = [("empty", 0), ("small", 100), ("large", 5_000_000)];
+    for (name, bytes) in files {
+        site.copy(name, bytes, 0);
+    }
+    for round in 0..20 {
+        let version = 3 + round % 2;
+        let listing = run(site.tool("nfs-ls").arg(format!("{}&version={version}", site.url("", 0))));
+        assert!(files.iter().all(|(name, _)| listing.contains(name)), "{listing}");
+    }
+    // What was written and read, and nothing else, is charged as data.
+    assert_eq!(site.served("host:127.0.0.1"), 2 * 5_000_100);
+}
+
+#[test]
+fn every_call_belongs_to_its_user() {
+    let Some(mut site) = Site::start("[[app]]\nname = \"alice\"\nuids = 1000\n[apps]\nauto = \"uid\"\n") else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| site.copy("alices", 3_000_000, 1000));
+        scope.spawn(|| site.copy("bobs", 2_000_000, 1001));
+    });
+    let [alice, bob] = [site.served("alice"), site.served("uid:1001")];
+    assert_eq!([alice, bob], [6_000_000, 4_000_000]);
+}
