@@ -16,6 +16,7 @@ mod limit_keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
 pub(crate) mod network;
+pub(crate) mod metrics;
 mod overlaps;
 pub(crate) mod peers;
 mod profile;

@@ -1,5 +1,6 @@
 //! One file or folder for each subcommand.
 
+mod admin;
 mod check_connect;
 mod check_start;
 pub(crate) mod demo;

@@ -1,14 +1,15 @@
 //! `vpfs peers`: what the proxies of this host and others know about each other.
 
 mod ask;
-pub(crate) mod socket;
 mod table;
 
 use std::path::PathBuf;
 
+use vpfs_admin::socket;
 use vpfs_config::Config;
 use vpfs_proxy::PeersReport;
 
+use super::runtime;
 use crate::exit::Exit;
 use crate::print::print;
 use ask::{Silence, ask};
@@ -16,7 +17,7 @@ use ask::{Silence, ask};
 /// Show which other proxies are there, and what applications got here and elsewhere
 ///
 /// Asks the proxies on this host, through their sockets in the directory peers.sockets (/run/vpfs without a peers
-/// table), which only root and their own user may use.
+/// table), which only root, their own user and the group of the socket may use.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs peers                       peers and applications of all proxies on this host\n  \
@@ -39,7 +40,7 @@ impl Peers {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let config =
             Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))?;
-        let reports = self.reports(&config)?;
+        let reports = runtime()?.block_on(self.reports(&config))?;
         if self.json {
             let text = serde_json::to_string_pretty(&reports);
             return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
@@ -48,7 +49,7 @@ impl Peers {
     }
 
     /// What the proxies say that were asked for.
-    fn reports(&self, config: &Config) -> Result<Vec<PeersReport>, Exit> {
+    async fn reports(&self, config: &Config) -> Result<Vec<PeersReport>, Exit> {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
         }
@@ -61,7 +62,7 @@ impl Peers {
             if !self.servers.is_empty() && self.servers.iter().all(answered) {
                 break;
             }
-            match ask(&socket::path(socket::directory(config), &server.name)) {
+            match ask(&socket::path(config.sockets(), &server.name)).await {
                 Ok(report) => reports.push(report),
                 Err(Silence::Absent) => {}
                 Err(silence) => silent.push((server.name.as_str(), silence)),
@@ -82,7 +83,7 @@ impl Peers {
 
     /// Why `wanted` cannot be asked.
     fn missing(&self, config: &Config, wanted: &str, here: &[&str], silent: &[(&str, Silence)]) -> Exit {
-        let directory = socket::directory(config);
+        let directory = config.sockets();
         let mut text = format!("cannot ask {wanted} of {} on this host", self.config.display());
         for (server, silence) in silent {
             text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
@@ -128,7 +129,7 @@ mod tests {
         let why = |servers: &[&str]| {
             let servers = servers.iter().map(|name| (*name).to_owned()).collect();
             let peers = Peers { config: path.clone(), servers, json: false };
-            match peers.reports(&config) {
+            match runtime().unwrap().block_on(peers.reports(&config)) {
                 Err(Exit::Failed(text) | Exit::Usage(text)) => text,
                 other => panic!("{other:?}"),
             }
