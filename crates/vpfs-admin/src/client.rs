@@ -39,11 +39,12 @@ pub async fn get(path: &Path, route: &str) -> Result<Bytes, Failure> {
 }
 
 async fn ask(stream: UnixStream, route: &str) -> Result<Bytes, Failure> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failure)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failure(&error))?;
     // It ends with the sender.
     tokio::spawn(connection);
     let request = Request::get(route).header(HOST, "vpfs").body(Empty::<Bytes>::new()).expect("a valid request");
-    let response = sender.send_request(request).await.map_err(failure)?;
+    let response = sender.send_request(request).await.map_err(|error| failure(&error))?;
     if response.status() != StatusCode::OK {
         return Err(Failure::Unknown(response.status().to_string()));
     }
@@ -51,6 +52,6 @@ async fn ask(stream: UnixStream, route: &str) -> Result<Bytes, Failure> {
     Ok(body.map_err(|error| Failure::Unknown(error.to_string()))?.to_bytes())
 }
 
-fn failure(error: hyper::Error) -> Failure {
+fn failure(error: &hyper::Error) -> Failure {
     if error.is_parse() { Failure::Unknown(error.to_string()) } else { Failure::Closed }
 }

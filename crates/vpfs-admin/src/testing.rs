@@ -23,7 +23,8 @@ pub(crate) fn status(apps: &[&str]) -> Status {
 }
 
 fn snapshot(apps: &[&str]) -> Snapshot {
-    let cost = LearnedCost { op: OpKind::Read, size: Bytes(4096), cost_ns: 5_000_000, windows: 9, clean: 9, alone_ns: 0 };
+    let cost =
+        LearnedCost { op: OpKind::Read, size: Bytes(4096), cost_ns: 5_000_000, windows: 9, clean: 9, alone_ns: 0 };
     let learned = LearnedCosts { costs: vec![cost], bulk_flows: vec![AppId(0)], ..LearnedCosts::default() };
     let app = |(app, _): (AppId, _)| {
         let mut read = Activity { requests: 2, bytes: 3 << 20, queued: 1, outstanding: 1, ..Activity::default() };

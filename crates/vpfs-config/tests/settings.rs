@@ -27,8 +27,21 @@ fn meaning(config: &Config) -> String {
     for (_, line) in lists.chain(config.trust.servers.as_mut()).flat_map(|list| &mut list.names) {
         *line = 0;
     }
-    let Config { servers, listeners, scheduler, apps, default_app, auto, peers, metrics, trust, limits, log, warnings, .. } =
-        config;
+    let Config {
+        servers,
+        listeners,
+        scheduler,
+        apps,
+        default_app,
+        auto,
+        peers,
+        metrics,
+        trust,
+        limits,
+        log,
+        warnings,
+        ..
+    } = config;
     // The lines of warnings, and those that they mention, are others.
     let warnings: Vec<_> = warnings.list.into_iter().map(|warning| warning.key).collect();
     format!(

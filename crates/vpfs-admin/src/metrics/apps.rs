@@ -9,7 +9,7 @@ use vpfs_core::AppId;
 use vpfs_node::{Activity, AppSnapshot, Histogram};
 use vpfs_proxy::{ServerStatus, Status};
 
-use super::family::Family;
+use super::family::{Family, Measured};
 use super::histogram::buckets;
 
 /// So many automatic applications have series of their own, those that came first; a cluster may have thousands.
@@ -27,7 +27,7 @@ struct App<'a> {
 }
 
 /// By application.
-static BY_APP: [(Family, fn(&AppSnapshot) -> f64); 5] = [
+static BY_APP: [Measured<AppSnapshot>; 5] = [
     (Family::gauge("app_weight", None, "Weight of the application, which it may share with others"), |app| {
         app.account.policy.weight.get().into()
     }),
@@ -55,14 +55,13 @@ static BY_APP: [(Family, fn(&AppSnapshot) -> f64); 5] = [
         ),
         |app| app.account.held.as_secs_f64(),
     ),
-    (
-        Family::counter("app_released_requests", None, "Requests whose clients kept the storage waiting"),
-        |app| app.account.released as f64,
-    ),
+    (Family::counter("app_released_requests", None, "Requests whose clients kept the storage waiting"), |app| {
+        app.account.released as f64
+    }),
 ];
 
 /// By application and kind of request.
-static BY_OP: [(Family, fn(&Activity) -> f64); 4] = [
+static BY_OP: [Measured<Activity>; 4] = [
     (Family::counter("app_requests", None, "Requests that ended"), |work| work.requests as f64),
     (Family::counter("app_failed_requests", None, "Requests that ended in time-out or disconnection"), |work| {
         work.failed as f64
@@ -71,11 +70,14 @@ static BY_OP: [(Family, fn(&Activity) -> f64); 4] = [
     (Family::gauge("app_outstanding_requests", None, "Requests in the storage"), |work| work.outstanding.into()),
 ];
 
+/// A metric, and its histogram.
+type Times = (Family, fn(&Activity) -> &Histogram);
+
 /// The data of requests; those for metadata have none.
 static DATA: Family = Family::counter("app_data", Some(Unit::Bytes), "Data bytes that passed");
 
 /// By application and kind of request.
-static TIMES: [(Family, fn(&Activity) -> &Histogram); 2] = [
+static TIMES: [Times; 2] = [
     (times("app_wait", "Time of requests in vpfs, from arrival to dispatch"), |work| &work.waited),
     (times("app_storage", "Time of requests in the storage, from dispatch to the end"), |work| &work.served),
 ];
@@ -93,7 +95,8 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> st
         }
     }
     let works = || {
-        apps.iter().flat_map(|app| OPS.into_iter().zip(app.seen.account.activities()).map(move |(op, work)| (app, op, work)))
+        apps.iter()
+            .flat_map(|app| OPS.into_iter().zip(app.seen.account.activities()).map(move |(op, work)| (app, op, work)))
     };
     let of_op = BY_OP.iter().map(|(family, value)| (family, *value, &OPS[..]));
     let data: fn(&Activity) -> f64 = |work| work.bytes as f64;

@@ -7,6 +7,9 @@ use prometheus_client::registry::Unit;
 /// The labels of one series.
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
+/// A metric, and its value for one `S`.
+pub(super) type Measured<S, V = f64> = (Family, fn(&S) -> V);
+
 /// A metric without its values. Its name gets the prefix `vpfs_` and its unit, and a counter `_total`.
 pub(super) struct Family {
     pub(super) name: &'static str,
@@ -40,4 +43,22 @@ impl Family {
             _ => series.encode_gauge(&value),
         }
     }
+}
+
+/// The series of each metric of `table`, one for each of `all` that has a value, with its name as `label`.
+pub(super) fn put_all<S>(
+    table: &[Measured<S, Option<f64>>],
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[S],
+    (label, name): (&'static str, fn(&S) -> &str),
+) -> std::fmt::Result {
+    for (family, value) in table {
+        let mut metric = family.open(encoder)?;
+        for one in all {
+            if let Some(value) = value(one) {
+                family.put(&mut metric, &[(label, name(one))], value)?;
+            }
+        }
+    }
+    Ok(())
 }

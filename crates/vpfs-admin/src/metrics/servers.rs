@@ -5,25 +5,23 @@ use prometheus_client::registry::Unit;
 use vpfs_core::{Learned, LearnedCost, LearnedCosts, OpKind};
 use vpfs_proxy::{PeerReport, ServerStatus, Status};
 
-use super::family::Family;
+use super::family::{Family, Measured, put_all};
 use crate::api::ratio;
 
 static BUILD: Family = Family::gauge("build_info", None, "The version of vpfs");
 
-static PROCESS: [(Family, fn(&Status) -> f64); 5] = [
+static PROCESS: [Measured<Status>; 5] = [
     (Family::gauge("uptime", Some(Unit::Seconds), "Time since the start; counters begin then"), |status| {
         status.uptime.as_secs_f64()
     }),
-    (Family::gauge("memory_held", Some(Unit::Bytes), "Bytes that connections hold"), |status| {
-        status.memory.now as f64
-    }),
+    (Family::gauge("memory_held", Some(Unit::Bytes), "Bytes that connections hold"), |status| status.memory.now as f64),
     (Family::gauge("memory_limit", Some(Unit::Bytes), "limits.memory"), |status| status.memory.limit as f64),
     (Family::gauge("connections", None, "Connections of clients"), |status| status.connections.now as f64),
     (Family::gauge("connections_limit", None, "limits.connections"), |status| status.connections.limit as f64),
 ];
 
 /// By server; without a value there is no series.
-static BY_SERVER: [(Family, fn(&ServerStatus) -> Option<f64>); 6] = [
+static BY_SERVER: [Measured<ServerStatus, Option<f64>>; 7] = [
     (Family::counter("server_busy", Some(Unit::Seconds), "Time in which anything was in the storage"), |server| {
         Some(server.snapshot.busy.as_secs_f64())
     }),
@@ -37,6 +35,12 @@ static BY_SERVER: [(Family, fn(&ServerStatus) -> Option<f64>); 6] = [
         Family::gauge("server_window", Some(Unit::Seconds), "Bound on the device time of requests in the storage"),
         |server| server.snapshot.limits.window.map(|window| window.as_secs_f64()),
     ),
+    (Family::gauge("server_depth", None, "Depth that adaptive = \"on\" has found"), |server| {
+        match server.snapshot.learned {
+            Some(Learned::Slots { depth, .. }) => Some(depth.get().into()),
+            _ => None,
+        }
+    }),
     (
         Family::gauge(
             "server_bulk_pace_ratio",
@@ -67,7 +71,7 @@ static ALONE: Family = Family::gauge(
 );
 
 /// By server of another process; without a value there is no series.
-static BY_PEER: [(Family, fn(&PeerReport) -> Option<f64>); 4] = [
+static BY_PEER: [Measured<PeerReport, Option<f64>>; 4] = [
     (Family::gauge("peer_connected", None, "1 while the proxy of this server is connected"), |peer| {
         Some(f64::from(u8::from(peer.connected)))
     }),
@@ -77,10 +81,9 @@ static BY_PEER: [(Family, fn(&PeerReport) -> Option<f64>); 4] = [
     (Family::counter("peer_dropped_reports", None, "Reports that newer ones replaced, or that did not fit"), |peer| {
         Some(peer.dropped as f64)
     }),
-    (
-        Family::gauge("peer_clock_offset", Some(Unit::Seconds), "How far the clock of the peer is ahead"),
-        |peer| peer.clock_ahead_seconds,
-    ),
+    (Family::gauge("peer_clock_offset", Some(Unit::Seconds), "How far the clock of the peer is ahead"), |peer| {
+        peer.clock_ahead_seconds
+    }),
 ];
 
 static REPORTS: Family = Family::counter("peer_reports", None, "Reports about service");
@@ -91,21 +94,14 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> st
     for (family, value) in &PROCESS {
         family.put(&mut family.open(encoder)?, &[], value(status))?;
     }
-    for (family, value) in &BY_SERVER {
-        let mut metric = family.open(encoder)?;
-        for server in &status.servers {
-            if let Some(value) = value(server) {
-                family.put(&mut metric, &[("server", &server.name)], value)?;
-            }
-        }
-    }
+    put_all(&BY_SERVER, encoder, &status.servers, ("server", |server| &server.name))?;
     encode_costs(status, encoder)?;
     encode_peers(&status.peers, encoder)
 }
 
 fn encode_costs(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-    let families: [(&Family, fn(&LearnedCost) -> u64); 2] = [(&COST, |cost| cost.cost_ns), (&ALONE, |cost| cost.alone_ns)];
-    for (family, nanos) in families {
+    for (family, is_cost) in [(&COST, true), (&ALONE, false)] {
+        let nanos = |cost: &LearnedCost| if is_cost { cost.cost_ns } else { cost.alone_ns };
         let mut metric = family.open(encoder)?;
         for ServerStatus { name, snapshot, .. } in &status.servers {
             let Some(Learned::Isolation(LearnedCosts { costs, .. })) = &snapshot.learned else { continue };
@@ -128,14 +124,7 @@ fn op(op: OpKind) -> &'static str {
 }
 
 fn encode_peers(peers: &[PeerReport], encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-    for (family, value) in &BY_PEER {
-        let mut metric = family.open(encoder)?;
-        for peer in peers {
-            if let Some(value) = value(peer) {
-                family.put(&mut metric, &[("peer", &peer.server)], value)?;
-            }
-        }
-    }
+    put_all(&BY_PEER, encoder, peers, ("peer", |peer| &peer.server))?;
     for (family, is_bytes) in [(&REPORTS, false), (&REPORT_BYTES, true)] {
         let mut metric = family.open(encoder)?;
         for peer in peers {

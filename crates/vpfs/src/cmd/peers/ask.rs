@@ -47,7 +47,9 @@ impl fmt::Display for Silence {
         f.write_str(match self {
             Self::Absent => "has no socket",
             Self::Ended => "has ended: it left its socket behind",
-            Self::Denied => "can only be asked by root, the user that it runs as, and the group of its socket; try sudo",
+            Self::Denied => {
+                "can only be asked by root, the user that it runs as, and the group of its socket; try sudo"
+            }
             Self::Unclear(what) => what,
         })
     }
@@ -67,7 +69,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let answering = std::thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
-            stream.read(&mut [0; 1024]).unwrap();
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
             stream.write_all(answer).unwrap();
         });
         let silence = ask(&path).await.unwrap_err().to_string();
