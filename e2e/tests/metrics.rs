@@ -180,6 +180,44 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
 }
 
 #[test]
+fn top_shows_what_goes_on() {
+    let site = Site::start();
+    let top = |args: &[&str]| {
+        let mut command = Command::new(vpfs());
+        command.args(["top", "--once", "--interval", "1"]).args(args).arg("--config").arg(site.file(1));
+        run(&mut command)
+    };
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                site.load();
+            }
+        });
+        let climate = |text: &str| {
+            let shown: Value = serde_json::from_str(text).expect("JSON");
+            let apps = shown["apps"].as_array().expect("a list");
+            apps.iter().find(|app| app["app"] == "climate").expect("the application").clone()
+        };
+        let start = Instant::now();
+        // An interval may lie between two loads.
+        let shown = loop {
+            let shown = climate(&top(&["--json"]));
+            if shown["requests_per_second"].as_f64() > Some(0.0) {
+                break shown;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "{shown}");
+        };
+        let number = |name: &str| shown[name].as_f64().unwrap_or_else(|| panic!("{name} of {shown}"));
+        assert!(number("got") > 0.0 && number("due") >= number("got") * 0.99, "alone, all is due to it: {shown}");
+        assert!(number("storage_seconds") > 0.0 && number("bytes_per_second") > 0.0, "{shown}");
+        let table = top(&["--sort", "app", "--server", "s2"]);
+        assert!(table.starts_with("app ") && table.contains("\nclimate "), "{table}");
+        busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn strangers_get_nothing() {
     let site = Site::start();
     let open = site.metrics(1);

@@ -67,6 +67,10 @@ pub struct App {
     pub due_seconds: f64,
     /// The storage's time that it got by its requests there, in seconds.
     pub got_seconds: f64,
+    /// Its rate is limited.
+    pub has_cap: bool,
+    /// Its requests whose clients kept the storage waiting, and that lost their slots.
+    pub released_requests: u64,
     /// How long its requests waited while nothing was in the storage: for a cap, or a pace.
     pub held_seconds: f64,
     /// What it reads,
@@ -151,6 +155,8 @@ impl App {
             bulk,
             due_seconds: due.as_secs_f64(),
             got_seconds: got.as_secs_f64(),
+            has_cap: account.policy.cap.is_some(),
+            released_requests: account.released,
             held_seconds: account.held.as_secs_f64(),
             read: (&account.read).into(),
             write: (&account.write).into(),

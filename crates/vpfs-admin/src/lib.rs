@@ -1,4 +1,4 @@
-//! What a daemon tells administrators: [HTTP and JSON](routes) on a Unix [`socket`] of its own, and [`metrics`] for
+//! What a daemon tells administrators: HTTP and JSON on a Unix [`socket`] of its own, and [`metrics`] for
 //! Prometheus, by TCP if the configuration says so (docs/decisions/0022-admin.md).
 //!
 //! It only reads: whoever reaches it can change nothing. It asks for a [`Status`](vpfs_proxy::Status), whose snapshots

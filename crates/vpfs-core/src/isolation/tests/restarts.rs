@@ -65,9 +65,7 @@ fn bulk_is_limited_from_the_first_moment() {
 fn the_first_window_begins_with_the_first_request() {
     let large = Bytes::mib(4);
     let learned = learned(large);
-    for scheduler in
-        [|now, learned: &LearnedCosts| successor_at(now, learned), |_, _: &LearnedCosts| Isolation::new(64)]
-    {
+    for scheduler in [|now, learned: &LearnedCosts| successor_at(now, learned), |_, _: &LearnedCosts| Isolation::new(64)] {
         let calls = |now| Disk::at(now, scheduler(now, &learned), large).run(2)[SMALL.index()];
         let [usual, today] = [Time::ZERO, Time::from_millis(1_800_000_000_000)].map(calls);
         assert!(today * 5 >= usual * 4, "{today} of {usual}");

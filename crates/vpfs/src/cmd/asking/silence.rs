@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use vpfs_admin::{Failure, PEERS, get};
-use vpfs_proxy::PeersReport;
+use serde::de::DeserializeOwned;
+use vpfs_admin::{Failure, get};
 
 /// Why there is no report.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(super) enum Silence {
     Unclear(String),
 }
 
-/// The report of the proxy whose socket is at `path`.
-pub(super) async fn ask(path: &Path) -> Result<PeersReport, Silence> {
+/// The answer to `route` of the proxy whose socket is at `path`.
+pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result<T, Silence> {
     let another = "sends an answer of another version; upgrade it (SIGUSR2)";
-    let answer = get(path, PEERS).await.map_err(|failure| match failure {
+    let answer = get(path, route).await.map_err(|failure| match failure {
         Failure::Connect(error) => match error.kind() {
             ErrorKind::NotFound => Silence::Absent,
             // A proxy leaves its socket behind.
@@ -60,7 +60,14 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
+    use vpfs_admin::PEERS;
+    use vpfs_proxy::PeersReport;
+
     use super::*;
+
+    async fn ask(path: &Path) -> Result<PeersReport, Silence> {
+        super::ask(path, PEERS).await
+    }
 
     /// The text for a socket at which somebody answers with `answer`.
     async fn text_for(answer: &'static [u8]) -> String {
