@@ -9,6 +9,7 @@ mod isolation;
 mod real;
 mod report;
 mod scheduler;
+mod snapshot;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,12 +21,16 @@ use report::Measurement;
 type Benchmark = fn(Effort) -> Vec<Measurement>;
 
 /// All benchmarks, by the name that the command line takes.
-const BENCHMARKS: &[(&str, Benchmark)] =
-    &[("scheduler", scheduler::pairs), ("newcomer", scheduler::newcomers), ("interposition", interposition::ratios)];
+const BENCHMARKS: &[(&str, Benchmark)] = &[
+    ("scheduler", scheduler::pairs),
+    ("newcomer", scheduler::newcomers),
+    ("snapshot", snapshot::times),
+    ("interposition", interposition::ratios),
+];
 
 /// Measure the speed of scheduling decisions, the cost of a proxy, and what policies do for applications
 ///
-/// Without a command: scheduler, newcomer and interposition, or those that are named.
+/// Without a command: scheduler, newcomer, snapshot and interposition, or those that are named.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {

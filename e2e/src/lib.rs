@@ -148,6 +148,36 @@ impl Drop for Daemon {
     }
 }
 
+/// The process that took over last, if any; killed with the test.
+#[derive(Debug, Default)]
+pub struct Successor(Option<String>);
+
+impl Successor {
+    /// It is the one that the log of its predecessors names last; they have handed everything over, and end by
+    /// themselves.
+    pub fn follow(&mut self, log: &str) {
+        let ready = log.lines().rfind(|line| line.contains("the successor is ready"));
+        self.0 = ready.and_then(|line| line.rsplit("pid=").next()).map(str::to_owned);
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn signal(&self, name: &str) {
+        if let Some(pid) = &self.0 {
+            let status = Command::new("kill").args([&format!("-{name}"), pid]).status();
+            assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
+        }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        self.signal("KILL");
+    }
+}
+
 /// Runs a command to its end.
 ///
 /// # Panics

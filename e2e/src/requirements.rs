@@ -4,13 +4,14 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 7] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("slurm", "slurm-client"),
     ("clustershell", "clustershell"),
+    ("prometheus", "prometheus"),
 ];
 
 /// Whether all programs of a package are on PATH; reports the missing ones as [`missing`] does.
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell")]
+    #[should_panic(expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus")]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");
     }

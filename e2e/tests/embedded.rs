@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, free_ports, output, proxy_config, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, free_ports, output, proxy_config, run, vpfs};
 
 const SERVERS: u16 = 2;
 
@@ -206,25 +206,6 @@ fn a_name_without_address_is_a_warning() {
     assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
 }
 
-/// The process that took over last, if any; killed with the test.
-#[derive(Default)]
-struct Successor(Option<String>);
-
-impl Successor {
-    fn signal(&self, name: &str) {
-        if let Some(pid) = &self.0 {
-            let status = Command::new("kill").args([&format!("-{name}"), pid]).status();
-            assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
-        }
-    }
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        self.signal("KILL");
-    }
-}
-
 #[test]
 fn upgrades_break_no_connection() {
     let mut cluster = Cluster::start("");
@@ -245,10 +226,7 @@ fn upgrades_break_no_connection() {
                 assert!(!log().contains("ERROR"), "{}", log());
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
-            let log = log();
-            let ready = log.lines().rfind(|line| line.contains("the successor is ready"));
-            // The one before has handed everything over, and ends by itself.
-            successor.0 = ready.and_then(|line| line.rsplit("pid=").next()).map(str::to_owned);
+            successor.follow(&log());
         }
         assert!(load.join().expect("a load").contains("MiB/sec"));
         assert!(upgrades > 1, "{upgrades}");

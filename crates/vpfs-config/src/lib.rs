@@ -48,6 +48,7 @@ pub use vpfs_toml::host_list::{HostList, HostSet};
 pub use vpfs_toml::keys::SECTIONS;
 pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;
+pub use vpfs_toml::metrics::Metrics;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;

@@ -27,12 +27,25 @@ fn meaning(config: &Config) -> String {
     for (_, line) in lists.chain(config.trust.servers.as_mut()).flat_map(|list| &mut list.names) {
         *line = 0;
     }
-    let Config { servers, listeners, scheduler, apps, default_app, auto, peers, trust, limits, log, warnings, .. } =
-        config;
+    let Config {
+        servers,
+        listeners,
+        scheduler,
+        apps,
+        default_app,
+        auto,
+        peers,
+        metrics,
+        trust,
+        limits,
+        log,
+        warnings,
+        ..
+    } = config;
     // The lines of warnings, and those that they mention, are others.
     let warnings: Vec<_> = warnings.list.into_iter().map(|warning| warning.key).collect();
     format!(
-        "{servers:?}{listeners:?}{scheduler:?}{apps:?}{default_app:?}{auto:?}{peers:?}{trust:?}{limits:?}{log:?}{warnings:?}"
+        "{servers:?}{listeners:?}{scheduler:?}{apps:?}{default_app:?}{auto:?}{peers:?}{metrics:?}{trust:?}{limits:?}{log:?}{warnings:?}"
     )
 }
 
@@ -136,6 +149,8 @@ fn values(row: &'static Tunable) -> Vec<String> {
         "device_time" => &["[{ size = \"4KiB\", time = \"2ms\" }]", "[]"],
         "min_local_share" => &["\"2.5%\"", "\" 1 %\""],
         "metadata_cost" => &["1", "\"12KiB\""],
+        "token" => &["\"a/b.token\""],
+        "listen" => &["\"127.0.0.1:9334\"", "\"[::1]:9334\""],
         "sockets" | "cluster" => &["\"x\""],
         "shared_key" | "authority" | "certificate" | "private_key" => &["\"a/b.key\""],
         "bind" => &["\"0.0.0.0\""],

@@ -13,6 +13,7 @@ use std::time::Duration;
 use vpfs_core::{AppId, AppPolicy, OpKind, Time};
 
 use crate::arrival::Served;
+use crate::parts_of_time::PartsOfTime;
 use crate::requests::Entry;
 
 /// How often something took how long: by powers of two of microseconds.
@@ -30,6 +31,11 @@ impl Histogram {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.counts[micros.max(1).ilog2().min(31) as usize] += 1;
         self.sum += time;
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum += other.sum;
     }
 }
 
@@ -84,10 +90,33 @@ pub struct AppAccount {
     pub behind_others: Duration,
     /// How long they waited while nothing was in the storage.
     pub held: Duration,
+    /// Its requests that were released: they waited for their clients.
+    pub released: u64,
+}
+
+impl Activity {
+    fn add(&mut self, other: &Self) {
+        self.queued += other.queued;
+        self.outstanding += other.outstanding;
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+        self.waited.add_all(&other.waited);
+        self.served.add_all(&other.served);
+    }
 }
 
 impl AppAccount {
     const BEHIND_MAX: usize = 8;
+
+    /// Adds what another application did and got, for a sum of several; whom it waited for is left out.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+        self.metadata.add(&other.metadata);
+        self.held += other.held;
+        self.released += other.released;
+    }
 
     /// Its reads, writes and metadata requests.
     pub fn activities(&self) -> [&Activity; 3] {
@@ -121,14 +150,17 @@ impl AppAccount {
 pub(crate) struct Accounts {
     by_app: Vec<Option<Box<AppAccount>>>,
     turns: Turns,
+    parts: PartsOfTime,
 }
 
 impl Accounts {
-    pub(crate) fn set_policy(&mut self, app: AppId, policy: &AppPolicy) {
+    pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
+        self.parts.set_policy(now, app, policy);
         self.account(app).policy = *policy;
     }
 
-    pub(crate) fn on_enqueue(&mut self, app: AppId, op: OpKind) {
+    pub(crate) fn on_enqueue(&mut self, now: Time, app: AppId, op: OpKind) {
+        self.parts.on_enqueue(now, app);
         self.account(app).of(op).queued += 1;
     }
 
@@ -136,6 +168,7 @@ impl Accounts {
         let Entry { app, op, arrived, capped, .. } = *request;
         let behind = self.turns.at(arrived, now);
         self.turns.note(now, Some(app));
+        self.parts.on_dispatch(now, app);
         let account = self.account(app);
         let activity = account.of(op);
         (activity.queued, activity.outstanding) = (activity.queued - 1, activity.outstanding + 1);
@@ -146,12 +179,28 @@ impl Accounts {
 
     /// A request is no longer queued, or no longer in the storage; `idle`: nothing is.
     pub(crate) fn on_gone(&mut self, now: Time, (app, op): (AppId, OpKind), was_queued: bool, idle: bool) {
+        self.parts.on_gone(now, app, was_queued);
         let activity = self.account(app).of(op);
         let count = if was_queued { &mut activity.queued } else { &mut activity.outstanding };
         *count = count.checked_sub(1).expect("a request is over only once");
         if idle {
             self.turns.note(now, None);
         }
+    }
+
+    /// A request in the storage waits for its client.
+    pub(crate) fn on_release(&mut self, app: AppId) {
+        self.account(app).released += 1;
+    }
+
+    /// What was due to an application, and what it got, until now.
+    pub(crate) fn parts_of(&self, now: Time, app: AppId) -> (Duration, Duration) {
+        self.parts.of(now, app)
+    }
+
+    /// How long anything was in the storage, until now.
+    pub(crate) fn busy(&self, now: Time) -> Duration {
+        self.parts.busy(now)
     }
 
     /// A dispatched request ended.

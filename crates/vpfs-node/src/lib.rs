@@ -56,6 +56,7 @@ mod flows;
 mod node;
 mod part;
 mod parts;
+mod parts_of_time;
 mod peers;
 mod requests;
 mod snapshot;

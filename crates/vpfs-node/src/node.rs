@@ -125,7 +125,7 @@ impl<W> Node<W> {
         let group = self.flows.name(app, name);
         let policy = AppPolicy { group, order: policy.order.or(Some(order_of(name.name))), ..*policy };
         self.scheduler.set_app(now, app, &policy);
-        self.accounts.set_policy(app, &policy);
+        self.accounts.set_policy(now, app, &policy);
         for kind in TotalKind::ALL {
             self.sums.remove(&(app, kind));
         }
@@ -168,7 +168,7 @@ impl<W> Node<W> {
     pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
         let Arrival { app, op, objects, issued_at, .. } = *arrival;
         let key = self.requests.insert(now, waiter, app, op);
-        self.accounts.on_enqueue(app, op);
+        self.accounts.on_enqueue(now, app, op);
         let Cost { here, elsewhere } = self.costs.of(arrival);
         let request = Request { objects, issued_at, elsewhere, ..Request::new(self.requests.id(key), app, op, here) };
         self.scheduler.enqueue(now, request);
@@ -212,6 +212,7 @@ impl<W> Node<W> {
     pub fn release(&mut self, now: Time, key: RequestKey) {
         let (id, app, op) = self.requests.release(key);
         self.scheduler.release(now, id);
+        self.accounts.on_release(app);
         self.on_gone(now, (app, op), false);
         self.check(now);
     }
@@ -343,16 +344,17 @@ impl<W> Node<W> {
 
     /// All that is known at this moment. O(applications).
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let app = |(app, account): (AppId, &AppAccount)| AppSnapshot {
-            app,
-            account: account.clone(),
-            peers: self.peer_service(app),
+        let app = |(app, account): (AppId, &AppAccount)| {
+            let (due, got) = self.accounts.parts_of(now, app);
+            AppSnapshot { app, account: account.clone(), due, got, peers: self.peer_service(app) }
         };
         Snapshot {
+            policy: self.settings().kind,
             learned: self.learned(now),
             limits: self.scheduler.limits(),
             queued: self.queued(),
             outstanding: self.outstanding(),
+            busy: self.accounts.busy(now),
             apps: self.accounts.iter().map(app).collect(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, Learned, Limits};
+use vpfs_core::{AppId, Learned, Limits, PolicyKind};
 
 use crate::accounts::{Activity, AppAccount};
 use crate::peers::PeerService;
@@ -10,6 +10,8 @@ use crate::peers::PeerService;
 /// What is known about a server and the applications that use it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// The policy in force.
+    pub policy: PolicyKind,
     /// What the policy has learned: costs, and which applications are bulk; `None` for policies that learn nothing.
     pub learned: Option<Learned>,
     /// What limits the work in the storage now.
@@ -18,6 +20,8 @@ pub struct Snapshot {
     pub queued: usize,
     /// Requests in the storage, without those that wait for their clients.
     pub outstanding: usize,
+    /// How long anything was in the storage.
+    pub busy: Duration,
     /// All applications that were named or had requests, by id.
     pub apps: Vec<AppSnapshot>,
 }
@@ -29,8 +33,23 @@ pub struct AppSnapshot {
     pub app: AppId,
     /// What it has and got here.
     pub account: AppAccount,
+    /// The storage's time that was due to it: its weight's part of the weights of those that had requests, where one
+    /// that shares its weight is due an equal part of that.
+    pub due: Duration,
+    /// The storage's time that it got: its part of the requests there. All together got the time in which anything was
+    /// there.
+    pub got: Duration,
     /// What of it was reported to other servers, and heard from them.
     pub peers: PeerService,
+}
+
+impl AppSnapshot {
+    /// Adds another application, for the sum of several; whom they waited for, and what peers know, is left out.
+    pub fn add(&mut self, other: &Self) {
+        self.account.add(&other.account);
+        self.due += other.due;
+        self.got += other.got;
+    }
 }
 
 /// What an application got, over all kinds of requests.

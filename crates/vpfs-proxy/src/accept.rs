@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -110,6 +111,7 @@ impl Acceptor {
     /// Closes a connection of a host that has too many. It is not left waiting, because it would take the place of
     /// other hosts' connections in the queue of the listening socket.
     fn refuse(&self, newcomer: Newcomer, peer: SocketAddr, host: &Host) {
+        self.listener.gate.refused.fetch_add(1, Ordering::Relaxed);
         match newcomer {
             Newcomer::Accepted(client) => reset_on_close(&client),
             Newcomer::Inherited(handed) => handed.end(),

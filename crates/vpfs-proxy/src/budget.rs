@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use tokio::sync::Notify;
 
+/// How much is used of something that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Now.
+    pub now: usize,
+    /// At most.
+    pub limit: usize,
+}
+
 /// The number of bytes that many connections hold together. The bound is passed with each call, because all hosts have
 /// the same bound and a reload may change it.
 #[derive(Default)]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::budget::Used;
+
 /// Permits for connections; their number may change at any time.
 pub(crate) struct ConnectionPermits(watch::Sender<Count>);
 
@@ -57,6 +59,12 @@ impl ConnectionPermits {
     /// The number of permits taken.
     pub(crate) fn taken(&self) -> usize {
         self.0.borrow().taken
+    }
+
+    /// The number taken, and the limit.
+    pub(crate) fn used(&self) -> Used {
+        let Count { taken, limit } = *self.0.borrow();
+        Used { now: taken, limit }
     }
 
     /// Changes the number of permits. If more are already taken, none is free until enough have been returned.

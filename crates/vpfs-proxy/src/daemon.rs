@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use vpfs_config::units::Span;
 use vpfs_config::{App, AppTable, Config};
-use vpfs_core::{AppId, Scope, ServerId, SharingMode};
-use vpfs_node::{AppSnapshot, AppTotals, PeerService, Snapshot};
+use vpfs_core::{Scope, ServerId, SharingMode};
+use vpfs_node::{AppTotals, Snapshot};
 
 use crate::check;
 use crate::clock::Clock;
@@ -24,8 +24,9 @@ use crate::handover::{self, Connections, Inheritance, Offer};
 use crate::keeper::Keeper;
 use crate::learned;
 use crate::names::{Environment, Names};
+use crate::observer::{self, Observer};
 use crate::outbox::Outbox;
-use crate::peers::{AppReport, PeerReport, Peers, PeersError, PeersReport, Prepared};
+use crate::peers::{Peers, PeersError, Prepared};
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
@@ -270,7 +271,7 @@ impl Daemon {
         );
         debug_assert_eq!(self.held_memory(), 0, "closed connections hold no memory");
         let snapshots = self.snapshots();
-        for (_, app, totals) in self.totals_of(&snapshots) {
+        for (app, totals) in self.totals_of(&snapshots) {
             log_totals(&app, &totals);
         }
         for (gate, Snapshot { learned, limits, .. }) in self.shared.gates.iter().zip(&snapshots) {
@@ -279,23 +280,14 @@ impl Daemon {
         cut_off
     }
 
-    /// Who else is there, and what applications got here and elsewhere.
-    pub async fn peers(&self) -> PeersReport {
-        let name = |id: ServerId| self.config.servers[id.index()].name.clone();
-        let states = match &self.peers {
-            Some(peers) => peers.state().await,
-            None => Vec::new(),
-        };
-        let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
-        let servers = self.shared.gates.iter().map(|gate| name(gate.server())).collect();
-        let snapshots = self.snapshots();
-        let apps = self.totals_of(&snapshots).filter_map(|(id, app, totals)| {
-            let elsewhere = elsewhere(&snapshots, id);
-            let (here, metadata_here) = (totals.bytes, totals.metadata_requests);
-            (here + metadata_here + elsewhere > 0).then_some(AppReport { app, here, metadata_here, elsewhere })
-        });
-        let up_seconds = self.shared.clock.uptime().as_secs_f64();
-        PeersReport { servers, up_seconds, peers, apps: apps.collect() }
+    /// Looks into this daemon from outside.
+    pub fn observer(&self) -> Observer {
+        Observer {
+            shared: Arc::clone(&self.shared),
+            permits: Arc::clone(&self.permits),
+            names: self.config.servers.iter().map(|server| server.name.clone()).collect(),
+            peers: self.peers.as_ref().map(Peers::states),
+        }
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {
@@ -309,19 +301,14 @@ impl Daemon {
 
     /// The totals of each application so far, over all servers of this daemon, by name.
     pub fn totals(&self) -> Vec<(String, AppTotals)> {
-        self.totals_of(&self.snapshots()).map(|(_, app, totals)| (app, totals)).collect()
+        self.totals_of(&self.snapshots()).collect()
     }
 
-    /// By application: its id, its name, and the sum over all servers.
-    fn totals_of(&self, snapshots: &[Snapshot]) -> impl Iterator<Item = (AppId, String, AppTotals)> + use<> {
+    /// By application: its name, and the sum over all servers.
+    fn totals_of(&self, snapshots: &[Snapshot]) -> impl Iterator<Item = (String, AppTotals)> + use<> {
         let names: Vec<String> = self.shared.apps().iter().map(|(_, entry)| entry.name.clone()).collect();
-        let mut sums = vec![AppTotals::default(); names.len()];
-        for AppSnapshot { app, account, .. } in snapshots.iter().flat_map(|snapshot| &snapshot.apps) {
-            if let Some(sum) = sums.get_mut(app.index()) {
-                sum.add(account);
-            }
-        }
-        (0..).map(AppId).zip(names).zip(sums).map(|((id, name), sum)| (id, name, sum))
+        let sums = observer::totals(names.len(), snapshots.iter());
+        names.into_iter().zip(sums)
     }
 }
 
@@ -374,18 +361,6 @@ fn take_over(sites: Sites, mut connections: Connections) -> JoinHandle<()> {
             }
         }
     })
-}
-
-/// What an application got at the servers of other processes, as the first gate heard it: without what the other gates
-/// of this process reported.
-fn elsewhere(snapshots: &[Snapshot], app: AppId) -> u64 {
-    let mut services = snapshots.iter().map(|Snapshot { apps, .. }| {
-        let found = apps.binary_search_by_key(&app, |found| found.app);
-        found.map_or(PeerService::default(), |index| apps[index].peers)
-    });
-    let Some(first) = services.next() else { return 0 };
-    let reported: i64 = services.map(|service| service.reported).sum();
-    u64::try_from(first.heard - reported).unwrap_or(0)
 }
 
 /// Writes a line to the log, with mean times.

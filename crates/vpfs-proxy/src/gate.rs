@@ -1,5 +1,6 @@
 //! The place in front of one server where requests wait for the scheduler.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc};
@@ -26,6 +27,8 @@ pub(crate) struct Gate {
     timer_changed: Notify,
     /// The lines in the log about reports of other gates.
     log: LogLimit,
+    /// Connections that were closed because their host had too many.
+    pub(crate) refused: AtomicU64,
 }
 
 struct State {
@@ -78,6 +81,7 @@ impl Gate {
             state: Mutex::new(state),
             timer_changed: Notify::new(),
             log: LogLimit::default(),
+            refused: AtomicU64::new(0),
         };
         for (app, entry) in apps.iter() {
             gate.set_app(app, entry);

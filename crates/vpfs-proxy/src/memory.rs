@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Used};
 use crate::hosts::Host;
 
 /// Bytes of each of the [`Kinds`] that a connection may hold without being counted. More than [`LITTLE`] plus [`STEP`],
@@ -50,6 +50,11 @@ impl Memory {
     /// Bytes that count towards the bound of the process.
     pub(crate) fn held(&self) -> usize {
         self.process.held()
+    }
+
+    /// The same with that bound.
+    pub(crate) fn used(&self) -> Used {
+        Used { now: self.held(), limit: self.process_limit.load(SeqCst) }
     }
 }
 

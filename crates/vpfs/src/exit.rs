@@ -1,5 +1,6 @@
 //! Exit codes of the command.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// Why a subcommand failed; each kind has its own exit code.
@@ -18,13 +19,22 @@ pub(crate) enum Exit {
 impl Exit {
     /// Prints the error for the user and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let (code, message) = match self {
-            Self::Failed(message) => (1, message),
-            Self::Usage(message) => (2, message),
-            Self::Corrupt(message) => (3, message),
-            Self::Unresolved(message) => (4, message),
-        };
-        eprintln!("vpfs: {message}");
-        ExitCode::from(code)
+        eprintln!("vpfs: {self}");
+        ExitCode::from(match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Corrupt(_) => 3,
+            Self::Unresolved(_) => 4,
+        })
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(message) | Self::Usage(message) | Self::Corrupt(message) | Self::Unresolved(message) => {
+                f.write_str(message)
+            }
+        }
     }
 }

@@ -30,6 +30,7 @@ enum Command {
     Reproduce(cmd::reproduce::Reproduce),
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
+    Top(cmd::top::Top),
     Workload(cmd::workload::Workload),
 }
 
@@ -44,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Top(top) => top.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

@@ -13,6 +13,8 @@ use super::config::Config;
 pub struct AppEntry {
     /// The name in logs and in `vpfs peers`; automatic ones are `host:10.1.2.3` or `uid:1000`.
     pub name: String,
+    /// No table of the file has it.
+    pub is_automatic: bool,
     /// The group with which it shares its weight, by a name that no application has.
     pub group: Option<String>,
     /// The rest of what its table says; the number of its group and its order follow from names.
@@ -71,7 +73,7 @@ impl AppTable {
     }
 
     fn configure(&mut self, app: &App, changed: &mut Vec<AppId>) -> AppId {
-        let entry = AppEntry { name: app.name.clone(), group: None, policy: app.policy() };
+        let entry = AppEntry { name: app.name.clone(), is_automatic: false, group: None, policy: app.policy() };
         match self.by_name.get(&app.name) {
             Some(&id) => {
                 changed.extend(self.replace(id, entry));
@@ -107,7 +109,7 @@ impl AppTable {
 
     fn automatic(&self, key: AutoKey) -> AppEntry {
         let policy = AppPolicy::weighted(self.rule.weight);
-        AppEntry { name: key.to_string(), group: self.rule.share.group(key), policy }
+        AppEntry { name: key.to_string(), is_automatic: true, group: self.rule.share.group(key), policy }
     }
 
     /// Returns `id` if the entry differs from the one before.

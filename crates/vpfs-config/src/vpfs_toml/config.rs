@@ -12,8 +12,9 @@ use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
 use super::host_list::HostSet;
-use super::keys::{ROOT, SECTIONS};
+use super::keys::{ROOT, SECTIONS, SOCKETS};
 use super::limits::{self, Limits, Log};
+use super::metrics::{self, Metrics};
 use super::network::{self, Address, Addresses, Listener, Server};
 use super::overlaps;
 use super::peers::{self, Peers};
@@ -42,6 +43,8 @@ pub struct Config {
     pub auto: Auto,
     /// How proxies of different processes tell each other what they served; `None`: they do not.
     pub peers: Option<Peers>,
+    /// Where metrics are served by TCP; `None`: nowhere.
+    pub metrics: Option<Metrics>,
     /// Whose requests are believed to come from a server, and who may administer servers.
     pub trust: Trust,
     /// The limits of a proxy.
@@ -62,6 +65,7 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut config = Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))?;
         config.peers.iter_mut().for_each(|peers| peers.resolve_paths(folder));
+        config.metrics.iter_mut().for_each(|metrics| metrics.resolve_paths(folder));
         Ok(config)
     }
 
@@ -105,6 +109,7 @@ impl Config {
             default_app: apps.default,
             auto: apps.auto,
             peers,
+            metrics: metrics::read(root),
             trust,
             limits,
             log: limits::read_log(root),
@@ -112,6 +117,11 @@ impl Config {
             file: file.to_owned(),
             settings: Settings::default(),
         }
+    }
+
+    /// The directory of the sockets of processes, also of those without `[peers]`.
+    pub fn sockets(&self) -> &Path {
+        self.peers.as_ref().map_or(Path::new(SOCKETS), |peers| &peers.sockets)
     }
 
     /// The servers with their ids.

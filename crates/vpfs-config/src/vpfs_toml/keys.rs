@@ -5,12 +5,12 @@ use vpfs_core::PolicyKind;
 pub(crate) use super::limit_keys::LIMITS;
 use crate::schema::tunables::{Kind, Section, Tunable};
 
-/// The directory of the sockets for `vpfs peers`.
+/// The directory of the sockets of processes.
 pub(crate) const SOCKETS: &str = "/run/vpfs";
 
 /// Every section of the file, in the order of the manual.
 pub const SECTIONS: &[&Section] =
-    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &TRUST, &LIMITS, &LOG];
+    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &METRICS, &TRUST, &LIMITS, &LOG];
 
 /// The file itself.
 pub(crate) const ROOT: Section = Section {
@@ -24,6 +24,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("apps", Kind::Table("[apps]"), ""),
         Tunable::new("app", Kind::List("[[app]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
+        Tunable::new("metrics", Kind::Table("[metrics]"), ""),
         Tunable::new("trust", Kind::Table("[trust]"), ""),
         Tunable::new("limits", Kind::Table("[limits]"), ""),
         Tunable::new("log", Kind::Table("[log]"), ""),
@@ -543,7 +544,8 @@ pub(crate) const PEERS: Section = Section {
         Tunable::new(
             "sockets",
             Kind::Text("a directory such as \"/run/vpfs\""),
-            "Where `vpfs peers` asks: each process has a socket there, named after its first server.",
+            "Where each process has its socket, named after its first server: `vpfs peers` asks there. Its owner and its \
+             group may; who else must not know what applications do, should not get into this directory.",
         )
         .default(SOCKETS)
         .at_restart(),
@@ -551,6 +553,32 @@ pub(crate) const PEERS: Section = Section {
 };
 
 const FILE: Kind = Kind::Text("a file, relative to this one");
+
+pub(crate) const METRICS: Section = Section {
+    name: "metrics",
+    header: "[metrics]",
+    doc: "Metrics for Prometheus, at `/metrics` ([what to scrape and what to alert on](guide/metrics.md)). The socket of \
+          each process always has them; they are served to the network only if `listen` says so. A proxy whose address \
+          is in use works without, says so in its log, and tries again.",
+    keys: &[
+        Tunable::new(
+            "listen",
+            Kind::Text("an IP address and a port such as \"127.0.0.1:9334\""),
+            "Where metrics are served over HTTP. The address must be one of the loopback, unless there is a `token`.",
+        )
+        .absent_means("not by TCP")
+        .at_restart(),
+        Tunable::new(
+            "token",
+            FILE,
+            "A secret that whoever reads metrics must send (`Authorization: Bearer`; `authorization` with \
+             `credentials_file` in the configuration of Prometheus). The file is read for each request. HTTP does not \
+             encrypt it: use networks that you trust.",
+        )
+        .absent_means("whoever reaches `listen` may read")
+        .at_restart(),
+    ],
+};
 
 pub(crate) const TRUST: Section = Section {
     name: "trust",

@@ -15,6 +15,7 @@ pub(crate) mod keys;
 mod limit_keys;
 pub(crate) mod limits;
 pub(crate) mod manual;
+pub(crate) mod metrics;
 pub(crate) mod network;
 mod overlaps;
 pub(crate) mod peers;

@@ -26,7 +26,7 @@ pub struct Peers {
     pub security: PeerSecurity,
     /// The difference of clocks beyond which the log has a warning.
     pub clock_limit: Duration,
-    /// The directory of the sockets for `vpfs peers`.
+    /// The directory of the sockets of processes.
     pub sockets: PathBuf,
 }
 
@@ -49,9 +49,6 @@ pub enum PeerSecurity {
 }
 
 impl Peers {
-    /// Where `vpfs peers` asks by default, also a process without `[peers]`.
-    pub const SOCKETS: &str = SOCKETS;
-
     /// Makes relative paths relative to `folder`.
     pub(crate) fn resolve_paths(&mut self, folder: &Path) {
         let paths: Vec<&mut PathBuf> = match &mut self.security {

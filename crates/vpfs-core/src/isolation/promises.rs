@@ -54,7 +54,7 @@ impl Isolation {
         if self.interactive().any(|app| self.has_deadline(app)) { due.min(FLOOR_PPM) } else { due }
     }
 
-    /// Whether there are interactive flows and all have a deadline, so that nothing else shows whether bulk is too fast.
+    /// Whether there are interactive flows and all have a deadline: then nothing else shows whether bulk is too fast.
     pub(super) fn only_deadlines_count(&self) -> bool {
         self.interactive().next().is_some() && self.interactive().all(|app| self.has_deadline(app))
     }

@@ -99,8 +99,21 @@ pub(crate) struct Peers {
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
     sockets: Sockets,
-    asking: mpsc::Sender<oneshot::Sender<Vec<PeerState>>>,
+    states: PeerStates,
     _tasks: JoinSet<()>,
+}
+
+/// Asks what is known about each server of other processes.
+#[derive(Clone)]
+pub(crate) struct PeerStates(mpsc::Sender<oneshot::Sender<Vec<PeerState>>>);
+
+impl PeerStates {
+    /// What is known now; nothing if the connections are closed.
+    pub(crate) async fn now(&self) -> Vec<PeerState> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.0.send(answer).await;
+        answered.await.unwrap_or_default()
+    }
 }
 
 /// Sockets that are bound, and keys that are valid, before the process starts to serve.
@@ -166,7 +179,7 @@ impl Prepared {
         }
         let switch = switch::Switch::new(mesh, Arc::clone(&cluster), outbox, inputs);
         tasks.spawn(switch.run(outgoing, taken, asked));
-        Peers { cluster, configured, sockets, asking, _tasks: tasks }
+        Peers { cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
     }
 }
 
@@ -184,12 +197,9 @@ impl Peers {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).iter().map(socket).collect()
     }
 
-    /// What is known about each server of other processes.
-    pub(crate) async fn state(&self) -> Vec<PeerState> {
-        let (answer, answered) = oneshot::channel();
-        // The switch runs as long as this exists.
-        let _ = self.asking.send(answer).await;
-        answered.await.unwrap_or_default()
+    /// Asks these connections.
+    pub(crate) fn states(&self) -> PeerStates {
+        self.states.clone()
     }
 }
 

@@ -75,7 +75,7 @@ async fn start_reload_and_drain_do_not_wait_for_names() {
     let trusted = "[trust]\nservers = \"oss[1-16]\"\n";
     site.reload(&format!("{names}{CLIMATE}{trusted}")).await;
     site.client_at(HOST).await.stat("/").await.unwrap();
-    site.daemon.peers().await;
+    site.daemon.observer().status().await;
     assert_eq!(site.daemon.drain().await, 0);
 }
 
@@ -278,7 +278,7 @@ async fn peers_connect_when_their_names_are_found() {
     let (first, _second) = (first.unwrap(), second.unwrap());
     zone.say("p0", Ok(hosts[0]));
     zone.say("p1", Ok(hosts[1]));
-    while !first.peers().await.peers.iter().all(|peer| peer.connected) {
+    while !first.observer().status().await.peers_report().peers.iter().all(|peer| peer.connected) {
         yield_now().await;
     }
 }

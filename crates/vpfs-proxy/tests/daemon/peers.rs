@@ -76,7 +76,7 @@ async fn a_report_shows_service_here_and_elsewhere() {
     let cluster = cluster("threshold", 2).await;
     let mut load = load_on(&cluster).await;
     wide_to_narrow(&mut load, &cluster, 0, 1000).await;
-    let report = cluster.daemons[0].as_ref().unwrap().peers().await;
+    let report = cluster.daemons[0].as_ref().unwrap().observer().status().await.peers_report();
     let app = |name: &str| report.apps.iter().find(|app| app.app == name).unwrap();
     assert!(app("narrow").here > 0 && app("narrow").elsewhere > 0, "{report:?}");
     assert!(app("wide").elsewhere > 2 * app("wide").here, "{report:?}");
@@ -115,7 +115,7 @@ async fn layouts_need_no_reports() {
     let mut load = load_on(&cluster).await;
     wide_to_narrow(&mut load, &cluster, 400, 100).await;
     let sent = async || {
-        let report = cluster.daemons[0].as_ref().unwrap().peers().await;
+        let report = cluster.daemons[0].as_ref().unwrap().observer().status().await.peers_report();
         report.peers.iter().map(|peer| peer.sent.messages).sum::<u64>()
     };
     let (before, begin) = (sent().await, tokio::time::Instant::now());

@@ -33,7 +33,7 @@ async fn stays_alone(mut cluster: Cluster, from: &str, to: &str) {
     let other = cluster.try_start(1, &settings).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(cluster.reached(0).await.is_empty(), "the stranger is a peer");
-    assert!(other.peers().await.peers.iter().all(|peer| !peer.connected));
+    assert!(other.observer().status().await.peers_report().peers.iter().all(|peer| !peer.connected));
     let refused = log.with("was refused");
     assert!((1..=4).contains(&refused.len()), "{refused:?}");
 }

@@ -1,5 +1,5 @@
 //! NFS over ONC RPC, and any other RPC program that a client speaks on the same connection
-//! (docs/decisions/0022-nfs.md).
+//! (docs/decisions/0023-nfs.md).
 
 mod classify;
 mod client;

@@ -1,5 +1,7 @@
 //! One file or folder for each subcommand.
 
+mod admin;
+mod asking;
 mod check_connect;
 mod check_start;
 pub(crate) mod demo;
@@ -14,6 +16,7 @@ pub(crate) mod serve;
 pub(crate) mod sim;
 mod successor;
 mod systemd;
+pub(crate) mod top;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

@@ -4,13 +4,11 @@ use std::path::PathBuf;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
-use super::peers::socket;
-use super::{check_connect, check_start, reload, runtime, successor, systemd};
+use super::{admin, check_connect, check_start, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -118,18 +116,18 @@ impl Proxy {
         };
         signals.forget_upgrades()?;
         tell_ready(daemon.config(), servers, self.take_over);
-        let mut asked = open(daemon.config(), servers, self.take_over);
+        let admin = admin::serve(daemon.config(), servers, self.take_over, &daemon.observer());
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,
                 _ = signals.upgrade.recv() => match successor::start(&daemon).await {
-                    Ok(offer) => return successor::hand_over(daemon, offer, &mut signals.stop).await,
+                    Ok(offer) => {
+                        // The successor serves it from now on.
+                        drop(admin);
+                        return successor::hand_over(daemon, offer, &mut signals.stop).await;
+                    }
                     Err(error) => tracing::error!(%error, "upgrade failed; this process continues"),
                 },
-                Some(question) = next(&mut asked) => {
-                    // Who asked may be gone.
-                    let _ = question.send(daemon.peers().await);
-                }
                 () = signals.stop.asked() => break,
             }
         }
@@ -234,28 +232,6 @@ fn count(number: usize, what: &str) -> String {
 
 fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
     result.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))
-}
-
-/// Where `vpfs peers` asks. Without its socket a proxy still works.
-fn open(config: &Config, servers: &[ServerId], take_over: bool) -> Option<mpsc::Receiver<socket::Question>> {
-    let directory = socket::directory(config);
-    // Nobody asked for a directory then, but the systemd unit provides one.
-    if config.peers.is_none() && !directory.exists() {
-        return None;
-    }
-    let path = socket::path(directory, &config.servers[servers.first()?.index()].name);
-    let opened = socket::listen(&path, take_over);
-    opened
-        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "`vpfs peers` cannot ask this proxy"))
-        .ok()
-}
-
-/// Never ends if there is no socket.
-async fn next(asked: &mut Option<mpsc::Receiver<socket::Question>>) -> Option<socket::Question> {
-    match asked {
-        Some(asked) => asked.recv().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Result<(), Exit> {

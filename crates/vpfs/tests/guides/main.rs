@@ -8,7 +8,7 @@
 //! | `console`, `sh` | commands without output; the program knows each `vpfs COMMAND` and its options |
 //! | `console measured`, `text measured` | the output depends on the machine: only the commands are tested |
 //! | `toml NAME` | a file that commands find; if it is `vpfs.toml`, it is valid |
-//! | `toml`, `csv` | shows the form of a file |
+//! | `toml`, `csv`, `yaml` | shows the form of a file |
 //!
 //! `UPDATE=1 cargo test -p vpfs --test guides` writes what commands print now.
 
@@ -20,8 +20,8 @@ use std::process::Command;
 
 use block::{Block, blocks};
 
-const MARKS: [&str; 8] =
-    ["console test", "console", "sh", "console measured", "text measured", "toml NAME", "toml", "csv"];
+const MARKS: [&str; 9] =
+    ["console test", "console", "sh", "console measured", "text measured", "toml NAME", "toml", "csv", "yaml"];
 
 /// What the shell prints for `command`, with the program under test on its PATH, and whether it succeeds.
 fn run(directory: &Path, command: &str) -> (bool, Vec<String>) {

@@ -124,7 +124,7 @@ impl Cluster {
 
     /// The servers to which the daemon of `server` is connected.
     pub(crate) async fn reached(&self, server: usize) -> Vec<String> {
-        let report = self.daemons[server].as_ref().unwrap().peers().await;
+        let report = self.daemons[server].as_ref().unwrap().observer().status().await.peers_report();
         let mut reached: Vec<String> =
             report.peers.into_iter().filter(|peer| peer.connected).map(|peer| peer.server).collect();
         reached.sort();

@@ -1,0 +1,183 @@
+//! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
+
+use serde::{Deserialize, Serialize};
+use vpfs_core::Learned;
+use vpfs_node::{Activity, AppSnapshot};
+use vpfs_proxy::{AppStatus, ServerStatus, Used};
+
+/// A daemon at one moment. Counters begin with its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// How long it has run, in seconds.
+    pub up_seconds: f64,
+    /// Bytes that connections hold, of `limits.memory`.
+    pub memory_bytes: Usage,
+    /// Connections of clients, of `limits.connections`.
+    pub connections: Usage,
+    /// The servers that it serves.
+    pub servers: Vec<Server>,
+}
+
+/// How much is used of something that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Now.
+    pub now: u64,
+    /// At most.
+    pub limit: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name.
+    pub server: String,
+    /// The policy in force.
+    pub policy: String,
+    /// Requests that wait.
+    pub queued: u64,
+    /// Requests in the storage, without those that wait for their clients.
+    pub outstanding: u64,
+    /// How long anything was in the storage, in seconds.
+    pub busy_seconds: f64,
+    /// The bound on device time in the storage, in seconds; `null` if the policy has none, or none yet.
+    pub window_seconds: Option<f64>,
+    /// The part of the storage's time to which bulk is limited now; `null` if it is not.
+    pub pace: Option<f64>,
+    /// Connections that were closed because their host had too many.
+    pub refused_connections: u64,
+    /// All applications that it knows.
+    pub apps: Vec<App>,
+}
+
+/// An application at one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct App {
+    /// Its name.
+    pub app: String,
+    /// No table of the configuration has it.
+    pub automatic: bool,
+    /// Its weight, which it may share with others.
+    pub weight: u32,
+    /// It takes all that it can get, so that others are protected from it.
+    pub bulk: bool,
+    /// The storage's time that was due to it by weight while it had requests, in seconds.
+    pub due_seconds: f64,
+    /// The storage's time that it got by its requests there, in seconds.
+    pub got_seconds: f64,
+    /// Its rate is limited.
+    pub has_cap: bool,
+    /// Its requests whose clients kept the storage waiting, and that lost their slots.
+    pub released_requests: u64,
+    /// How long its requests waited while nothing was in the storage: for a cap, or a pace.
+    pub held_seconds: f64,
+    /// What it reads,
+    pub read: Work,
+    /// writes,
+    pub write: Work,
+    /// and does with metadata.
+    pub metadata: Work,
+}
+
+/// The requests of an application of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Those that wait now.
+    pub queued: u64,
+    /// Those in the storage now.
+    pub outstanding: u64,
+    /// Those that ended.
+    pub requests: u64,
+    /// Those of them that ended in time-out or disconnection.
+    pub failed: u64,
+    /// Those of them that took longer than the application is promised, its deadline or its latency.
+    pub late: u64,
+    /// Data bytes that they moved.
+    pub bytes: u64,
+    /// The sum of their times from arrival to dispatch, in seconds.
+    pub wait_seconds: f64,
+    /// The sum of their times from dispatch to the end, in seconds.
+    pub storage_seconds: f64,
+}
+
+impl From<&vpfs_proxy::Status> for Status {
+    fn from(status: &vpfs_proxy::Status) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            up_seconds: status.uptime.as_secs_f64(),
+            memory_bytes: status.memory.into(),
+            connections: status.connections.into(),
+            servers: status.servers.iter().map(|server| Server::new(server, &status.apps)).collect(),
+        }
+    }
+}
+
+impl From<Used> for Usage {
+    fn from(Used { now, limit }: Used) -> Self {
+        Self { now: now as u64, limit: limit as u64 }
+    }
+}
+
+impl Server {
+    fn new(server: &ServerStatus, names: &[AppStatus]) -> Self {
+        let ServerStatus { name, refused_connections, snapshot } = server;
+        let bulk = match &snapshot.learned {
+            Some(Learned::Isolation(learned)) => &learned.bulk_flows[..],
+            _ => &[],
+        };
+        // An application that is newer than the names appears next time.
+        let app = |app: &AppSnapshot| Some(App::new(names.get(app.app.index())?, app, bulk.contains(&app.app)));
+        Self {
+            server: name.clone(),
+            policy: snapshot.policy.name().to_owned(),
+            queued: snapshot.queued as u64,
+            outstanding: snapshot.outstanding as u64,
+            busy_seconds: snapshot.busy.as_secs_f64(),
+            window_seconds: snapshot.limits.window.map(|window| window.as_secs_f64()),
+            pace: snapshot.limits.pace_ppm.map(ratio),
+            refused_connections: *refused_connections,
+            apps: snapshot.apps.iter().filter_map(app).collect(),
+        }
+    }
+}
+
+/// Parts per million as a part of one.
+pub(crate) fn ratio(ppm: u64) -> f64 {
+    ppm as f64 / 1e6
+}
+
+impl App {
+    fn new(name: &AppStatus, AppSnapshot { account, due, got, .. }: &AppSnapshot, bulk: bool) -> Self {
+        Self {
+            app: name.name.clone(),
+            automatic: name.is_automatic,
+            weight: account.policy.weight.get(),
+            bulk,
+            due_seconds: due.as_secs_f64(),
+            got_seconds: got.as_secs_f64(),
+            has_cap: account.policy.cap.is_some(),
+            released_requests: account.released,
+            held_seconds: account.held.as_secs_f64(),
+            read: (&account.read).into(),
+            write: (&account.write).into(),
+            metadata: (&account.metadata).into(),
+        }
+    }
+}
+
+impl From<&Activity> for Work {
+    fn from(activity: &Activity) -> Self {
+        Self {
+            queued: activity.queued.into(),
+            outstanding: activity.outstanding.into(),
+            requests: activity.requests,
+            failed: activity.failed,
+            late: activity.late,
+            bytes: activity.bytes,
+            wait_seconds: activity.waited.sum.as_secs_f64(),
+            storage_seconds: activity.served.sum.as_secs_f64(),
+        }
+    }
+}

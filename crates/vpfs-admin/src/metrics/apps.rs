@@ -1,0 +1,144 @@
+//! What each application does at each server.
+
+use std::borrow::Cow;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use vpfs_core::AppId;
+use vpfs_node::{Activity, AppSnapshot, Histogram};
+use vpfs_proxy::{ServerStatus, Status};
+
+use super::family::{Family, Measured};
+use super::histogram::buckets;
+
+/// So many automatic applications have series of their own, those that came first; a cluster may have thousands.
+const AUTOMATIC: usize = 100;
+/// The application of the others' series: no name has parentheses.
+const OTHERS: &str = "(other automatic)";
+
+const OPS: [&str; 3] = ["read", "write", "metadata"];
+
+/// An application's series at a server.
+struct App<'a> {
+    server: &'a str,
+    app: &'a str,
+    seen: Cow<'a, AppSnapshot>,
+}
+
+/// By application.
+static BY_APP: [Measured<AppSnapshot>; 5] = [
+    (Family::gauge("app_weight", None, "Weight of the application, which it may share with others"), |app| {
+        app.account.policy.weight.get().into()
+    }),
+    (
+        Family::counter(
+            "app_due",
+            Some(Unit::Seconds),
+            "Time of the storage due to the application: by weight, among those that have requests",
+        ),
+        |app| app.due.as_secs_f64(),
+    ),
+    (
+        Family::counter(
+            "app_got",
+            Some(Unit::Seconds),
+            "Time of the storage that the application got: its part of the requests there",
+        ),
+        |app| app.got.as_secs_f64(),
+    ),
+    (
+        Family::counter(
+            "app_held",
+            Some(Unit::Seconds),
+            "Time that requests waited although nothing was in the storage: for a cap, or a pace",
+        ),
+        |app| app.account.held.as_secs_f64(),
+    ),
+    (Family::counter("app_released_requests", None, "Requests whose clients kept the storage waiting"), |app| {
+        app.account.released as f64
+    }),
+];
+
+/// By application and kind of request.
+static BY_OP: [Measured<Activity>; 5] = [
+    (Family::counter("app_requests", None, "Requests that ended"), |work| work.requests as f64),
+    (Family::counter("app_failed_requests", None, "Requests that ended in time-out or disconnection"), |work| {
+        work.failed as f64
+    }),
+    (Family::counter("app_late_requests", None, "Requests that took longer than the promised latency"), |work| {
+        work.late as f64
+    }),
+    (Family::gauge("app_queued_requests", None, "Requests that wait in vpfs"), |work| work.queued.into()),
+    (Family::gauge("app_outstanding_requests", None, "Requests in the storage"), |work| work.outstanding.into()),
+];
+
+/// A metric, and its histogram.
+type Times = (Family, fn(&Activity) -> &Histogram);
+
+/// The data of requests; those for metadata have none.
+static DATA: Family = Family::counter("app_data", Some(Unit::Bytes), "Data bytes that passed");
+
+/// By application and kind of request.
+static TIMES: [Times; 2] = [
+    (times("app_wait", "Time of requests in vpfs, from arrival to dispatch"), |work| &work.waited),
+    (times("app_storage", "Time of requests in the storage, from dispatch to the end"), |work| &work.served),
+];
+
+const fn times(name: &'static str, help: &'static str) -> Family {
+    Family { name, unit: Some(Unit::Seconds), kind: MetricType::Histogram, help }
+}
+
+pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+    let apps: Vec<App<'_>> = status.servers.iter().flat_map(|server| apps(status, server)).collect();
+    for (family, value) in &BY_APP {
+        let mut metric = family.open(encoder)?;
+        for App { server, app, seen } in &apps {
+            family.put(&mut metric, &[("server", server), ("app", app)], value(seen))?;
+        }
+    }
+    let works = || {
+        apps.iter()
+            .flat_map(|app| OPS.into_iter().zip(app.seen.account.activities()).map(move |(op, work)| (app, op, work)))
+    };
+    let of_op = BY_OP.iter().map(|(family, value)| (family, *value, &OPS[..]));
+    let data: fn(&Activity) -> f64 = |work| work.bytes as f64;
+    for (family, value, ops) in of_op.chain([(&DATA, data, &OPS[..2])]) {
+        let mut metric = family.open(encoder)?;
+        for (App { server, app, .. }, op, work) in works().filter(|(_, op, _)| ops.contains(op)) {
+            family.put(&mut metric, &[("server", server), ("app", app), ("op", op)], value(work))?;
+        }
+    }
+    for (family, histogram) in &TIMES {
+        let mut metric = family.open(encoder)?;
+        // Most applications do not do everything everywhere, and these have a dozen series each.
+        for (App { server, app, .. }, op, work) in works().filter(|(_, _, work)| work.requests > 0) {
+            let histogram = histogram(work);
+            let (buckets, count) = buckets(histogram);
+            let labels = [("server", *server), ("app", *app), ("op", op)];
+            let mut series = metric.encode_family(&labels)?;
+            series.encode_histogram::<NoLabelSet>(histogram.sum.as_secs_f64(), count, &buckets, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Those of the configuration, the first automatic ones, and the sum of all others.
+fn apps<'a>(status: &'a Status, server: &'a ServerStatus) -> Vec<App<'a>> {
+    let (mut apps, mut others) = (Vec::new(), None::<AppSnapshot>);
+    let mut automatic = 0;
+    let mut found = server.snapshot.apps.iter().peekable();
+    for (id, app) in (0..).map(AppId).zip(&status.apps) {
+        automatic += usize::from(app.is_automatic);
+        let Some(seen) = found.next_if(|seen| seen.app == id) else { continue };
+        if !app.is_automatic || automatic <= AUTOMATIC {
+            apps.push(App { server: &server.name, app: &app.name, seen: Cow::Borrowed(seen) });
+        } else if let Some(others) = &mut others {
+            others.add(seen);
+        } else {
+            others = Some(seen.clone());
+        }
+    }
+    apps.extend(others.map(|seen| App { server: &server.name, app: OTHERS, seen: Cow::Owned(seen) }));
+    apps
+}

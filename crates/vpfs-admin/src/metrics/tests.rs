@@ -1,0 +1,85 @@
+use super::*;
+use crate::testing::status;
+
+fn lines(status: Status, format: Format) -> Vec<String> {
+    text(status, format).lines().map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn assert_has(lines: &[String], expected: &[&str]) {
+    for line in expected {
+        assert!(lines.iter().any(|found| found == line), "no {line} in\n{}", lines.join("\n"));
+    }
+}
+
+#[test]
+fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
+    let lines = lines(status(&["climate"]), Format::Prometheus);
+    assert_has(
+        &lines,
+        &[
+            "# TYPE vpfs_app_data_bytes_total counter",
+            "vpfs_app_data_bytes_total{server=\"s1\",app=\"climate\",op=\"read\"} 3145728.0",
+            "vpfs_app_requests_total{server=\"s2\",app=\"climate\",op=\"metadata\"} 0.0",
+            "vpfs_app_due_seconds_total{server=\"s1\",app=\"climate\"} 30.0",
+            "vpfs_app_got_seconds_total{server=\"s1\",app=\"climate\"} 20.0",
+            "vpfs_app_queued_requests{server=\"s1\",app=\"climate\",op=\"read\"} 1.0",
+            // Two waits from 1 to 2 ms.
+            "vpfs_app_wait_seconds_bucket{server=\"s1\",app=\"climate\",op=\"read\",le=\"0.000512\"} 0",
+            "vpfs_app_wait_seconds_bucket{server=\"s1\",app=\"climate\",op=\"read\",le=\"0.002048\"} 2",
+            "vpfs_app_wait_seconds_bucket{server=\"s1\",app=\"climate\",op=\"read\",le=\"+Inf\"} 2",
+            "vpfs_app_wait_seconds_sum{server=\"s1\",app=\"climate\",op=\"read\"} 3.0",
+            "vpfs_server_busy_seconds_total{server=\"s1\"} 40.0",
+            "vpfs_server_bulk_pace_ratio{server=\"s1\"} 0.25",
+            "vpfs_server_request_cost_seconds{server=\"s1\",op=\"read\",size=\"4096\"} 0.005",
+            "vpfs_server_refused_connections_total{server=\"s1\"} 3.0",
+            "vpfs_memory_limit_bytes 1073741824.0",
+            "vpfs_peer_reports_total{peer=\"s3\",direction=\"received\"} 2.0",
+        ],
+    );
+    let idle = |line: &&String| line.contains("wait_seconds") && line.contains("write");
+    assert_eq!(lines.iter().find(idle), None, "an application that does not write has no histogram of writes");
+}
+
+#[test]
+fn openmetrics_ends_as_it_must() {
+    let lines = lines(status(&["climate"]), Format::OpenMetrics);
+    assert_has(&lines, &["# TYPE vpfs_app_data_bytes counter", "# UNIT vpfs_app_data_bytes bytes"]);
+    assert_eq!(lines.last().map(String::as_str), Some("# EOF"));
+    let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+    assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
+    assert_eq!(Format::accepted("*/*"), Format::Prometheus);
+}
+
+/// Names come from a file and from clients.
+#[test]
+fn a_hostile_name_stays_a_label() {
+    let hostile = "a\"} 1\n# EOF\nvpfs_uptime_seconds 9\\";
+    for format in [Format::OpenMetrics, Format::Prometheus] {
+        let lines = lines(status(&[hostile]), format);
+        let escaped = r#"app="a\"} 1\n# EOF\nvpfs_uptime_seconds 9\\""#;
+        assert!(lines.iter().any(|line| line.contains(escaped)), "{}", lines.join("\n"));
+        let uptime: Vec<_> = lines.iter().filter(|line| line.starts_with("vpfs_uptime_seconds ")).collect();
+        assert_eq!(uptime, ["vpfs_uptime_seconds 60.0"]);
+    }
+}
+
+#[test]
+fn automatic_applications_beyond_a_hundred_are_one_series_and_nothing_is_lost() {
+    let names: Vec<String> = (0..250).map(|uid| format!("uid:{uid}")).collect();
+    let names: Vec<&str> = ["climate"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let lines = lines(status(&names), Format::Prometheus);
+    let requests = "vpfs_app_requests_total{server=\"s1\",app=\"";
+    let reads: Vec<_> =
+        lines.iter().filter(|line| line.starts_with(requests) && line.contains("op=\"read\"")).collect();
+    assert_eq!(reads.len(), 1 + 100 + 1);
+    let sum: f64 = reads.iter().filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    assert_eq!(sum, 2.0 * 251.0);
+    assert_has(
+        &lines,
+        &[
+            "vpfs_app_requests_total{server=\"s1\",app=\"(other automatic)\",op=\"read\"} 300.0",
+            "vpfs_app_got_seconds_total{server=\"s1\",app=\"(other automatic)\"} 3000.0",
+        ],
+    );
+}

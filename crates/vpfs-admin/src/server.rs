@@ -1,0 +1,153 @@
+//! Serves HTTP: one request for each connection, a few at a time, each within a few seconds.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use ring::hmac;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use vpfs_proxy::Observer;
+
+use crate::routes::{self, Answer, METRICS, ROUTES};
+
+/// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
+/// 20 KiB for each application there.
+const CONNECTIONS: usize = 4;
+/// The time for a request and its answer, however slowly the other end sends and takes it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest line and headers of a request; the shortest that hyper permits.
+const LONGEST_HEAD: usize = 8 << 10;
+/// After a failure to accept, the time to the next attempt.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Who may read metrics.
+#[derive(Clone, Debug)]
+pub enum MetricsAccess {
+    /// Whoever connects.
+    Everybody,
+    /// Who sends the text of this file, without white space around it, as `Authorization: Bearer`. It is read for each
+    /// request, so that it can be replaced.
+    Token(PathBuf),
+}
+
+/// One place at which requests arrive.
+struct Server {
+    observer: Observer,
+    routes: &'static [&'static str],
+    access: MetricsAccess,
+}
+
+/// Serves all routes at a [socket](crate::socket), for ever.
+pub async fn serve_socket(listener: UnixListener, observer: Observer) {
+    let server = Server { observer, routes: &ROUTES, access: MetricsAccess::Everybody };
+    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
+}
+
+/// Serves nothing but metrics to the network, for ever.
+pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
+    let server = Server { observer, routes: &[METRICS], access };
+    accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
+}
+
+async fn accept<S>(next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>, server: Server)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (server, permits) = (Arc::new(server), Arc::new(Semaphore::new(CONNECTIONS)));
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        match poll_fn(&next).await {
+            Ok(stream) => {
+                let server = Arc::clone(&server);
+                tokio::spawn(async move {
+                    server.converse(stream).await;
+                    drop(permit);
+                });
+            }
+            // Without descriptors, for example; connections that end will free some.
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+impl Server {
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) {
+        let service = service_fn(async |request| Ok::<_, Infallible>(self.respond(&request).await));
+        let mut builder = http1::Builder::new();
+        let connection = builder
+            .keep_alive(false)
+            // The time below is for the head as well.
+            .header_read_timeout(None)
+            .max_buf_size(LONGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        match tokio::time::timeout(PATIENCE, connection).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection to the API failed"),
+            Err(_) => tracing::debug!("a connection to the API took too long"),
+        }
+    }
+
+    async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let path = request.uri().path();
+        let checked = match self.access.check(header(AUTHORIZATION)).await {
+            Ok(()) => routes::check(request.method(), path, self.routes),
+            refused => refused,
+        };
+        let answer = match checked {
+            Ok(()) => self.answer(path.to_owned(), header(ACCEPT).to_owned()).await,
+            Err(refusal) => refusal,
+        };
+        response(answer)
+    }
+
+    async fn answer(&self, path: String, accept: String) -> Answer {
+        let status = self.observer.status().await;
+        let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status));
+        let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
+        answering.await.unwrap_or_else(failed)
+    }
+}
+
+impl MetricsAccess {
+    async fn check(&self, authorization: &str) -> Result<(), Answer> {
+        let Self::Token(path) = self else { return Ok(()) };
+        let expected = tokio::fs::read_to_string(path).await.unwrap_or_default();
+        let expected = expected.trim();
+        let presented = authorization.strip_prefix("Bearer ").unwrap_or_default();
+        // A file that is missing or empty opens nothing.
+        if !expected.is_empty() && are_equal(presented, expected) {
+            return Ok(());
+        }
+        let reason = "send the text of the file metrics.token as \"Authorization: Bearer\"";
+        Err(Answer::refusal(StatusCode::UNAUTHORIZED, reason))
+    }
+}
+
+/// Compares without telling by the time taken how much is right.
+fn are_equal(one: &str, other: &str) -> bool {
+    let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
+    hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
+}
+
+fn response(Answer { status, content_type, body }: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::builder().status(status).header(CONTENT_TYPE, content_type);
+    response = match status {
+        StatusCode::METHOD_NOT_ALLOWED => response.header(ALLOW, "GET"),
+        StatusCode::UNAUTHORIZED => response.header(WWW_AUTHENTICATE, "Bearer"),
+        _ => response,
+    };
+    response.body(Full::from(body)).expect("all parts are valid")
+}

@@ -1,0 +1,60 @@
+//! A status of two servers for tests.
+
+use std::time::Duration;
+
+use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind};
+use vpfs_node::{Activity, AppAccount, AppSnapshot, PeerService, Snapshot};
+use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Used};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// `apps` by id at both servers, of which those whose names have a colon are automatic.
+pub(crate) fn status(apps: &[&str]) -> Status {
+    let app = |name: &&str| AppStatus { name: (*name).to_owned(), is_automatic: name.contains(':') };
+    let server = |name: &str| ServerStatus { name: name.to_owned(), refused_connections: 3, snapshot: snapshot(apps) };
+    Status {
+        uptime: 60 * SECOND,
+        memory: Used { now: 1 << 20, limit: 1 << 30 },
+        connections: Used { now: 7, limit: 4096 },
+        servers: ["s1", "s2"].map(server).into(),
+        apps: apps.iter().map(app).collect(),
+        peers: vec![peer()],
+    }
+}
+
+fn snapshot(apps: &[&str]) -> Snapshot {
+    let cost =
+        LearnedCost { op: OpKind::Read, size: Bytes(4096), cost_ns: 5_000_000, windows: 9, clean: 9, alone_ns: 0 };
+    let learned = LearnedCosts { costs: vec![cost], bulk_flows: vec![AppId(0)], ..LearnedCosts::default() };
+    let app = |(app, _): (AppId, _)| {
+        let mut read = Activity { requests: 2, bytes: 3 << 20, queued: 1, outstanding: 1, ..Activity::default() };
+        (read.waited.counts[10], read.waited.sum) = (2, 3 * SECOND);
+        (read.served.counts[12], read.served.sum) = (2, 4 * SECOND);
+        let account = AppAccount { read, held: SECOND, released: 1, ..AppAccount::default() };
+        AppSnapshot { app, account, due: 30 * SECOND, got: 20 * SECOND, peers: PeerService::default() }
+    };
+    Snapshot {
+        policy: PolicyKind::Isolation,
+        learned: Some(Learned::Isolation(learned)),
+        limits: Limits { window: Some(SECOND / 50), pace_ppm: Some(250_000) },
+        queued: apps.len(),
+        outstanding: apps.len(),
+        busy: 40 * SECOND,
+        apps: (0..).map(AppId).zip(apps).map(app).collect(),
+    }
+}
+
+fn peer() -> PeerReport {
+    PeerReport {
+        server: "s3".into(),
+        connected: true,
+        address: Some("10.0.0.3:7334".into()),
+        since_seconds: 50.0,
+        news_age_seconds: Some(0.5),
+        sent: TrafficReport { messages: 1, bytes: 100 },
+        received: TrafficReport { messages: 2, bytes: 200 },
+        dropped: 0,
+        clock_ahead_seconds: Some(0.001),
+        clock_error_seconds: Some(0.0005),
+    }
+}

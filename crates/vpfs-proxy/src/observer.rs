@@ -1,0 +1,136 @@
+//! What a daemon knows about itself at one moment, for whoever shows it: the core of every API, metric and command.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vpfs_core::AppId;
+use vpfs_node::{AppTotals, PeerService, Snapshot};
+
+use crate::budget::Used;
+use crate::connection_permits::ConnectionPermits;
+use crate::peers::{AppReport, PeerReport, PeerStates, PeersReport};
+use crate::shared::Shared;
+
+/// Looks into a daemon from outside; copies look into the same one, also while it drains.
+#[derive(Clone)]
+pub struct Observer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) permits: Arc<ConnectionPermits>,
+    /// The names of all servers in the file, by id.
+    pub(crate) names: Arc<[String]>,
+    pub(crate) peers: Option<PeerStates>,
+}
+
+/// A daemon at one moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// How long it has run.
+    pub uptime: Duration,
+    /// What connections hold, and may hold.
+    pub memory: Used,
+    /// The connections of clients, and how many there may be.
+    pub connections: Used,
+    /// The servers that it serves.
+    pub servers: Vec<ServerStatus>,
+    /// All applications, by [`AppId`].
+    pub apps: Vec<AppStatus>,
+    /// The servers of other processes.
+    pub peers: Vec<PeerReport>,
+}
+
+/// A server of the daemon.
+#[derive(Clone, Debug)]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// Connections that were closed because their host had too many.
+    pub refused_connections: u64,
+    /// What its node knows.
+    pub snapshot: Snapshot,
+}
+
+/// An application, whichever servers it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppStatus {
+    /// Its name.
+    pub name: String,
+    /// No table of the configuration has it.
+    pub is_automatic: bool,
+}
+
+impl Observer {
+    /// The daemon now. Each gate is locked for one [`Snapshot`], which takes O(applications), and never two at a time.
+    pub async fn status(&self) -> Status {
+        let states = match &self.peers {
+            Some(peers) => peers.now().await,
+            None => Vec::new(),
+        };
+        let name = |id: vpfs_core::ServerId| self.names[id.index()].clone();
+        let peers = states.into_iter().map(|state| PeerReport::new(name(state.server()), state)).collect();
+        let mut servers = Vec::new();
+        for gate in &self.shared.gates {
+            let refused_connections = gate.refused.load(Ordering::Relaxed);
+            servers.push(ServerStatus { name: name(gate.server()), refused_connections, snapshot: gate.snapshot() });
+            // Many large snapshots in a row would keep a thread from its connections.
+            tokio::task::yield_now().await;
+        }
+        let status = |(_, entry): (AppId, &vpfs_config::AppEntry)| AppStatus {
+            name: entry.name.clone(),
+            is_automatic: entry.is_automatic,
+        };
+        // After the snapshots: whoever is in them has a name.
+        let apps = self.shared.apps().iter().map(status).collect();
+        Status {
+            uptime: self.shared.clock.uptime(),
+            memory: self.shared.memory.used(),
+            connections: self.permits.used(),
+            servers,
+            apps,
+            peers,
+        }
+    }
+}
+
+impl Status {
+    /// Who else is there, and what applications got here and elsewhere.
+    pub fn peers_report(&self) -> PeersReport {
+        let snapshots: Vec<&Snapshot> = self.servers.iter().map(|server| &server.snapshot).collect();
+        let apps = (0..).map(AppId).zip(&self.apps).zip(totals(self.apps.len(), snapshots.iter().copied()));
+        let apps = apps.filter_map(|((id, app), totals)| {
+            let elsewhere = elsewhere(&snapshots, id);
+            let (here, metadata_here) = (totals.bytes, totals.metadata_requests);
+            let report = || AppReport { app: app.name.clone(), here, metadata_here, elsewhere };
+            (here + metadata_here + elsewhere > 0).then(report)
+        });
+        PeersReport {
+            servers: self.servers.iter().map(|server| server.name.clone()).collect(),
+            up_seconds: self.uptime.as_secs_f64(),
+            peers: self.peers.clone(),
+            apps: apps.collect(),
+        }
+    }
+}
+
+/// The sums over all servers for `apps` applications, by id.
+pub(crate) fn totals<'a>(apps: usize, snapshots: impl Iterator<Item = &'a Snapshot>) -> Vec<AppTotals> {
+    let mut sums = vec![AppTotals::default(); apps];
+    for found in snapshots.flat_map(|snapshot| &snapshot.apps) {
+        if let Some(sum) = sums.get_mut(found.app.index()) {
+            sum.add(&found.account);
+        }
+    }
+    sums
+}
+
+/// What an application got at the servers of other processes, as the first gate heard it: without what the other gates
+/// of this process reported.
+fn elsewhere(snapshots: &[&Snapshot], app: AppId) -> u64 {
+    let mut services = snapshots.iter().map(|Snapshot { apps, .. }| {
+        let found = apps.binary_search_by_key(&app, |found| found.app);
+        found.map_or(PeerService::default(), |index| apps[index].peers)
+    });
+    let Some(first) = services.next() else { return 0 };
+    let reported: i64 = services.map(|service| service.reported).sum();
+    u64::try_from(first.heard - reported).unwrap_or(0)
+}

@@ -1,0 +1,64 @@
+//! Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs-admin`). A proxy works without.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use vpfs_admin::{MetricsAccess, serve_metrics, serve_socket, socket};
+use vpfs_config::{Config, Metrics};
+use vpfs_core::ServerId;
+use vpfs_proxy::Observer;
+
+/// How often to try an address that is in use, at first by a predecessor.
+const RETRY: Duration = Duration::from_millis(100);
+/// The failure at which a predecessor has left for long, so that it is somebody else.
+const TOLD: u32 = 50;
+
+/// Serves until this is dropped. With `take_over`, a predecessor serves until it hands over.
+pub(super) fn serve(config: &Config, servers: &[ServerId], take_over: bool, observer: &Observer) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    if let Some(listener) = open_socket(config, servers, take_over) {
+        tasks.spawn(serve_socket(listener, observer.clone()));
+    }
+    if let Some(metrics) = config.metrics.clone() {
+        let observer = observer.clone();
+        tasks.spawn(async move {
+            let listener = listen(&metrics).await;
+            tracing::info!(listen = %metrics.listen, "serving metrics");
+            let access = metrics.token.map_or(MetricsAccess::Everybody, MetricsAccess::Token);
+            serve_metrics(listener, access, observer).await;
+        });
+    }
+    tasks
+}
+
+fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {
+    let directory = config.sockets();
+    // Nobody asked for a directory then, but the systemd unit provides one.
+    if config.peers.is_none() && !directory.exists() {
+        return None;
+    }
+    let path = socket::path(directory, &config.servers[servers.first()?.index()].name);
+    let failed = |error: &std::io::Error| {
+        tracing::warn!(path = %path.display(), %error, "no socket: `vpfs peers` cannot ask this proxy");
+    };
+    socket::bind(&path, take_over).inspect_err(failed).ok()
+}
+
+/// Tries until it succeeds: a predecessor closes its listener when it hands over, and whatever else is wrong may be
+/// mended at any time.
+async fn listen(metrics: &Metrics) -> TcpListener {
+    let mut failures = 0;
+    loop {
+        match TcpListener::bind(metrics.listen).await {
+            Ok(listener) => return listener,
+            Err(error) => {
+                failures += 1;
+                if failures == TOLD {
+                    tracing::warn!(listen = %metrics.listen, %error, "metrics are not served yet");
+                }
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! Asking the proxies of a configuration that run on this host, at their sockets.
+
+mod silence;
+
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use vpfs_admin::socket;
+use vpfs_config::Config;
+
+use crate::exit::Exit;
+use silence::{Silence, ask};
+
+/// Which proxies are asked.
+#[derive(clap::Args)]
+pub(crate) struct Asking {
+    /// The configuration, see docs/config.md
+    #[arg(long, value_name = "FILE", default_value = "/etc/vpfs/vpfs.toml")]
+    config: PathBuf,
+
+    /// Only the proxy of this server, by its name in the file; may be given several times [default: all that run here]
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+}
+
+/// What a proxy says.
+pub(super) trait Answer: DeserializeOwned {
+    /// What it is asked for.
+    const ROUTE: &str;
+
+    /// The names of its servers.
+    fn servers(&self) -> Vec<&str>;
+}
+
+/// What proxies say, and why others that should do not.
+#[derive(Debug)]
+pub(super) struct Answers<A> {
+    pub(super) list: Vec<A>,
+    pub(super) silent: Vec<String>,
+}
+
+impl<A> Answers<A> {
+    /// The answers; writes to standard error who says nothing.
+    pub(super) fn told(self) -> Vec<A> {
+        self.silent.iter().for_each(|silent| eprintln!("vpfs: {silent}"));
+        self.list
+    }
+}
+
+impl Asking {
+    /// The configuration.
+    pub(super) fn config(&self) -> Result<Config, Exit> {
+        Config::load(&self.config).map_err(|problems| Exit::Usage(format!("invalid configuration\n{problems}")))
+    }
+
+    /// Whether this server was asked for.
+    pub(super) fn is_wanted(&self, server: &str) -> bool {
+        self.servers.is_empty() || self.servers.iter().any(|name| name == server)
+    }
+
+    /// What the proxies say that were asked for.
+    pub(super) async fn answers<A: Answer>(&self, config: &Config) -> Result<Answers<A>, Exit> {
+        for name in &self.servers {
+            config.server(name).map_err(Exit::Usage)?;
+        }
+        let (mut answers, mut silent) = (Vec::<A>::new(), Vec::new());
+        let is_named = |name: &String| self.servers.contains(name);
+        // A process has the socket of its first server, so another one may answer for a server that was named.
+        let (named, others): (Vec<_>, Vec<_>) = config.servers.iter().partition(|server| is_named(&server.name));
+        for server in named.into_iter().chain(others) {
+            let answered = |name: &String| answers.iter().any(|answer| answer.servers().contains(&name.as_str()));
+            if !self.servers.is_empty() && self.servers.iter().all(answered) {
+                break;
+            }
+            match ask(&socket::path(config.sockets(), &server.name), A::ROUTE).await {
+                Ok(answer) => answers.push(answer),
+                Err(Silence::Absent) => {}
+                Err(silence) => silent.push((server.name.as_str(), silence)),
+            }
+        }
+        let here: Vec<&str> = answers.iter().flat_map(A::servers).collect();
+        match self.servers.iter().find(|name| !here.contains(&name.as_str())) {
+            Some(name) => return Err(self.missing(config, &format!("the proxy of {name}"), &here, &silent)),
+            None if answers.is_empty() => return Err(self.missing(config, "any proxy", &here, &silent)),
+            None => {}
+        }
+        // Those that have ended are nobody's concern while others answer.
+        let concerning = silent.iter().filter(|(_, silence)| !matches!(silence, Silence::Ended));
+        let silent = concerning.map(|(server, silence)| format!("the proxy of {server} {silence}")).collect();
+        answers.retain(|answer| answer.servers().iter().any(|server| self.is_wanted(server)));
+        Ok(Answers { list: answers, silent })
+    }
+
+    /// Why `wanted` cannot be asked.
+    fn missing(&self, config: &Config, wanted: &str, here: &[&str], silent: &[(&str, Silence)]) -> Exit {
+        let directory = config.sockets();
+        let mut text = format!("cannot ask {wanted} of {} on this host", self.config.display());
+        for (server, silence) in silent {
+            text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
+        }
+        if !here.is_empty() {
+            text += &format!("\n  the proxies here are those of {}", here.join(", "));
+        } else if silent.is_empty() {
+            text += &match directory.exists() {
+                true => format!("\n  {} has no socket of its servers", directory.display()),
+                false => format!("\n  there is no directory {}, where their sockets would be", directory.display()),
+            };
+            text += match config.peers {
+                Some(_) => {
+                    ": either none runs, or it was started with another peers.sockets, or as a user who may not write \
+                     there, which its log says"
+                }
+                None => {
+                    ": either none runs, or that directory was not there at its start (the systemd unit creates it, or \
+                     set `sockets` in a [peers] table)"
+                }
+            };
+        }
+        Exit::Failed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use vpfs_proxy::PeersReport;
+
+    use super::*;
+    use crate::cmd::runtime;
+
+    /// `vpfs peers` said that no proxy runs on the host whatever the reason was, also while one did.
+    #[test]
+    fn the_reason_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vpfs.toml");
+        let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                    [peers]\nport = 7334\nsecurity = \"none\"\nsockets = \"sockets\"\n";
+        fs::write(&path, text).unwrap();
+        let config = Config::load(&path).unwrap();
+        let why = |servers: &[&str]| {
+            let servers = servers.iter().map(|name| (*name).to_owned()).collect();
+            let asking = Asking { config: path.clone(), servers };
+            match runtime().unwrap().block_on(asking.answers::<PeersReport>(&config)) {
+                Err(Exit::Failed(text) | Exit::Usage(text)) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(why(&[]).contains("there is no directory"), "{}", why(&[]));
+        fs::create_dir(folder.path().join("sockets")).unwrap();
+        assert!(why(&[]).contains("has no socket"), "{}", why(&[]));
+        drop(UnixListener::bind(folder.path().join("sockets/s1.sock")).unwrap());
+        assert!(why(&["s1"]).contains("the proxy of s1 has ended"), "{}", why(&["s1"]));
+        assert!(why(&["s2"]).contains("s2"), "no such server: {}", why(&["s2"]));
+    }
+}

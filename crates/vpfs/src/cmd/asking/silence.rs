@@ -1,0 +1,105 @@
+//! Asking the proxies of this host, and why one does not answer.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use vpfs_admin::{Failure, get};
+
+/// Why there is no report.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// There is no socket.
+    Absent,
+    /// There is a socket, but nobody listens.
+    Ended,
+    /// Only others may use the socket.
+    Denied,
+    /// Something answered, but not with a report.
+    Unclear(String),
+}
+
+/// The answer to `route` of the proxy whose socket is at `path`.
+pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result<T, Silence> {
+    let another = "sends an answer of another version; upgrade it (SIGUSR2)";
+    let answer = get(path, route).await.map_err(|failure| match failure {
+        Failure::Connect(error) => match error.kind() {
+            ErrorKind::NotFound => Silence::Absent,
+            // A proxy leaves its socket behind.
+            ErrorKind::ConnectionRefused => Silence::Ended,
+            ErrorKind::PermissionDenied => Silence::Denied,
+            _ => Silence::Unclear(format!("cannot be asked: {error}")),
+        },
+        Failure::Closed => {
+            let what = "sends no answer: it is stopping or handing over to a newer one; try again";
+            Silence::Unclear(what.to_owned())
+        }
+        Failure::Late => Silence::Unclear("does not answer within 10 s".to_owned()),
+        Failure::Unknown(error) => Silence::Unclear(format!("{another} ({error})")),
+    })?;
+    serde_json::from_slice(&answer).map_err(|error| Silence::Unclear(format!("{another} ({error})")))
+}
+
+/// What is said of the proxy before "at" and its socket's path.
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "has no socket",
+            Self::Ended => "has ended: it left its socket behind",
+            Self::Denied => {
+                "can only be asked by root, the user that it runs as, and the group of its socket; try sudo"
+            }
+            Self::Unclear(what) => what,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use vpfs_admin::PEERS;
+    use vpfs_proxy::PeersReport;
+
+    use super::*;
+
+    async fn ask(path: &Path) -> Result<PeersReport, Silence> {
+        super::ask(path, PEERS).await
+    }
+
+    /// The text for a socket at which somebody answers with `answer`.
+    async fn text_for(answer: &'static [u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let answering = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+            stream.write_all(answer).unwrap();
+        });
+        let silence = ask(&path).await.unwrap_err().to_string();
+        answering.join().unwrap();
+        silence
+    }
+
+    #[tokio::test]
+    async fn each_reason_has_its_own_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s1.sock");
+        assert!(matches!(ask(&path).await, Err(Silence::Absent)));
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(matches!(ask(&path).await, Err(Silence::Ended)));
+        assert!(text_for(b"").await.contains("try again"));
+        let other = [
+            &b"{\"servers\": [\"s1\"]}"[..],
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        ];
+        for answer in other {
+            let text = text_for(answer).await;
+            assert!(text.contains("another version"), "{text}");
+        }
+    }
+}

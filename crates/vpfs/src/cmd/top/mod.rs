@@ -1,0 +1,103 @@
+//! `vpfs top`: what applications do now.
+
+mod rows;
+mod screen;
+mod table;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::runtime::Runtime;
+use vpfs_admin::{STATUS, api};
+use vpfs_config::Config;
+
+use super::asking::{Answer, Answers, Asking};
+use super::runtime;
+use crate::exit::Exit;
+use crate::print::print;
+use rows::{Row, rows};
+use table::{Order, header, line, sort};
+
+impl Answer for api::Status {
+    const ROUTE: &str = STATUS;
+
+    fn servers(&self) -> Vec<&str> {
+        self.servers.iter().map(|server| server.server.as_str()).collect()
+    }
+}
+
+/// Show what each application gets, is due and waits for now
+///
+/// Asks the proxies on this host at their sockets, twice at least, and shows what happened in between: the part of the
+/// storage's time that was due to each application and that it got, what it moved, how long its requests took in vpfs
+/// and in the storage, and what held it (docs/guide/metrics.md).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs top                         live, for all servers on this host\n  \
+    vpfs top --once --sort wait      one table of two seconds, those that wait longest first\n  \
+    vpfs top --once --json           the same for programs\n\n\
+    Keys: b bytes, o ops, w wait, g got, a app: sort; Tab: one server or all; / filter; q quit")]
+pub(crate) struct Top {
+    #[command(flatten)]
+    asking: Asking,
+
+    /// Print one table and end
+    #[arg(long)]
+    once: bool,
+
+    /// Print JSON
+    #[arg(long, requires = "once")]
+    json: bool,
+
+    /// What to sort by
+    #[arg(long, value_enum, default_value = "bytes")]
+    sort: Order,
+
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document {
+    interval_seconds: u64,
+    apps: Vec<Row>,
+}
+
+/// Asks the same proxies again and again.
+struct Source<'a> {
+    runtime: Runtime,
+    asking: &'a Asking,
+    config: Config,
+}
+
+impl Source<'_> {
+    fn look(&self) -> Result<Answers<api::Status>, Exit> {
+        let mut answers = self.runtime.block_on(self.asking.answers::<api::Status>(&self.config))?;
+        for status in &mut answers.list {
+            status.servers.retain(|server| self.asking.is_wanted(&server.server));
+        }
+        Ok(answers)
+    }
+}
+
+impl Top {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let source = Source { runtime: runtime()?, asking: &self.asking, config: self.asking.config()? };
+        let interval = Duration::from_secs(self.interval);
+        let before = source.look()?.told();
+        if !self.once {
+            return screen::run(&source, before, self.sort, interval);
+        }
+        std::thread::sleep(interval);
+        let mut apps = rows(&before, &source.look()?.told(), None);
+        sort(&mut apps, self.sort);
+        if self.json {
+            let text = serde_json::to_string_pretty(&Document { interval_seconds: self.interval, apps });
+            return print(text.map_err(|error| Exit::Failed(error.to_string()))?);
+        }
+        print(header())?;
+        apps.iter().try_for_each(|row| print(line(row)))
+    }
+}

@@ -1,0 +1,216 @@
+//! The live screen: keys, what is shown, and how.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::{Line, Text};
+use vpfs_admin::api::Status;
+
+use super::rows::rows;
+use super::table::{Order, header, line, sort};
+use super::{Answers, Source};
+use crate::exit::Exit;
+
+/// What the user chose.
+struct View {
+    order: Order,
+    /// One of the servers, or all.
+    server: Option<String>,
+    filter: String,
+    /// Letters go to the filter.
+    is_typing: bool,
+}
+
+/// What a key does beyond the view.
+#[derive(Debug, PartialEq, Eq)]
+enum Then {
+    Stay,
+    Quit,
+}
+
+/// Two looks, and what is wrong with the latest one.
+struct Looks {
+    before: Vec<Status>,
+    after: Vec<Status>,
+    trouble: String,
+}
+
+impl Looks {
+    /// A failure leaves what was seen before.
+    fn add(&mut self, look: Result<Answers<Status>, Exit>) {
+        match look {
+            Ok(Answers { list, silent }) => {
+                self.before = std::mem::replace(&mut self.after, list);
+                self.trouble = silent.join("; ");
+            }
+            Err(exit) => self.trouble = exit.to_string().lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn servers(&self) -> Vec<&str> {
+        self.after.iter().flat_map(|status| &status.servers).map(|server| server.server.as_str()).collect()
+    }
+}
+
+/// Shows and looks again until the user quits.
+pub(super) fn run(source: &Source<'_>, first: Vec<Status>, order: Order, interval: Duration) -> Result<(), Exit> {
+    let mut terminal = ratatui::try_init().map_err(|error| failed(&error))?;
+    let mut view = View { order, server: None, filter: String::new(), is_typing: false };
+    let mut looks = Looks { before: Vec::new(), after: first, trouble: "looking for the first time".into() };
+    let mut due = Instant::now() + interval;
+    let ended = loop {
+        if let Err(error) = terminal.draw(|frame| draw(frame, &view, &looks)) {
+            break Err(error);
+        }
+        match next_key(due) {
+            Ok(Some(Event::Key(key))) if key.kind == KeyEventKind::Press => {
+                let is_interrupt = key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+                if is_interrupt || view.press(key.code, &looks.servers()) == Then::Quit {
+                    break Ok(());
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                looks.add(source.look());
+                due = Instant::now() + interval;
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::restore();
+    ended.map_err(|error| failed(&error))
+}
+
+fn failed(error: &io::Error) -> Exit {
+    Exit::Failed(format!("cannot use this terminal: {error}; --once needs none"))
+}
+
+/// What happens until then.
+fn next_key(due: Instant) -> io::Result<Option<Event>> {
+    match event::poll(due.saturating_duration_since(Instant::now()))? {
+        true => event::read().map(Some),
+        false => Ok(None),
+    }
+}
+
+impl View {
+    fn press(&mut self, key: KeyCode, servers: &[&str]) -> Then {
+        match key {
+            KeyCode::Char(char) if self.is_typing => self.filter.push(char),
+            KeyCode::Backspace if self.is_typing => drop(self.filter.pop()),
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => (self.is_typing, self.filter) = (false, String::new()),
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('b') => self.order = Order::Bytes,
+            KeyCode::Char('o') => self.order = Order::Requests,
+            KeyCode::Char('w') => self.order = Order::Wait,
+            KeyCode::Char('g') => self.order = Order::Got,
+            KeyCode::Char('a') => self.order = Order::App,
+            KeyCode::Tab => self.server = following(self.server.as_deref(), servers),
+            KeyCode::Char('q') => return Then::Quit,
+            _ => {}
+        }
+        Then::Stay
+    }
+}
+
+/// All, then each server, then all again.
+fn following(server: Option<&str>, servers: &[&str]) -> Option<String> {
+    let next = match server {
+        None => 0,
+        Some(name) => servers.iter().position(|found| *found == name).map_or(servers.len(), |index| index + 1),
+    };
+    servers.get(next).map(|name| (*name).to_owned())
+}
+
+fn draw(frame: &mut Frame<'_>, view: &View, looks: &Looks) {
+    let mut rows = rows(&looks.before, &looks.after, view.server.as_deref());
+    rows.retain(|row| row.app.contains(&view.filter));
+    sort(&mut rows, view.order);
+    let place = match &view.server {
+        Some(server) => server.clone(),
+        None => format!("all servers: {}", looks.servers().join(", ")),
+    };
+    let filter = match (view.is_typing, view.filter.as_str()) {
+        (true, filter) => format!("  filter: {filter}_"),
+        (false, "") => String::new(),
+        (false, filter) => format!("  filter: {filter}"),
+    };
+    let title = Line::from(format!("vpfs top  {place}{filter}")).bold();
+    let help = match looks.trouble.as_str() {
+        "" => Line::from("sort: b bytes, o ops, w wait, g got, a app   Tab server   / filter   q quit").dim(),
+        trouble => Line::from(trouble.to_owned()).red(),
+    };
+    let head =
+        Line::styled(format!("{:width$}", header(), width = usize::from(frame.area().width)), Style::new().reversed());
+    let lines = rows.iter().map(|row| Line::from(line(row)));
+    frame.render_widget(Text::from_iter([title, help, head].into_iter().chain(lines)), frame.area());
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::rows::tests::status;
+    use super::*;
+
+    fn view() -> View {
+        View { order: Order::Bytes, server: None, filter: String::new(), is_typing: false }
+    }
+
+    fn shown(view: &View, looks: &Looks) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(80, 6)).unwrap();
+        terminal.draw(|frame| draw(frame, view, looks)).unwrap();
+        let text = terminal.backend().to_string();
+        text.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
+    }
+
+    fn looks() -> Looks {
+        let (before, after) = (vec![status("s1", 10), status("s2", 10)], vec![status("s1", 14), status("s2", 14)]);
+        Looks { before, after, trouble: String::new() }
+    }
+
+    #[test]
+    fn eighty_columns_show_everything() {
+        let lines = shown(&view(), &looks());
+        assert_eq!(lines[0], "vpfs top  all servers: s1, s2");
+        assert_eq!(lines[2], header());
+        assert_eq!(lines[3], "climate               2  50%  50%     2.1       2   500ms   250ms      2 bulk");
+    }
+
+    #[test]
+    fn keys_choose_server_order_and_filter() {
+        let mut view = view();
+        let servers = ["s1", "s2"];
+        let press = |view: &mut View, keys: &str| {
+            keys.chars().for_each(|key| {
+                view.press(KeyCode::Char(key), &servers);
+            });
+        };
+        view.press(KeyCode::Tab, &servers);
+        assert_eq!(shown(&view, &looks())[0], "vpfs top  s1");
+        view.press(KeyCode::Tab, &servers);
+        view.press(KeyCode::Tab, &servers);
+        assert_eq!(view.server, None);
+        press(&mut view, "w/idq");
+        assert_eq!((view.order, view.filter.as_str()), (Order::Wait, "idq"), "letters go to the filter");
+        view.press(KeyCode::Backspace, &servers);
+        assert!(shown(&view, &looks())[3].starts_with("idle "));
+        view.press(KeyCode::Esc, &servers);
+        assert_eq!(view.filter, "");
+        assert_eq!(view.press(KeyCode::Char('q'), &servers), Then::Quit);
+    }
+
+    #[test]
+    fn a_look_that_fails_is_said_and_changes_nothing_else() {
+        let mut looks = looks();
+        looks.add(Err(Exit::Failed("the proxy of s1 has ended".into())));
+        let lines = shown(&view(), &looks);
+        assert_eq!(lines[1], "the proxy of s1 has ended");
+        assert!(lines[3].starts_with("climate"));
+    }
+}

@@ -1,0 +1,320 @@
+//! What proxies measure, read as Prometheus and administrators do, against what a client measured.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use vpfs_e2e::requirements::are_present;
+use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
+
+const TOKEN: &str = "f00d";
+
+/// Two embedded servers, each with a proxy process that serves metrics; the second wants a token.
+struct Site {
+    dir: tempfile::TempDir,
+    _servers: Daemon,
+    proxies: Vec<Daemon>,
+    port: u16,
+}
+
+impl Site {
+    const SERVERS: u16 = 2;
+
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let port = free_ports(4 * Self::SERVERS);
+        let listen = format!("127.0.0.1:{port}");
+        let mut serve = Command::new(vpfs());
+        serve.args(["serve", "--servers", &Self::SERVERS.to_string(), "--listen", &listen]);
+        let mut servers = Daemon::start(dir.path(), "servers", &mut serve);
+        servers.await_log("serving");
+        std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
+        let mut site = Self { dir, _servers: servers, proxies: Vec::new(), port };
+        site.proxies = (1..=Self::SERVERS).map(|server| site.proxy(server)).collect();
+        site
+    }
+
+    fn file(&self, server: u16) -> PathBuf {
+        self.dir.path().join(format!("s{server}.toml"))
+    }
+
+    /// Where the proxy of a server serves metrics.
+    fn metrics(&self, server: u16) -> String {
+        format!("127.0.0.1:{}", self.port + 3 * Self::SERVERS + server - 1)
+    }
+
+    fn proxy(&self, server: u16) -> Daemon {
+        let table = |kind: u16, scheme: &str| {
+            let address = |n| format!("s{n} = \"{scheme}127.0.0.1:{}\"", self.port + kind * Self::SERVERS + n - 1);
+            (1..=Self::SERVERS).map(address).collect::<Vec<_>>().join(", ")
+        };
+        let (proxies, peers) = (table(1, "tcp://"), table(2, ""));
+        let mut text = String::new();
+        for server in 1..=Self::SERVERS {
+            let port = self.port + server - 1;
+            text += &format!("[[server]]\nname = \"s{server}\"\naddress = \"tcp://127.0.0.1:{port}\"\n");
+        }
+        text += &format!(
+            "[[listener]]\naddresses = {{ {proxies} }}\n[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
+             [peers]\naddresses = {{ {peers} }}\nsecurity = \"none\"\nsockets = \"sockets\"\n[metrics]\nlisten = {:?}\n",
+            self.metrics(server)
+        );
+        if server == 2 {
+            text += "token = \"token\"\n";
+        }
+        std::fs::write(self.file(server), text).expect("a file");
+        let mut command = Command::new(vpfs());
+        command.args(["proxy", "--server", &format!("s{server}"), "--config"]).arg(self.file(server));
+        let mut proxy = Daemon::start(self.dir.path(), &format!("s{server}"), &mut command);
+        proxy.await_log("serving metrics");
+        proxy
+    }
+
+    /// Runs a load, and returns what its client says that it wrote and read.
+    fn load(&self) -> BTreeMap<&'static str, f64> {
+        let report = self.dir.path().join("ior.json");
+        let url = format!("tcp://127.0.0.1:{}/pfs", self.port + Self::SERVERS);
+        let mut ior = Command::new(vpfs());
+        ior.args(["workload", "ior", "--processes", "4", "--transfer", "192KiB", "--block", "1536KiB", "--url", &url]);
+        run(ior.arg("--json").arg(&report));
+        let report: Value = serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
+        let phases = report["repetitions"][0]["phases"].as_array().expect("phases");
+        let bytes = |name: &'static str| {
+            let phase = phases.iter().find(|phase| phase["phase"] == name).expect(name);
+            (name, phase["bytes"].as_f64().expect("bytes"))
+        };
+        ["read", "write"].map(bytes).into()
+    }
+
+    /// The metrics of a proxy.
+    fn scrape(&self, server: u16) -> String {
+        let (status, body) = get(&self.metrics(server), "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// The data bytes of an application by what was done, over both servers.
+    fn data(&self) -> BTreeMap<&'static str, f64> {
+        let texts: Vec<String> = (1..=Self::SERVERS).map(|server| self.scrape(server)).collect();
+        let sum = |op: &'static str| {
+            let labels = format!("app=\"climate\",op=\"{op}\"");
+            (op, texts.iter().map(|text| value(text, "vpfs_app_data_bytes_total", &labels)).sum::<f64>())
+        };
+        ["read", "write"].map(sum).into()
+    }
+}
+
+/// Status and body of the answer to GET.
+fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, body.to_owned())
+}
+
+/// The value of the series of a metric whose labels contain `labels`.
+fn value(text: &str, metric: &str, labels: &str) -> f64 {
+    let found = text.lines().find(|line| {
+        line.strip_prefix(metric).is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.contains(labels))
+    });
+    let value = found.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {metric} with {labels} in\n{text}"))
+}
+
+/// Tries until it is so; fails after half a minute, and says what was instead.
+fn await_equal<T: PartialEq + std::fmt::Debug>(expected: &T, found: impl Fn() -> T) {
+    let start = Instant::now();
+    loop {
+        let found = found();
+        if found == *expected {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{found:?} instead of {expected:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").join(path)
+}
+
+#[test]
+fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
+    let mut site = Site::start();
+    let measured = site.load();
+    // A client may have its answer a moment before the proxy has counted it.
+    await_equal(&measured, || site.data());
+    let file = std::fs::read_to_string(site.file(1)).expect("a file") + "[log]\nlevel = \"debug\"\n";
+    std::fs::write(site.file(1), file).expect("a file");
+    site.proxies[0].signal("HUP");
+    site.proxies[0].await_log("reloaded");
+    assert_eq!(site.data(), measured, "a reload forgets nothing");
+    let before = value(&site.scrape(1), "vpfs_uptime_seconds", "");
+    let mut successor = Successor::default();
+    site.proxies[0].signal("USR2");
+    site.proxies[0].await_log("connections are handed over");
+    successor.follow(&site.proxies[0].log());
+    assert!(site.proxies[0].wait().success(), "{}", site.proxies[0].log());
+    // By the log of both.
+    await_equal(&2, || site.proxies[0].log().matches("serving metrics").count());
+    let text = site.scrape(1);
+    assert!(value(&text, "vpfs_uptime_seconds", "") < before, "a counter that begins anew is known by this");
+    assert_eq!(value(&text, "vpfs_app_data_bytes_total", "app=\"climate\",op=\"read\""), 0.0, "{text}");
+
+    let there = site.data();
+    let more = site.load();
+    let sums = more.iter().map(|(op, bytes)| (*op, bytes + there[op])).collect();
+    await_equal(&sums, || site.data());
+    // The socket is the successor's as well.
+    let peers = run(Command::new(vpfs()).args(["peers", "--json", "--config"]).arg(site.file(1)));
+    let peers: Value = serde_json::from_str(&peers).expect("JSON");
+    assert_eq!((&peers[0]["servers"][0], &peers[1]["servers"][0]), (&"s1".into(), &"s2".into()));
+}
+
+#[test]
+fn top_shows_what_goes_on() {
+    let site = Site::start();
+    let top = |args: &[&str]| {
+        let mut command = Command::new(vpfs());
+        command.args(["top", "--once", "--interval", "1"]).args(args).arg("--config").arg(site.file(1));
+        run(&mut command)
+    };
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                site.load();
+            }
+        });
+        let climate = |text: &str| {
+            let shown: Value = serde_json::from_str(text).expect("JSON");
+            let apps = shown["apps"].as_array().expect("a list");
+            apps.iter().find(|app| app["app"] == "climate").expect("the application").clone()
+        };
+        let start = Instant::now();
+        // An interval may lie between two loads.
+        let shown = loop {
+            let shown = climate(&top(&["--json"]));
+            if shown["requests_per_second"].as_f64() > Some(0.0) {
+                break shown;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "{shown}");
+        };
+        let number = |name: &str| shown[name].as_f64().unwrap_or_else(|| panic!("{name} of {shown}"));
+        assert!(number("got") > 0.0 && number("due") >= number("got") * 0.99, "alone, all is due to it: {shown}");
+        assert!(number("storage_seconds") > 0.0 && number("bytes_per_second") > 0.0, "{shown}");
+        let table = top(&["--sort", "app", "--server", "s2"]);
+        assert!(table.starts_with("app ") && table.contains("\nclimate "), "{table}");
+        busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn strangers_get_nothing() {
+    let site = Site::start();
+    let open = site.metrics(1);
+    assert_eq!(get(&open, "/v1/status", "").0, 404, "the network has metrics only");
+    let guarded = site.metrics(2);
+    for headers in ["", "Authorization: Bearer f00\r\n", "Authorization: Basic f00d\r\n"] {
+        let (status, body) = get(&guarded, "/metrics", headers);
+        assert!(status == 401 && !body.contains("vpfs_"), "{headers}: {status} {body}");
+    }
+    assert!(site.scrape(2).contains("vpfs_build_info"));
+    std::fs::remove_file(site.dir.path().join("token")).expect("the file");
+    let empty = "Authorization: Bearer \r\n";
+    assert_eq!(get(&guarded, "/metrics", empty).0, 401, "without its file nobody may");
+    // More that say nothing than there are places; they are dropped in time, and storage goes on.
+    let silent: Vec<TcpStream> = (0..10).filter_map(|_| TcpStream::connect(&open).ok()).collect();
+    site.load();
+    drop(silent);
+    assert_eq!(get(&open, "/metrics", "").0, 200);
+}
+
+#[test]
+fn prometheus_scrapes_two_proxies_and_evaluates_the_rules() {
+    if !are_present("prometheus", &["prometheus", "promtool"]) {
+        return;
+    }
+    let site = Site::start();
+    let dir = site.dir.path();
+    let port = free_ports(1);
+    let rules = repository("packaging/prometheus/vpfs.rules.yml");
+    let config = format!(
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\nscrape_configs:\n  \
+         - {{job_name: vpfs, static_configs: [{{targets: [{:?}]}}]}}\n  \
+         - {{job_name: vpfs-token, authorization: {{credentials_file: {:?}}}, static_configs: [{{targets: [{:?}]}}]}}\n",
+        site.metrics(1),
+        dir.join("token"),
+        site.metrics(2)
+    );
+    std::fs::write(dir.join("prometheus.yml"), config).expect("a file");
+    let address = format!("127.0.0.1:{port}");
+    let mut prometheus = Command::new("prometheus");
+    prometheus.arg(format!("--config.file={}", dir.join("prometheus.yml").display()));
+    prometheus.arg(format!("--storage.tsdb.path={}", dir.join("data").display()));
+    prometheus.arg(format!("--web.listen-address={address}"));
+    let mut prometheus = Daemon::start(dir, "prometheus", &mut prometheus);
+    prometheus.await_port(port);
+    let measured = site.load();
+    let query = |query: &str| {
+        let body = get(&address, &format!("/api/v1/query?query={query}"), "").1;
+        let answer: Value = serde_json::from_str(&body).unwrap_or_default();
+        answer["data"]["result"][0]["value"][1].as_str().and_then(|value| value.parse::<f64>().ok())
+    };
+    await_equal(&Some(2.0), || query("sum(up)"));
+    for (op, bytes) in measured {
+        let sum = format!("sum(vpfs_app_data_bytes_total%7Bapp=%22climate%22,op=%22{op}%22%7D)");
+        await_equal(&Some(bytes), || query(&sum));
+    }
+    await_equal(&Some(2.0), || query("count(server:vpfs_server_busy:ratio5m)"));
+    let rules = get(&address, "/api/v1/rules", "").1;
+    assert!(!rules.contains("\"health\":\"err\""), "{rules}");
+}
+
+#[test]
+fn names_and_rules_follow_the_conventions() {
+    if !are_present("prometheus", &["promtool"]) {
+        return;
+    }
+    let site = Site::start();
+    site.load();
+    let text = site.scrape(1);
+    let file = site.dir.path().join("metrics.txt");
+    std::fs::write(&file, &text).expect("a file");
+    let metrics = std::fs::File::open(file).expect("a file");
+    let mut check = Command::new("promtool");
+    let checked = check.args(["check", "metrics"]).stdin(metrics).output().expect("promtool");
+    let complaints = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success() && complaints.is_empty(), "{complaints}");
+    run(Command::new("promtool").args(["check", "rules"]).arg(repository("packaging/prometheus/vpfs.rules.yml")));
+    let tested = output(
+        Command::new("promtool").args(["test", "rules"]).arg(repository("packaging/prometheus/vpfs.rules.test.yml")),
+    );
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
+}
+
+/// A metric that was renamed would leave an empty panel, or an alert that never comes.
+#[test]
+fn rules_and_dashboard_use_metrics_that_exist() {
+    let site = Site::start();
+    site.load();
+    let text = site.scrape(1);
+    let exist: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
+    for file in ["packaging/prometheus/vpfs.rules.yml", "packaging/grafana/vpfs.json", "docs/guide/metrics.md"] {
+        let content = std::fs::read_to_string(repository(file)).expect(file);
+        let is_name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | ':');
+        let words = content.split(|char| !is_name(char)).filter(|word| word.starts_with("vpfs_"));
+        for word in words {
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+            assert!(exist.contains(&word) || exist.contains(&family), "{file}: {word}");
+        }
+    }
+}
