@@ -49,12 +49,15 @@ pub struct Request {
     /// The cost of the same access's parts at other servers, if each of them can derive it as well from how the file is
     /// striped [vPFS §III-B2]; `None` if the request does not reveal it.
     pub elsewhere: Option<Bytes>,
+    /// For a write: the smallest piece in which its data can be sent; `None` if it can only be sent as a whole.
+    pub piece: Option<Bytes>,
 }
 
 impl Request {
-    /// A request, for metadata on one object, that reveals neither when it was issued nor its cost elsewhere.
+    /// A request, for metadata on one object, that reveals neither when it was issued nor its cost elsewhere, and can
+    /// only be sent as a whole.
     pub const fn new(id: RequestId, app: AppId, op: OpKind, cost: Bytes) -> Self {
-        Self { id, app, op, cost, objects: Objects::ONE, issued_at: None, elsewhere: None }
+        Self { id, app, op, cost, objects: Objects::ONE, issued_at: None, elsewhere: None, piece: None }
     }
 
     /// Its real cost is known, and for metadata that changes the number of objects in proportion. Returns the estimate.

@@ -96,8 +96,8 @@ pub struct Objects(NonZeroU32);
 impl Objects {
     /// One, as in the papers.
     pub const ONE: Self = Self(NonZeroU32::MIN);
-    /// The largest number that counts: the largest batch that OrangeFS servers accept. Who asks for more is refused by
-    /// the server, which costs it no more than that.
+    /// The largest number that counts: servers refuse larger batches (OrangeFS), or answer in parts (NFS), which costs
+    /// them no more than that.
     pub const MAX: u32 = 8192;
 
     /// `count`, limited to 1 to [`Objects::MAX`].

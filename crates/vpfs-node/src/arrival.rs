@@ -20,12 +20,14 @@ pub struct Arrival {
     pub elsewhere: Option<Bytes>,
     /// When the application issued it, if known.
     pub issued_at: Option<Time>,
+    /// For a write: the smallest piece in which its data can be sent; `None` if it can only be sent as a whole.
+    pub piece: Option<Bytes>,
 }
 
 impl Arrival {
-    /// A request of which only the size is known, for metadata on one object.
+    /// A request of which only the size is known, for metadata on one object, that can only be sent as a whole.
     pub fn new(app: AppId, op: OpKind, bytes: u64) -> Self {
-        Self { app, op, bytes, objects: Objects::ONE, position: None, elsewhere: None, issued_at: None }
+        Self { app, op, bytes, objects: Objects::ONE, position: None, elsewhere: None, issued_at: None, piece: None }
     }
 }
 

@@ -166,11 +166,12 @@ impl<W> Node<W> {
 
     /// Queues a request, for which `waiter` waits.
     pub fn enqueue(&mut self, now: Time, waiter: W, arrival: &Arrival) -> RequestKey {
-        let Arrival { app, op, objects, issued_at, .. } = *arrival;
+        let Arrival { app, op, objects, issued_at, piece, .. } = *arrival;
         let key = self.requests.insert(now, waiter, app, op);
         self.accounts.on_enqueue(now, app, op);
         let Cost { here, elsewhere } = self.costs.of(arrival);
-        let request = Request { objects, issued_at, elsewhere, ..Request::new(self.requests.id(key), app, op, here) };
+        let request = Request::new(self.requests.id(key), app, op, here);
+        let request = Request { objects, issued_at, elsewhere, piece, ..request };
         self.scheduler.enqueue(now, request);
         self.flows.add(now, app);
         if let Some(peers) = &mut self.peers {

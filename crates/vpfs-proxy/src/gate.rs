@@ -111,8 +111,8 @@ impl Gate {
 
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
     pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestKey {
-        let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, .. } = *submission;
-        let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None };
+        let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
+        let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
         let waiter = Waiter { mailbox: Arc::clone(mailbox), op };
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
     }

@@ -166,6 +166,8 @@ pub struct Submission {
     pub position: Option<FilePosition>,
     /// For data: bytes that the same access moves at other servers, if the request reveals that.
     pub elsewhere: Option<vpfs_core::Bytes>,
+    /// For a write: the smallest piece in which its data can be sent on; `None` if it can only be sent as a whole.
+    pub piece: Option<vpfs_core::Bytes>,
     /// The user of this request, shared with other requests of the same user. `None` if the connection has not stated
     /// one: then it belongs to the user of other connections from the same host.
     pub user: Option<Arc<User>>,

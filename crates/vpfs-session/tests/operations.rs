@@ -22,7 +22,8 @@ fn cost(len: usize) -> Bytes {
 
 /// What is known of a request at least.
 fn submission_of(kind: OpKind, cost: Bytes) -> Submission {
-    Submission { kind, cost, objects: Objects::ONE, position: None, elsewhere: None, user: None }
+    let piece = (kind == OpKind::Write).then_some(Bytes::kib(256));
+    Submission { kind, cost, objects: Objects::ONE, position: None, elsewhere: None, piece, user: None }
 }
 
 fn learned(size: u64) -> Action {

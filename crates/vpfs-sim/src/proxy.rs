@@ -1,12 +1,12 @@
 //! The proxy in front of one server: its node, which the simulator drives as the daemon does.
 
 use slab::Slab;
-use vpfs_core::{FileKey, FilePosition, OpKind, Time};
+use vpfs_core::{Bytes, FileKey, FilePosition, OpKind, Time};
 use vpfs_node::{Arrival, Node, Served};
 
 use crate::calendar::{Calendar, Event};
 use crate::policy::NodePlan;
-use crate::server::Part;
+use crate::server::{FLOW_BUFFER, Part};
 
 pub(crate) struct Proxy {
     number: u32,
@@ -28,7 +28,8 @@ impl Proxy {
         let Part { app, op, bytes, object, offset, issued, elsewhere, .. } = *part;
         plan.introduce(now, &mut self.node, app);
         let position = (op != OpKind::Metadata).then_some(FilePosition { file: FileKey(object), start: offset });
-        let arrival = Arrival { position, elsewhere, issued_at: Some(issued), ..Arrival::new(app, op, bytes) };
+        let piece = Some(Bytes(FLOW_BUFFER));
+        let arrival = Arrival { position, elsewhere, issued_at: Some(issued), piece, ..Arrival::new(app, op, bytes) };
         part.request = Some(self.node.enqueue(now, key, &arrival));
     }
 

@@ -16,7 +16,7 @@ use crate::scenario::ServerGroup;
 
 /// Data flows in pieces of this size: the device starts a write when the first piece has arrived, and a read's reply
 /// lags its device by one piece. OrangeFS's flow buffers have this size.
-const FLOW_BUFFER: u64 = 256 << 10;
+pub(crate) const FLOW_BUFFER: u64 = 256 << 10;
 
 /// One server's part of a call.
 #[derive(Clone, Copy, Debug)]

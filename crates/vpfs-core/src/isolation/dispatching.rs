@@ -46,8 +46,6 @@ const PIECE_TIMES: u64 = 6;
 /// Limits on the length of a piece; the upper one is used while the quickest request is not known.
 const PIECE_NS_LEAST: u64 = 2_000_000;
 const PIECE_NS_MOST: u64 = 20_000_000;
-/// The amount of data that OrangeFS clients send at once.
-const PIECE_BYTES: u64 = 256 << 10;
 const PIECES_MAX: u32 = 64;
 /// The maximum time over which pieces are spread: the client and its later requests wait for the last one.
 const SPREAD_MAX_NS: u64 = 8_000_000_000;
@@ -207,8 +205,9 @@ impl Isolation {
     /// While bulk is restricted, the data of a long bulk write is sent in pieces, so that requests of other flows get
     /// in between. The write takes until the next one may be dispatched, so no throughput is lost.
     pub(super) fn pieces(&self, now: Time, id: RequestId, turn: Turn) -> Option<Pieces> {
-        let Entry { request: Request { app, op, cost, .. }, service: Bytes(cost_ns), .. } =
+        let Entry { request: Request { app, op, cost, piece, .. }, service: Bytes(cost_ns), .. } =
             *self.queue.requests.get(id);
+        let smallest = piece?;
         let is_bulk = self.kind(app) == Kind::Bulk;
         if !is_bulk
             || op != OpKind::Write
@@ -219,7 +218,7 @@ impl Isolation {
         }
         let piece_ns =
             self.quickest.ns().map_or(PIECE_NS_MOST, |ns| (ns * PIECE_TIMES).clamp(PIECE_NS_LEAST, PIECE_NS_MOST));
-        let count = (cost_ns / piece_ns).min(cost.0 / PIECE_BYTES);
+        let count = (cost_ns / piece_ns).min(cost.0 / smallest.0.max(1));
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(PIECES_MAX);
         if count < 2 {
             return None;

@@ -290,7 +290,8 @@ impl<S: Tunable> Runner<S> {
         });
         // Some metadata requests work on several objects.
         let objects = if op == OpKind::Metadata { Objects::new(cost.0 / Op::COST_UNIT % 4) } else { Objects::ONE };
-        let request = Request { elsewhere: (self.elsewhere)(cost), objects, ..Request::new(id, app, op, cost) };
+        let piece = Some(Bytes::kib(256));
+        let request = Request { elsewhere: (self.elsewhere)(cost), objects, piece, ..Request::new(id, app, op, cost) };
         self.queued.push(request);
         self.scheduler.enqueue(self.now, request);
     }

@@ -77,7 +77,8 @@ pub fn run<S: Scheduler>(
     }
     let mut now = Time::ZERO;
     for (id, &(client, cost)) in (0..).zip(&requests) {
-        scheduler.enqueue(now, Request::new(RequestId(id), client.app, client.op, cost));
+        let piece = Some(Bytes::kib(256));
+        scheduler.enqueue(now, Request { piece, ..Request::new(RequestId(id), client.app, client.op, cost) });
     }
     while now <= until {
         while let Some(dispatch) = scheduler.poll_dispatch(now) {

@@ -122,6 +122,7 @@ fn data(kind: OpKind, file: &[u8], start: u64, bytes: u64, user: Option<&Arc<Use
         // The server refuses a place beyond.
         position: i64::try_from(start).is_ok().then_some(FilePosition { file, start }),
         elsewhere: None,
+        piece: None,
         user: user.cloned(),
     };
     Plan { class: Class::Scheduled(submission), answer, carried, order: Some(order(user, file, true)) }
@@ -135,6 +136,7 @@ pub(super) fn metadata(user: Option<&Arc<User>>, objects: u32) -> Plan {
         objects: Objects::new(objects.into()),
         position: None,
         elsewhere: None,
+        piece: None,
         user: user.cloned(),
     };
     Plan { class: Class::Scheduled(submission), answer: Answer::Plain, carried: 0, order: None }

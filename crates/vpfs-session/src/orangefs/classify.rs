@@ -68,7 +68,15 @@ pub(crate) fn plan(
 /// A request that moves no data.
 pub(crate) fn metadata(request: &RequestView<'_>) -> Result<Submission, DecodeError> {
     let objects = Objects::new(request.objects()?.into());
-    Ok(Submission { kind: OpKind::Metadata, cost: Bytes::ZERO, objects, position: None, elsewhere: None, user: None })
+    Ok(Submission {
+        kind: OpKind::Metadata,
+        cost: Bytes::ZERO,
+        objects,
+        position: None,
+        elsewhere: None,
+        piece: None,
+        user: None,
+    })
 }
 
 fn plan_io(io: &IoView<'_>, steps: &mut u32) -> Result<(Submission, Detail), DecodeError> {
@@ -104,13 +112,17 @@ fn plan_small_io(request: &RequestView<'_>, steps: &mut u32) -> Result<(Submissi
     Ok((data(io, bytes, None, None), Detail::SmallRead { handle: io.handle }))
 }
 
+/// Clients send the data of a write in messages of this size.
+const FLOW_BUFFER: Bytes = Bytes::kib(256);
+
 fn data(io: &IoView<'_>, bytes: u64, start: Option<u64>, elsewhere: Option<Bytes>) -> Submission {
     let kind = match io.io_type {
         IoType::Read => OpKind::Read,
         IoType::Write => OpKind::Write,
     };
     let position = start.map(|start| FilePosition { file: file_key(io.handle), start });
-    Submission { kind, cost: data_cost(bytes), objects: Objects::ONE, position, elsewhere, user: None }
+    let piece = (kind == OpKind::Write).then_some(FLOW_BUFFER);
+    Submission { kind, cost: data_cost(bytes), objects: Objects::ONE, position, elsewhere, piece, user: None }
 }
 
 /// `None` if computing the answer would take more steps than allowed for one request.

@@ -36,6 +36,7 @@ impl Protocol for Tagged {
             objects: Objects::ONE,
             position: None,
             elsewhere: None,
+            piece: None,
             user: Some(Arc::new(User { uid: uid.into(), gids: Vec::new() })),
         });
         let order = Some(Order { line: uid.into(), is_data: tag != BARRIER });

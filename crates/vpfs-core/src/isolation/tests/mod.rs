@@ -45,7 +45,7 @@ struct Disk {
 impl Disk {
     fn request(&self, id: RequestId) -> Request {
         let (app, size) = if id.0 < self.smalls { (SMALL, Bytes::kib(4)) } else { (LARGE, self.large) };
-        Request::new(id, app, OpKind::Write, size)
+        Request { piece: Some(Bytes::kib(256)), ..Request::new(id, app, OpKind::Write, size) }
     }
 
     fn new(scheduler: Isolation, large: Bytes) -> Self {
