@@ -18,8 +18,8 @@ use simulated::MODELS;
 /// A small application beside a large one, under every policy: on simulated storage, or in front of real servers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only this policy; repeatable. In front of real servers, text after a ';' is added to [scheduler]: 'sfq-d;depth =
-    /// 4'
+    /// Only this policy; repeatable. In front of real servers, text after a ";" is added to the section scheduler:
+    /// "sfq-d;depth = 4"
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<String>,
     /// Time that is measured for each case; in simulation, twice and four times that with large calls of 4 and 16 MiB

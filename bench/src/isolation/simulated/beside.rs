@@ -23,7 +23,7 @@ pub(crate) struct Row {
     small_kept: f64,
     large_mb_per_second: f64,
     large_kept: f64,
-    /// See [`super::super::share`].
+    /// See [`vpfs_model::isolation::share`].
     pub(crate) small_delivered: f64,
     pub(crate) large_delivered: f64,
 }
