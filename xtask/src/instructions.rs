@@ -28,7 +28,7 @@ const POLICIES: [(&str, u64); 6] = [
     ("fifo", 810),
     ("sfq-d", 2_030),
     ("sfq-d-plus", 1_800),
-    ("two-level", 2_130),
+    ("two-level", 3_730),
     ("ioco", 1_010),
 ];
 const REQUESTS: [u64; 2] = [2_000, 6_000];
