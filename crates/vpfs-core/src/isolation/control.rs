@@ -108,6 +108,11 @@ impl Isolation {
         self.forget_inactive(now);
     }
 
+    /// Whether nothing was completed for as long as a window takes: the first completion after that would end it.
+    pub(super) fn was_idle(&self, now: Time) -> bool {
+        now.since(self.window_since) >= 2 * WINDOW_MIN
+    }
+
     /// Lets bulk run without limit for a moment if its cost is unknown or doubtful.
     fn consider_calibration(&mut self, now: Time) {
         let cost_ns = self.last_bulk_ns();

@@ -494,7 +494,7 @@ impl Isolation {
 impl Scheduler for Isolation {
     /// S = max(v, F of the flow's previous request + delay/φ), F = S + device time (or bytes)/φ.
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
-        if self.queue.len() == 0 && self.in_flight.requests == 0 {
+        if self.queue.len() == 0 && self.in_flight.requests == 0 && self.was_idle(now) {
             // Flows are not judged by a window in which for the most part nobody asked for anything.
             self.control(now);
         }

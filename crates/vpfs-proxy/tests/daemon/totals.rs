@@ -27,7 +27,7 @@ fn slow() -> ClusterConfig {
 /// server: what passes with credits.
 async fn promised(target: &str, servers: usize) -> f64 {
     let settings = format!(
-        "[scheduler]\npolicy = \"two-level\"\ndepth = 4\noutstanding_max = 4\nsharing = \"local\"\n\
+        "[scheduler]\npolicy = \"two-level\"\ndeadlines = \"paper\"\ndepth = 4\noutstanding_max = 4\nsharing = \"local\"\n\
          [[app]]\nname = \"a\"\n{target} = \"1MB/s\"\ndeadline = \"100ms\"\n\
          [[app]]\nname = \"b\"\nserver_target_rate = \"1GB/s\"\ndeadline = \"1h\"\n"
     );
