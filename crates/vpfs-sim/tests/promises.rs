@@ -8,7 +8,10 @@ mod common;
 
 use std::time::Duration;
 
-use vpfs_sim::{Results, Scenario};
+use vpfs_core::{Bytes, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target};
+use vpfs_model::device::{DeviceProfile, VolumeProfile};
+use vpfs_model::plan::{Interactive, Ior, Phase};
+use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Results, Scenario, ServerGroup};
 
 const SECONDS: u64 = 60;
 const MODES: [&str; 2] = ["policy = \"two-level\"", "policy = \"two-level\", deadlines = \"paper\""];
@@ -84,4 +87,72 @@ fn a_promise_that_cannot_be_kept_costs_no_other() {
         let (late, [tight, _]) = measure(policy, 25);
         assert!(late <= 20 && tight >= 14.9, "{policy}: {late} of 1000, {tight} MB/s");
     }
+}
+
+/// Four writers of 8 KiB, promised 20 ms within 10 MB/s, beside twelve whose calls of `large_mib` are striped over all of
+/// four servers. Returns how many of a thousand small calls were late, and MB/s of the large ones, in the given seconds.
+fn beside_large_requests(large_mib: u32, seconds: std::ops::Range<u64>) -> (usize, f64) {
+    let small = Interactive {
+        processes: 4,
+        transfer_bytes: 8 << 10,
+        file_bytes: 256 << 20,
+        think: Duration::ZERO,
+        time: Duration::MAX,
+        read: false,
+        seed: 1,
+    };
+    let large = Ior { transfer_bytes: large_mib << 20, block_bytes: 1 << 30, ..common::ior(12) };
+    let target = Target { rate: Bytes(10_000_000), scope: Scope::Total, deadline: Duration::from_millis(20) };
+    let of = |app: App| App { layout: Layout::striped(64 << 10), phases: vec![Phase::Write], ..app };
+    let link = LinkProfile { bytes_per_second: 10_000_000_000, latency: Duration::from_micros(20) };
+    let device = DeviceProfile::Volume(VolumeProfile::THROTTLED_DISK);
+    let scenario = Scenario {
+        duration: Some(Duration::from_secs(seconds.end)),
+        servers: vec![ServerGroup { link, ..ServerGroup::new(4, device) }],
+        trace: true,
+        apps: vec![
+            of(App { nodes: 4, target: Some(target), ..App::new("small", small) }),
+            of(App { nodes: 12, ..App::new("large", large) }),
+        ],
+        ..Scenario::default()
+    };
+    let settings = Settings::new(PolicyKind::TwoLevel, Depth::new(14).unwrap(), SlotCostTable::default());
+    let results = common::run(&scenario, &PolicySpec::new("two-level", settings));
+    let within = &(Duration::from_secs(seconds.start)..Duration::from_secs(seconds.end));
+    let calls = |app| results.trace.iter().filter(move |call| call.app == app && within.contains(&call.finished));
+    let late = calls(0).filter(|call| call.finished - call.issued > Duration::from_millis(20)).count() * 1000;
+    let written = calls(1).count() as f64 * f64::from(large_mib) * 1.048_576;
+    (late / calls(0).count(), written / (within.end - within.start).as_secs_f64())
+}
+
+/// Symptom: beside calls of 1 and of 16 MiB, the large application had half of its rate for ten seconds. Cause: bulk was
+/// put to its floor, at which the best latency is measured that a deadline has no use for, and rose from there by its
+/// requests that did no harm, which are few. Proof: it has five sixths of what the small one leaves, from the start.
+#[test]
+fn a_deadline_leaves_the_rest_to_large_requests() {
+    for large_mib in [1, 4, 16] {
+        for seconds in [2..12, 12..40] {
+            let (late, rate) = beside_large_requests(large_mib, seconds.clone());
+            println!("{large_mib:2} MiB, seconds {seconds:?}: {late:3} of 1000 late, {rate:.1} MB/s");
+            assert!(late <= 50, "{late} of 1000 beside {large_mib} MiB in {seconds:?}");
+            assert!(rate >= 40.0, "{rate} MB/s beside {large_mib} MiB in {seconds:?}");
+        }
+    }
+}
+
+/// Symptom: the copy of `scenarios/promised-latency.toml` had half of what the slides' control leaves it, though both kept
+/// the promise. Cause: of the eleven requests of a window, a single late one counted as more than one in twenty. Proof: it
+/// has four fifths of that, 8.7 MB/s.
+#[test]
+fn a_deadline_leaves_the_rest_of_a_serial_disk() {
+    let text = include_str!("../../../scenarios/promised-latency.toml");
+    let scenario = Scenario::parse("promised-latency.toml", text).unwrap();
+    let policy = scenario.policies.iter().find(|policy| policy.name == "two-level").unwrap();
+    let results = common::run(&Scenario { trace: true, ..scenario.clone() }, policy);
+    let calls = || results.trace.iter().filter(|call| call.app == 0);
+    let late = calls().filter(|call| call.finished - call.issued > Duration::from_millis(100)).count();
+    let copied = results.apps[1].written_bytes as f64 / 60e6;
+    println!("{late} of {} late, the copy {copied:.1} MB/s", calls().count());
+    assert!(late * 20 <= calls().count(), "{late} of {}", calls().count());
+    assert!(copied >= 7.0, "{copied} MB/s");
 }

@@ -75,10 +75,11 @@ impl Isolation {
         let flows = self.active.len();
         let crowd = Crowd { flows, weights, whole, used, is_busy, largest: largest.unwrap_or(0), usual };
         self.judge_groups(&crowd);
+        let shortest = self.shortest_deadline();
         for index in 0..self.active.len() {
             let app = self.active[index];
             let judged = self.judge(now, app, &crowd);
-            self.set_kind(app, self.kind_by_promise(app, judged));
+            self.set_kind(app, self.kind_by_promise(app, judged, shortest));
         }
         self.report_missed(now);
         let excess = self.excess(now);
@@ -92,8 +93,8 @@ impl Isolation {
             let floor_ppm = u128::from(bulk_weights) * 1_000_000 / u128::from(weights);
             let due = u64::try_from(floor_ppm).expect("bulk is a part of all");
             self.pace.set_floor(now, self.floor_ppm(due));
-            self.pace.set_measures_best(!self.only_deadlines_count());
         }
+        self.pace.set_measures_best(self.measures_best());
         if bulk_weights > 0 && self.is_protecting(now) {
             self.control_bulk_bound(now, excess);
             let visible = self.congestion.is_visible() && self.pace.measures_best();

@@ -93,11 +93,10 @@ struct Latency {
     /// The largest number of outstanding requests; decays.
     processes: u32,
     since: Time,
-    /// The promised latency, whether it is a deadline, and the numbers of samples that exceeded it or came near it.
+    /// The promised latency, whether it is a deadline, and the number of samples that exceeded it.
     target: Option<Duration>,
     is_deadline: bool,
     late: u32,
-    nearly_late: u32,
     /// What all but the latest tenth or twentieth of the samples keep.
     kept: Duration,
     /// Bulk requests dispatched since then.
@@ -238,7 +237,6 @@ impl Meter {
             if let Some(target) = self.latency.target {
                 self.latency.note_kept(took, target);
                 self.latency.late += u32::from(took > target);
-                self.latency.nearly_late += u32::from(took > target * 4 / 5);
             }
         }
     }
@@ -349,19 +347,14 @@ impl Latency {
     /// Discards the samples, but neither the target nor the best.
     fn restart(&mut self, now: Time) {
         (self.samples, self.sum, self.since, self.bulk) = (0, Duration::ZERO, now, 0);
-        (self.late, self.nearly_late) = (0, 0);
+        self.late = 0;
     }
 
-    /// The excess if a target is set: above 1000 if more than one in ten samples exceeded the target (of a deadline,
-    /// one in twenty), 850 if more came near it, otherwise 0.
+    /// The excess if a target is set: what part of the samples exceeded the target, in thousandths of half of what may
+    /// (one in ten, of a deadline one in twenty).
     fn against_target(&self) -> Option<u64> {
         self.target?;
-        let [late, nearly] = [self.late, self.nearly_late].map(|count| count * self.parts() > self.samples);
-        Some(match (late, nearly) {
-            (true, _) => 1000 + u64::from(self.late) * 4000 / u64::from(self.samples.max(1)),
-            (false, true) => 850,
-            (false, false) => 0,
-        })
+        Some(u64::from(self.late) * 2000 * u64::from(self.parts()) / u64::from(self.samples.max(1)))
     }
 
     /// One in this number of samples may exceed the target.
@@ -425,14 +418,14 @@ mod tests {
         meter.set_target(Some(Duration::from_millis(5)), false);
         meter.restart_latency(ms(0));
         assert_eq!(excess(&mut meter, 0, 2000, true), Some(0));
-        assert_eq!(excess(&mut meter, 200, 4500, false), Some(850), "near to it");
+        assert_eq!(excess(&mut meter, 200, 4500, false), Some(0), "however much longer than the best");
         assert_eq!(meter.missed(ms(400)), None);
         (0..20).for_each(|n| serve(&mut meter, ms(400 + 10 * n), Duration::from_millis(6)));
         let (promised, kept) = meter.missed(ms(600)).expect("it is reported");
         assert_eq!(promised, Duration::from_millis(5));
         assert!((5500..6500).contains(&kept.as_micros()), "{kept:?} would be possible");
         assert_eq!(meter.missed(ms(601)), None, "it was reported already");
-        assert_eq!(meter.excess(ms(601), 20, false, 1_000_000), Some(5000));
+        assert_eq!(meter.excess(ms(601), 20, false, 1_000_000), Some(20_000), "twenty times half of what may be late");
     }
 
     #[test]

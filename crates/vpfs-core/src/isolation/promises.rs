@@ -32,19 +32,20 @@ impl Isolation {
         self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
     }
 
-    /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the shortest
+    /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the `shortest`
     /// deadline come first: the others would have as much of the storage as these.
-    pub(super) fn kind_by_promise(&self, app: AppId, judged: Kind) -> Kind {
+    pub(super) fn kind_by_promise(&self, app: AppId, judged: Kind, shortest: Option<Duration>) -> Kind {
         let meter = &self.meters[app.index()];
         match meter.deadline() {
             None => judged,
             Some(_) if self.minima.is_waiting(app) => Kind::Bulk,
-            deadline if deadline == self.shortest_deadline() => Kind::Interactive,
+            deadline if deadline == shortest => Kind::Interactive,
             Some(_) => judged,
         }
     }
 
-    fn shortest_deadline(&self) -> Option<Duration> {
+    /// The shortest deadline of those that keep to their rate. O(n) in the active flows.
+    pub(super) fn shortest_deadline(&self) -> Option<Duration> {
         let kept = self.active.iter().filter(|app| !self.minima.is_waiting(**app));
         kept.filter_map(|app| self.meters[app.index()].deadline()).min()
     }
@@ -54,9 +55,14 @@ impl Isolation {
         if self.interactive().any(|app| self.has_deadline(app)) { due.min(FLOOR_PPM) } else { due }
     }
 
-    /// Whether there are interactive flows and all have a deadline: then nothing else shows whether bulk is too fast.
-    pub(super) fn only_deadlines_count(&self) -> bool {
-        self.interactive().next().is_some() && self.interactive().all(|app| self.has_deadline(app))
+    /// Whether latency is compared with the best that is possible: not if all interactive flows have a deadline, because
+    /// that alone shows whether bulk is too fast. Without interactive flows, as before.
+    pub(super) fn measures_best(&self) -> bool {
+        let mut interactive = self.interactive().peekable();
+        match interactive.peek() {
+            None => self.pace.measures_best(),
+            Some(_) => interactive.any(|app| !self.has_deadline(app)),
+        }
     }
 
     fn interactive(&self) -> impl Iterator<Item = AppId> {
