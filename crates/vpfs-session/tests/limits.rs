@@ -240,6 +240,24 @@ fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
     assert!(wire.record.is_empty());
 }
 
+/// Symptom: beside a connection of several writers, a drain lasted for all of `limits.drain_timeout`. Cause: while data of
+/// one write was awaited, which others may follow on the same connection, their requests were still taken. Proof: what
+/// comes while draining is not sent, and nothing more is awaited after the data.
+#[test]
+fn a_drain_ends_although_requests_keep_coming_between_write_data() {
+    let mut wire = Wire::new();
+    wire.sent(&write(1, 5000));
+    assert!(!wire.drains());
+    wire.server_passes(&ack(1, 0));
+    assert_eq!(wire.client(&write(2, 5000)), []);
+    wire.client_passes(&data(1, 5000));
+    assert!(!wire.session.wants_client());
+    wire.server(&written(1, 5000));
+    wire.take_to_client();
+    wire.take_to_server();
+    assert!(wire.drains());
+}
+
 #[test]
 fn drain_waits_for_what_is_in_progress() {
     let mut wire = Wire::new();

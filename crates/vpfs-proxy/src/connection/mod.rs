@@ -325,7 +325,7 @@ impl Connection {
             return Some(End::Closed);
         }
         // Once a client has disconnected and has its answers, there is no reason to wait for the server to close.
-        if self.client.eof {
+        if self.client.eof && !self.session.is_behind() {
             self.session.drain();
             if self.session.is_idle() {
                 return Some(End::Closed);

@@ -39,7 +39,8 @@ pub(crate) struct Arriving<P: Protocol> {
 }
 
 impl<P: Protocol> Core<P> {
-    /// Whether a request is to be looked at; otherwise it is left to the session that continues this one. An error if
+    /// Whether a request is to be looked at; otherwise it is left to the session that continues this one, or to nobody
+    /// if this one drains: its client finds the connection closed without an answer, as when a server ends. An error if
     /// there are too many.
     pub(crate) fn takes_request(&mut self, message: &[u8]) -> Result<bool, CloseReason> {
         let held = self.table.held + self.unsent_bytes();
@@ -50,7 +51,7 @@ impl<P: Protocol> Core<P> {
             unsent.extend_from_slice(message);
             return Ok(false);
         }
-        Ok(true)
+        Ok(!self.draining)
     }
 
     /// Whether an operation that was sent at once is in progress.
