@@ -318,3 +318,31 @@ fn rules_and_dashboard_use_metrics_that_exist() {
         }
     }
 }
+
+/// What happened is told in order, once, with names, and also if the log itself is quiet.
+#[test]
+fn events_tell_what_happened() {
+    let site = Site::start();
+    let ask = |server: u16| {
+        let mut events = Command::new(vpfs());
+        events.args(["events", "--json", "--server", &format!("s{server}"), "--config"]).arg(site.file(server));
+        let lines = run(&mut events);
+        let event = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
+        lines.lines().map(event).collect::<Vec<Value>>()
+    };
+    let messages = |events: &[Value]| -> Vec<String> {
+        events.iter().map(|event| event["message"].as_str().expect("a message").to_owned()).collect()
+    };
+    let events = ask(1);
+    let found = messages(&events);
+    assert!(found.iter().any(|message| message == "ready"), "{found:?}");
+    let listening = events.iter().find(|event| event["message"] == "listening").expect("it listens");
+    let fields = listening["fields"].as_array().expect("fields");
+    assert!(fields.contains(&serde_json::json!({ "name": "server", "value": "s1" })), "{fields:?}");
+    let numbers: Vec<u64> = events.iter().map(|event| event["number"].as_u64().expect("a number")).collect();
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64), "{numbers:?}");
+    let text = std::fs::read_to_string(site.file(1)).expect("a file");
+    std::fs::write(site.file(1), format!("{text}[log]\nlevel = \"error\"\n")).expect("a file");
+    site.proxies[0].signal("HUP");
+    await_equal(&true, || messages(&ask(1)).iter().any(|message| message == "reloaded"));
+}

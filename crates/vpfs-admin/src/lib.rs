@@ -8,6 +8,7 @@
 
 pub mod api;
 mod client;
+pub mod events;
 pub mod metrics;
 mod routes;
 mod server;
@@ -16,5 +17,5 @@ pub mod socket;
 mod testing;
 
 pub use client::{Failure, get};
-pub use routes::{METRICS, PEERS, STATUS};
+pub use routes::{EVENTS, METRICS, PEERS, STATUS};
 pub use server::{MetricsAccess, serve_metrics, serve_socket};

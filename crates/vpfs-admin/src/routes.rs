@@ -3,6 +3,7 @@
 use hyper::{Method, StatusCode};
 use vpfs_proxy::Status;
 
+use crate::events::Events;
 use crate::{api, metrics};
 
 /// Processes and their peers, and what applications got: `vpfs peers`.
@@ -12,8 +13,11 @@ pub const STATUS: &str = "/v1/status";
 /// The same for Prometheus.
 pub const METRICS: &str = "/metrics";
 
+/// What happened lately: `vpfs events`.
+pub const EVENTS: &str = "/v1/events";
+
 /// All that can be asked, with GET.
-pub(crate) const ROUTES: [&str; 3] = [PEERS, STATUS, METRICS];
+pub(crate) const ROUTES: [&str; 4] = [PEERS, STATUS, EVENTS, METRICS];
 
 /// An answer without its headers' details.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,13 +52,14 @@ pub(crate) fn check(method: &Method, path: &str, routes: &[&str]) -> Result<(), 
 
 /// The answer to GET `path`, which is one of [`ROUTES`]; `accept` is what the client says that it understands. Takes
 /// milliseconds for thousands of applications.
-pub(crate) fn answer(path: &str, accept: &str, status: Status) -> Answer {
+pub(crate) fn answer(path: &str, accept: &str, status: Status, events: &Events) -> Answer {
     match path {
         METRICS => {
             let format = metrics::Format::accepted(accept);
             Answer::ok(format.content_type(), metrics::text(status, format))
         }
         PEERS => json(&status.peers_report()),
+        EVENTS => json(&events.report(status.servers.into_iter().map(|server| server.name).collect())),
         _ => json(&api::Status::from(&status)),
     }
 }
@@ -88,7 +93,7 @@ mod tests {
             assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
             let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();
             for (accept, content) in contents {
-                let answer = answer(path, accept, testing::status(&["climate", "uid:7"]));
+                let answer = answer(path, accept, testing::status(&["climate", "uid:7"]), &testing::events());
                 assert!(answer.content_type.starts_with(accept), "{path}: {}", answer.content_type);
                 if accept == "application/json" {
                     assert_conforms(&openapi, &content["schema"], &serde_json::from_str(&answer.body).unwrap(), path);
@@ -130,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_described_reads_back() {
-        let body = answer(STATUS, "", testing::status(&["climate"])).body;
+        let body = answer(STATUS, "", testing::status(&["climate"]), &Events::default()).body;
         let status: api::Status = serde_json::from_str(&body).unwrap();
         assert_eq!(status, api::Status::from(&testing::status(&["climate"])));
         assert!(status.servers[0].apps[0].bulk && status.servers[0].pace == Some(0.25));

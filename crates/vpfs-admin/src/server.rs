@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use vpfs_proxy::Observer;
 
+use crate::events::Events;
 use crate::routes::{self, Answer, METRICS, ROUTES};
 
 /// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
@@ -46,19 +47,20 @@ pub enum MetricsAccess {
 /// One place at which requests arrive.
 struct Server {
     observer: Observer,
+    events: Events,
     routes: &'static [&'static str],
     access: MetricsAccess,
 }
 
 /// Serves all routes at a [socket](crate::socket), for ever.
-pub async fn serve_socket(listener: UnixListener, observer: Observer) {
-    let server = Server { observer, routes: &ROUTES, access: MetricsAccess::Everybody };
+pub async fn serve_socket(listener: UnixListener, observer: Observer, events: Events) {
+    let server = Server { observer, events, routes: &ROUTES, access: MetricsAccess::Everybody };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
-    let server = Server { observer, routes: &[METRICS], access };
+    let server = Server { observer, events: Events::default(), routes: &[METRICS], access };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
@@ -114,8 +116,8 @@ impl Server {
     }
 
     async fn answer(&self, path: String, accept: String) -> Answer {
-        let status = self.observer.status().await;
-        let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status));
+        let (status, events) = (self.observer.status().await, self.events.clone());
+        let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status, &events));
         let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
         answering.await.unwrap_or_else(failed)
     }

@@ -1,10 +1,13 @@
-//! A status of two servers for tests.
+//! A status of two servers, and events, for tests.
 
 use std::time::Duration;
 
+use tracing_subscriber::prelude::*;
 use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind};
 use vpfs_node::{Activity, AppAccount, AppSnapshot, PeerService, Snapshot};
 use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Used};
+
+use crate::events::Events;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,6 +23,16 @@ pub(crate) fn status(apps: &[&str]) -> Status {
         apps: apps.iter().map(app).collect(),
         peers: vec![peer()],
     }
+}
+
+/// Two events with one field each.
+pub(crate) fn events() -> Events {
+    let events = Events::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(events.layer()), || {
+        tracing::info!(app = "climate", "new application");
+        tracing::warn!(server = "s1", "no more");
+    });
+    events
 }
 
 fn snapshot(apps: &[&str]) -> Snapshot {

@@ -209,13 +209,15 @@ impl<W> Node<W> {
         self.check(now);
     }
 
-    /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later.
-    pub fn release(&mut self, now: Time, key: RequestKey) {
+    /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later. Returns
+    /// its application.
+    pub fn release(&mut self, now: Time, key: RequestKey) -> AppId {
         let (id, app, op) = self.requests.release(key);
         self.scheduler.release(now, id);
         self.accounts.on_release(app);
         self.on_gone(now, (app, op), false);
         self.check(now);
+        app
     }
 
     /// A queued or dispatched request is cancelled; its cost is refunded, unless it is released.

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc};
 use vpfs_config::{AppEntry, AppTable, Config};
-use vpfs_core::{AppId, Bytes, Dispatch, Event as SchedulerEvent, FileKey, Learned, Objects, OpKind, ServerId, Time};
-use vpfs_node::coordination::{Event as CoordinationEvent, Members, Message};
+use vpfs_core::{AppId, Bytes, Dispatch, FileKey, Learned, Objects, OpKind, ServerId, Time};
+use vpfs_node::coordination::{Members, Message};
 use vpfs_node::{AppName, Arrival, Event, Node, NodeSettings, PeerSettings, RequestKey, Served, Snapshot};
 use vpfs_session::{Completed, OpId, Outcome, Submission};
 
 use crate::clock::Clock;
+use crate::event_log::{EventLog, is_important};
 use crate::learned::Known;
-use crate::log_limit::{Kind, LogLimit};
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::outbox::{Incoming, Outbox};
 
@@ -25,8 +25,7 @@ pub(crate) struct Gate {
     outbox: Outbox,
     state: Mutex<State>,
     timer_changed: Notify,
-    /// The lines in the log about reports of other gates.
-    log: LogLimit,
+    events: EventLog,
     /// Connections that were closed because their host had too many.
     pub(crate) refused: AtomicU64,
 }
@@ -80,7 +79,7 @@ impl Gate {
             outbox,
             state: Mutex::new(state),
             timer_changed: Notify::new(),
-            log: LogLimit::default(),
+            events: EventLog::new(&config.servers[server.index()].name),
             refused: AtomicU64::new(0),
         };
         for (app, entry) in apps.iter() {
@@ -138,7 +137,8 @@ impl Gate {
 
     /// A dispatched operation waits for its client: frees its slots. It is still completed or cancelled later.
     pub(crate) fn release(&self, request: RequestKey) {
-        self.with(|state, now| state.node.release(now, request));
+        let (at, app) = self.with(|state, now| (now, state.node.release(now, request)));
+        self.events.note_released(at, app);
     }
 
     /// Cancels a queued or dispatched operation, refunding its cost and freeing its slots.
@@ -152,6 +152,7 @@ impl Gate {
 
     /// Sets an application's weight, group, cap, target and order.
     pub(crate) fn set_app(&self, app: AppId, entry: &AppEntry) {
+        self.events.set_app(app, entry);
         let name = AppName { name: &entry.name, group: entry.group.as_deref() };
         self.with(|state, now| {
             state.node.set_app(now, app, name, &entry.policy);
@@ -164,11 +165,8 @@ impl Gate {
 
     /// Takes a message from another gate.
     pub(crate) fn receive(&self, from: ServerId, message: &Message) {
-        if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message))
-            && let Some(suppressed) = self.log.due(Kind::Malformed, self.clock.now())
-        {
-            let suppressed = (suppressed > 0).then_some(suppressed);
-            tracing::warn!(server = from.0, %error, suppressed, "a report was refused");
+        if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
+            self.events.note_refused(self.clock.now(), from, &error);
         }
     }
 
@@ -234,50 +232,8 @@ impl Gate {
         }
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
         self.outbox.send(self.server, outputs.messages);
-        outputs.events.iter().for_each(|event| self.log(event));
+        outputs.events.iter().for_each(|(at, event)| self.events.note(*at, event));
         result
-    }
-
-    fn log(&self, (at, event): &(Time, Event)) {
-        if let Event::Coordination(CoordinationEvent::StepRefused { peer, bytes, .. }) = event
-            && let Some(suppressed) = self.log.due(Kind::Violation, *at)
-        {
-            let suppressed = (suppressed > 0).then_some(suppressed);
-            tracing::warn!(
-                server = peer.0,
-                bytes,
-                suppressed,
-                "reports more service than any server can give; ignored"
-            );
-        }
-        log(self.server, (*at, event));
-    }
-}
-
-/// Whether an event is logged at the default level.
-fn is_important(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Scheduler(SchedulerEvent::LatencyMissed { .. })
-            | Event::Coordination(CoordinationEvent::StepRefused { .. })
-    )
-}
-
-fn log(server: ServerId, (at, event): (Time, &Event)) {
-    if let Event::Scheduler(SchedulerEvent::LatencyMissed { app, latency, kept, cause }) = event {
-        tracing::warn!(
-            server = server.0,
-            app = app.0,
-            promised = ?latency,
-            possible = ?kept,
-            ?cause,
-            "a promised latency cannot be kept; promise what is possible, or see the cause"
-        );
-    }
-    match event {
-        Event::Scheduler(event) => tracing::debug!(at_ns = at.as_nanos(), ?event, "scheduler"),
-        Event::Coordination(event) => tracing::debug!(at_ns = at.as_nanos(), ?event, "coordination"),
-        _ => {}
     }
 }
 

@@ -14,6 +14,7 @@ mod connection;
 mod connection_permits;
 mod daemon;
 mod descriptors;
+mod event_log;
 mod follower;
 mod gate;
 mod half;

@@ -1,4 +1,4 @@
-//! Limits the lines in the log about failures that a peer can repeat as often as it likes.
+//! Limits the lines in the log about what can happen again and again, such as failures that a peer repeats.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use vpfs_core::Time;
 
-/// The time between two lines about the same kind of failure.
+/// The time between two lines of the same kind.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Failures that are limited together.
+/// What is limited together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Bytes that do not follow the protocol.
@@ -32,6 +32,10 @@ pub(crate) enum Kind {
     HeldForTooLong,
     /// The limit of connections of a host.
     TooManyConnections,
+    /// A client that kept the storage waiting.
+    Released,
+    /// What requests cost was measured.
+    Costs,
 }
 
 /// The lines about one peer. Holds an entry for each kind of failure that occurred.

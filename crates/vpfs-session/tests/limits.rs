@@ -240,9 +240,9 @@ fn bytes_of_requests_are_bounded_while_a_write_waits_for_its_data() {
     assert!(wire.record.is_empty());
 }
 
-/// Symptom: beside a connection of several writers, a drain lasted for all of `limits.drain_timeout`. Cause: while data of
-/// one write was awaited, which others may follow on the same connection, their requests were still taken. Proof: what
-/// comes while draining is not sent, and nothing more is awaited after the data.
+/// Symptom: beside a connection of several writers, a drain lasted for all of `limits.drain_timeout`. Cause: while data
+/// of one write was awaited, which others may follow on the same connection, their requests were still taken. Proof:
+/// what comes while draining is not sent, and nothing more is awaited after the data.
 #[test]
 fn a_drain_ends_although_requests_keep_coming_between_write_data() {
     let mut wire = Wire::new();

@@ -2,9 +2,10 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::reload::{self, Handle};
-use tracing_subscriber::{Registry, prelude::*};
+use tracing_subscriber::{EnvFilter, Registry, prelude::*};
+use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 
 use crate::exit::Exit;
@@ -28,8 +29,9 @@ impl LogSwitch {
     }
 }
 
-/// Starts logging at `level`, or at the level in the environment variable `VPFS_LOG`.
-pub(crate) fn start(level: LogLevel, json: bool) -> Result<LogSwitch, Exit> {
+/// Starts logging at `level`, or at the level in the environment variable `VPFS_LOG`. `events` get what has the default
+/// level, whatever the level of the log is.
+pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogSwitch, Exit> {
     let variable = std::env::var(VARIABLE).ok();
     let filter = match &variable {
         Some(text) => EnvFilter::try_new(text)
@@ -41,11 +43,8 @@ pub(crate) fn start(level: LogLevel, json: bool) -> Result<LogSwitch, Exit> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    let registry = tracing_subscriber::registry().with(filter);
-    if json {
-        registry.with(layer.json()).init();
-    } else {
-        registry.with(layer).init();
-    }
+    let layer = if json { layer.json().boxed() } else { layer.boxed() };
+    let kept = events.layer().with_filter(LevelFilter::INFO);
+    tracing_subscriber::registry().with(layer.with_filter(filter)).with(kept).init();
     Ok(LogSwitch { handle, overridden: variable.is_some() })
 }

@@ -79,7 +79,11 @@ impl Isolation {
         for index in 0..self.active.len() {
             let app = self.active[index];
             let judged = self.judge(now, app, &crowd);
-            self.set_kind(app, self.kind_by_promise(app, judged, shortest));
+            let kind = self.kind_by_promise(app, judged, shortest);
+            if kind != self.kind(app) {
+                self.events.push(now, Event::KindChanged { app, bulk: kind == Kind::Bulk });
+            }
+            self.set_kind(app, kind);
         }
         self.report_missed(now);
         let excess = self.excess(now);

@@ -453,6 +453,7 @@ impl Isolation {
         }
         if let Some(outcome) = self.calibration.on_window(now, learned, &self.times) {
             if outcome != Outcome::Nothing {
+                self.events.push(now, Event::CostsMeasured { changed: outcome == Outcome::Changed });
                 self.overdue = 0;
                 self.drift.settle(now, outcome == Outcome::Changed);
             }

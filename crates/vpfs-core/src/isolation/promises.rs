@@ -32,8 +32,8 @@ impl Isolation {
         self.minima.set(now, app, minimum, self.queue.oldest(app).is_some());
     }
 
-    /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the `shortest`
-    /// deadline come first: the others would have as much of the storage as these.
+    /// The kind of a flow, which is `judged` by its share. Of those that keep to their rate, the ones with the
+    /// `shortest` deadline come first: the others would have as much of the storage as these.
     pub(super) fn kind_by_promise(&self, app: AppId, judged: Kind, shortest: Option<Duration>) -> Kind {
         let meter = &self.meters[app.index()];
         match meter.deadline() {
@@ -55,8 +55,8 @@ impl Isolation {
         if self.interactive().any(|app| self.has_deadline(app)) { due.min(FLOOR_PPM) } else { due }
     }
 
-    /// Whether latency is compared with the best that is possible: not if all interactive flows have a deadline, because
-    /// that alone shows whether bulk is too fast. Without interactive flows, as before.
+    /// Whether latency is compared with the best that is possible: not if all interactive flows have a deadline,
+    /// because that alone shows whether bulk is too fast. Without interactive flows, as before.
     pub(super) fn measures_best(&self) -> bool {
         let mut interactive = self.interactive().peekable();
         match interactive.peek() {

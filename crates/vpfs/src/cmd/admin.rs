@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use vpfs_admin::events::Events;
 use vpfs_admin::{MetricsAccess, serve_metrics, serve_socket, socket};
 use vpfs_config::{Config, Metrics};
 use vpfs_core::ServerId;
@@ -15,10 +16,15 @@ const RETRY: Duration = Duration::from_millis(100);
 const TOLD: u32 = 50;
 
 /// Serves until this is dropped. With `take_over`, a predecessor serves until it hands over.
-pub(super) fn serve(config: &Config, servers: &[ServerId], take_over: bool, observer: &Observer) -> JoinSet<()> {
+pub(super) fn serve(
+    config: &Config,
+    servers: &[ServerId],
+    take_over: bool,
+    (observer, events): (&Observer, &Events),
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     if let Some(listener) = open_socket(config, servers, take_over) {
-        tasks.spawn(serve_socket(listener, observer.clone()));
+        tasks.spawn(serve_socket(listener, observer.clone(), events.clone()));
     }
     if let Some(metrics) = config.metrics.clone() {
         let observer = observer.clone();

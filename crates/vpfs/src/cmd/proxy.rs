@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use vpfs_admin::events::Events;
 use vpfs_config::{Config, LogFormat};
 use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
@@ -85,11 +86,12 @@ impl Proxy {
                 checked
             });
         }
-        let switch = log::start(config.log.level, config.log.format == LogFormat::Json)?;
+        let events = Events::default();
+        let switch = log::start(config.log.level, config.log.format == LogFormat::Json, &events)?;
         if !config.warnings.list.is_empty() {
             tracing::warn!(warnings = %config.warnings, "the configuration is valid, but probably not as intended");
         }
-        runtime.block_on(self.serve(config, &servers, signals, &switch))
+        runtime.block_on(self.serve(config, &servers, signals, (&switch, &events)))
     }
 
     fn load(&self) -> Result<Config, Exit> {
@@ -108,7 +110,7 @@ impl Proxy {
         config: Config,
         servers: &[ServerId],
         mut signals: Signals,
-        log: &LogSwitch,
+        (log, events): (&LogSwitch, &Events),
     ) -> Result<(), Exit> {
         let mut daemon = tokio::select! {
             daemon = self.start(config, servers) => daemon?,
@@ -116,7 +118,7 @@ impl Proxy {
         };
         signals.forget_upgrades()?;
         tell_ready(daemon.config(), servers, self.take_over);
-        let admin = admin::serve(daemon.config(), servers, self.take_over, &daemon.observer());
+        let admin = admin::serve(daemon.config(), servers, self.take_over, (&daemon.observer(), events));
         loop {
             tokio::select! {
                 _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,

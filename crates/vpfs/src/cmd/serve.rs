@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use vpfs_admin::events::Events;
 use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
 use vpfs_core::Bytes;
@@ -70,7 +71,7 @@ fn device_help() -> String {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        log::start(self.log_level, false)?;
+        log::start(self.log_level, false, &Events::default())?;
         let config = self.config()?;
         let runtime = super::runtime()?;
         runtime.block_on(self.serve(config)).map_err(|error| match error.kind() {

@@ -1,0 +1,147 @@
+//! `vpfs events`: what happened lately at the proxies of this host.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use vpfs_admin::EVENTS;
+use vpfs_admin::events::{Event, EventsReport};
+
+use super::asking::{Answer, Answers, Asking};
+use super::runtime;
+use crate::exit::Exit;
+use crate::print::print;
+
+impl Answer for EventsReport {
+    const ROUTE: &str = EVENTS;
+
+    fn servers(&self) -> Vec<&str> {
+        self.servers.iter().map(String::as_str).collect()
+    }
+}
+
+/// How often the proxies are asked again.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Show what happened lately: applications, promises that cannot be kept, peers, reloads
+///
+/// Asks the proxies on this host at their sockets for the latest thousand lines of their logs, whatever the log's own
+/// level and place are (docs/guide/metrics.md explains each).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs events                       what happened lately, at all proxies on this host\n  \
+    vpfs events --follow --json       and what happens from now on, an object in each line")]
+pub(crate) struct Events {
+    #[command(flatten)]
+    asking: Asking,
+
+    /// Go on until interrupted; proxies that end and come back are shown again
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Print JSON, an object in each line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Events {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let (config, runtime) = (self.asking.config()?, runtime()?);
+        let mut shown = Shown::default();
+        self.print(&shown.take_new(runtime.block_on(self.asking.answers(&config))?.told()))?;
+        if !self.follow {
+            return Ok(());
+        }
+        loop {
+            std::thread::sleep(EVERY);
+            // All may be away for a moment, during a restart.
+            if let Ok(Answers { list, .. }) = runtime.block_on(self.asking.answers(&config)) {
+                self.print(&shown.take_new(list))?;
+            }
+        }
+    }
+
+    fn print(&self, events: &[Line]) -> Result<(), Exit> {
+        events.iter().try_for_each(|line| match self.json {
+            true => print(serde_json::to_string(line).map_err(|error| Exit::Failed(error.to_string()))?),
+            false => print(line.text()),
+        })
+    }
+}
+
+/// How many events of each process were shown.
+#[derive(Default)]
+struct Shown(BTreeMap<u32, u64>);
+
+impl Shown {
+    /// Those that were not shown yet, in the order of time.
+    fn take_new(&mut self, reports: Vec<EventsReport>) -> Vec<Line> {
+        let mut new = Vec::new();
+        for EventsReport { process, events, .. } in reports {
+            let next = self.0.entry(process).or_default();
+            let fresh = events.into_iter().filter(|event| event.number >= *next);
+            new.extend(fresh.map(|event| Line { process, event }));
+            *next = new
+                .iter()
+                .filter(|line| line.process == process)
+                .map(|line| line.event.number + 1)
+                .fold(*next, u64::max);
+        }
+        new.sort_by(|one, other| one.event.time.cmp(&other.event.time));
+        new
+    }
+}
+
+/// An event, and where it happened.
+#[derive(Serialize)]
+struct Line {
+    process: u32,
+    #[serde(flatten)]
+    event: Event,
+}
+
+impl Line {
+    /// In one line, without what could change a terminal.
+    fn text(&self) -> String {
+        let Event { time, level, message, fields, .. } = &self.event;
+        let mut text = format!("{time} {level:>5} {message}");
+        fields.iter().for_each(|field| text += &format!(" {}={}", field.name, field.value));
+        text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vpfs_admin::events::Field;
+
+    use super::*;
+
+    fn report(process: u32, events: &[(u64, &str)]) -> EventsReport {
+        let event = |&(number, time): &(u64, &str)| Event {
+            number,
+            time: time.into(),
+            level: "INFO".into(),
+            message: format!("{number} of {process}"),
+            fields: vec![Field { name: "app".into(), value: "a\u{1b}[31m".into() }],
+        };
+        EventsReport { process, servers: vec!["s1".into()], events: events.iter().map(event).collect() }
+    }
+
+    #[test]
+    fn each_event_is_shown_once_in_the_order_of_time() {
+        let mut shown = Shown::default();
+        let mut new = |reports: Vec<EventsReport>| -> Vec<String> {
+            shown.take_new(reports).into_iter().map(|line| line.event.message).collect()
+        };
+        let first = vec![report(7, &[(0, "10"), (1, "12")]), report(8, &[(5, "11")])];
+        assert_eq!(new(first), ["0 of 7", "5 of 8", "1 of 7"]);
+        assert_eq!(new(vec![report(7, &[(1, "12"), (2, "13")]), report(8, &[(5, "11")])]), ["2 of 7"]);
+        assert_eq!(new(vec![report(9, &[(0, "14")])]), ["0 of 9"], "a successor numbers anew");
+    }
+
+    #[test]
+    fn names_do_not_reach_the_terminal_as_they_are() {
+        let line = Shown::default().take_new(vec![report(7, &[(0, "10")])]).remove(0).text();
+        assert_eq!(line, "10  INFO 0 of 7 app=a?[31m");
+    }
+}
