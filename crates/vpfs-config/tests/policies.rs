@@ -199,3 +199,18 @@ fn promises_beyond_the_capacity_are_refused() {
          scheduler.capacity; lower some"
     );
 }
+
+#[test]
+fn observing_holds_nothing_and_checks_all() {
+    let text = "[[server]]\nname = \"s1\"\naddress = \"tcp://10.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+                [scheduler]\nmode = \"observe\"\nmetadata_depth = 4\n\
+                [[app]]\nname = \"a\"\nclients = \"10.0.1.1\"\ncap = \"1MB/s\"\nlatency = \"5ms\"\n";
+    let config = Config::parse("vpfs.toml", text).unwrap();
+    let scheduler = &config.scheduler;
+    assert_eq!((scheduler.policy.kind, scheduler.observed), (PolicyKind::Fifo, Some(PolicyKind::Isolation)));
+    assert_eq!((scheduler.policy.metadata_depth, config.apps[0].cap), (None, None));
+    assert!(config.apps[0].latency.is_some(), "what is late is counted");
+    assert!(config.warnings.list.is_empty(), "what will have an effect later is no mistake: {}", config.warnings);
+    let wrong = text.replace("1MB/s", "1MB");
+    assert!(Config::parse("vpfs.toml", &wrong).is_err(), "so that the mode can be changed without surprises");
+}

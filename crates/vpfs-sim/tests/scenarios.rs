@@ -77,6 +77,16 @@ name = "a"
 "#;
 
 #[test]
+fn a_simulation_does_not_observe() {
+    let text = "[[servers]]\ndevice = \"hdd\"\n[[policy]]\nname = \"p\"\nscheduler = { mode = \"observe\" }\n\
+                [[app]]\nname = \"a\"\nphases = [\"write\"]\nior = { processes = 1 }\n";
+    assert_eq!(
+        problems(text),
+        "my.toml:5: policy.scheduler: mode = \"observe\" is for a proxy; compare with policy = \"fifo\" here"
+    );
+}
+
+#[test]
 fn problems_name_the_line_the_key_and_the_remedy() {
     let text = format!("sed = 3\n{REST}nods = 2\nior = {{ transfer = \"3MiB\", block = \"7MiB\" }}");
     let expected = [

@@ -92,13 +92,17 @@ impl Config {
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
-        let apps = apps::read(root, scheduler.policy.kind, capacity, &mut hosts_left);
+        let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
+        let mut apps = apps::read(root, kind, capacity, &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let peers = peers::read(root, &servers);
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
         apps::warn_of_unreachable(root, &apps, &bound);
-        apps::warn_of_no_target(root, &apps, scheduler.policy.kind);
+        apps::warn_of_no_target(root, &apps, kind);
+        if scheduler.observed.is_some() {
+            apps.list.iter_mut().for_each(|app| app.cap = None);
+        }
         overlaps::warn(root, &apps);
         let limits = limits::read_limits(root, &servers);
         Self {

@@ -122,6 +122,14 @@ pub(crate) const SCHEDULER: Section = Section {
         .default("isolation")
         .paper("vPFS+ §III; Two-level; IOCO §3"),
         Tunable::new(
+            "mode",
+            Kind::Choice(&["manage", "observe"]),
+            "`observe` holds nothing, whatever the policy and the caps are: requests go on in the order of arrival. All is \
+             measured, so that `vpfs top`, metrics and `vpfs events` show what applications do to each other, and what \
+             would be due to them, before anything is changed.",
+        )
+        .default("manage"),
+        Tunable::new(
             "profile",
             Kind::Text("a file written by `vpfs profile`, relative to this one"),
             "The file that supplies `depth`, `small_threshold`, `slot_cost` and `device_time`, unless they are set here.",

@@ -43,6 +43,8 @@ pub struct SchedulerConfig {
     pub metadata_cost: Bytes,
     /// The throughput of one server.
     pub capacity: Option<Rate>,
+    /// The policy that is not in force, because nothing is to be held.
+    pub observed: Option<PolicyKind>,
 }
 
 impl Table<'_> {
@@ -60,6 +62,7 @@ pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
     let device_times = read_device_times(&reader, profile.as_ref());
+    let observed = (reader.choice("mode") == Some(1)).then_some(kind);
     let policy = Settings {
         backfill: reader.choice("backfill").map_or(Backfill::default(), |index| BACKFILL[index]),
         sharing: Sharing { servers: servers(root), ..read_sharing(&reader, kind) },
@@ -80,10 +83,15 @@ pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
         device_times,
         ..Settings::new(kind, depth, read_slot_costs(&reader, profile, depth))
     };
+    let policy = match observed {
+        Some(_) => Settings { kind: PolicyKind::Fifo, metadata_depth: None, ..policy },
+        None => policy,
+    };
     SchedulerConfig {
         policy,
         metadata_cost: Bytes(reader.number_or_default("metadata_cost")),
         capacity: reader.number("capacity").map(Rate),
+        observed,
     }
 }
 

@@ -72,6 +72,9 @@ fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
     let mut policies: Vec<PolicySpec> = Vec::new();
     for table in root.tables("policy", &keys::POLICY) {
         let scheduler = table.scheduler(files);
+        if scheduler.observed.is_some() {
+            table.refuse("scheduler", "mode = \"observe\" is for a proxy; compare with policy = \"fifo\" here");
+        }
         let name = read_name(&table);
         if policies.iter().any(|policy| policy.name == name) {
             table.refuse("name", format!("another policy is called {name:?}"));

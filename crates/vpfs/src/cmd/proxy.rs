@@ -209,7 +209,10 @@ impl Signals {
 fn tell_ready(config: &Config, servers: &[ServerId], is_successor: bool) {
     let names: Vec<&str> = servers.iter().map(|id| config.servers[id.index()].name.as_str()).collect();
     let names = names.join(", ");
-    let policy = config.scheduler.policy.kind.name();
+    let policy = match config.scheduler.observed {
+        Some(kind) => format!("{}, only observed: nothing is held", kind.name()),
+        None => config.scheduler.policy.kind.name().to_owned(),
+    };
     tracing::info!(servers = names, listeners = listeners(config, servers), policy, "ready");
     systemd::ready(&format!("serving {names}"), is_successor);
 }
