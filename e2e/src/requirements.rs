@@ -4,7 +4,7 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 7] = [
+const KNOWN: [(&str, &str); 8] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
@@ -12,6 +12,7 @@ const KNOWN: [(&str, &str); 7] = [
     ("slurm", "slurm-client"),
     ("clustershell", "clustershell"),
     ("prometheus", "prometheus"),
+    ("chromium", "chromium"),
 ];
 
 /// Whether all programs of a package are on PATH; reports the missing ones as [`missing`] does.
@@ -65,7 +66,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus")]
+    #[should_panic(
+        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium"
+    )]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");
     }

@@ -346,3 +346,37 @@ fn events_tell_what_happened() {
     site.proxies[0].signal("HUP");
     await_equal(&true, || messages(&ask(1)).iter().any(|message| message == "reloaded"));
 }
+
+/// The page of `vpfs web` says what a client measured, to those alone who know its address, and a browser shows it.
+#[test]
+fn a_page_shows_what_goes_on() {
+    let site = Site::start();
+    let mut web = Command::new(vpfs());
+    web.args(["web", "--config"]).arg(site.file(1));
+    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    web.await_log("http://");
+    let url = web.log().trim().to_owned();
+    let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
+    let page = || get(address, &format!("/{path}still"), "").1;
+    assert_eq!((get(address, "/", "").0, get(address, "/0123/", "").0), (404, 404));
+    let measured = site.load();
+    let bytes: f64 = measured.values().sum();
+    // Of the last five seconds, or nothing while there was none.
+    let rate = || -> f64 {
+        let page = page();
+        let cells = page.split_once("<td>climate</td>").map(|(_, rest)| rest.split("</td>"));
+        let rate = cells.and_then(|mut cells| cells.nth(3)?.strip_prefix("<td>")?.parse().ok());
+        rate.unwrap_or_default()
+    };
+    await_equal(&true, || rate() > 0.0);
+    let seen = rate();
+    assert!(seen * 5e6 <= bytes * 1.2, "{seen} MB/s of {bytes} bytes");
+    if are_present("chromium", &["chromium"]) {
+        let mut browser = Command::new("chromium");
+        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(format!("{url}still"));
+        let shown = run(&mut browser);
+        for text in ["<td>climate</td>", "<td>s1</td>", "<td>s2</td>", "ready"] {
+            assert!(shown.contains(text), "no {text} in\n{shown}");
+        }
+    }
+}

@@ -10,6 +10,7 @@ pub mod api;
 mod client;
 pub mod events;
 pub mod metrics;
+mod page;
 mod routes;
 mod server;
 pub mod socket;
@@ -17,5 +18,6 @@ pub mod socket;
 mod testing;
 
 pub use client::{Failure, get};
+pub use page::serve_page;
 pub use routes::{EVENTS, METRICS, PEERS, STATUS};
 pub use server::{MetricsAccess, serve_metrics, serve_socket};

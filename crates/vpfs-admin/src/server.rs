@@ -44,7 +44,12 @@ pub enum MetricsAccess {
     Token(PathBuf),
 }
 
-/// One place at which requests arrive.
+/// What answers requests at one place.
+pub(crate) trait Respond: Send + Sync + 'static {
+    fn respond(&self, request: &Request<Incoming>) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// A place at which a daemon tells what it knows.
 struct Server {
     observer: Observer,
     events: Events,
@@ -64,7 +69,7 @@ pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observe
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
-async fn accept<S>(next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>, server: Server)
+pub(crate) async fn accept<S>(next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -74,7 +79,7 @@ where
             Ok(stream) => {
                 let server = Arc::clone(&server);
                 tokio::spawn(async move {
-                    server.converse(stream).await;
+                    converse(stream, &*server).await;
                     drop(permit);
                 });
             }
@@ -84,23 +89,23 @@ where
     }
 }
 
-impl Server {
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) {
-        let service = service_fn(async |request| Ok::<_, Infallible>(self.respond(&request).await));
-        let mut builder = http1::Builder::new();
-        let connection = builder
-            .keep_alive(false)
-            // The time below is for the head as well.
-            .header_read_timeout(None)
-            .max_buf_size(LONGEST_HEAD)
-            .serve_connection(TokioIo::new(stream), service);
-        match tokio::time::timeout(PATIENCE, connection).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a connection to the API failed"),
-            Err(_) => tracing::debug!("a connection to the API took too long"),
-        }
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(stream: S, server: &impl Respond) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(server.respond(&request).await));
+    let mut builder = http1::Builder::new();
+    let connection = builder
+        .keep_alive(false)
+        // The time below is for the head as well.
+        .header_read_timeout(None)
+        .max_buf_size(LONGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    match tokio::time::timeout(PATIENCE, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to the API failed"),
+        Err(_) => tracing::debug!("a connection to the API took too long"),
     }
+}
 
+impl Respond for Server {
     async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let path = request.uri().path();
@@ -114,7 +119,9 @@ impl Server {
         };
         response(answer)
     }
+}
 
+impl Server {
     async fn answer(&self, path: String, accept: String) -> Answer {
         let (status, events) = (self.observer.status().await, self.events.clone());
         let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status, &events));
@@ -144,7 +151,7 @@ fn are_equal(one: &str, other: &str) -> bool {
     hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
 }
 
-fn response(Answer { status, content_type, body }: Answer) -> Response<Full<Bytes>> {
+pub(crate) fn response(Answer { status, content_type, body }: Answer) -> Response<Full<Bytes>> {
     let mut response = Response::builder().status(status).header(CONTENT_TYPE, content_type);
     response = match status {
         StatusCode::METHOD_NOT_ALLOWED => response.header(ALLOW, "GET"),

@@ -21,12 +21,16 @@ pub(crate) struct EventLog {
 #[derive(Clone, Default)]
 struct App {
     name: String,
-    /// The kind that the latest line about it said, and when that was.
-    told: Option<(bool, Time)>,
+    /// Whether it is bulk, as the latest line about it said.
+    bulk: Option<bool>,
+    /// The number of these lines since this time.
+    lines: u32,
+    since: Time,
 }
 
-/// The least time between two lines about the kind of one application.
-const KIND_EVERY: Duration = Duration::from_secs(60);
+/// In a period there are at most so many lines about the kind of one application.
+const KIND_LINES: u32 = 6;
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// Whether an event is logged at the default level.
 pub(crate) fn is_important(event: &Event) -> bool {
@@ -103,14 +107,17 @@ impl EventLog {
         }
     }
 
-    /// Said at most once a minute, and only if it is not what was said before.
+    /// Said only if it is not what was said before.
     fn note_kind(&self, at: Time, app: AppId, bulk: bool) {
         let mut apps = self.apps();
         let Some(known) = apps.get_mut(app.index()) else { return };
-        if known.told.is_some_and(|(told, when)| told == bulk || at.since(when) < KIND_EVERY) {
+        if at.since(known.since) >= PERIOD {
+            (known.since, known.lines) = (at, 0);
+        }
+        if known.bulk == Some(bulk) || known.lines == KIND_LINES {
             return;
         }
-        known.told = Some((bulk, at));
+        (known.bulk, known.lines) = (Some(bulk), known.lines + 1);
         let name = known.name.clone();
         drop(apps);
         let (server, app) = (self.server.as_str(), name.as_str());
@@ -131,5 +138,27 @@ impl EventLog {
 
     fn apps(&self) -> MutexGuard<'_, Vec<App>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: the last that was said of an application was its kind in its first tenth of a second. Cause: one line a
+    /// minute.
+    #[test]
+    fn the_kind_is_said_when_it_changes_but_flapping_is_bounded() {
+        let log = EventLog::new("s1");
+        log.apps().push(App { name: "climate".to_owned(), ..App::default() });
+        let said = || log.apps()[0].bulk;
+        let (app, start) = (AppId(0), Time::from_millis(70_000));
+        log.note_kind(start, app, true);
+        log.note_kind(start + Duration::from_millis(300), app, false);
+        assert_eq!(said(), Some(false));
+        (0..100).for_each(|round| log.note_kind(start + Duration::from_secs(1), app, round % 2 == 0));
+        assert_eq!(log.apps()[0].lines, KIND_LINES);
+        log.note_kind(start + PERIOD, app, said() == Some(false));
+        assert_eq!(log.apps()[0].lines, 1);
     }
 }

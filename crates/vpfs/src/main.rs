@@ -32,6 +32,7 @@ enum Command {
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
     Top(cmd::top::Top),
+    Web(cmd::web::Web),
     Workload(cmd::workload::Workload),
 }
 
@@ -48,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
         Command::Top(top) => top.run(),
+        Command::Web(web) => web.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

@@ -13,11 +13,13 @@ pub(crate) mod profile;
 pub(crate) mod proxy;
 mod reload;
 pub(crate) mod reproduce;
+mod rows;
 pub(crate) mod serve;
 pub(crate) mod sim;
 mod successor;
 mod systemd;
 pub(crate) mod top;
+pub(crate) mod web;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

@@ -1,6 +1,5 @@
 //! `vpfs top`: what applications do now.
 
-mod rows;
 mod screen;
 mod table;
 
@@ -12,10 +11,10 @@ use vpfs_admin::{STATUS, api};
 use vpfs_config::Config;
 
 use super::asking::{Answer, Answers, Asking};
+use super::rows::{Row, rows};
 use super::runtime;
 use crate::exit::Exit;
 use crate::print::print;
-use rows::{Row, rows};
 use table::{Order, header, line, sort};
 
 impl Answer for api::Status {

@@ -9,9 +9,9 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Text};
 use vpfs_admin::api::Status;
 
-use super::rows::rows;
 use super::table::{Order, header, line, sort};
 use super::{Answers, Source};
+use crate::cmd::rows::rows;
 use crate::exit::Exit;
 
 /// What the user chose.
@@ -155,8 +155,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::rows::tests::status;
     use super::*;
+    use crate::cmd::rows::tests::status;
 
     fn view() -> View {
         View { order: Order::Bytes, server: None, filter: String::new(), is_typing: false }

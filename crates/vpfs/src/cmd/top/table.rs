@@ -1,6 +1,6 @@
 //! Columns that fit 80 characters, and the order of rows.
 
-use super::rows::Row;
+use crate::cmd::rows::{Row, time};
 
 /// The width of the name; longer ones are cut.
 const NAME: usize = 19;
@@ -57,20 +57,11 @@ pub(super) fn line(row: &Row) -> String {
     )
 }
 
-fn time(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "-".to_owned(),
-        Some(seconds) if seconds < 0.01 => format!("{:.2}ms", seconds * 1e3),
-        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::rows::rows;
-    use super::super::rows::tests::status;
     use super::*;
+    use crate::cmd::rows::rows;
+    use crate::cmd::rows::tests::status;
 
     #[test]
     fn a_row_fits_eighty_columns() {

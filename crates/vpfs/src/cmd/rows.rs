@@ -99,6 +99,16 @@ impl Total {
     }
 }
 
+/// A mean time for people; `-` if nothing had any.
+pub(super) fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds) if seconds < 0.01 => format!("{:.2}ms", seconds * 1e3),
+        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.1}s"),
+    }
+}
+
 /// The applications by name, at the server called `server` or the sum of all. A server whose proxy started in between
 /// is left out, as its counters began anew.
 pub(super) fn rows(before: &[Status], after: &[Status], server: Option<&str>) -> Vec<Row> {
@@ -196,7 +206,7 @@ pub(super) mod tests {
 
     /// A proxy for a server after some time, in which *climate* had a request a second and was due and got half of the
     /// storage's time, and *idle* had nothing.
-    pub(in super::super) fn status(server: &str, up: u32) -> Status {
+    pub(in crate::cmd) fn status(server: &str, up: u32) -> Status {
         let nothing = Work { queued: 0, outstanding: 0, ..work(0) };
         let app = |app: &str, work, seconds| App {
             app: app.to_owned(),

@@ -1,0 +1,86 @@
+//! `vpfs web`: a live page about the proxies of this host.
+
+mod page;
+mod samples;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::net::TcpListener;
+use vpfs_admin::serve_page;
+
+use super::asking::Asking;
+use super::runtime;
+use crate::exit::Exit;
+use crate::print::print;
+use crate::signals::Stop;
+use samples::Samples;
+
+/// How often the proxies are asked, and the page is loaded again.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Show a live page for a browser: throughput, waits, shares due and got, servers, peers and events
+///
+/// Asks the proxies on this host at their sockets every five seconds, keeps the last hour, and serves one page on the
+/// loopback interface, at an address with a key that only its output says. The page needs no scripts and no other host;
+/// `still` at the end of its address stays as it is. From another host: ssh -L 8080:127.0.0.1:8080 HOST.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs web                   print the address of the page, and serve it until interrupted\n  \
+    vpfs web --port 8080       at this port")]
+pub(crate) struct Web {
+    #[command(flatten)]
+    asking: Asking,
+
+    /// The port on the loopback interface [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+}
+
+impl Web {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let config = self.asking.config()?;
+        runtime()?.block_on(async {
+            let failed = |error: std::io::Error| Exit::Failed(format!("cannot serve at port {}: {error}", self.port));
+            let mut stop = Stop::new().map_err(failed)?;
+            let mut samples = Samples::default();
+            samples.look(&self.asking, &config).await?;
+            let samples = Arc::new(Mutex::new(samples));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.map_err(failed)?;
+            let (address, key) = (listener.local_addr().map_err(failed)?, key()?);
+            print(url(address, &key))?;
+            let shown = Arc::clone(&samples);
+            let html = move || page::html(&shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            tokio::select! {
+                () = serve_page(listener, &key, EVERY, html) => Ok(()),
+                () = self.watch(&config, &samples) => Ok(()),
+                () = stop.asked() => Ok(()),
+            }
+        })
+    }
+
+    /// Looks again and again.
+    async fn watch(&self, config: &vpfs_config::Config, samples: &Mutex<Samples>) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let mut next = samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // While none answers, the page shows what was.
+            let _ = next.look(&self.asking, config).await;
+            *samples.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        }
+    }
+}
+
+/// Other users of this host can connect to the port, but cannot guess this.
+fn key() -> Result<String, Exit> {
+    let mut bytes = [0; 16];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Exit::Failed("the system has no random numbers".to_owned()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn url(address: SocketAddr, key: &str) -> String {
+    format!("http://{address}/{key}/")
+}
