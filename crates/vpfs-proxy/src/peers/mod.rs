@@ -166,11 +166,7 @@ impl Prepared {
     }
 
     /// Connects to peers, passes messages between them and the gates of `outbox`, and tells `gates` the cluster's clock.
-    pub(crate) fn start(
-        self,
-        (outbox, outgoing): (Outbox, mpsc::Receiver<Outgoing>),
-        gates: Vec<Arc<Gate>>,
-    ) -> Peers {
+    pub(crate) fn start(self, (outbox, outgoing): (Outbox, mpsc::Receiver<Outgoing>), gates: Vec<Arc<Gate>>) -> Peers {
         let Self { mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
         let (inputs, taken) = mpsc::channel(input::INPUTS);
