@@ -9,8 +9,8 @@
 //!
 //! Servers must agree on two things without asking each other:
 //! - on **time**: drivers of all servers count [`Time`] from the same origin, for example the Unix epoch, and either
-//!   clocks are synchronised (NTP), or drivers measure how far the cluster's clock is ahead of their own and set that by
-//!   [`Policy::set_clock`](crate::Policy::set_clock);
+//!   their clocks are synchronised (NTP), or they measure how far the cluster's clock is ahead of their own and set
+//!   that by [`Policy::set_clock`](crate::Policy::set_clock);
 //! - on the **order** of applications: [`AppPolicy::order`] with [`order_of`] the application's name, from which
 //!   [`place_in`] derives its place in each window. An application whose order was never set uses its id, which is
 //!   right only if ids are the same everywhere.
@@ -151,7 +151,8 @@ impl Ioco {
         Place { window, in_window, arrival, id }
     }
 
-    /// The number of the window of a request by the cluster's clock, from its time of issue as far as that is plausible.
+    /// The number of the window of a request by the cluster's clock, from its time of issue as far as that is
+    /// plausible.
     fn window(&self, arrived: Time, issued_at: Option<Time>) -> i64 {
         let skew = nanos(self.settings.max_clock_skew);
         let arrived = signed(arrived.as_nanos()).saturating_add(self.clock_ahead_ns);

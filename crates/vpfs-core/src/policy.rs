@@ -179,7 +179,8 @@ impl Policy {
     }
 
     /// Sets how far the clock that all servers go by is ahead of the caller's, or behind it if negative; 0 until then.
-    /// At most 100 years, so that times since 1970 can be counted. O(n log n) in queued requests for policies with windows of time, O(1) for others.
+    /// At most 100 years, so that times since 1970 can be counted. O(n log n) in queued requests for policies with
+    /// windows of time, O(1) for others.
     pub fn set_clock(&mut self, ahead_ns: i64) {
         self.cluster.clock_ahead_ns = ahead_ns;
         self.engines_mut().for_each(|engine| engine.set_clock(ahead_ns));

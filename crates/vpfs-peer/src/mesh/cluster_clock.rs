@@ -1,9 +1,9 @@
 //! The clock by which all processes of a cluster go when they need the same time: the median of theirs.
 //!
 //! Every process finds it by itself, from its own clock and the differences that it has measured, so that all find the
-//! same one, as exactly as differences were measured and as far as all have links to all. While most clocks are right, so
-//! is the median, whatever the others say. No process has to be there, and nobody is asked who is right. A process that
-//! has lost all others keeps what it was told: they still serve the same clients.
+//! same one, as exactly as differences were measured and as far as all have links to all. While most clocks are right,
+//! so is the median, whatever the others say. No process has to be there, and nobody is asked who is right. A process
+//! that has lost all others keeps what it was told: they still serve the same clients.
 
 use std::time::Duration;
 

@@ -32,8 +32,8 @@ struct Remote {
 
 /// The links of one process to all others. The drive contract is in [`crate::mesh`].
 ///
-/// Each input costs O(log servers) and what it causes; [`Mesh::handle_timeout`], [`Mesh::poll_timeout`] and the answer to a
-/// ping O(servers).
+/// Each input costs O(log servers) and what it causes; the answer to a ping, [`Mesh::handle_timeout`] and
+/// [`Mesh::poll_timeout`] O(servers).
 #[derive(Debug)]
 pub struct Mesh {
     settings: MeshSettings,

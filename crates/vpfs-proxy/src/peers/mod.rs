@@ -165,7 +165,8 @@ impl Prepared {
         Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
     }
 
-    /// Connects to peers, passes messages between them and the gates of `outbox`, and tells `gates` the cluster's clock.
+    /// Connects to peers, passes messages between them and the gates of `outbox`, and tells `gates` the cluster's
+    /// clock.
     pub(crate) fn start(self, (outbox, outgoing): (Outbox, mpsc::Receiver<Outgoing>), gates: Vec<Arc<Gate>>) -> Peers {
         let Self { mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
