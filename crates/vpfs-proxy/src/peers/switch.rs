@@ -148,7 +148,10 @@ impl Switch {
                 Action::Dial(server) => self.dial(server),
                 Action::Close(id) => drop(self.connections.remove(&id)),
                 Action::Deliver { from, to, message } => self.outbox.deliver(from, to, message),
-                Action::SetClock { ahead_ns } => self.gates.iter().for_each(|gate| gate.set_clock(ahead_ns)),
+                Action::SetClock { ahead_ns } => {
+                    tracing::debug!(ahead_ms = ahead_ns / 1_000_000, "the median of all clocks, for ioco");
+                    self.gates.iter().for_each(|gate| gate.set_clock(ahead_ns));
+                }
             }
         }
         while let Some(event) = self.mesh.poll_event() {
