@@ -37,6 +37,9 @@ pub(crate) trait Engine: Scheduler + Debug {
         None
     }
 
+    /// The clock that all servers go by is this far ahead of the caller's; behind it if negative.
+    fn set_clock(&mut self, _ahead_ns: i64) {}
+
     /// What waits of `app` only because its rate does not allow more. O(1).
     fn waiting(&self, _app: AppId) -> Bytes {
         Bytes::ZERO

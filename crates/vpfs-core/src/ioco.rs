@@ -8,8 +8,9 @@
 //! application starves.
 //!
 //! Servers must agree on two things without asking each other:
-//! - on **time**: clocks are synchronised (NTP), and drivers of all servers count [`Time`] from the same origin, for
-//!   example the Unix epoch;
+//! - on **time**: drivers of all servers count [`Time`] from the same origin, for example the Unix epoch, and either
+//!   their clocks are synchronised (NTP), or they measure how far the cluster's clock is ahead of their own and set
+//!   that by [`Policy::set_clock`](crate::Policy::set_clock);
 //! - on the **order** of applications: [`AppPolicy::order`] with [`order_of`] the application's name, from which
 //!   [`place_in`] derives its place in each window. An application whose order was never set uses its id, which is
 //!   right only if ids are the same everywhere.
@@ -66,6 +67,8 @@ pub struct Ioco {
     queue: Heap<Place>,
     /// By application; `None` if its order was not set.
     orders: Vec<Option<u16>>,
+    /// How far the cluster's clock is ahead of the caller's.
+    clock_ahead_ns: i64,
     arrivals: u64,
     outstanding: usize,
     events: EventQueue,
@@ -82,7 +85,8 @@ struct IocoEntry {
 /// The place of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    window: u64,
+    /// Negative if the cluster's clock is before the origin.
+    window: i64,
     /// From [`place_in`], or the application's number.
     in_window: u64,
     arrival: u64,
@@ -105,6 +109,7 @@ impl Ioco {
             requests: Table::new(),
             queue: Heap::new(),
             orders: Vec::new(),
+            clock_ahead_ns: 0,
             arrivals: 0,
             outstanding: 0,
             events: EventQueue::with_capacity(event_capacity),
@@ -132,25 +137,28 @@ impl Ioco {
 
     /// Inserts a request at its place in the queue.
     fn admit(&mut self, arrived: Time, request: Request) {
-        let Request { id, app, issued_at, .. } = request;
-        let window = self.window(arrived, issued_at);
-        let order = self.order(app);
-        let in_window = match self.settings.order {
-            WindowOrder::Fair => place_in(window, order),
-            WindowOrder::Paper => order.into(),
-        };
-        let place = Place { window, in_window, arrival: self.arrivals, id };
         self.insert(arrived, request, false);
-        self.queue.set(place);
+        self.queue.set(self.place(self.requests.get(request.id)));
     }
 
-    /// The number of the window of a request, from its time of issue as far as that is plausible.
-    fn window(&self, arrived: Time, issued_at: Option<Time>) -> u64 {
+    fn place(&self, entry: &IocoEntry) -> Place {
+        let IocoEntry { request: Request { id, app, issued_at, .. }, enqueued_at, arrival, .. } = *entry;
+        let (window, order) = (self.window(enqueued_at, issued_at), self.order(app));
+        let in_window = match self.settings.order {
+            WindowOrder::Fair => place_in(window.cast_unsigned(), order),
+            WindowOrder::Paper => order.into(),
+        };
+        Place { window, in_window, arrival, id }
+    }
+
+    /// The number of the window of a request by the cluster's clock, from its time of issue as far as that is
+    /// plausible.
+    fn window(&self, arrived: Time, issued_at: Option<Time>) -> i64 {
         let skew = nanos(self.settings.max_clock_skew);
-        let arrived = arrived.as_nanos();
-        let issued = issued_at.map_or(arrived, Time::as_nanos);
+        let arrived = signed(arrived.as_nanos()).saturating_add(self.clock_ahead_ns);
+        let issued = issued_at.map_or(arrived, |issued| signed(issued.as_nanos()));
         let time = issued.clamp(arrived.saturating_sub(skew), arrived.saturating_add(skew));
-        time / nanos(self.settings.window).max(1)
+        time.div_euclid(nanos(self.settings.window).max(1))
     }
 
     fn order(&self, app: AppId) -> u16 {
@@ -175,8 +183,13 @@ impl Ioco {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Exact until 292 years after the origin.
+fn signed(nanos: u64) -> i64 {
+    i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
 impl Engine for Ioco {
@@ -187,6 +200,17 @@ impl Engine for Ioco {
             self.set_depth(now, settings.depth);
         }
         same
+    }
+
+    /// Queued requests move along. Otherwise later ones would go before them while the clock goes back, and never let
+    /// them go if it went back again and again.
+    fn set_clock(&mut self, ahead_ns: i64) {
+        if core::mem::replace(&mut self.clock_ahead_ns, ahead_ns) == ahead_ns {
+            return;
+        }
+        let queued = self.requests.iter().filter(|entry| !entry.outstanding);
+        let places: Vec<Place> = queued.map(|entry| self.place(entry)).collect();
+        places.into_iter().for_each(|place| self.queue.set(place));
     }
 
     fn hand_over(self: Box<Self>) -> Handover {
@@ -212,8 +236,8 @@ impl Engine for Ioco {
 }
 
 impl Scheduler for Ioco {
-    /// The window is that of [`Request::issued_at`], which is limited to the time of arrival plus or minus
-    /// [`IocoSettings::max_clock_skew`], or else that of arrival [IOCO §3.1].
+    /// The window is that of [`Request::issued_at`], by the cluster's clock and limited to the time of arrival plus or
+    /// minus [`IocoSettings::max_clock_skew`], or else that of arrival [IOCO §3.1].
     fn enqueue_held(&mut self, now: Time, arrived: Time, request: &Request) {
         let Request { id, app, cost, .. } = *request;
         self.admit(arrived, *request);
@@ -255,7 +279,7 @@ impl Scheduler for Ioco {
         self.events.push(now, Event::CostCorrected { id, app, estimated, real });
     }
 
-    /// The order applies to requests that arrive later.
+    /// The order applies to requests that arrive later, and to queued ones when the cluster's clock changes.
     fn set_app(&mut self, now: Time, app: AppId, &AppPolicy { weight, order, .. }: &AppPolicy) {
         self.events.push(now, Event::WeightChanged { app, weight });
         if app.index() >= self.orders.len() {
@@ -437,6 +461,43 @@ mod tests {
         let mut switches = orders[0].clone();
         switches.dedup();
         assert_eq!(switches.len(), 8 * 5, "each application once in each window");
+    }
+
+    /// Clocks are seconds apart; half of the requests come before the
+    /// difference is known.
+    #[test]
+    fn servers_with_different_clocks_agree_when_they_know_the_difference() {
+        let orders = [0_i64, 7_300, -2_150].map(|ahead_ms| {
+            let mut ioco = ioco(1);
+            let clock = |ms: i64| Time::from_millis((ms - ahead_ms).try_into().unwrap());
+            for id in 0..60 {
+                if id == 30 {
+                    ioco.set_clock(ahead_ms * 1_000_000);
+                }
+                ioco.enqueue(clock(8000 + i64::from(id) * 40), request(id, id % 5, None));
+            }
+            order(&mut ioco, clock(11_000))
+        });
+        assert_eq!(orders[0], orders[1]);
+        assert_eq!(orders[0], orders[2]);
+    }
+
+    /// A clock that others set back again and again, so that it stands still, makes nobody wait for ever.
+    #[test]
+    fn older_windows_stay_first_while_the_clock_goes_back() {
+        let mut ioco = ioco(1);
+        let at = |id: u32| Time::from_millis(u64::from(id) * 250);
+        for id in 0..20 {
+            ioco.set_clock(-i64::from(id) * 250_000_000);
+            ioco.enqueue(at(id), request(id, id % 3, None));
+        }
+        let ids: Vec<u32> = core::iter::from_fn(|| {
+            let id = ioco.poll_dispatch(at(20))?.id;
+            ioco.complete(at(20), id);
+            Some(id.0)
+        })
+        .collect();
+        assert!(ids.is_sorted() && ids.len() == 20, "{ids:?}");
     }
 
     /// Daemons of different versions must agree, so these numbers never change.

@@ -52,7 +52,14 @@ pub struct Policy {
     event_capacity: usize,
     /// By application, as far as they were set; kept for the next policy.
     apps: Vec<Option<AppPolicy>>,
+    cluster: Cluster,
+}
+
+/// What is known of the other servers; kept for the next policy.
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
     reach: Reach,
+    clock_ahead_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +118,7 @@ impl Policy {
             settings: settings.clone(),
             event_capacity,
             apps: Vec::new(),
-            reach: Reach::ALONE,
+            cluster: Cluster { reach: Reach::ALONE, clock_ahead_ns: 0 },
         };
         policy.open(Time::ZERO);
         policy
@@ -158,17 +165,25 @@ impl Policy {
     /// input. O(n log n) in requests in use if the policy or a slot cost changes, otherwise O(1).
     pub fn reconfigure(&mut self, now: Time, settings: &Settings) {
         let before = core::mem::replace(&mut self.settings, settings.clone());
-        reconfigure(&mut self.data, now, &before, settings, (&self.apps, self.reach));
+        reconfigure(&mut self.data, now, &before, settings, (&self.apps, self.cluster));
         self.open(now);
         if let Some(metadata) = &mut self.metadata {
-            reconfigure(metadata, now, &before.of_metadata(), &settings.of_metadata(), (&self.apps, self.reach));
+            reconfigure(metadata, now, &before.of_metadata(), &settings.of_metadata(), (&self.apps, self.cluster));
         }
     }
 
     /// Sets how many of the servers that share totals can be reached; [`Reach::ALONE`] until then. O(applications).
     pub fn set_reach(&mut self, now: Time, reach: Reach) {
-        self.reach = reach;
+        self.cluster.reach = reach;
         self.all_totals().for_each(|(_, totals)| totals.set_reach(now, reach));
+    }
+
+    /// Sets how far the clock that all servers go by is ahead of the caller's, or behind it if negative; 0 until then.
+    /// At most 100 years, so that times since 1970 can be counted. O(n log n) in queued requests for policies with
+    /// windows of time, O(1) for others.
+    pub fn set_clock(&mut self, ahead_ns: i64) {
+        self.cluster.clock_ahead_ns = ahead_ns;
+        self.engines_mut().for_each(|engine| engine.set_clock(ahead_ns));
     }
 
     /// The totals of a kind for requests of `class`; `None` if the policy keeps none. A cap limits all requests
@@ -183,7 +198,7 @@ impl Policy {
 
     /// The next report about any total, see [`Totals::poll_report`].
     pub fn poll_total(&mut self) -> Option<(TotalId, i64)> {
-        if self.reach.servers <= 1 {
+        if self.cluster.reach.servers <= 1 {
             // Asked after every input, so worth a short way out.
             return None;
         }
@@ -218,7 +233,7 @@ impl Policy {
     fn open(&mut self, now: Time) {
         if self.is_open() && self.metadata.is_none() {
             let mut engine = self.settings.of_metadata().engine(self.event_capacity);
-            apply((&self.apps, self.reach), now, engine.as_mut());
+            apply((&self.apps, self.cluster), now, engine.as_mut());
             self.metadata = Some(engine);
         }
     }
@@ -311,11 +326,12 @@ impl Policy {
     }
 }
 
-/// Sets the parameters of applications, and the reach, at `engine`, which is new.
-fn apply((apps, reach): (&[Option<AppPolicy>], Reach), now: Time, engine: &mut dyn Engine) {
+/// Sets the parameters of applications, and what is known of the cluster, at `engine`, which is new.
+fn apply((apps, cluster): (&[Option<AppPolicy>], Cluster), now: Time, engine: &mut dyn Engine) {
     if let Some(totals) = engine.totals() {
-        totals.set_reach(now, reach);
+        totals.set_reach(now, cluster.reach);
     }
+    engine.set_clock(cluster.clock_ahead_ns);
     for (app, policy) in (0..).map(AppId).zip(apps) {
         if let Some(policy) = policy {
             engine.set_app(now, app, policy);
@@ -336,13 +352,13 @@ fn reconfigure(
     now: Time,
     before: &Settings,
     settings: &Settings,
-    apps: (&[Option<AppPolicy>], Reach),
+    known: (&[Option<AppPolicy>], Cluster),
 ) {
     if engine.reconfigure(now, before, settings) {
         return;
     }
     let mut next = settings.engine(0);
-    apply(apps, now, next.as_mut());
+    apply(known, now, next.as_mut());
     let handover = core::mem::replace(engine, next).hand_over();
     engine.take_over(now, handover);
 }

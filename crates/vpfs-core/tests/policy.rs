@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use vpfs_core::testing::{Op, Runner};
 use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Capabilities, Event, OpKind, Policy, PolicyKind, Request, RequestId, Scheduler,
-    ServiceClass, ServiceReport, Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time,
+    ServiceClass, ServiceReport, Settings, SharedService, Sharing, SharingMode, SlotCostTable, Time, WindowOrder,
 };
 
 const KINDS: [PolicyKind; 6] = PolicyKind::ALL;
@@ -240,4 +240,25 @@ fn the_form_of_backfill_changes_at_once() {
     let paper = Settings { backfill: Backfill::Paper, ..settings(PolicyKind::SfqDPlus, 14) };
     runner.scheduler.reconfigure(runner.now, &paper);
     assert_eq!(runner.apply(DISPATCH).len(), 1);
+}
+
+/// Two requests are in windows 0 and 1 of one second by the caller's clock, and both in window 1 by the cluster's.
+#[test]
+fn a_new_policy_goes_by_the_clusters_clock() {
+    let served = |ahead_ns| {
+        let mut policy = Policy::new(&settings(PolicyKind::Fifo, 2), 0);
+        policy.set_clock(ahead_ns);
+        let mut ioco = settings(PolicyKind::Ioco, 2);
+        ioco.ioco.order = WindowOrder::Paper;
+        policy.reconfigure(Time::ZERO, &ioco);
+        for (app, order, ms) in [(1, 1, 900), (0, 0, 1100)] {
+            policy.set_app(Time::ZERO, AppId(app), &AppPolicy { order: Some(order), ..AppPolicy::default() });
+            policy
+                .enqueue(Time::from_millis(ms), Request::new(RequestId(app), AppId(app), OpKind::Read, Bytes::kib(64)));
+        }
+        let dispatched = std::iter::from_fn(|| policy.poll_dispatch(Time::from_millis(1100)));
+        dispatched.map(|dispatch| dispatch.app.0).collect::<Vec<_>>()
+    };
+    assert_eq!(served(0), [1, 0]);
+    assert_eq!(served(500_000_000), [0, 1]);
 }

@@ -144,6 +144,12 @@ impl<W> Node<W> {
         }
     }
 
+    /// The clock that all servers go by is this far ahead of the driver's; behind it if negative. For policies with
+    /// windows of time.
+    pub fn set_clock(&mut self, ahead_ns: i64) {
+        self.scheduler.set_clock(ahead_ns);
+    }
+
     fn set_reach(&mut self, now: Time) {
         self.scheduler.set_reach(now, self.peers.as_ref().map_or(Reach::ALONE, Peers::reach));
     }

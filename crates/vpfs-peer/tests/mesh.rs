@@ -37,6 +37,8 @@ struct Process {
     events: Vec<Event>,
     delivered: Vec<(u32, u32, u64)>,
     ahead: Duration,
+    /// By how much it was told that the cluster's clock is ahead of its own.
+    told_ns: i64,
     runs: bool,
 }
 
@@ -63,6 +65,7 @@ impl Network {
             events: vec![],
             delivered: vec![],
             ahead: Duration::ZERO,
+            told_ns: 0,
             runs: true,
         };
         let processes = owns.iter().map(process).collect();
@@ -143,6 +146,7 @@ impl Network {
                 Action::Deliver { from, to, message } => {
                     self.processes[index].delivered.push((from.0, to.0, message.at.version));
                 }
+                Action::SetClock { ahead_ns } => self.processes[index].told_ns = ahead_ns,
             }
         }
         let process = &mut self.processes[index];
@@ -384,6 +388,25 @@ fn clocks_that_differ_are_told() {
     let offset = network.processes[0].mesh.status(network.now).next().unwrap().offset.unwrap();
     let wrong = (offset.ahead_ns - 200_000_000).unsigned_abs();
     assert!(u128::from(wrong) <= offset.error.as_nanos() && offset.error < STEP, "{offset:?}");
+}
+
+/// Clocks are up to 9 s apart; the process whose clock is the median ends.
+#[test]
+fn all_processes_go_by_one_clock() {
+    let mut network = Network::new(&[&[0], &[1, 5], &[2], &[3], &[4]]);
+    let clocks = [500, 3200, 40, 9000, 0];
+    for (process, ahead) in network.processes.iter_mut().zip(clocks) {
+        process.ahead = Duration::from_millis(ahead);
+    }
+    for (ended, median) in [(None, 500), (Some(0), 40)] {
+        ended.into_iter().for_each(|index: usize| network.processes[index].runs = false);
+        network.run(secs(15));
+        for process in network.processes.iter().filter(|process| process.runs) {
+            let own_ms = i64::try_from(process.ahead.as_millis()).unwrap();
+            let off_ns = own_ms * 1_000_000 + process.told_ns - median * 1_000_000;
+            assert!(u128::from(off_ns.unsigned_abs()) <= STEP.as_nanos(), "{own_ms} ms ahead: {off_ns} ns off");
+        }
+    }
 }
 
 fn hello(cluster: &str, incarnation: u64, servers: &[&str]) -> Hello {

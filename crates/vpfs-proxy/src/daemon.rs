@@ -140,7 +140,7 @@ impl Daemon {
         timers.spawn(Arc::clone(&follower).run(environment.state.clone(), kept));
         let keeper = Keeper::new(Arc::clone(&shared), environment.state.clone(), &config);
         timers.spawn(keeper.clone().run());
-        let peers = prepared.map(|(prepared, outgoing)| prepared.start(outbox, outgoing));
+        let peers = prepared.map(|(prepared, outgoing)| prepared.start((outbox, outgoing), shared.gates.clone()));
         timers.spawn(clock.follow_wall());
         for (gate, incoming) in shared.gates.iter().zip(incoming) {
             timers.spawn(deliver(Arc::clone(gate), incoming));

@@ -111,6 +111,7 @@ impl Gate {
     /// Enqueues an operation; its mailbox, which may be the caller's own, receives the dispatch.
     pub(crate) fn enqueue(&self, mailbox: &Arc<Mailbox>, op: OpId, app: AppId, submission: &Submission) -> RequestKey {
         let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
+        // No client says when it issued a request (docs/decisions/0024-ioco-live.md).
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
         let waiter = Waiter { mailbox: Arc::clone(mailbox), op };
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
@@ -168,6 +169,11 @@ impl Gate {
         if let Err(error) = self.with(|state, now| state.node.handle_message(now, from, message)) {
             self.events.note_refused(self.clock.now(), from, &error);
         }
+    }
+
+    /// The cluster's clock is this far ahead of this process's; behind it if negative.
+    pub(crate) fn set_clock(&self, ahead_ns: i64) {
+        self.lock().node.set_clock(ahead_ns);
     }
 
     /// Changes policy and costs; no queued or dispatched request is lost.

@@ -117,6 +117,6 @@ pub use link::LinkProfile;
 pub use peer_network::{Partition, PeerNetwork, Restart};
 pub use read::scenario_manual;
 pub use results::{AppAtServer, AppResults, CallTrace, CoordinationResults, PartTrace, Results, ServerResults};
-pub use scenario::{App, PolicySpec, Role, Scenario, ServerGroup, Workload};
+pub use scenario::{App, PolicySpec, RequestTime, Role, Scenario, ServerGroup, Workload};
 pub use simulation::{Progress, Simulation};
 pub use trace::Transfer;

@@ -5,7 +5,7 @@ use vpfs_node::coordination::Members;
 use vpfs_node::{AppName, Node, NodeSettings, PeerSettings};
 
 use crate::peer_network::PeerNetwork;
-use crate::scenario::{App, PolicySpec};
+use crate::scenario::{App, PolicySpec, RequestTime};
 
 /// The settings from which the nodes of all servers are built.
 #[derive(Clone, Debug)]
@@ -45,6 +45,11 @@ impl NodePlan {
             node.set_app(now, app, planned.name.as_str(), &planned.policy);
         }
         node
+    }
+
+    /// What a proxy knows of when a request was issued.
+    pub(crate) fn known_issue(&self, issued: Time) -> Option<Time> {
+        (self.policy.request_time == RequestTime::Issue).then_some(issued)
     }
 
     /// A request of `app` arrives. A member of a group is not known before its first one: in the daemon it is created

@@ -28,8 +28,8 @@ impl Proxy {
         let Part { app, op, bytes, object, offset, issued, elsewhere, .. } = *part;
         plan.introduce(now, &mut self.node, app);
         let position = (op != OpKind::Metadata).then_some(FilePosition { file: FileKey(object), start: offset });
-        let piece = Some(Bytes(FLOW_BUFFER));
-        let arrival = Arrival { position, elsewhere, issued_at: Some(issued), piece, ..Arrival::new(app, op, bytes) };
+        let (issued_at, piece) = (plan.known_issue(issued), Some(Bytes(FLOW_BUFFER)));
+        let arrival = Arrival { position, elsewhere, issued_at, piece, ..Arrival::new(app, op, bytes) };
         part.request = Some(self.node.enqueue(now, key, &arrival));
     }
 

@@ -107,6 +107,18 @@ pub struct PolicySpec {
     pub settings: Settings,
     /// The cost of a metadata request [vPFS+ §IV].
     pub metadata_cost: Bytes,
+    /// What determines the window of a request in IOCO.
+    pub request_time: RequestTime,
+}
+
+/// What a proxy knows of the time of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestTime {
+    /// When it arrives at the server, as in the daemon.
+    #[default]
+    Arrival,
+    /// When its client makes the call, equal at all servers, as with the client library of [IOCO §4.1].
+    Issue,
 }
 
 impl PolicySpec {
@@ -117,7 +129,7 @@ impl PolicySpec {
 
     /// A named policy, with a cost of 10 KiB for a metadata request.
     pub fn new(name: impl Into<String>, settings: Settings) -> Self {
-        Self { name: name.into(), settings, metadata_cost: Bytes::kib(10) }
+        Self { name: name.into(), settings, metadata_cost: Bytes::kib(10), request_time: RequestTime::default() }
     }
 
     /// The same policy for applications that may use `servers` servers.

@@ -9,7 +9,9 @@ use vpfs_core::{Depth, PolicyKind, Settings, SlotCostTable};
 use vpfs_model::device::{DeviceProfile, NullAioProfile};
 use vpfs_model::plan::{Phase, PioBench, PioPattern};
 use vpfs_report::{Axis, Check, Plot, Section, Series};
-use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Scenario, ServerGroup, SimError, Simulation, parallel};
+use vpfs_sim::{
+    App, Layout, LinkProfile, PolicySpec, RequestTime, Scenario, ServerGroup, SimError, Simulation, parallel,
+};
 
 use super::analysis::{coordinated_completion, independent_completion, relative_reduction};
 
@@ -58,7 +60,8 @@ impl Point {
 /// The mean completion time of one run, counted from the time when the servers become free.
 fn completion(apps: u32, servers: u32, kind: PolicyKind, seed: u64) -> Result<f64, SimError> {
     let settings = Settings::new(kind, Depth::new(1).expect("not zero"), SlotCostTable::uniform());
-    let results = Simulation::new(&scenario(apps, servers, seed), &PolicySpec::new("policy", settings))?.run()?;
+    let policy = PolicySpec { request_time: RequestTime::Issue, ..PolicySpec::new("policy", settings) };
+    let results = Simulation::new(&scenario(apps, servers, seed), &policy)?.run()?;
     let sum: f64 = results.apps[1..].iter().map(|app| app.read.mean_seconds).sum();
     Ok((sum / f64::from(apps) - ARRIVAL.as_secs_f64()) / UNIT.as_secs_f64())
 }

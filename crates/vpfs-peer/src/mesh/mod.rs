@@ -13,6 +13,7 @@
 
 mod backoff;
 mod clock_offset;
+mod cluster_clock;
 mod dial;
 mod link;
 mod outbox;
@@ -78,6 +79,11 @@ pub enum Action {
         to: ServerId,
         /// What it says.
         message: Message,
+    },
+    /// Tell all nodes of this process that the cluster's clock is this far ahead of the process's; behind if negative.
+    SetClock {
+        /// In nanoseconds; 0 until then.
+        ahead_ns: i64,
     },
 }
 

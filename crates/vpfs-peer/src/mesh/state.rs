@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vpfs_core::{ServerId, Time};
 use vpfs_node::coordination::{Message, Traffic};
 
+use super::cluster_clock::ClusterClock;
 use super::dial::Dial;
 use super::link::Link;
 use super::outbox::{Outbox, count};
@@ -31,7 +32,8 @@ struct Remote {
 
 /// The links of one process to all others. The drive contract is in [`crate::mesh`].
 ///
-/// Each input costs O(log servers) and what it causes; [`Mesh::handle_timeout`] and [`Mesh::poll_timeout`] O(servers).
+/// Each input costs O(log servers) and what it causes; the answer to a ping, [`Mesh::handle_timeout`] and
+/// [`Mesh::poll_timeout`] O(servers).
 #[derive(Debug)]
 pub struct Mesh {
     settings: MeshSettings,
@@ -42,6 +44,7 @@ pub struct Mesh {
     remotes: BTreeMap<ServerId, Remote>,
     links: BTreeMap<LinkId, Link>,
     ready: BTreeSet<LinkId>,
+    clock: ClusterClock,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
 }
@@ -77,6 +80,7 @@ impl Mesh {
             remotes,
             links: BTreeMap::new(),
             ready: BTreeSet::new(),
+            clock: ClusterClock::default(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -145,6 +149,7 @@ impl Mesh {
             Frame::Pong { sent, received, answered } => {
                 link.clock.add(sent, received, answered, now);
                 self.judge_clock(id);
+                self.find_clock(now);
                 Ok(())
             }
         };
@@ -398,6 +403,12 @@ impl Mesh {
         }
         self.actions.push_back(Action::Deliver { from, to, message });
         Ok(())
+    }
+
+    fn find_clock(&mut self, now: Time) {
+        let others = self.links.values().filter_map(|link| link.clock.best());
+        let ahead = self.clock.update(now, others.map(|offset| offset.ahead_ns));
+        self.actions.extend(ahead.map(|ahead_ns| Action::SetClock { ahead_ns }));
     }
 
     fn judge_clock(&mut self, id: LinkId) {

@@ -29,6 +29,7 @@ use vpfs_peer::mesh::{Mesh, MeshSettings, PeerStatus};
 use vpfs_peer::wire::{Hello, WireError};
 
 use crate::clock::Clock;
+use crate::gate::Gate;
 use crate::handover::Inheritance;
 use crate::names::Names;
 use crate::outbox::{Outbox, Outgoing};
@@ -164,8 +165,9 @@ impl Prepared {
         Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
     }
 
-    /// Connects to peers and passes messages between them and the gates of `outbox`.
-    pub(crate) fn start(self, outbox: Outbox, outgoing: mpsc::Receiver<Outgoing>) -> Peers {
+    /// Connects to peers, passes messages between them and the gates of `outbox`, and tells `gates` the cluster's
+    /// clock.
+    pub(crate) fn start(self, (outbox, outgoing): (Outbox, mpsc::Receiver<Outgoing>), gates: Vec<Arc<Gate>>) -> Peers {
         let Self { mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
         let (inputs, taken) = mpsc::channel(input::INPUTS);
@@ -177,7 +179,7 @@ impl Prepared {
         for address in missing {
             tasks.spawn(accept_later(Arc::clone(&cluster), address, Arc::clone(&sockets), inputs.clone()));
         }
-        let switch = switch::Switch::new(mesh, Arc::clone(&cluster), outbox, inputs);
+        let switch = switch::Switch::new(mesh, Arc::clone(&cluster), outbox, gates, inputs);
         tasks.spawn(switch.run(outgoing, taken, asked));
         Peers { cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
     }

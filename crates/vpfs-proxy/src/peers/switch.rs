@@ -12,6 +12,7 @@ use vpfs_peer::mesh::{Action, Event, LinkId, Mesh, Origin, Refusal};
 use super::handshake::{self, Introduced};
 use super::input::Input;
 use super::{Cluster, PeerState, connection};
+use crate::gate::Gate;
 use crate::log_limit::{Kind, LogLimit};
 use crate::outbox::{Outbox, Outgoing};
 
@@ -29,6 +30,7 @@ pub(super) struct Switch {
     mesh: Mesh,
     cluster: Arc<Cluster>,
     outbox: Outbox,
+    gates: Vec<Arc<Gate>>,
     inputs: mpsc::Sender<Input>,
     connections: BTreeMap<LinkId, Connection>,
     opened: u64,
@@ -38,9 +40,15 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn new(mesh: Mesh, cluster: Arc<Cluster>, outbox: Outbox, inputs: mpsc::Sender<Input>) -> Self {
+    pub(super) fn new(
+        mesh: Mesh,
+        cluster: Arc<Cluster>,
+        outbox: Outbox,
+        gates: Vec<Arc<Gate>>,
+        inputs: mpsc::Sender<Input>,
+    ) -> Self {
         let (connections, dials, log) = (BTreeMap::new(), JoinSet::new(), LogLimit::default());
-        Self { mesh, cluster, outbox, inputs, connections, opened: 0, dials, log }
+        Self { mesh, cluster, outbox, gates, inputs, connections, opened: 0, dials, log }
     }
 
     /// Runs for ever.
@@ -140,6 +148,10 @@ impl Switch {
                 Action::Dial(server) => self.dial(server),
                 Action::Close(id) => drop(self.connections.remove(&id)),
                 Action::Deliver { from, to, message } => self.outbox.deliver(from, to, message),
+                Action::SetClock { ahead_ns } => {
+                    tracing::debug!(ahead_ms = ahead_ns / 1_000_000, "the median of all clocks, for ioco");
+                    self.gates.iter().for_each(|gate| gate.set_clock(ahead_ns));
+                }
             }
         }
         while let Some(event) = self.mesh.poll_event() {
@@ -209,7 +221,8 @@ impl Switch {
             Event::Clock { servers, offset, exceeds: true } => tracing::warn!(
                 servers = names(servers),
                 ahead_ms = offset.ahead_ns / 1_000_000,
-                "the clock of this peer differs by more than peers.clock_limit: windows of ioco do not agree"
+                "the clock of this peer differs by more than peers.clock_limit: synchronise both hosts with NTP; until \
+                 then ioco goes by the median of all clocks"
             ),
             Event::Clock { servers, .. } => {
                 tracing::info!(servers = names(servers), "the clock of this peer agrees again")

@@ -161,6 +161,13 @@ pub(super) const POLICY: Section = Section {
     keys: &[
         key("name", NAME, "The name in tables."),
         key("scheduler", Kind::Table("[policy.scheduler]"), "As `[scheduler]` in vpfs.toml."),
+        key(
+            "request_time",
+            Kind::Choice(&["arrival", "issue"]),
+            "The time that determines the window of a request in IOCO: `arrival` at each server, as in the proxy, or \
+             `issue` by the client, as in the paper, whose clients send it along.",
+        )
+        .default("arrival"),
     ],
 };
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use vpfs_config::{Problems, Table, read_file};
 
 use crate::link::LinkProfile;
-use crate::scenario::{PolicySpec, Scenario};
+use crate::scenario::{PolicySpec, RequestTime, Scenario};
 
 impl Scenario {
     /// Reads the text of a scenario file that refers to no other file; `file` is its name for messages.
@@ -79,7 +79,10 @@ fn read_policies(root: &Table<'_>, files: Files<'_>) -> Vec<PolicySpec> {
         if policies.iter().any(|policy| policy.name == name) {
             table.refuse("name", format!("another policy is called {name:?}"));
         }
-        policies.push(PolicySpec { metadata_cost: scheduler.metadata_cost, ..PolicySpec::new(name, scheduler.policy) });
+        let request_time =
+            if table.choice("request_time") == Some(1) { RequestTime::Issue } else { RequestTime::Arrival };
+        let metadata_cost = scheduler.metadata_cost;
+        policies.push(PolicySpec { metadata_cost, request_time, ..PolicySpec::new(name, scheduler.policy) });
     }
     if !root.has("policy") {
         root.refuse("policy", "is missing; add [[policy]] with a name and [policy.scheduler]");
