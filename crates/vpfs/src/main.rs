@@ -31,6 +31,7 @@ enum Command {
     Serve(cmd::serve::Serve),
     Sim(cmd::sim::Sim),
     Top(cmd::top::Top),
+    Why(cmd::why::Why),
     Workload(cmd::workload::Workload),
 }
 
@@ -46,6 +47,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
         Command::Top(top) => top.run(),
+        Command::Why(why) => why.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

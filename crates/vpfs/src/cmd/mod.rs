@@ -17,6 +17,7 @@ pub(crate) mod sim;
 mod successor;
 mod systemd;
 pub(crate) mod top;
+pub(crate) mod why;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

@@ -1,9 +1,16 @@
 //! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
 
+mod difference;
+
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use vpfs_core::Learned;
-use vpfs_node::{Activity, AppSnapshot};
+use vpfs_core::{Learned, OpKind, Rule, Time};
+use vpfs_node::{Activity, AppSnapshot, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, ServerStatus, Used};
+
+/// Stands for applications that have no place of their own: no name has parentheses.
+const OTHERS: &str = "(others)";
 
 /// A daemon at one moment. Counters begin with its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,16 +76,71 @@ pub struct App {
     pub got_seconds: f64,
     /// Its rate is limited.
     pub has_cap: bool,
+    /// To this, in bytes per second; `null` if it is not.
+    pub cap_bytes_per_second: Option<u64>,
     /// Its requests whose clients kept the storage waiting, and that lost their slots.
     pub released_requests: u64,
-    /// How long its requests waited while nothing was in the storage: for a cap, or a pace.
+    /// How long its requests waited behind nobody: for a cap, or while nothing was in the storage for a pace.
     pub held_seconds: f64,
+    /// How long its requests waited in vpfs, by the rule that held them.
+    pub waits: Waits,
+    /// Behind whose requests they waited in vpfs; "(others)" are those beyond eight.
+    pub behind: Vec<Behind>,
+    /// Behind whose requests they waited in the storage.
+    pub behind_in_storage: Vec<Behind>,
+    /// How requests that are alike fared in the storage, at most eight kinds.
+    pub in_storage: Vec<Storage>,
     /// What it reads,
     pub read: Work,
     /// writes,
     pub write: Work,
     /// and does with metadata.
     pub metadata: Work,
+}
+
+/// How long requests waited in vpfs for which rule, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// The share of their application: it was the turn of others, or of earlier requests of its own.
+    pub share_seconds: f64,
+    /// Its cap.
+    pub cap_seconds: f64,
+    /// The pace of bulk, and the bound on it.
+    pub pace_seconds: f64,
+    /// Others went alone for a moment, because it was not known what their requests cost.
+    pub cost_seconds: f64,
+    /// The minimum of another application.
+    pub minimum_seconds: f64,
+}
+
+/// Waiting behind an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Behind {
+    /// Its name.
+    pub app: String,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// Requests of an application that do the same and have similar sizes, in the storage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Storage {
+    /// `read`, `write` or `metadata`.
+    pub op: String,
+    /// The least size in bytes, a power of two; all are below twice that. Zero for metadata.
+    pub size_bytes: u64,
+    /// Those that were served.
+    pub requests: u64,
+    /// The sum of their times from dispatch to the end.
+    pub seconds: f64,
+    /// What of it was their own: without the time in which the storage worked for those that left it before.
+    pub own_seconds: f64,
+    /// The least mean time that a window of them ever took; `null` while that is not known.
+    pub quiet_seconds: Option<f64>,
+    /// The same of what was their own.
+    pub quiet_own_seconds: Option<f64>,
+    /// For how long the storage has been slower for them than by half; `null` if it is not.
+    pub slower_seconds: Option<f64>,
 }
 
 /// The requests of an application of one kind.
@@ -128,7 +190,7 @@ impl Server {
             _ => &[],
         };
         // An application that is newer than the names appears next time.
-        let app = |app: &AppSnapshot| Some(App::new(names.get(app.app.index())?, app, bulk.contains(&app.app)));
+        let app = |app: &AppSnapshot| App::new(names, snapshot.at, app, bulk.contains(&app.app));
         Self {
             server: name.clone(),
             policy: snapshot.policy.name().to_owned(),
@@ -149,20 +211,71 @@ pub(crate) fn ratio(ppm: u64) -> f64 {
 }
 
 impl App {
-    fn new(name: &AppStatus, AppSnapshot { account, due, got, .. }: &AppSnapshot, bulk: bool) -> Self {
-        Self {
+    /// `None` if it is newer than the names.
+    fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
+        let AppSnapshot { app, account, due, got, .. } = seen;
+        let name = names.get(app.index())?;
+        let cap = account.policy.cap;
+        Some(Self {
             app: name.name.clone(),
             automatic: name.is_automatic,
             weight: account.policy.weight.get(),
             bulk,
             due_seconds: due.as_secs_f64(),
             got_seconds: got.as_secs_f64(),
-            has_cap: account.policy.cap.is_some(),
+            has_cap: cap.is_some(),
+            cap_bytes_per_second: cap.map(|cap| cap.bytes_per_second()),
             released_requests: account.released,
             held_seconds: account.held.as_secs_f64(),
+            waits: account.waits.into(),
+            behind: behind(names, &account.behind),
+            behind_in_storage: behind(names, &account.behind_in_storage),
+            in_storage: account.in_storage.iter().map(|times| Storage::new(now, times)).collect(),
             read: (&account.read).into(),
             write: (&account.write).into(),
             metadata: (&account.metadata).into(),
+        })
+    }
+}
+
+fn behind(names: &[AppStatus], waited: &WaitedFor) -> Vec<Behind> {
+    let named = waited.apps.iter().filter_map(|(app, time)| {
+        let app = names.get(app.index())?.name.clone();
+        Some(Behind { app, seconds: time.as_secs_f64() })
+    });
+    let others = Behind { app: OTHERS.to_owned(), seconds: waited.others.as_secs_f64() };
+    named.chain((!waited.others.is_zero()).then_some(others)).collect()
+}
+
+impl From<[Duration; Rule::ALL.len()]> for Waits {
+    fn from(waits: [Duration; Rule::ALL.len()]) -> Self {
+        let of = |rule: Rule| waits[rule as usize].as_secs_f64();
+        Self {
+            share_seconds: of(Rule::Share),
+            cap_seconds: of(Rule::Cap),
+            pace_seconds: of(Rule::Pace),
+            cost_seconds: of(Rule::Cost),
+            minimum_seconds: of(Rule::Minimum),
+        }
+    }
+}
+
+impl Storage {
+    fn new(now: Time, times: &StorageTimes) -> Self {
+        let op = match times.op {
+            OpKind::Read => "read",
+            OpKind::Write => "write",
+            OpKind::Metadata => "metadata",
+        };
+        Self {
+            op: op.to_owned(),
+            size_bytes: times.size.0,
+            requests: times.requests,
+            seconds: times.time.as_secs_f64(),
+            own_seconds: times.own.as_secs_f64(),
+            quiet_seconds: times.quiet.map(|quiet| quiet.time.as_secs_f64()),
+            quiet_own_seconds: times.quiet.map(|quiet| quiet.own.as_secs_f64()),
+            slower_seconds: times.slower_since.map(|since| now.since(since).as_secs_f64()),
         }
     }
 }
