@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind, Time};
 use vpfs_node::{
-    Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Snapshot, StorageTimes, WaitedFor,
+    Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Situation, Snapshot, StorageTimes, WaitedFor,
 };
 use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Used};
 
@@ -62,7 +62,16 @@ fn times() -> StorageTimes {
     let quiet = Some(Quiet { time: SECOND, own: SECOND });
     let slower_since = Some(Time::from_millis(50_000));
     let (op, size) = (OpKind::Read, Bytes(1 << 20));
-    StorageTimes { op, size, requests: 2, time: 4 * SECOND, own: 2 * SECOND, quiet, slower_since }
+    StorageTimes {
+        op,
+        size,
+        situation: Situation::Alone,
+        requests: 2,
+        time: 4 * SECOND,
+        own: 2 * SECOND,
+        quiet,
+        slower_since,
+    }
 }
 
 fn peer() -> PeerReport {

@@ -1,8 +1,8 @@
 //! What each application has here, what it got, and for whom it waited.
 //!
 //! A request that is held for its application's cap waits for nobody. Otherwise a waiting request waits behind the
-//! application whose request was dispatched last, as long as anything is in the storage: the scheduler preferred it,
-//! and where requests are served one after another, it is the one that is served. While nothing is in the storage, a
+//! application whose request was dispatched last of those in the storage: the scheduler preferred it, and where requests
+//! are served one after another, it is the one that is served. While nothing is in the storage, a
 //! request waits for a rule alone, such as the pace of its kind. So waiting time is divided among applications, and
 //! nothing of it is lost. To note all turns of a wait would take time for each of them; so each wait counts as a whole
 //! for the application at one moment of it, and for the rule that held the request last. The moments are spread evenly:
@@ -155,6 +155,11 @@ impl AppAccount {
         [&self.read, &self.write, &self.metadata]
     }
 
+    /// Its requests in the storage.
+    fn inside(&self) -> u32 {
+        self.activities().into_iter().map(|activity| activity.outstanding).sum()
+    }
+
     fn of(&mut self, op: OpKind) -> &mut Activity {
         match op {
             OpKind::Read => &mut self.read,
@@ -183,6 +188,9 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
+    /// Turns among which one is looked for whose application is still in the storage.
+    const LOOK_BACK: usize = 8;
+
     pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         self.parts.set_policy(now, app, policy);
         self.account(app).policy = *policy;
@@ -193,16 +201,15 @@ impl Accounts {
         self.account(app).of(op).queued += 1;
     }
 
-    /// A request goes to the storage, which `rule` held last; `first`: nothing is there.
-    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>, rule: Rule, first: bool) {
+    /// A request goes to the storage, which `rule` held last.
+    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>, rule: Rule) {
         let Entry { app, op, arrived, capped_until, .. } = *request;
         let admitted = capped_until.map_or(arrived, |until| until.min(now));
         let behind = if admitted < now { self.turns.at(admitted, now) } else { None };
         self.turns.note(now, Some(app));
-        if first {
-            self.departures.on_first(now);
-        }
         self.parts.on_dispatch(now, app);
+        let inside = self.account(app).inside();
+        self.departures.on_enter(now, inside == 0);
         let account = self.account(app);
         let activity = account.of(op);
         (activity.queued, activity.outstanding) = (activity.queued - 1, activity.outstanding + 1);
@@ -214,13 +221,14 @@ impl Accounts {
     /// A request leaves the storage; then call [`Accounts::on_gone`].
     pub(crate) fn on_leave(&mut self, now: Time, leaving: &Leaving) {
         let Leaving { app, op, dispatched, paused, served } = *leaving;
-        let stay = self.departures.on_leave(now, app, dispatched);
+        let is_last = self.account(app).inside() == 1;
+        let stay = self.departures.on_leave(now, leaving, is_last);
         let account = self.account(app);
-        account.waits[Rule::Pace as usize] += paused.min(stay.time);
+        account.waits[Rule::Pace as usize] += paused.min(now.since(dispatched));
         if let Some(behind) = stay.behind {
-            account.behind_in_storage.add(behind, (stay.time - stay.own).saturating_sub(paused));
+            account.behind_in_storage.add(behind, stay.time - stay.own);
         }
-        if let Some(bytes) = served.filter(|_| paused.is_zero()) {
+        if let Some(bytes) = served {
             account.in_storage.add(now, (op, bytes), &stay);
         }
     }
@@ -233,6 +241,12 @@ impl Accounts {
         *count = count.checked_sub(1).expect("a request is over only once");
         if idle {
             self.turns.note(now, None);
+        } else if !was_queued && self.account(app).inside() == 0 && self.turns.latest(1).eq([app]) {
+            // It is the turn of the one before, as far as that is still there.
+            let mut before = self.turns.latest(Self::LOOK_BACK);
+            let turn = before.find(|app| self.by_app[app.index()].as_ref().is_some_and(|found| found.inside() > 0));
+            drop(before);
+            self.turns.note(now, turn.or(Some(app)));
         }
     }
 

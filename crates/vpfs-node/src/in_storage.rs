@@ -5,22 +5,37 @@
 //!
 //! - The storage *works for* the request that leaves it next. Of the time of a request in the storage, the part after
 //!   the latest departure of another one is its *own*; before that it waited for those that left, whoever sent them.
-//!   This is exact where requests are served one after another. Where they are served in parallel, the own part is the
-//!   time for each departure.
-//! - Requests of an application are *alike* if they do the same and their sizes are between the same powers of two.
-//!   Its *quiet baseline* for these is the window of at least 32 requests and one second with the least mean time since
-//!   the node started. Time beyond is *excess*: it counts for those whom the requests waited for, up to the time for
-//!   which they waited beyond what is usual in the baseline; the rest counts for the storage itself.
-//! - It has become *slower* for these requests while both the whole time and the own part are beyond one and a half
-//!   times those of the baseline: others in front of them change the first alone, others beside them the second.
+//!   This is exact where requests are served one after another. Where they are served in parallel, the own part is
+//!   the time between departures.
+//! - Requests of an application are *alike* if they do the same, their sizes are between the same powers of two, and
+//!   their [`Situation`] is the same. Their *quiet baseline* is the window of at least 32 requests and one second with
+//!   the least mean time since the node started; that of the requests that were alone is the application's own.
+//! - The storage has become *slower* for requests that are alike while both the whole time and the own part are beyond
+//!   one and a half times those of their baseline: others in front of them change the first alone, more parallel work
+//!   the second. As their situation is the same, company does not look like slow storage.
 //!
-//! Requests that are sent in pieces, that failed, or whose clients kept the storage waiting say nothing about it.
+//! Time beyond an application's own baseline is *excess*. What of it is because the storage is slower is the storage's;
+//! the rest of requests that had company is that of the others, in proportion to the time for which these were waited
+//! for.
+//!
+//! Requests that failed, or whose clients kept the storage waiting, say nothing about it.
 
 use std::time::Duration;
 
 use vpfs_core::{AppId, Bytes, OpKind, Time};
 
 use crate::turns::Turns;
+
+/// Who else is in the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Situation {
+    /// Nobody but the same application, all the time.
+    Alone,
+    /// Others, for some time.
+    Beside,
+    /// The request is sent in pieces; the time between them does not count.
+    InPieces,
+}
 
 /// The time of requests that are alike, in the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +44,8 @@ pub struct StorageTimes {
     pub op: OpKind,
     /// Their least size, a power of two; zero for metadata.
     pub size: Bytes,
+    /// Who was there.
+    pub situation: Situation,
     /// Those that were served.
     pub requests: u64,
     /// The sum of their times in the storage,
@@ -87,9 +104,9 @@ struct Tracked {
 }
 
 impl Tracked {
-    fn new(op: OpKind, size: Bytes, now: Time) -> Self {
+    fn new((op, size, situation): Kind, now: Time) -> Self {
         let (time, own) = (Duration::ZERO, Duration::ZERO);
-        let times = StorageTimes { op, size, requests: 0, time, own, quiet: None, slower_since: None };
+        let times = StorageTimes { op, size, situation, requests: 0, time, own, quiet: None, slower_since: None };
         Self { times, window: Window { began: now, ..Window::default() }, latest: now }
     }
 
@@ -120,12 +137,15 @@ impl Tracked {
     }
 }
 
+/// What requests that are alike have in common.
+type Kind = (OpKind, Bytes, Situation);
+
 /// Those of one application, at most [`Alike::MAX`]; a new kind takes the place of the one that was seen longest ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike(Vec<Tracked>);
 
 impl Alike {
-    const MAX: usize = 8;
+    const MAX: usize = 12;
 
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &StorageTimes> {
@@ -138,17 +158,17 @@ impl Alike {
             OpKind::Metadata => Bytes::ZERO,
             OpKind::Read | OpKind::Write => Bytes(1 << bytes.max(1).ilog2()),
         };
-        self.of(op, size, now).add(now, stay);
+        self.of((op, size, stay.situation), now).add(now, stay);
     }
 
-    fn of(&mut self, op: OpKind, size: Bytes, now: Time) -> &mut Tracked {
-        let found = self.iter().position(|times| (times.op, times.size) == (op, size));
+    fn of(&mut self, kind: Kind, now: Time) -> &mut Tracked {
+        let found = self.iter().position(|times| (times.op, times.size, times.situation) == kind);
         let index = found.unwrap_or_else(|| {
             if self.0.len() == Self::MAX {
-                let oldest = (0..Self::MAX).min_by_key(|index| self.0[*index].latest).expect("eight");
+                let oldest = (0..Self::MAX).min_by_key(|index| self.0[*index].latest).expect("they are full");
                 self.0.swap_remove(oldest);
             }
-            self.0.push(Tracked::new(op, size, now));
+            self.0.push(Tracked::new(kind, now));
             self.0.len() - 1
         });
         &mut self.0[index]
@@ -158,7 +178,10 @@ impl Alike {
 /// As if they had just been seen, for those who show them.
 impl FromIterator<StorageTimes> for Alike {
     fn from_iter<T: IntoIterator<Item = StorageTimes>>(all: T) -> Self {
-        let tracked = |times: StorageTimes| Tracked { times, ..Tracked::new(times.op, times.size, Time::ZERO) };
+        let tracked = |times: StorageTimes| Tracked {
+            times,
+            ..Tracked::new((times.op, times.size, times.situation), Time::ZERO)
+        };
         Self(all.into_iter().take(Self::MAX).map(tracked).collect())
     }
 }
@@ -183,30 +206,49 @@ pub(crate) struct Stay {
     pub(crate) own: Duration,
     /// Whom it waited for at one moment of the rest.
     pub(crate) behind: Option<AppId>,
+    pub(crate) situation: Situation,
 }
 
-/// For which application the storage worked.
+/// For which application the storage worked, and which are there.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     turns: Turns,
     /// When the latest one was, or when the storage was no longer idle.
     latest: Time,
+    /// How many applications are in the storage now, ...
+    apps: u32,
+    /// ... and until when there were several at last.
+    mixed_until: Time,
 }
 
 impl Departures {
-    /// A request enters the storage, where nothing else is.
-    pub(crate) fn on_first(&mut self, now: Time) {
-        self.latest = now;
+    /// A request enters the storage; `is_first` of its application.
+    pub(crate) fn on_enter(&mut self, now: Time, is_first: bool) {
+        if self.apps == 0 {
+            self.latest = now;
+        }
+        self.apps += u32::from(is_first);
     }
 
-    /// A request of `app` leaves, which entered at `since`. O(log [`Turns`]).
-    pub(crate) fn on_leave(&mut self, now: Time, app: AppId, since: Time) -> Stay {
-        let began = self.latest.max(since);
-        let waited = began.since(since);
-        let behind = if waited.is_zero() { None } else { self.turns.at(since, began) };
+    /// A request leaves; `is_last` of its application. O(log [`Turns`]).
+    pub(crate) fn on_leave(&mut self, now: Time, leaving: &Leaving, is_last: bool) -> Stay {
+        let Leaving { app, dispatched, paused, .. } = *leaving;
+        let is_mixed = self.apps > 1;
+        if is_mixed {
+            self.mixed_until = now;
+        }
+        self.apps -= u32::from(is_last);
+        let situation = match is_mixed || self.mixed_until > dispatched {
+            _ if !paused.is_zero() => Situation::InPieces,
+            true => Situation::Beside,
+            false => Situation::Alone,
+        };
+        let began = self.latest.max(dispatched);
+        let behind = if began == dispatched { None } else { self.turns.at(dispatched, began) };
         self.turns.note(self.latest, Some(app));
         self.latest = now;
-        Stay { time: now.since(since), own: now.since(began), behind }
+        let time = now.since(dispatched).saturating_sub(paused);
+        Stay { time, own: now.since(began).min(time), behind, situation }
     }
 }
 
@@ -222,24 +264,41 @@ mod tests {
         Time::from_millis(ms)
     }
 
+    fn leaving(app: AppId, dispatched: u64) -> Leaving {
+        Leaving { app, op: OpKind::Read, dispatched: ms(dispatched), paused: Duration::ZERO, served: None }
+    }
+
     #[test]
     fn a_request_waits_for_those_that_leave_before_it() {
         let mut departures = Departures::default();
-        departures.on_first(ms(10));
-        let first = departures.on_leave(ms(19), A, ms(10));
-        assert_eq!(first, Stay { time: 9 * MS, own: 9 * MS, behind: None });
-        // It entered while the first one was served, and another one of A left between.
-        departures.on_leave(ms(28), A, ms(11));
-        let last = departures.on_leave(ms(29), B, ms(12));
-        assert_eq!(last, Stay { time: 17 * MS, own: MS, behind: Some(A) });
-        departures.on_first(ms(1000));
-        assert_eq!(departures.on_leave(ms(1003), B, ms(1000)).own, 3 * MS, "the time before is nobody's");
+        departures.on_enter(ms(10), true);
+        let first = departures.on_leave(ms(19), &leaving(A, 10), true);
+        assert_eq!(first, Stay { time: 9 * MS, own: 9 * MS, behind: None, situation: Situation::Alone });
+        departures.on_enter(ms(19), true);
+        departures.on_enter(ms(20), true);
+        let second = departures.on_leave(ms(28), &leaving(A, 19), true);
+        let last = departures.on_leave(ms(29), &leaving(B, 20), true);
+        assert_eq!(second, Stay { situation: Situation::Beside, ..first });
+        assert_eq!(last, Stay { own: MS, behind: Some(A), ..second });
+        departures.on_enter(ms(29), true);
+        let stay = departures.on_leave(ms(30), &leaving(B, 29), true);
+        assert_eq!(stay.situation, Situation::Alone, "the other has left just before");
+        departures.on_enter(ms(1000), true);
+        assert_eq!(departures.on_leave(ms(1003), &leaving(B, 1000), true).own, 3 * MS, "the time before is nobody's");
     }
 
-    /// `requests` of 4 KiB in one second, of which each takes `time`.
+    #[test]
+    fn the_time_between_pieces_does_not_count() {
+        let mut departures = Departures::default();
+        departures.on_enter(ms(0), true);
+        let stay = departures.on_leave(ms(30), &Leaving { paused: 20 * MS, ..leaving(A, 0) }, true);
+        assert_eq!(stay, Stay { time: 10 * MS, own: 10 * MS, behind: None, situation: Situation::InPieces });
+    }
+
+    /// Fifty requests of 4 KiB in one second, of which each takes `time`.
     fn second(alike: &mut Alike, second: u64, time: Duration, own: Duration) -> StorageTimes {
         for request in 0..50 {
-            let stay = Stay { time, own, behind: None };
+            let stay = Stay { time, own, behind: None, situation: Situation::Alone };
             alike.add(ms(1000 * second + 20 * request + 20), (OpKind::Read, 4096), &stay);
         }
         alike.0[0].times
@@ -265,10 +324,10 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut alike = Alike::default();
-        let stay = Stay { time: MS, own: MS, behind: None };
+        let stay = Stay { time: MS, own: MS, behind: None, situation: Situation::Beside };
         (0..40).for_each(|power| alike.add(ms(power), (OpKind::Write, 1 << power), &stay));
         assert_eq!(alike.0.len(), Alike::MAX);
-        assert!(alike.iter().all(|times| times.size >= Bytes(1 << 32)), "the latest stay");
+        assert!(alike.iter().all(|times| times.size >= Bytes(1 << 28)), "the latest stay");
         alike.add(ms(40), (OpKind::Metadata, 0), &stay);
         assert!(alike.iter().any(|times| times.op == OpKind::Metadata && times.size == Bytes::ZERO));
     }

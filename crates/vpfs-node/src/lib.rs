@@ -67,7 +67,7 @@ pub use accounts::{Activity, AppAccount, Histogram, Wait, WaitedFor};
 pub use arrival::{Arrival, Served};
 pub use event::Event;
 pub use flows::AppName;
-pub use in_storage::{Alike, Quiet, StorageTimes};
+pub use in_storage::{Alike, Quiet, Situation, StorageTimes};
 pub use node::{Node, NodeSettings, Outputs};
 pub use peers::{PeerService, PeerSettings};
 pub use requests::RequestKey;

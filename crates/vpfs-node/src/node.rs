@@ -299,7 +299,7 @@ impl<W> Node<W> {
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
             let (key, entry) = self.requests.dispatch(now, &dispatch);
-            self.accounts.on_dispatch(now, entry, dispatch.rule, self.scheduler.outstanding() == 1);
+            self.accounts.on_dispatch(now, entry, dispatch.rule);
             outputs.dispatch(&entry.waiter, key, &dispatch);
         }
         self.pass_reports_on(now);

@@ -30,6 +30,11 @@ impl Turns {
         self.turns.push_back((since, app));
     }
 
+    /// The latest applications that had a turn, at most `most`, the last one first.
+    pub(crate) fn latest(&self, most: usize) -> impl Iterator<Item = AppId> {
+        self.turns.iter().rev().take(most).filter_map(|(_, app)| *app)
+    }
+
     /// Whose turn it was at some moment from `since` to `now`; moments are spread evenly over all calls, so that sums
     /// of many are right. O(log [`Turns::KEPT`]).
     pub(crate) fn at(&mut self, since: Time, now: Time) -> Option<AppId> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use vpfs_core::{AppId, AppPolicy, Bytes, Cap, Depth, Dispatch, OpKind, PolicyKind, Rule, ServerId, Settings};
 use vpfs_core::{SlotCostTable, Time};
 use vpfs_node::coordination::Message;
-use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served, WaitedFor};
+use vpfs_node::{AppAccount, Arrival, Event, Node, NodeSettings, Outputs, RequestKey, Served};
+use vpfs_node::{Situation, StorageTimes, WaitedFor};
 
 const LARGE: AppId = AppId(0);
 const SMALL: AppId = AppId(1);
@@ -78,6 +79,10 @@ fn behind(waited: &WaitedFor, app: AppId) -> Duration {
     waited.apps.iter().find(|(found, _)| *found == app).map_or(Duration::ZERO, |(_, time)| *time)
 }
 
+fn times(account: &AppAccount, situation: Situation) -> StorageTimes {
+    *account.in_storage.iter().find(|times| times.situation == situation).unwrap()
+}
+
 /// A small request is served after each large one, and arrives just when one has begun.
 #[test]
 fn who_waits_for_whom() {
@@ -107,18 +112,19 @@ fn who_waits_for_whom_inside_the_storage() {
     storage.enqueue(SMALL);
     (0..3000).for_each(|_| storage.serve());
     let alone = storage.account(SMALL);
-    (0..16).for_each(|_| drop(storage.enqueue(LARGE)));
+    (0..16).for_each(|_| _ = storage.enqueue(LARGE));
     (0..17 * 1000).for_each(|_| storage.serve());
     let [small, large] = [SMALL, LARGE].map(|app| storage.account(app));
-    let [before, after] = [&alone, &small].map(|account| *account.in_storage.iter().next().unwrap());
+    let [before, after] = [&alone, &small].map(|account| times(account, Situation::Alone));
     let quiet = before.quiet.unwrap();
     assert_eq!((quiet.time, quiet.own, before.own), (MS, MS, before.time), "alone, all is its own");
-    let requests = u32::try_from(after.requests - before.requests).unwrap();
-    let (time, own) = (after.time - before.time, after.own - before.own);
-    assert_eq!((requests, own, after.quiet), (1000, requests * MS, Some(quiet)));
-    let excess = time - requests * quiet.time;
+    assert_eq!(after.quiet, before.quiet);
+    let beside = times(&small, Situation::Beside);
+    let requests = u32::try_from(beside.requests).unwrap();
+    assert_eq!((requests, beside.own, beside.slower_since), (1000, requests * MS, None));
+    let excess = beside.time - requests * quiet.time;
     assert_eq!(behind(&small.behind_in_storage, LARGE), excess, "all of it, as it has one request at a time");
-    assert_eq!((small.waits, small.held, after.slower_since), (<_>::default(), Duration::ZERO, None));
+    assert_eq!((small.waits, small.held), (<_>::default(), Duration::ZERO));
     let [own, other] = [LARGE, SMALL].map(|app| behind(&large.behind_in_storage, app).as_secs_f64());
     let (found, due) = (other / (own + other), 1.0 / (15.0 * 9.0 + 1.0));
     assert!((found - due).abs() < 0.002, "{found} instead of {due}");
@@ -130,11 +136,10 @@ fn storage_that_becomes_slower_is_noticed_whatever_others_do() {
     for app in [LARGE, LARGE, SMALL] {
         storage.enqueue(app);
     }
-    let slower_since = |storage: &Storage| {
-        [SMALL, LARGE].map(|app| storage.account(app).in_storage.iter().next().unwrap().slower_since)
-    };
+    let slower_since =
+        |storage: &Storage| [SMALL, LARGE].map(|app| times(&storage.account(app), Situation::Beside).slower_since);
     (0..3000).for_each(|_| storage.serve());
-    (0..8).for_each(|_| drop(storage.enqueue(LARGE)));
+    (0..8).for_each(|_| _ = storage.enqueue(LARGE));
     (0..3000).for_each(|_| storage.serve());
     assert_eq!(slower_since(&storage), [None; 2], "there is only more of it");
     storage.slower = 3;

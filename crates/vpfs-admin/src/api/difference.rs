@@ -60,6 +60,12 @@ impl Work {
     }
 }
 
+impl Storage {
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.op, self.size_bytes, &self.situation) == (&other.op, other.size_bytes, &other.situation)
+    }
+}
+
 impl Waits {
     fn count(&mut self, other: &Self, sign: f64) {
         self.share_seconds += sign * other.share_seconds;
@@ -83,7 +89,7 @@ fn count_behind(behind: &mut Vec<Behind>, others: &[Behind], sign: f64) {
 
 fn count_storage(storage: &mut Vec<Storage>, others: &[Storage], sign: f64) {
     for other in others {
-        let alike = |found: &&mut Storage| (&found.op, found.size_bytes) == (&other.op, other.size_bytes);
+        let alike = |found: &&mut Storage| found.is_like(other);
         match storage.iter_mut().find(alike) {
             // It lost its place and came back: its counters began anew.
             Some(found) if sign < 0.0 && found.requests < other.requests => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vpfs_core::{Learned, OpKind, Rule, Time};
-use vpfs_node::{Activity, AppSnapshot, StorageTimes, WaitedFor};
+use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, ServerStatus, Used};
 
 /// Stands for applications that have no place of their own: no name has parentheses.
@@ -88,7 +88,7 @@ pub struct App {
     pub behind: Vec<Behind>,
     /// Behind whose requests they waited in the storage.
     pub behind_in_storage: Vec<Behind>,
-    /// How requests that are alike fared in the storage, at most eight kinds.
+    /// How requests that are alike fared in the storage, at most twelve kinds.
     pub in_storage: Vec<Storage>,
     /// What it reads,
     pub read: Work,
@@ -129,6 +129,9 @@ pub struct Storage {
     pub op: String,
     /// The least size in bytes, a power of two; all are below twice that. Zero for metadata.
     pub size_bytes: u64,
+    /// Who else was in the storage meanwhile: `alone` if nobody, `beside` others for some time, or `pieces` if they
+    /// were sent in pieces, of which the time between them does not count.
+    pub situation: String,
     /// Those that were served.
     pub requests: u64,
     /// The sum of their times from dispatch to the end.
@@ -267,9 +270,15 @@ impl Storage {
             OpKind::Write => "write",
             OpKind::Metadata => "metadata",
         };
+        let situation = match times.situation {
+            Situation::Alone => "alone",
+            Situation::Beside => "beside",
+            Situation::InPieces => "pieces",
+        };
         Self {
             op: op.to_owned(),
             size_bytes: times.size.0,
+            situation: situation.to_owned(),
             requests: times.requests,
             seconds: times.time.as_secs_f64(),
             own_seconds: times.own.as_secs_f64(),

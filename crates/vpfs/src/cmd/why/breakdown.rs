@@ -9,6 +9,10 @@ use super::span::{AtServer, Span, is_active};
 
 /// Storage is slower than at best from this factor on; less is chance.
 const SLOWER: f64 = 1.5;
+/// The situation of requests that had the storage for their application.
+const ALONE: &str = "alone";
+/// As in the API.
+pub(super) const OTHERS: &str = "(others)";
 /// What counts as having got all of something.
 const NEARLY: f64 = 0.9;
 
@@ -21,8 +25,10 @@ pub(super) struct Breakdown {
     pub(super) policy: String,
     /// Those that ended.
     pub(super) requests: u64,
-    /// Those that wait or are in the storage at the end.
-    pub(super) pending: u64,
+    /// Those that wait in vpfs at the end,
+    pub(super) queued: u64,
+    /// and that are in the storage then.
+    pub(super) outstanding: u64,
     pub(super) data_requests: u64,
     pub(super) bytes: u64,
     /// From arrival to the end, of all requests.
@@ -112,7 +118,8 @@ impl Breakdown {
     fn add(&mut self, app: &App) {
         for work in app.works() {
             self.requests += work.requests;
-            self.pending += work.queued + work.outstanding;
+            self.queued += work.queued;
+            self.outstanding += work.outstanding;
             self.bytes += work.bytes;
             self.request_seconds += work.wait_seconds + work.storage_seconds;
         }
@@ -134,30 +141,49 @@ impl Breakdown {
     /// Divides its time in the storage; returns that of which the best is not known.
     fn add_storage(&mut self, server: &AtServer, app: &App) -> f64 {
         let slower = slower(server);
-        let factor = slower.map_or(1.0, |slower| slower.factor);
         let (mut behind, mut unknown) = (0.0, 0.0);
         for alike in app.in_storage.iter().filter(|alike| alike.requests > 0) {
-            let Some(best) = Best::of(alike) else {
+            let Some(best) = Best::of(alike, quietest(app, alike)) else {
                 self.quiet_seconds += alike.seconds;
                 unknown += alike.seconds;
                 continue;
             };
             let excess = (alike.seconds - best.seconds).max(0.0);
-            // With storage as quick as at best, it would have waited for others for a shorter time, too.
-            let waited = (alike.seconds - alike.own_seconds) / factor - (best.seconds - best.own_seconds);
-            let others = waited.clamp(0.0, excess);
+            let others = match slower {
+                // With storage as quick as at best, all would have taken a shorter time.
+                Some(Slower { factor, .. }) => (alike.seconds / factor - best.seconds).max(0.0),
+                None if alike.situation == ALONE => excess.min(alike.seconds - alike.own_seconds),
+                None => excess,
+            };
             self.quiet_seconds += alike.seconds - excess;
             self.storage_itself_seconds += excess - others;
             behind += others;
         }
-        let whole: f64 = app.behind_in_storage.iter().map(|behind| behind.seconds).sum();
-        for found in app.behind_in_storage.iter().filter(|found| found.seconds > 0.0) {
-            *self.behind_in_storage.entry(found.app.clone()).or_default() += behind * found.seconds / whole;
-        }
+        self.divide(behind, app);
         let is_more = |slower: &Slower| self.slower.is_none_or(|known| known.factor < slower.factor);
         self.slower = slower.filter(is_more).or(self.slower);
         unknown
     }
+
+    /// Divides what was for others in the storage in proportion to how long it waited for each.
+    fn divide(&mut self, seconds: f64, app: &App) {
+        let whole: f64 = app.behind_in_storage.iter().map(|behind| behind.seconds).sum();
+        let mut add = |name: &str, seconds| *self.behind_in_storage.entry(name.to_owned()).or_default() += seconds;
+        if whole <= 0.0 && seconds > 0.0 {
+            // They were there, but none left before its own: long writes in pieces, for example.
+            return add(OTHERS, seconds);
+        }
+        for behind in app.behind_in_storage.iter().filter(|behind| behind.seconds > 0.0) {
+            add(&behind.app, seconds * behind.seconds / whole);
+        }
+    }
+}
+
+/// What requests take while nobody else is in the storage, or otherwise the least that requests like them ever took.
+fn quietest<'a>(app: &'a App, alike: &'a Storage) -> &'a Storage {
+    let same = |other: &&Storage| (&other.op, other.size_bytes) == (&alike.op, alike.size_bytes);
+    let alone = app.in_storage.iter().filter(same).find(|other| other.situation == ALONE);
+    alone.filter(|alone| alone.quiet_seconds.is_some()).unwrap_or(alike)
 }
 
 /// What requests would have taken at best.
@@ -167,19 +193,20 @@ struct Best {
 }
 
 impl Best {
-    fn of(alike: &Storage) -> Option<Self> {
+    /// As those that are like `quiet`.
+    fn of(alike: &Storage, quiet: &Storage) -> Option<Self> {
         let requests = alike.requests as f64;
-        let (seconds, own_seconds) = (alike.quiet_seconds? * requests, alike.quiet_own_seconds? * requests);
+        let (seconds, own_seconds) = (quiet.quiet_seconds? * requests, quiet.quiet_own_seconds? * requests);
         Some(Self { seconds, own_seconds })
     }
 }
 
-/// How much slower the storage is for all of its work: others in front of requests change their whole time alone, and
-/// others beside them their own part alone.
+/// How much slower the storage is for all of its work than it was in the same situations: more requests in front change
+/// the whole time alone, and more parallel work the own part alone.
 fn slower(server: &AtServer) -> Option<Slower> {
     let (mut took, mut usual, mut longest) = (0.0, 0.0, (0.0, None));
     for alike in server.apps.iter().flat_map(|app| &app.in_storage).filter(|alike| alike.requests > 0) {
-        let Some(best) = Best::of(alike).filter(|best| best.own_seconds > 0.0) else { continue };
+        let Some(best) = Best::of(alike, alike).filter(|best| best.own_seconds > 0.0) else { continue };
         let factor = (alike.seconds / best.seconds).min(alike.own_seconds / best.own_seconds).max(1.0);
         took += factor * best.own_seconds;
         usual += best.own_seconds;
@@ -229,6 +256,7 @@ pub(super) mod tests {
         let alike = Storage {
             op: "read".into(),
             size_bytes: 4096,
+            situation: if other == name { "alone".into() } else { "beside".into() },
             requests: 1000,
             seconds,
             own_seconds: own,
@@ -275,17 +303,17 @@ pub(super) mod tests {
     #[test]
     fn slower_storage_is_told_from_others() {
         let slow = |seconds, own| app("small", [0.0, seconds, own], "large");
-        let alone = Breakdown::of(&span(vec![slow(3.0, 3.0)]), "small").unwrap();
+        let alone = Breakdown::of(&span(vec![app("small", [0.0, 3.0, 3.0], "small")]), "small").unwrap();
         assert_eq!((alone.storage_itself_seconds, alone.quiet_seconds), (2.0, 1.0));
         assert_eq!(alone.slower, Some(Slower { factor: 3.0, for_seconds: Some(60.0) }));
-        // Of 18 s behind others, 6 s would have been without that.
+        // Of 21 s, 7 s would have been without that, of which 1 s at best.
         let both = Breakdown::of(&span(vec![slow(21.0, 3.0)]), "small").unwrap();
         assert_eq!((both.behind_in_storage["large"], both.storage_itself_seconds), (6.0, 14.0));
         // Longer ways between small requests are the large ones' doing: their own work is as quick as ever.
-        let mut large = app("large", [0.0, 100.0, 100.0], "large");
+        let mut large = app("large", [0.0, 100.0, 100.0], "small");
         (large.in_storage[0].quiet_seconds, large.in_storage[0].quiet_own_seconds) = (Some(0.1), Some(0.1));
         let crowded = Breakdown::of(&span(vec![slow(60.0, 2.0), large]), "small").unwrap();
-        assert_eq!((crowded.slower, crowded.behind_in_storage["large"]), (None, 58.0));
+        assert_eq!((crowded.slower, crowded.behind_in_storage["large"]), (None, 59.0));
     }
 
     #[test]

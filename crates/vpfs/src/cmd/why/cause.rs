@@ -1,6 +1,7 @@
 //! What most of the time of an application's requests was for, and what would change that.
 
 use serde::Serialize;
+use vpfs_config::units::Rate;
 
 use super::breakdown::Breakdown;
 
@@ -60,8 +61,8 @@ impl Cause {
         let said = |cause: &str, change: &str| [cause.to_owned(), change.to_owned()];
         match self {
             Self::Cap => {
-                let rate = breakdown.cap_bytes_per_second.unwrap_or(0) as f64 / 1e6;
-                let cause = format!("Its own cap of {rate:.1} MB/s holds it.");
+                let rate = Rate(breakdown.cap_bytes_per_second.unwrap_or(0));
+                let cause = format!("Its own cap of {rate} holds it.");
                 [cause, "A higher cap, or none; neither its weight nor more requests in flight.".to_owned()]
             }
             Self::Pace => said(
@@ -110,10 +111,9 @@ impl Cause {
                 "The storage itself is slow.",
                 "Nothing in vpfs: look for a failing disk, a rebuild, a full cache, or load that bypasses vpfs.",
             ),
-            Self::Nothing => [
-                "It waits for nobody: the storage takes that long at best.".to_owned(),
-                faster_alone(breakdown),
-            ],
+            Self::Nothing => {
+                ["It waits for nobody: the storage takes that long at best.".to_owned(), faster_alone(breakdown)]
+            }
         }
     }
 }
@@ -153,6 +153,6 @@ mod tests {
         (capped.waits.cap_seconds, capped.cap_bytes_per_second) = (9.0, Some(2_000_000));
         let breakdown = Breakdown::of(&span(vec![capped]), "small").unwrap();
         assert_eq!(Cause::of(&breakdown), Cause::Cap);
-        assert!(Cause::Cap.sentences(&breakdown)[0].contains("cap of 2.0 MB/s"));
+        assert!(Cause::Cap.sentences(&breakdown)[0].contains("cap of 2MB/s"));
     }
 }

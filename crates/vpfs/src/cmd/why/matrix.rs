@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use super::breakdown::Breakdown;
+use super::breakdown::{Breakdown, OTHERS};
 use super::span::Span;
 use super::text::{percent, plain};
 
@@ -23,7 +23,7 @@ pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
     let mut table = Table::new();
     let names = columns.iter().map(|name| plain(name));
     let header = ["application".to_owned()].into_iter().chain(names);
-    let last = ["(others)", "rules", "storage", "at best"].map(str::to_owned);
+    let last = [OTHERS, "rules", "storage", "at best"].map(str::to_owned);
     table.load_style(NOTHING).set_header(header.chain(last));
     for (app, behind) in &rows {
         let part = |seconds: f64| percent(app.part(seconds));
@@ -59,7 +59,7 @@ fn columns<'a>(rows: &[(&Breakdown, BTreeMap<&'a str, f64>)]) -> Vec<&'a str> {
     for (app, behind) in rows {
         behind.iter().for_each(|(name, seconds)| *sums.entry(name).or_default() += app.part(*seconds));
     }
-    let mut columns: Vec<(&str, f64)> = sums.into_iter().filter(|(name, _)| *name != "(others)").collect();
+    let mut columns: Vec<(&str, f64)> = sums.into_iter().filter(|(name, _)| *name != OTHERS).collect();
     columns.sort_by(|one, other| other.1.total_cmp(&one.1));
     columns.into_iter().take(COLUMNS).map(|(name, _)| name).collect()
 }

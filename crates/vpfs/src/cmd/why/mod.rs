@@ -95,6 +95,9 @@ impl Why {
 }
 
 fn unknown(app: &str, span: &Span) -> String {
+    if span.apps().is_empty() {
+        return format!("no application had requests in {:.0} s; --interval looks for longer", span.seconds);
+    }
     let known = span.apps().into_iter().take(10).collect::<Vec<_>>().join(", ");
     format!("no application {app:?} here; there are {known} (`vpfs top` shows all)")
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use vpfs_admin::api::Waits;
+use vpfs_config::units::Rate;
 
 use super::breakdown::{Breakdown, Slower};
 use super::cause::Cause;
@@ -17,7 +18,9 @@ const LITTLE: f64 = 0.01;
 pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
     let mut lines = vec![heading(breakdown, span)];
     if breakdown.requests == 0 {
-        lines.push(format!("None of its requests ended; {} wait or are in the storage.", breakdown.pending));
+        let Breakdown { queued, outstanding, .. } = breakdown;
+        let cap = breakdown.cap_bytes_per_second.map(|rate| format!(" Its cap is {}.", Rate(rate))).unwrap_or_default();
+        lines.push(format!("None ended; waiting in vpfs: {queued}, in the storage: {outstanding}.{cap}"));
         return lines.join("\n");
     }
     let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = breakdown.waits;
@@ -172,7 +175,10 @@ mod tests {
         apps[0].got_seconds = 5.0;
         let span = span(apps.into());
         let text = of(&Breakdown::of(&span, "small").unwrap(), &span);
-        assert!(text.contains("It asks for more than its share; it is mostly the turn of large.\nIt got its due"), "{text}");
+        assert!(
+            text.contains("It asks for more than its share; it is mostly the turn of large.\nIt got its due"),
+            "{text}"
+        );
         assert!(text.contains("    for share 95%\n    behind large 95%\n"), "{text}");
     }
 }
