@@ -1,19 +1,19 @@
-//! `vpfs why` where the answer is known: embedded servers on a model of a disk, a proxy, a small application and a large
-//! one.
+//! `vpfs why` and `vpfs history` where the answer is known: an embedded server on models of devices, a proxy, a small
+//! application and a large one.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, free_ports, output, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
 /// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
 struct Site {
     dir: tempfile::TempDir,
     server: Daemon,
-    _proxy: Daemon,
+    proxy: Daemon,
     port: u16,
     runs: AtomicU32,
 }
@@ -35,10 +35,12 @@ impl Site {
         );
         std::fs::write(dir.path().join("vpfs.toml"), text).expect("a file");
         let mut command = Command::new(vpfs());
+        std::fs::create_dir(dir.path().join("state")).expect("a directory");
         command.args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml"));
+        command.env("STATE_DIRECTORY", dir.path().join("state"));
         let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
         proxy.await_log("ready");
-        Self { dir, server, _proxy: proxy, port, runs: AtomicU32::new(0) }
+        Self { dir, server, proxy, port, runs: AtomicU32::new(0) }
     }
 
     /// The same server with another device, and the same files.
@@ -69,10 +71,27 @@ impl Site {
         self.load(&[&call[..], &["--time", time, "--bind", "127.0.0.3"]].concat())
     }
 
-    fn why(&self, args: &[&str]) -> std::process::Output {
-        let mut command = Command::new(vpfs());
-        command.args(["why", "--interval", "2"]).args(args).arg("--config").arg(self.dir.path().join("vpfs.toml"));
-        output(&mut command)
+    fn why(&self, args: &[&str]) -> Output {
+        self.ask(&[&["why", "--interval", "2"], args].concat())
+    }
+
+    fn ask(&self, args: &[&str]) -> Output {
+        output(Command::new(vpfs()).args(args).arg("--config").arg(self.dir.path().join("vpfs.toml")))
+    }
+
+    /// The samples of the small application, once there are more than `least`.
+    fn await_history(&self, least: usize) -> Vec<Value> {
+        let start = Instant::now();
+        loop {
+            let answer = self.ask(&["history", "small", "--since", "1h", "--json"]);
+            let samples: Vec<Value> = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+            if samples.len() > least {
+                return samples;
+            }
+            let error = String::from_utf8_lossy(&answer.stderr);
+            assert!(start.elapsed() < Duration::from_secs(60), "{} samples {error}", samples.len());
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Asks why the small application is as slow as it is until the answer is as expected; the words of that time.
@@ -192,4 +211,45 @@ fn storage_that_becomes_slower_is_named_with_the_time() {
         let text = String::from_utf8_lossy(&site.why(&["small"]).stdout).into_owned();
         assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
     });
+}
+
+#[test]
+fn history_outlives_the_process_and_answers_why() {
+    let mut site = Site::start("none", "isolation", "");
+    run(&mut site.small("2s"));
+    let samples = site.await_history(0);
+    let requests = |samples: &[Value]| {
+        let of = |sample: &Value| sample["app"]["read"]["requests"].as_u64();
+        samples.iter().filter_map(of).sum::<u64>()
+    };
+    assert!(requests(&samples) > 32, "{samples:?}");
+    let table = site.ask(&["history", "small"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains(" s1 "), "{table:?}");
+    let csv = String::from_utf8_lossy(&site.ask(&["history", "small", "--csv"]).stdout).into_owned();
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.len() > samples.len() && columns.iter().all(|columns| *columns == 11), "{csv}");
+
+    let mut successor = Successor::default();
+    site.proxy.signal("USR2");
+    site.proxy.await_log("connections are handed over");
+    successor.follow(&site.proxy.log());
+    assert!(site.proxy.wait().success(), "{}", site.proxy.log());
+    run(&mut site.small("2s"));
+    let later = site.await_history(samples.len());
+    assert_eq!(later[..samples.len()], samples, "nothing is lost");
+    let why = site.ask(&["why", "small", "--since", "1h", "--json"]);
+    let why: Value = serde_json::from_slice(&why.stdout).unwrap_or_else(|_| panic!("{why:?}"));
+    assert!(why["requests"].as_u64() > Some(requests(&samples)), "{why}");
+    let text = site.ask(&["why", "small", "--since", "1h"]);
+    assert!(String::from_utf8_lossy(&text.stderr).contains("it begins at"), "{text:?}");
+}
+
+#[test]
+fn history_that_is_off_is_not_kept() {
+    let site = Site::start("none", "isolation", "[history]\nenabled = \"off\"\n");
+    run(&mut site.small("1s"));
+    let answer = site.ask(&["history", "small"]);
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("history.enabled is off"), "{answer:?}");
+    let files = std::fs::read_dir(site.dir.path().join("state")).expect("a directory");
+    assert!(files.flatten().all(|file| !file.file_name().to_string_lossy().contains("history")));
 }

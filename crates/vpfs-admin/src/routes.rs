@@ -1,8 +1,11 @@
 //! What can be asked, and the answers.
 
+use std::path::Path;
+
 use hyper::{Method, StatusCode};
 use vpfs_proxy::Status;
 
+use crate::history::{self, Query};
 use crate::{api, metrics};
 
 /// Processes and their peers, and what applications got: `vpfs peers`.
@@ -12,8 +15,14 @@ pub const STATUS: &str = "/v1/status";
 /// The same for Prometheus.
 pub const METRICS: &str = "/metrics";
 
+/// What applications did, by [`api::History`]; see [`crate::route_of_history`].
+pub const HISTORY: &str = "/v1/history";
+
+/// How a refusal to tell the history begins.
+pub(crate) const NO_HISTORY: &str = "no history is kept";
+
 /// All that can be asked, with GET.
-pub(crate) const ROUTES: [&str; 3] = [PEERS, STATUS, METRICS];
+pub(crate) const ROUTES: [&str; 4] = [PEERS, STATUS, METRICS, HISTORY];
 
 /// An answer without its headers' details.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,17 +55,45 @@ pub(crate) fn check(method: &Method, path: &str, routes: &[&str]) -> Result<(), 
     Ok(())
 }
 
-/// The answer to GET `path`, which is one of [`ROUTES`]; `accept` is what the client says that it understands. Takes
-/// milliseconds for thousands of applications.
-pub(crate) fn answer(path: &str, accept: &str, status: Status) -> Answer {
-    match path {
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// One of [`ROUTES`].
+    pub(crate) path: String,
+    /// What stands after it.
+    pub(crate) query: String,
+    /// What the client says that it understands.
+    pub(crate) accept: String,
+}
+
+/// The answer, with the history in the file at `kept`. Takes milliseconds for thousands of applications, and a second
+/// for a long history. Blocks.
+pub(crate) fn answer(question: &Question, status: Status, kept: Option<&Path>) -> Answer {
+    let Question { path, query, accept } = question;
+    match path.as_str() {
         METRICS => {
             let format = metrics::Format::accepted(accept);
             Answer::ok(format.content_type(), metrics::text(status, format))
         }
         PEERS => json(&status.peers_report()),
+        HISTORY => history(query, &status, kept),
         _ => json(&api::Status::from(&status)),
     }
+}
+
+fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {
+    let Some(path) = kept else {
+        let reason = format!("{NO_HISTORY}: history.enabled is off, or there is no state directory (/var/lib/vpfs)");
+        return Answer::refusal(StatusCode::NOT_FOUND, &reason);
+    };
+    let query = match Query::parse(query) {
+        Ok(query) => query,
+        Err(reason) => return Answer::refusal(StatusCode::BAD_REQUEST, &reason),
+    };
+    let servers = status.servers.iter().map(|server| server.name.clone()).collect();
+    // Nothing has been written yet, or nothing can be, which the log says.
+    let found = history::read(path, &query, history::now()).unwrap_or_default();
+    json(&api::History { servers, ..found })
 }
 
 fn json(value: &impl serde::Serialize) -> Answer {
@@ -75,6 +112,26 @@ mod tests {
         serde_json::from_str(include_str!("../openapi.json")).unwrap()
     }
 
+    fn question(path: &str, accept: &str) -> Question {
+        Question { path: path.to_owned(), query: String::new(), accept: accept.to_owned() }
+    }
+
+    #[test]
+    fn history_is_told_or_why_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = testing::history(&folder);
+        let told = |query: &str, kept| {
+            let question = Question { query: query.to_owned(), ..question(HISTORY, "") };
+            let answer = answer(&question, testing::status(&["climate"]), kept);
+            (answer.status.as_u16(), serde_json::from_str::<api::History>(&answer.body).unwrap_or_default())
+        };
+        let (status, history) = told("app=climate&since=60", Some(&kept));
+        assert_eq!((status, history.samples.len(), history.servers), (200, 2, vec!["s1".to_owned(), "s2".to_owned()]));
+        assert_eq!(told("app=climate", None).0, 404);
+        assert_eq!(told("since=2h", Some(&kept)).0, 400);
+        assert_eq!(told("", Some(&folder.path().join("not yet"))).1.samples, []);
+    }
+
     #[test]
     fn the_description_has_all_routes_and_no_others() {
         let openapi = openapi();
@@ -84,11 +141,13 @@ mod tests {
         described.sort_unstable();
         routes.sort_unstable();
         assert_eq!(described, routes);
+        let folder = tempfile::tempdir().unwrap();
+        let kept = testing::history(&folder);
         for (path, methods) in paths {
             assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
             let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();
             for (accept, content) in contents {
-                let answer = answer(path, accept, testing::status(&["climate", "uid:7"]));
+                let answer = answer(&question(path, accept), testing::status(&["climate", "uid:7"]), Some(&kept));
                 assert!(answer.content_type.starts_with(accept), "{path}: {}", answer.content_type);
                 if accept == "application/json" {
                     assert_conforms(&openapi, &content["schema"], &serde_json::from_str(&answer.body).unwrap(), path);
@@ -130,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_described_reads_back() {
-        let body = answer(STATUS, "", testing::status(&["climate"])).body;
+        let body = answer(&question(STATUS, ""), testing::status(&["climate"]), None).body;
         let status: api::Status = serde_json::from_str(&body).unwrap();
         assert_eq!(status, api::Status::from(&testing::status(&["climate"])));
         assert!(status.servers[0].apps[0].bulk && status.servers[0].pace == Some(0.25));

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use vpfs_proxy::Observer;
 
-use crate::routes::{self, Answer, METRICS, ROUTES};
+use crate::routes::{self, Answer, METRICS, Question, ROUTES};
 
 /// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
 /// 20 KiB for each application there.
@@ -46,19 +46,21 @@ pub enum MetricsAccess {
 /// One place at which requests arrive.
 struct Server {
     observer: Observer,
+    /// The file of the history.
+    kept: Option<PathBuf>,
     routes: &'static [&'static str],
     access: MetricsAccess,
 }
 
-/// Serves all routes at a [socket](crate::socket), for ever.
-pub async fn serve_socket(listener: UnixListener, observer: Observer) {
-    let server = Server { observer, routes: &ROUTES, access: MetricsAccess::Everybody };
+/// Serves all routes at a [socket](crate::socket), for ever; the history is in the file at `kept`.
+pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Option<PathBuf>) {
+    let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
-    let server = Server { observer, routes: &[METRICS], access };
+    let server = Server { observer, kept: None, routes: &[METRICS], access };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
@@ -107,15 +109,18 @@ impl Server {
             refused => refused,
         };
         let answer = match checked {
-            Ok(()) => self.answer(path.to_owned(), header(ACCEPT).to_owned()).await,
+            Ok(()) => {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                self.answer(Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() }).await
+            }
             Err(refusal) => refusal,
         };
         response(answer)
     }
 
-    async fn answer(&self, path: String, accept: String) -> Answer {
-        let status = self.observer.status().await;
-        let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status));
+    async fn answer(&self, question: Question) -> Answer {
+        let (status, kept) = (self.observer.status().await, self.kept.clone());
+        let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, kept.as_deref()));
         let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
         answering.await.unwrap_or_else(failed)
     }

@@ -22,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Demo),
+    History(cmd::history::History),
     Init(cmd::init::Init),
     Layout(cmd::layout::Layout),
     Peers(cmd::peers::Peers),
@@ -38,6 +39,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
+        Command::History(history) => history.run(),
         Command::Init(init) => init.run(),
         Command::Layout(layout) => layout.run(),
         Command::Peers(peers) => peers.run(),

@@ -24,6 +24,33 @@ impl App {
         }
     }
 
+    /// Adds what it did earlier at the same server. Of the best that requests saw in the storage, the better remains.
+    pub fn add_earlier(&mut self, earlier: &Self) {
+        self.count(earlier, 1.0);
+        for found in &mut self.in_storage {
+            let before = earlier.in_storage.iter().find(|before| found.is_like(before));
+            let best = before.filter(|before| before.quiet_seconds.is_some_and(|best| !found.is_better(best)));
+            if let Some(best) = best {
+                (found.quiet_seconds, found.quiet_own_seconds) = (best.quiet_seconds, best.quiet_own_seconds);
+            }
+        }
+    }
+
+    /// Leaves out what is zero, and of requests in the storage all kinds that are of no use for those that were there.
+    pub fn shorten(&mut self) {
+        self.behind.retain(|behind| behind.seconds > 0.0);
+        self.behind_in_storage.retain(|behind| behind.seconds > 0.0);
+        let seen: Vec<(String, u64)> = (self.in_storage.iter().filter(|kind| kind.requests > 0))
+            .map(|kind| (kind.op.clone(), kind.size_bytes))
+            .collect();
+        self.in_storage.retain(|kind| seen.iter().any(|(op, size)| (op, *size) == (&kind.op, kind.size_bytes)));
+    }
+
+    /// Whether it had requests.
+    pub fn is_active(&self) -> bool {
+        self.works().into_iter().any(|work| work.requests + work.queued + work.outstanding > 0)
+    }
+
     /// Its reads, writes and metadata requests.
     pub fn works(&self) -> [&Work; 3] {
         [&self.read, &self.write, &self.metadata]
@@ -61,6 +88,10 @@ impl Work {
 }
 
 impl Storage {
+    fn is_better(&self, best: f64) -> bool {
+        self.quiet_seconds.is_some_and(|found| found <= best)
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         (&self.op, self.size_bytes, &self.situation) == (&other.op, other.size_bytes, &other.situation)
     }

@@ -1,6 +1,7 @@
 //! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
 
 mod difference;
+mod span;
 
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use vpfs_core::{Learned, OpKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, ServerStatus, Used};
 
+pub use span::{AtServer, Span};
+
 /// Stands for applications that have no place of their own: no name has parentheses.
-const OTHERS: &str = "(others)";
+pub const OTHERS: &str = "(others)";
 
 /// A daemon at one moment. Counters begin with its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +114,32 @@ pub struct Waits {
     pub cost_seconds: f64,
     /// The minimum of another application.
     pub minimum_seconds: f64,
+}
+
+/// What applications did, as far as it was kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// The servers of the process.
+    pub servers: Vec<String>,
+    /// When the earliest sample that it has of this kind began, in seconds since 1970; `null` if it has none.
+    pub begins: Option<u64>,
+    /// Oldest first.
+    pub samples: Vec<Sample>,
+}
+
+/// What an application did in some time at a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The end of that time, in seconds since 1970.
+    pub at: u64,
+    /// How much of it was seen.
+    pub seconds: f64,
+    /// The server.
+    pub server: String,
+    /// Its policy at the end.
+    pub policy: String,
+    /// Counters of that time, and everything else as at its end.
+    pub app: App,
 }
 
 /// Waiting behind an application.

@@ -5,6 +5,7 @@ mod asking;
 mod check_connect;
 mod check_start;
 pub(crate) mod demo;
+pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
 pub(crate) mod peers;

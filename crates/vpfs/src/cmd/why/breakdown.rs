@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vpfs_admin::api::{App, Storage, Waits};
-
-use super::span::{AtServer, Span, is_active};
+use vpfs_admin::api::{App, AtServer, Span, Storage, Waits};
 
 /// Storage is slower than at best from this factor on; less is chance.
 const SLOWER: f64 = 1.5;
@@ -71,7 +69,7 @@ impl Breakdown {
         let mut sum = Self { app: app.to_owned(), is_best_known: true, ..Self::default() };
         let (mut seconds, mut unknown) = (0.0, 0.0);
         for server in &span.servers {
-            let Some(found) = server.apps.iter().find(|found| found.app == app && is_active(found)) else { continue };
+            let Some(found) = server.apps.iter().find(|found| found.app == app) else { continue };
             seconds += server.seconds;
             sum.servers.push(server.name.clone());
             sum.policy.clone_from(&server.policy);
@@ -220,7 +218,7 @@ fn slower(server: &AtServer) -> Option<Slower> {
 
 /// Its weight's part of the weights of those that had requests; automatic applications have one weight together.
 fn share(server: &AtServer, app: &App) -> f64 {
-    let active = || server.apps.iter().filter(|app| is_active(app));
+    let active = || server.apps.iter();
     let named: f64 = active().filter(|app| !app.automatic).map(|app| f64::from(app.weight)).sum();
     let automatic = active().filter(|app| app.automatic);
     let (members, weight) = automatic.fold((0.0, 0.0), |(members, _), app| (members + 1.0, f64::from(app.weight)));
@@ -252,7 +250,7 @@ pub(super) mod tests {
     }
 
     /// 1000 reads of 4 KiB in ten seconds that took `seconds` in the storage, `own` of it their own; at best 1 s.
-    pub(in super::super) fn app(name: &str, [wait, seconds, own]: [f64; 3], other: &str) -> App {
+    pub(in super::super::super) fn app(name: &str, [wait, seconds, own]: [f64; 3], other: &str) -> App {
         let alike = Storage {
             op: "read".into(),
             size_bytes: 4096,

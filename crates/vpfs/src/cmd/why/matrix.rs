@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use vpfs_admin::api::Span;
 
 use super::breakdown::{Breakdown, OTHERS};
-use super::span::Span;
 use super::text::{percent, plain};
 
 /// More columns do not fit a terminal; the others together have the last one.

@@ -3,21 +3,23 @@
 mod breakdown;
 mod cause;
 mod matrix;
-mod span;
 mod text;
 
 use std::time::Duration;
 
 use serde::Serialize;
-use vpfs_admin::api;
+use vpfs_admin::api::{self, AtServer, Sample, Span};
+use vpfs_config::units::parse_duration;
 
 use super::asking::Asking;
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{clock_time, now, print};
+#[cfg(test)]
+pub(super) use breakdown::tests::app as example;
+
 use breakdown::Breakdown;
 use cause::Cause;
-use span::Span;
 
 /// Say why an application is as slow as it is, and whom it waits for
 ///
@@ -28,6 +30,7 @@ use span::Span;
 #[command(after_help = "Examples:\n  \
     vpfs why climate                 what its requests waited for in the next 5 seconds\n  \
     vpfs why                         who waited for whom\n  \
+    vpfs why climate --since 2h      from the history that proxies keep\n  \
     vpfs why climate --json          the same for programs")]
 pub(crate) struct Why {
     /// The application [default: a table of all]
@@ -40,10 +43,17 @@ pub(crate) struct Why {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
 
+    /// Look into the history instead: for how long until now
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "interval")]
+    since: Option<Duration>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
+
+/// The history may begin so many seconds later than asked for.
+const SLACK: u64 = 600;
 
 /// What `--json` prints of an application.
 #[derive(Serialize)]
@@ -65,6 +75,23 @@ impl Why {
     }
 
     fn span(&self) -> Result<Span, Exit> {
+        self.since.map_or_else(|| self.look_twice(), |since| self.look_back(since))
+    }
+
+    /// What the history has of the latest time; says so if it does not go back that far.
+    fn look_back(&self, since: Duration) -> Result<Span, Exit> {
+        let kept = self.asking.history(None, since)?;
+        let from = now().saturating_sub(since.as_secs());
+        let Some(begins) = kept.begins else {
+            return Err(Exit::Failed("there is no history yet; without --since, vpfs looks twice".to_owned()));
+        };
+        if begins > from + SLACK {
+            eprintln!("vpfs: the history does not go back that far; it begins at {} UTC", clock_time(begins));
+        }
+        Ok(sums(kept.samples))
+    }
+
+    fn look_twice(&self) -> Result<Span, Exit> {
         let (runtime, config) = (runtime()?, self.asking.config()?);
         let look = || runtime.block_on(self.asking.answers::<api::Status>(&config));
         let before = look()?.list;
@@ -92,6 +119,22 @@ impl Why {
         }
         print(matrix::of(&all, span))
     }
+}
+
+/// Samples as one span.
+fn sums(samples: Vec<Sample>) -> Span {
+    let mut span = Span::default();
+    for Sample { seconds, server: name, policy, app, .. } in samples {
+        span.seconds = span.seconds.max(seconds);
+        match span.servers.iter_mut().find(|server| server.name == name) {
+            Some(server) => {
+                server.seconds = server.seconds.max(seconds);
+                server.apps.push(app);
+            }
+            None => span.servers.push(AtServer { name, policy, seconds, apps: vec![app] }),
+        }
+    }
+    span
 }
 
 fn unknown(app: &str, span: &Span) -> String {

@@ -1,15 +1,14 @@
 //! The answer in words and numbers.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use vpfs_admin::api::Waits;
+use vpfs_admin::api::{Span, Waits};
 use vpfs_config::units::Rate;
 
 use super::breakdown::{Breakdown, Slower};
 use super::cause::Cause;
-use super::span::Span;
-use crate::print::roughly;
+use crate::print::{clock_time, now, roughly};
 
 /// Less of the time is not worth a word.
 const LITTLE: f64 = 0.01;
@@ -107,9 +106,8 @@ fn due(breakdown: &Breakdown) -> String {
 
 fn slower(Slower { factor, for_seconds }: Slower) -> String {
     let since = for_seconds.map(Duration::from_secs_f64).map(|ago| {
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let minutes = unix.saturating_sub(ago).as_secs() / 60;
-        format!(" since {:02}:{:02} UTC, {} ago", minutes / 60 % 24, minutes % 60, roughly(ago))
+        let time = clock_time(now().saturating_sub(ago.as_secs()));
+        format!(" since {time} UTC, {} ago", roughly(ago))
     });
     let since = since.unwrap_or_default();
     format!("The storage itself is slow{since}: the same requests take {factor:.1} times as long as at best.")

@@ -1,29 +1,35 @@
 //! What applications did over some time, at each server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use vpfs_admin::api::{App, Status};
+use super::{App, Status};
 
 /// Some time at some servers.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Span {
-    pub(super) seconds: f64,
-    pub(super) servers: Vec<AtServer>,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span {
+    /// How long it is.
+    pub seconds: f64,
+    /// Those servers, at most one of each name.
+    pub servers: Vec<AtServer>,
 }
 
 /// What applications did at a server: counters count only that.
-#[derive(Clone, Debug)]
-pub(super) struct AtServer {
-    pub(super) name: String,
-    pub(super) policy: String,
-    pub(super) seconds: f64,
-    pub(super) apps: Vec<App>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct AtServer {
+    /// Its name.
+    pub name: String,
+    /// Its policy at the end.
+    pub policy: String,
+    /// How long it was seen.
+    pub seconds: f64,
+    /// Applications that had requests, once each.
+    pub apps: Vec<App>,
 }
 
 impl Span {
     /// Between two looks, over the servers that both saw. A server whose proxy started in between is left out, as its
     /// counters began anew.
-    pub(super) fn between(before: &[Status], after: &[Status]) -> Self {
+    pub fn between(before: &[Status], after: &[Status]) -> Self {
         let servers = after.iter().flat_map(|status| {
             status.servers.iter().filter_map(|now| {
                 let (up, then) = before.iter().find_map(|status| {
@@ -31,8 +37,9 @@ impl Span {
                     Some((status.up_seconds, then))
                 })?;
                 let seconds = Some(status.up_seconds - up).filter(|seconds| *seconds > 0.0)?;
-                let since = |app: &App| app.since(then.apps.iter().find(|then| then.app == app.app));
-                let apps = now.apps.iter().map(since).collect();
+                let before: HashMap<&str, &App> = then.apps.iter().map(|app| (app.app.as_str(), app)).collect();
+                let since = now.apps.iter().map(|app| app.since(before.get(app.app.as_str()).copied()));
+                let apps = since.filter(App::is_active).collect();
                 Some(AtServer { name: now.server.clone(), policy: now.policy.clone(), seconds, apps })
             })
         });
@@ -42,13 +49,8 @@ impl Span {
     }
 
     /// The names of those that had requests.
-    pub(super) fn apps(&self) -> BTreeSet<&str> {
+    pub fn apps(&self) -> BTreeSet<&str> {
         let all = self.servers.iter().flat_map(|server| &server.apps);
-        all.filter(|app| is_active(app)).map(|app| app.app.as_str()).collect()
+        all.map(|app| app.app.as_str()).collect()
     }
-}
-
-/// Whether it had requests.
-pub(super) fn is_active(app: &App) -> bool {
-    app.works().into_iter().any(|work| work.requests + work.queued + work.outstanding > 0)
 }
