@@ -32,8 +32,8 @@ pub enum Failure {
     Unknown(String),
 }
 
-/// The body of the answer to GET `route`, one of [`crate::PEERS`], [`crate::STATUS`], [`crate::METRICS`] and [`crate::route_of_history`], of the
-/// daemon whose [socket](crate::socket) is at `path`. Call within a tokio runtime.
+/// The body of the answer to GET `route`, one of [`crate::PEERS`], [`crate::STATUS`], [`crate::METRICS`] and
+/// [`crate::route_of_history`], of the daemon whose [socket](crate::socket) is at `path`. Call within a tokio runtime.
 ///
 /// # Errors
 /// See [`Failure`].

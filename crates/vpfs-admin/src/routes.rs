@@ -5,7 +5,7 @@ use std::path::Path;
 use hyper::{Method, StatusCode};
 use vpfs_proxy::Status;
 
-use crate::history::{self, Query};
+use crate::history::{self, HISTORY, Query};
 use crate::{api, metrics};
 
 /// Processes and their peers, and what applications got: `vpfs peers`.
@@ -14,9 +14,6 @@ pub const PEERS: &str = "/v1/peers";
 pub const STATUS: &str = "/v1/status";
 /// The same for Prometheus.
 pub const METRICS: &str = "/metrics";
-
-/// What applications did, by [`api::History`]; see [`crate::route_of_history`].
-pub const HISTORY: &str = "/v1/history";
 
 /// How a refusal to tell the history begins.
 pub(crate) const NO_HISTORY: &str = "no history is kept";
@@ -103,6 +100,8 @@ fn json(value: &impl serde::Serialize) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use serde_json::Value;
 
     use super::*;
@@ -112,6 +111,21 @@ mod tests {
         serde_json::from_str(include_str!("../openapi.json")).unwrap()
     }
 
+    /// The file of a history of ten seconds until now of *climate* at both servers.
+    fn kept(folder: &tempfile::TempDir) -> PathBuf {
+        let path = folder.path().join("history.sqlite");
+        let servers = api::Status::from(&testing::status(&["climate"])).servers.into_iter();
+        let server = |server: api::Server| api::AtServer {
+            name: server.server,
+            policy: server.policy,
+            seconds: 10.0,
+            apps: server.apps,
+        };
+        let span = api::Span { seconds: 10.0, servers: servers.map(server).collect() };
+        history::write(&path, history::now(), &span).unwrap();
+        path
+    }
+
     fn question(path: &str, accept: &str) -> Question {
         Question { path: path.to_owned(), query: String::new(), accept: accept.to_owned() }
     }
@@ -119,7 +133,7 @@ mod tests {
     #[test]
     fn history_is_told_or_why_there_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = testing::history(&folder);
+        let kept = kept(&folder);
         let told = |query: &str, kept| {
             let question = Question { query: query.to_owned(), ..question(HISTORY, "") };
             let answer = answer(&question, testing::status(&["climate"]), kept);
@@ -142,7 +156,7 @@ mod tests {
         routes.sort_unstable();
         assert_eq!(described, routes);
         let folder = tempfile::tempdir().unwrap();
-        let kept = testing::history(&folder);
+        let kept = kept(&folder);
         for (path, methods) in paths {
             assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
             let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();

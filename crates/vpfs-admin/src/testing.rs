@@ -10,17 +10,6 @@ use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Use
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The file of a history of ten seconds until now of *climate* at both servers.
-pub(crate) fn history(folder: &tempfile::TempDir) -> std::path::PathBuf {
-    let path = folder.path().join("history.sqlite");
-    let servers = crate::api::Status::from(&status(&["climate"])).servers.into_iter().map(|server| {
-        crate::api::AtServer { name: server.server, policy: server.policy, seconds: 10.0, apps: server.apps }
-    });
-    let span = crate::api::Span { seconds: 10.0, servers: servers.collect() };
-    crate::history::write(&path, crate::history::now(), &span).unwrap();
-    path
-}
-
 /// `apps` by id at both servers, of which those whose names have a colon are automatic.
 pub(crate) fn status(apps: &[&str]) -> Status {
     let app = |name: &&str| AppStatus { name: (*name).to_owned(), is_automatic: name.contains(':') };

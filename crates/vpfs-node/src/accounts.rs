@@ -1,12 +1,12 @@
 //! What each application has here, what it got, and for whom it waited.
 //!
 //! A request that is held for its application's cap waits for nobody. Otherwise a waiting request waits behind the
-//! application whose request was dispatched last of those in the storage: the scheduler preferred it, and where requests
-//! are served one after another, it is the one that is served. While nothing is in the storage, a
-//! request waits for a rule alone, such as the pace of its kind. So waiting time is divided among applications, and
-//! nothing of it is lost. To note all turns of a wait would take time for each of them; so each wait counts as a whole
-//! for the application at one moment of it, and for the rule that held the request last. The moments are spread evenly:
-//! over many requests, sums are right. O(log [`Turns`]) for each dispatch that had to wait.
+//! application whose request was dispatched last of those in the storage: the scheduler preferred it, and where
+//! requests are served one after another, it is the one that is served. While nothing is in the storage, a request
+//! waits for a rule alone, such as the pace of its kind. So waiting time is divided among applications, and nothing of
+//! it is lost. To note all turns of a wait would take time for each of them; so each wait counts as a whole for the
+//! application at one moment of it, and for the rule that held the request last. The moments are spread evenly: over
+//! many requests, sums are right. O(log [`Turns`]) for each dispatch that had to wait.
 //!
 //! Whom requests wait for inside the storage: see [`crate::in_storage`].
 

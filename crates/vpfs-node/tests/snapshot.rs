@@ -11,6 +11,7 @@ use vpfs_node::{Situation, StorageTimes, WaitedFor};
 
 const LARGE: AppId = AppId(0);
 const SMALL: AppId = AppId(1);
+const OTHER: AppId = AppId(2);
 const MS: Duration = Duration::from_millis(1);
 
 /// Storage that serves one request after another: 9 ms for each of [`LARGE`], 1 ms for others, or longer while it is
@@ -44,8 +45,8 @@ impl Outputs<Waiting> for Dispatched {
 }
 
 impl Storage {
-    fn new(policy: PolicyKind) -> Self {
-        let policy = Settings::new(policy, Depth::ONE, SlotCostTable::uniform());
+    fn new(policy: PolicyKind, depth: Depth) -> Self {
+        let policy = Settings::new(policy, depth, SlotCostTable::uniform());
         let settings = NodeSettings { policy, metadata_cost: Bytes::kib(8), peers: None };
         let node = Node::new(Time::ZERO, ServerId(0), &settings);
         Self { node, slower: 1, now: Time::ZERO, dispatched: Dispatched::default() }
@@ -86,7 +87,7 @@ fn times(account: &AppAccount, situation: Situation) -> StorageTimes {
 /// A small request is served after each large one, and arrives just when one has begun.
 #[test]
 fn who_waits_for_whom() {
-    let mut storage = Storage::new(PolicyKind::SfqD);
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
     for app in [LARGE, LARGE, LARGE, LARGE, SMALL] {
         storage.enqueue(app);
     }
@@ -104,11 +105,28 @@ fn who_waits_for_whom() {
     assert!((found - due).abs() < 0.002, "{found} instead of {due}");
 }
 
+/// A small request goes to the storage beside a large one, and comes back at once: what waits then waits for the large
+/// one, although the small one was dispatched later.
+#[test]
+fn nobody_waits_for_who_has_left() {
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::new(2).unwrap());
+    storage.enqueue(LARGE);
+    let small = storage.enqueue(SMALL);
+    let waiting = [SMALL, SMALL].map(|_| storage.enqueue(OTHER));
+    storage.node.complete(storage.now, small, &Served::new(OpKind::Write, storage.now, storage.now));
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    storage.node.cancel(storage.now, waiting[0]);
+    storage.now = storage.now + 8 * MS;
+    storage.node.drain(storage.now, &mut storage.dispatched);
+    let waited = storage.account(OTHER).last_wait.unwrap();
+    assert_eq!((waited.behind, waited.time), (Some(LARGE), 8 * MS));
+}
+
 /// Under `fifo`, all wait inside the storage: a small request there for sixteen large ones, and a large one for fifteen
 /// others and a small one.
 #[test]
 fn who_waits_for_whom_inside_the_storage() {
-    let mut storage = Storage::new(PolicyKind::Fifo);
+    let mut storage = Storage::new(PolicyKind::Fifo, Depth::ONE);
     storage.enqueue(SMALL);
     (0..3000).for_each(|_| storage.serve());
     let alone = storage.account(SMALL);
@@ -132,7 +150,7 @@ fn who_waits_for_whom_inside_the_storage() {
 
 #[test]
 fn storage_that_becomes_slower_is_noticed_whatever_others_do() {
-    let mut storage = Storage::new(PolicyKind::Fifo);
+    let mut storage = Storage::new(PolicyKind::Fifo, Depth::ONE);
     for app in [LARGE, LARGE, SMALL] {
         storage.enqueue(app);
     }
@@ -156,7 +174,7 @@ fn storage_that_becomes_slower_is_noticed_whatever_others_do() {
 
 #[test]
 fn a_cap_is_known_as_the_reason() {
-    let mut storage = Storage::new(PolicyKind::SfqD);
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
     let policy = AppPolicy { cap: Cap::new(1 << 16, Bytes(1)), ..AppPolicy::default() };
     storage.node.set_app(Time::ZERO, SMALL, "small", &policy);
     storage.enqueue(SMALL);
@@ -176,7 +194,7 @@ fn a_cap_is_known_as_the_reason() {
 
 #[test]
 fn what_is_queued_and_outstanding_is_counted_by_kind() {
-    let mut storage = Storage::new(PolicyKind::SfqD);
+    let mut storage = Storage::new(PolicyKind::SfqD, Depth::ONE);
     let [first, second, third] = [SMALL; 3].map(|app| storage.enqueue(app));
     let counts = |storage: &Storage| {
         let write = storage.account(SMALL).write;

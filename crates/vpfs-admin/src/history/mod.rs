@@ -15,7 +15,7 @@ use vpfs_proxy::Observer;
 
 use crate::api::{Span, Status};
 pub(crate) use query::Query;
-pub use query::route;
+pub use query::{HISTORY, route};
 pub(crate) use store::read;
 use store::{LEVELS, Store};
 
@@ -63,7 +63,7 @@ impl Keeper {
         if let Some(before) = self.before.replace(status) {
             let span = Span::between(&[before], self.before.as_slice());
             let written = self.write(at, &span);
-            self.report(written);
+            self.report(&written);
         }
     }
 
@@ -74,11 +74,11 @@ impl Keeper {
         Ok(())
     }
 
-    fn report(&mut self, result: rusqlite::Result<()>) {
+    fn report(&mut self, result: &rusqlite::Result<()>) {
         let path = self.path.display();
         match result {
             Ok(()) if self.is_failing => tracing::info!(%path, "history is kept again"),
-            Err(ref error) if !self.is_failing => {
+            Err(error) if !self.is_failing => {
                 tracing::warn!(%path, %error, "history cannot be kept; nothing else is affected");
             }
             _ => {}

@@ -2,7 +2,8 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::routes::HISTORY;
+/// What applications did, by [`crate::api::History`]; see [`route`].
+pub const HISTORY: &str = "/v1/history";
 
 /// The part of a route after `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
