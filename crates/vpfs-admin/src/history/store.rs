@@ -1,6 +1,8 @@
 //! The file: samples of three lengths in one table of SQLite.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub(super) struct Store {
 impl Store {
     /// Opens it, or creates it. Blocks, as all here.
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
+        create(path);
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -83,6 +86,12 @@ impl Store {
         limit(&transaction, LARGEST)?;
         transaction.commit()
     }
+}
+
+/// For its owner alone, as who may not use the socket must not learn what applications do. Whatever fails here fails
+/// again where it is opened.
+fn create(path: &Path) {
+    drop(OpenOptions::new().create(true).append(true).mode(0o600).open(path));
 }
 
 fn server_apps<'a>(span: &'a Span, name: &str) -> &'a [App] {
@@ -217,6 +226,8 @@ fn begins(connection: &Connection, longest: usize) -> rusqlite::Result<Option<u6
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::api::Status;
     use crate::testing;
@@ -292,6 +303,17 @@ mod tests {
         let now = START + 190;
         assert!(count(&store, 0) < 1500, "{}", count(&store, 0));
         assert_eq!(ask(&folder, Some("a0"), 10, now).samples.len(), 1, "the latest stay");
+    }
+
+    #[test]
+    fn only_its_owner_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = store(&folder);
+        store.add(START, &span(1)).unwrap();
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let mode = file.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
     }
 
     #[test]

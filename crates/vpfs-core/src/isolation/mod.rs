@@ -426,7 +426,8 @@ impl Isolation {
         if why == Turn::Share {
             self.minima.on_shared(self.queue.requests.get(id).service.0);
         }
-        let rule = self.reasons.of(app, self.kind(app), self.calibration.solo());
+        let waits_since = self.queue.requests.get(id).enqueued_at;
+        let rule = self.reasons.of(now, waits_since, app, self.kind(app));
         self.reasons.on_dispatch(app, why);
         let pieces = self.pieces(now, id, why);
         let enqueued_at = self.occupy(now, id, pieces);

@@ -52,7 +52,7 @@ impl<'a> Row<'a> {
     pub(super) fn header() -> String {
         let [due, got, mb, ops, wait, storage] = ["due", "got", "MB/s", "ops/s", "wait", "storage"];
         format!(
-            "{:16} {:8} {due:>4} {got:>4} {mb:>7} {ops:>7} {wait:>8} {storage:>8} rule    behind",
+            "{:19} {:8} {due:>4} {got:>4} {mb:>7} {ops:>7} {wait:>8} {storage:>8} rule    behind",
             "until", "server"
         )
     }
@@ -61,7 +61,7 @@ impl<'a> Row<'a> {
         let percent = |part: f64| format!("{:.0}%", part * 100.0);
         let time = |mean: Option<f64>| mean.map_or("-".to_owned(), |seconds| format!("{:.1}ms", seconds * 1e3));
         format!(
-            "{:16} {:8} {:>4} {:>4} {:>7.1} {:>7.0} {:>8} {:>8} {:7} {}",
+            "{:19} {:8} {:>4} {:>4} {:>7.1} {:>7.0} {:>8} {:>8} {:7} {}",
             clock_time(self.at),
             plain(self.server),
             percent(self.due),
@@ -138,7 +138,7 @@ mod tests {
     fn a_sample_is_a_line_of_rates_and_means() {
         let sample = sample();
         let row = Row::of(&sample);
-        let line = "2027-01-15 08:00 s1        50%  10%     0.4     100    3.0ms   20.0ms share   a,b";
+        let line = "2027-01-15 08:00:50 s1        50%  10%     0.4     100    3.0ms   20.0ms share   a,b";
         assert_eq!(row.line(), line);
         assert_eq!(row.csv(), "1800000050,10.0,s1,409600,100.00,0.003000,0.020000,0.500,0.100,share,\"a,b\"");
         assert_eq!(Row::header().find("rule"), line.find("share"));
