@@ -98,12 +98,9 @@ fn open(path: &Path) -> rusqlite::Result<Store> {
             return Err(error);
         }
         tracing::warn!(path = %path.display(), %error, "the history is damaged; it begins anew");
-        for end in ["", "-wal", "-shm"] {
-            let mut file = path.as_os_str().to_owned();
-            file.push(end);
-            // What cannot be removed fails again below.
-            let _ = std::fs::remove_file(file);
-        }
+        // If it cannot be removed, it is damaged again below. Its journal belongs to what was there.
+        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_file(path.with_extension("sqlite-journal"));
         Store::open(path)
     })
 }

@@ -46,7 +46,8 @@ impl Store {
         create(path);
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        // Not a log of writes (WAL), which maps a file into memory: a disk that cannot be read would end the process.
+        connection.pragma_update(None, "journal_mode", "truncate")?;
         connection.pragma_update(None, "synchronous", "normal")?;
         let transaction = connection.transaction()?;
         let format: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
