@@ -11,6 +11,8 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
+use crate::routes::NO_HISTORY;
+
 /// The longest answer: a thousand servers and a hundred thousand applications need less.
 const LONGEST: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,12 +26,15 @@ pub enum Failure {
     Closed,
     /// It did not answer in time, which is ten seconds.
     Late,
+    /// It has no such thing, for this reason.
+    Refused(String),
     /// It answers, but not with this: it has another version.
     Unknown(String),
 }
 
-/// The body of the answer to GET `route`, one of [`crate::PEERS`], [`crate::STATUS`], [`crate::EVENTS`] and
-/// [`crate::METRICS`], of the daemon whose [socket](crate::socket) is at `path`. Call within a tokio runtime.
+/// The body of the answer to GET `route`, one of [`crate::PEERS`], [`crate::STATUS`], [`crate::EVENTS`],
+/// [`crate::METRICS`] and [`crate::route_of_history`], of the daemon whose [socket](crate::socket) is at `path`. Call
+/// within a tokio runtime.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -45,11 +50,17 @@ async fn ask(stream: UnixStream, route: &str) -> Result<Bytes, Failure> {
     tokio::spawn(connection);
     let request = Request::get(route).header(HOST, "vpfs").body(Empty::<Bytes>::new()).expect("a valid request");
     let response = sender.send_request(request).await.map_err(|error| failure(&error))?;
-    if response.status() != StatusCode::OK {
-        return Err(Failure::Unknown(response.status().to_string()));
-    }
+    let status = response.status();
     let body = Limited::new(response.into_body(), LONGEST).collect().await;
-    Ok(body.map_err(|error| Failure::Unknown(error.to_string()))?.to_bytes())
+    let body = body.map_err(|error| Failure::Unknown(error.to_string()))?.to_bytes();
+    match status {
+        StatusCode::OK => Ok(body),
+        // The route of an older version, which says nothing about history.
+        StatusCode::NOT_FOUND if body.starts_with(NO_HISTORY.as_bytes()) => {
+            Err(Failure::Refused(String::from_utf8_lossy(&body).trim().to_owned()))
+        }
+        _ => Err(Failure::Unknown(status.to_string())),
+    }
 }
 
 fn failure(error: &hyper::Error) -> Failure {

@@ -1,14 +1,16 @@
 //! What a daemon tells administrators: HTTP and JSON on a Unix [`socket`] of its own, and [`metrics`] for
 //! Prometheus, by TCP if the configuration says so (docs/decisions/0022-admin.md).
 //!
-//! It only reads: whoever reaches it can change nothing. It asks for a [`Status`](vpfs_proxy::Status), whose snapshots
-//! lock each gate once, and makes text of it in threads of its own, beside those that move data. How many ask at a
-//! time, how long they may take, and what they may send, is bounded here; so nobody who asks can slow storage down.
+//! It changes nothing in the daemon, and writes one file: the history (docs/decisions/0028-history.md). It asks for a
+//! [`Status`](vpfs_proxy::Status), whose snapshots lock each gate once, and makes text of it in threads of its own,
+//! beside those that move data. How many ask at a time, how long they may take, and what they may send, is bounded
+//! here; so nobody who asks can slow storage down.
 #![forbid(unsafe_code)]
 
 pub mod api;
 mod client;
 pub mod events;
+mod history;
 pub mod metrics;
 mod page;
 mod routes;
@@ -18,6 +20,7 @@ pub mod socket;
 mod testing;
 
 pub use client::{Failure, get};
+pub use history::{HISTORY, keep as keep_history, route as route_of_history};
 pub use page::serve_page;
-pub use routes::{EVENTS, METRICS, PEERS, STATUS};
+pub use routes::{EVENTS, Kept, METRICS, PEERS, STATUS};
 pub use server::{MetricsAccess, serve_metrics, serve_socket};

@@ -1,9 +1,12 @@
 //! What can be asked, and the answers.
 
+use std::path::{Path, PathBuf};
+
 use hyper::{Method, StatusCode};
 use vpfs_proxy::Status;
 
 use crate::events::Events;
+use crate::history::{self, HISTORY, Query};
 use crate::{api, metrics};
 
 /// Processes and their peers, and what applications got: `vpfs peers`.
@@ -16,8 +19,20 @@ pub const METRICS: &str = "/metrics";
 /// What happened lately: `vpfs events`.
 pub const EVENTS: &str = "/v1/events";
 
+/// How a refusal to tell the history begins.
+pub(crate) const NO_HISTORY: &str = "no history is kept";
+
 /// All that can be asked, with GET.
-pub(crate) const ROUTES: [&str; 4] = [PEERS, STATUS, EVENTS, METRICS];
+pub(crate) const ROUTES: [&str; 5] = [PEERS, STATUS, EVENTS, METRICS, HISTORY];
+
+/// What a process keeps besides its state.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// The latest lines of its log.
+    pub events: Events,
+    /// The file of its history.
+    pub history: Option<PathBuf>,
+}
 
 /// An answer without its headers' details.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,18 +65,50 @@ pub(crate) fn check(method: &Method, path: &str, routes: &[&str]) -> Result<(), 
     Ok(())
 }
 
-/// The answer to GET `path`, which is one of [`ROUTES`]; `accept` is what the client says that it understands. Takes
-/// milliseconds for thousands of applications.
-pub(crate) fn answer(path: &str, accept: &str, status: Status, events: &Events) -> Answer {
-    match path {
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// One of [`ROUTES`].
+    pub(crate) path: String,
+    /// What stands after it.
+    pub(crate) query: String,
+    /// What the client says that it understands.
+    pub(crate) accept: String,
+}
+
+/// The answer. Takes milliseconds for thousands of applications, and a second
+/// for a long history. Blocks.
+pub(crate) fn answer(question: &Question, status: Status, kept: &Kept) -> Answer {
+    let Question { path, query, accept } = question;
+    match path.as_str() {
         METRICS => {
             let format = metrics::Format::accepted(accept);
             Answer::ok(format.content_type(), metrics::text(status, format))
         }
         PEERS => json(&status.peers_report()),
-        EVENTS => json(&events.report(status.servers.into_iter().map(|server| server.name).collect())),
+        EVENTS => json(&kept.events.report(names(&status))),
+        HISTORY => history(query, &status, kept.history.as_deref()),
         _ => json(&api::Status::from(&status)),
     }
+}
+
+fn history(query: &str, status: &Status, kept: Option<&Path>) -> Answer {
+    let Some(path) = kept else {
+        let reason = format!("{NO_HISTORY}: history.enabled is off, or there is no state directory (/var/lib/vpfs)");
+        return Answer::refusal(StatusCode::NOT_FOUND, &reason);
+    };
+    let query = match Query::parse(query) {
+        Ok(query) => query,
+        Err(reason) => return Answer::refusal(StatusCode::BAD_REQUEST, &reason),
+    };
+    let servers = names(status);
+    // Nothing has been written yet, or nothing can be, which the log says.
+    let found = history::read(path, &query, history::now()).unwrap_or_default();
+    json(&api::History { servers, ..found })
+}
+
+fn names(status: &Status) -> Vec<String> {
+    status.servers.iter().map(|server| server.name.clone()).collect()
 }
 
 fn json(value: &impl serde::Serialize) -> Answer {
@@ -80,6 +127,42 @@ mod tests {
         serde_json::from_str(include_str!("../openapi.json")).unwrap()
     }
 
+    /// The file of a history of ten seconds until now of *climate* at both servers.
+    fn kept(folder: &tempfile::TempDir) -> PathBuf {
+        let path = folder.path().join("history.sqlite");
+        let servers = api::Status::from(&testing::status(&["climate"])).servers.into_iter();
+        let server = |server: api::Server| api::AtServer {
+            name: server.server,
+            policy: server.policy,
+            seconds: 10.0,
+            apps: server.apps,
+        };
+        let span = api::Span { seconds: 10.0, servers: servers.map(server).collect() };
+        history::write(&path, history::now(), &span).unwrap();
+        path
+    }
+
+    fn question(path: &str, accept: &str) -> Question {
+        Question { path: path.to_owned(), query: String::new(), accept: accept.to_owned() }
+    }
+
+    #[test]
+    fn history_is_told_or_why_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(&folder);
+        let told = |query: &str, history: Option<&Path>| {
+            let kept = Kept { history: history.map(Path::to_path_buf), ..Kept::default() };
+            let question = Question { query: query.to_owned(), ..question(HISTORY, "") };
+            let answer = answer(&question, testing::status(&["climate"]), &kept);
+            (answer.status.as_u16(), serde_json::from_str::<api::History>(&answer.body).unwrap_or_default())
+        };
+        let (status, history) = told("app=climate&since=60", Some(&kept));
+        assert_eq!((status, history.samples.len(), history.servers), (200, 2, vec!["s1".to_owned(), "s2".to_owned()]));
+        assert_eq!(told("app=climate", None).0, 404);
+        assert_eq!(told("since=2h", Some(&kept)).0, 400);
+        assert_eq!(told("", Some(&folder.path().join("not yet"))).1.samples, []);
+    }
+
     #[test]
     fn the_description_has_all_routes_and_no_others() {
         let openapi = openapi();
@@ -89,11 +172,13 @@ mod tests {
         described.sort_unstable();
         routes.sort_unstable();
         assert_eq!(described, routes);
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept { events: testing::events(), history: Some(kept(&folder)) };
         for (path, methods) in paths {
             assert_eq!(methods.as_object().unwrap().keys().collect::<Vec<_>>(), ["get"]);
             let contents = methods["get"]["responses"]["200"]["content"].as_object().unwrap();
             for (accept, content) in contents {
-                let answer = answer(path, accept, testing::status(&["climate", "uid:7"]), &testing::events());
+                let answer = answer(&question(path, accept), testing::status(&["climate", "uid:7"]), &kept);
                 assert!(answer.content_type.starts_with(accept), "{path}: {}", answer.content_type);
                 if accept == "application/json" {
                     assert_conforms(&openapi, &content["schema"], &serde_json::from_str(&answer.body).unwrap(), path);
@@ -135,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_described_reads_back() {
-        let body = answer(STATUS, "", testing::status(&["climate"]), &Events::default()).body;
+        let body = answer(&question(STATUS, ""), testing::status(&["climate"]), &Kept::default()).body;
         let status: api::Status = serde_json::from_str(&body).unwrap();
         assert_eq!(status, api::Status::from(&testing::status(&["climate"])));
         assert!(status.servers[0].apps[0].bulk && status.servers[0].pace == Some(0.25));

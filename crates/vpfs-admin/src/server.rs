@@ -21,8 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use vpfs_proxy::Observer;
 
-use crate::events::Events;
-use crate::routes::{self, Answer, METRICS, ROUTES};
+use crate::routes::{self, Answer, Kept, METRICS, Question, ROUTES};
 
 /// Who connects beyond this waits. It bounds the memory of answers, too: one has up to 100 KiB for each server, and
 /// 20 KiB for each application there.
@@ -52,20 +51,20 @@ pub(crate) trait Respond: Send + Sync + 'static {
 /// A place at which a daemon tells what it knows.
 struct Server {
     observer: Observer,
-    events: Events,
+    kept: Kept,
     routes: &'static [&'static str],
     access: MetricsAccess,
 }
 
 /// Serves all routes at a [socket](crate::socket), for ever.
-pub async fn serve_socket(listener: UnixListener, observer: Observer, events: Events) {
-    let server = Server { observer, events, routes: &ROUTES, access: MetricsAccess::Everybody };
+pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept) {
+    let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
-    let server = Server { observer, events: Events::default(), routes: &[METRICS], access };
+    let server = Server { observer, kept: Kept::default(), routes: &[METRICS], access };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
@@ -114,7 +113,10 @@ impl Respond for Server {
             refused => refused,
         };
         let answer = match checked {
-            Ok(()) => self.answer(path.to_owned(), header(ACCEPT).to_owned()).await,
+            Ok(()) => {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                self.answer(Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() }).await
+            }
             Err(refusal) => refusal,
         };
         response(answer)
@@ -122,9 +124,9 @@ impl Respond for Server {
 }
 
 impl Server {
-    async fn answer(&self, path: String, accept: String) -> Answer {
-        let (status, events) = (self.observer.status().await, self.events.clone());
-        let answering = tokio::task::spawn_blocking(move || routes::answer(&path, &accept, status, &events));
+    async fn answer(&self, question: Question) -> Answer {
+        let (status, kept) = (self.observer.status().await, self.kept.clone());
+        let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
         let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
         answering.await.unwrap_or_else(failed)
     }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tracing_subscriber::prelude::*;
-use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind};
-use vpfs_node::{Activity, AppAccount, AppSnapshot, PeerService, Snapshot};
+use vpfs_core::{AppId, Bytes, Learned, LearnedCost, LearnedCosts, Limits, OpKind, PolicyKind, Time};
+use vpfs_node::{
+    Activity, Alike, AppAccount, AppSnapshot, PeerService, Quiet, Situation, Snapshot, StorageTimes, WaitedFor,
+};
 use vpfs_proxy::{AppStatus, PeerReport, ServerStatus, Status, TrafficReport, Used};
 
 use crate::events::Events;
@@ -43,10 +45,21 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         let mut read = Activity { requests: 2, bytes: 3 << 20, queued: 1, outstanding: 1, ..Activity::default() };
         (read.waited.counts[10], read.waited.sum) = (2, 3 * SECOND);
         (read.served.counts[12], read.served.sum) = (2, 4 * SECOND);
-        let account = AppAccount { read, held: SECOND, released: 1, ..AppAccount::default() };
+        let behind = WaitedFor { apps: vec![(AppId(0), SECOND)], others: SECOND };
+        let account = AppAccount {
+            read,
+            held: SECOND,
+            released: 1,
+            waits: [SECOND, Duration::ZERO, SECOND, Duration::ZERO, SECOND],
+            behind: behind.clone(),
+            behind_in_storage: behind,
+            in_storage: Alike::from_iter([times()]),
+            ..AppAccount::default()
+        };
         AppSnapshot { app, account, due: 30 * SECOND, got: 20 * SECOND, peers: PeerService::default() }
     };
     Snapshot {
+        at: Time::from_millis(60_000),
         policy: PolicyKind::Isolation,
         learned: Some(Learned::Isolation(learned)),
         limits: Limits { window: Some(SECOND / 50), pace_ppm: Some(250_000) },
@@ -54,6 +67,23 @@ fn snapshot(apps: &[&str]) -> Snapshot {
         outstanding: apps.len(),
         busy: 40 * SECOND,
         apps: (0..).map(AppId).zip(apps).map(app).collect(),
+    }
+}
+
+/// Reads that take twice as long as at best, and wait for half of that, since ten seconds.
+fn times() -> StorageTimes {
+    let quiet = Some(Quiet { time: SECOND, own: SECOND });
+    let slower_since = Some(Time::from_millis(50_000));
+    let (op, size) = (OpKind::Read, Bytes(1 << 20));
+    StorageTimes {
+        op,
+        size,
+        situation: Situation::Alone,
+        requests: 2,
+        time: 4 * SECOND,
+        own: 2 * SECOND,
+        quiet,
+        slower_since,
     }
 }
 

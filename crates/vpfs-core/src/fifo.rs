@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{PolicyKind, Settings};
 use crate::table::Table;
@@ -100,7 +100,7 @@ impl Scheduler for Fifo {
         let FifoEntry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None })
+        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None, rule: Rule::Share })
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {

@@ -28,7 +28,7 @@ use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::hash::{mix, stable_hash};
 use crate::heap::{Heap, Item};
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{IocoSettings, PolicyKind, Settings, WindowOrder};
 use crate::table::Table;
@@ -256,7 +256,7 @@ impl Scheduler for Ioco {
         let IocoEntry { request: Request { app, .. }, enqueued_at, .. } = *entry;
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None })
+        Some(Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None, rule: Rule::Share })
     }
 
     fn complete(&mut self, now: Time, id: RequestId) {

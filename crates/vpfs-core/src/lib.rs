@@ -97,7 +97,7 @@ pub use limits::Limits;
 pub use policies::Capabilities;
 pub use policy::Policy;
 pub use request::{
-    Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, ServiceClass, ServiceReport, Target,
+    Dispatch, FilePosition, MIN_DATA_COST, OpKind, Pieces, Request, Rule, ServiceClass, ServiceReport, Target,
 };
 pub use scheduler::Scheduler;
 pub use settings::{

@@ -111,6 +111,38 @@ pub struct Target {
     pub deadline: Duration,
 }
 
+/// The rule for which a request waits although it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// Its application's share: it is the turn of others, or of earlier requests of its own.
+    #[default]
+    Share,
+    /// The cap of its application.
+    Cap,
+    /// The pace of bulk, or the bound on it: room for applications that ask for less than their share.
+    Pace,
+    /// Another application goes alone for a moment, because nobody knows yet what its requests cost.
+    Cost,
+    /// The minimum of another application.
+    Minimum,
+}
+
+impl Rule {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Share, Self::Cap, Self::Pace, Self::Cost, Self::Minimum];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Cap => "cap",
+            Self::Pace => "pace",
+            Self::Cost => "cost",
+            Self::Minimum => "minimum",
+        }
+    }
+}
+
 /// A request that is dispatched to the storage now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
@@ -126,6 +158,8 @@ pub struct Dispatch {
     pub backfilled: bool,
     /// How its data should go to the storage, if not all at once.
     pub pieces: Option<Pieces>,
+    /// The rule that held it last, if it waited; never [`Rule::Cap`], of which [`crate::Event::CapHeld`] tells.
+    pub rule: Rule,
 }
 
 /// How to send a request's data in pieces of equal size, one after another, so that other requests get in between.
@@ -155,7 +189,12 @@ impl Pieces {
         u64::try_from(self.every.as_nanos() * u128::from(self.count)).unwrap_or(u64::MAX)
     }
 
-    /// Nanoseconds from the start of the first piece to the start of the last.
+    /// From the start of the first piece to the start of the last.
+    pub fn paused(self) -> Duration {
+        Duration::from_nanos(self.paused_ns())
+    }
+
+    /// The same in nanoseconds.
     pub(crate) fn paused_ns(self) -> u64 {
         self.whole_ns() / u64::from(self.count.max(1)) * u64::from(self.count.saturating_sub(1))
     }

@@ -1,20 +1,24 @@
 //! What each application has here, what it got, and for whom it waited.
 //!
-//! A waiting request waits behind the application whose request was dispatched last, as long as anything is in the
-//! storage: the scheduler preferred it, and where requests are served one after another, it is the one that is served.
-//! While nothing is in the storage, a request waits for a rule alone: a cap, or the pace of its kind. So waiting time
-//! is divided among applications, and nothing of it is lost. To note all turns of a wait would take time for each of
-//! them; so each wait counts as a whole for the application at one moment of it, and the moments are spread evenly:
-//! over many requests, sums are right. O(log [`Turns::KEPT`]) for each dispatch that had to wait.
+//! A request that is held for its application's cap waits for nobody. Otherwise a waiting request waits behind the
+//! application whose request was dispatched last of those in the storage: the scheduler preferred it, and where
+//! requests are served one after another, it is the one that is served. While nothing is in the storage, a request
+//! waits for a rule alone, such as the pace of its kind. So waiting time is divided among applications, and nothing of
+//! it is lost. To note all turns of a wait would take time for each of them; so each wait counts as a whole for the
+//! application at one moment of it, and for the rule that held the request last. The moments are spread evenly: over
+//! many requests, sums are right. O(log [`Turns`]) for each dispatch that had to wait.
+//!
+//! Whom requests wait for inside the storage: see [`crate::in_storage`].
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use vpfs_core::{AppId, AppPolicy, OpKind, Time};
+use vpfs_core::{AppId, AppPolicy, OpKind, Rule, Time};
 
 use crate::arrival::Served;
+use crate::in_storage::{Alike, Departures, Leaving};
 use crate::parts_of_time::PartsOfTime;
 use crate::requests::Entry;
+use crate::turns::Turns;
 
 /// How often something took how long: by powers of two of microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,10 +69,34 @@ pub struct Activity {
 pub struct Wait {
     /// How long it was.
     pub time: Duration,
-    /// The application behind which it was at one moment of it; `None` if nothing was in the storage then.
+    /// The application behind which it was at one moment of it; `None` if it was behind none.
     pub behind: Option<AppId>,
-    /// It was held because its application was above its cap.
-    pub capped: bool,
+    /// The rule that held it last.
+    pub rule: Rule,
+}
+
+/// How long requests waited for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitedFor {
+    /// Applications, their own among them; at most eight, in no order.
+    pub apps: Vec<(AppId, Duration)>,
+    /// All others.
+    pub others: Duration,
+}
+
+impl WaitedFor {
+    const MAX: usize = 8;
+
+    fn add(&mut self, app: AppId, time: Duration) {
+        if let Some((_, sum)) = self.apps.iter_mut().find(|(known, _)| *known == app) {
+            return *sum += time;
+        }
+        if self.apps.len() == Self::MAX {
+            let least = (0..Self::MAX).min_by_key(|index| self.apps[*index].1).expect("eight");
+            self.others += self.apps.swap_remove(least).1;
+        }
+        self.apps.push((app, time));
+    }
 }
 
 /// What is known about an application at one server.
@@ -84,12 +112,17 @@ pub struct AppAccount {
     pub metadata: Activity,
     /// Its latest request that had to wait.
     pub last_wait: Option<Wait>,
-    /// How long its requests waited behind each application, itself among them; at most eight, in no order.
-    pub behind: Vec<(AppId, Duration)>,
-    /// The same behind applications that are not in this list.
-    pub behind_others: Duration,
-    /// How long they waited while nothing was in the storage.
+    /// How long its requests waited in vpfs, by the number of the rule in [`Rule::ALL`]; with the pauses between the
+    /// pieces of writes, which are for the pace.
+    pub waits: [Duration; Rule::ALL.len()],
+    /// Whom they waited for in vpfs.
+    pub behind: WaitedFor,
+    /// How long they waited in vpfs behind nobody: for a cap, or while nothing was in the storage.
     pub held: Duration,
+    /// How those that are alike fared in the storage.
+    pub in_storage: Alike,
+    /// Whom they waited for there.
+    pub behind_in_storage: WaitedFor,
     /// Its requests that were released: they waited for their clients.
     pub released: u64,
 }
@@ -107,13 +140,12 @@ impl Activity {
 }
 
 impl AppAccount {
-    const BEHIND_MAX: usize = 8;
-
     /// Adds what another application did and got, for a sum of several; whom it waited for is left out.
     pub(crate) fn add(&mut self, other: &Self) {
         self.read.add(&other.read);
         self.write.add(&other.write);
         self.metadata.add(&other.metadata);
+        self.waits.iter_mut().zip(other.waits).for_each(|(waits, more)| *waits += more);
         self.held += other.held;
         self.released += other.released;
     }
@@ -121,6 +153,11 @@ impl AppAccount {
     /// Its reads, writes and metadata requests.
     pub fn activities(&self) -> [&Activity; 3] {
         [&self.read, &self.write, &self.metadata]
+    }
+
+    /// Its requests in the storage.
+    fn inside(&self) -> u32 {
+        self.activities().into_iter().map(|activity| activity.outstanding).sum()
     }
 
     fn of(&mut self, op: OpKind) -> &mut Activity {
@@ -133,15 +170,11 @@ impl AppAccount {
 
     fn note(&mut self, wait: Wait) {
         self.last_wait = Some(wait);
-        let Some(app) = wait.behind else { return self.held += wait.time };
-        if let Some((_, sum)) = self.behind.iter_mut().find(|(known, _)| *known == app) {
-            return *sum += wait.time;
+        self.waits[wait.rule as usize] += wait.time;
+        match wait.behind {
+            Some(app) => self.behind.add(app, wait.time),
+            None => self.held += wait.time,
         }
-        if self.behind.len() == Self::BEHIND_MAX {
-            let least = (0..Self::BEHIND_MAX).min_by_key(|index| self.behind[*index].1).expect("eight");
-            self.behind_others += self.behind.swap_remove(least).1;
-        }
-        self.behind.push((app, wait.time));
     }
 }
 
@@ -150,10 +183,14 @@ impl AppAccount {
 pub(crate) struct Accounts {
     by_app: Vec<Option<Box<AppAccount>>>,
     turns: Turns,
+    departures: Departures,
     parts: PartsOfTime,
 }
 
 impl Accounts {
+    /// Turns among which one is looked for whose application is still in the storage.
+    const LOOK_BACK: usize = 8;
+
     pub(crate) fn set_policy(&mut self, now: Time, app: AppId, policy: &AppPolicy) {
         self.parts.set_policy(now, app, policy);
         self.account(app).policy = *policy;
@@ -164,16 +201,35 @@ impl Accounts {
         self.account(app).of(op).queued += 1;
     }
 
-    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>) {
-        let Entry { app, op, arrived, capped, .. } = *request;
-        let behind = self.turns.at(arrived, now);
+    /// A request goes to the storage, which `rule` held last.
+    pub(crate) fn on_dispatch<W>(&mut self, now: Time, request: &Entry<W>, rule: Rule) {
+        let Entry { app, op, arrived, capped_until, .. } = *request;
+        let admitted = capped_until.map_or(arrived, |until| until.min(now));
+        let behind = if admitted < now { self.turns.at(admitted, now) } else { None };
         self.turns.note(now, Some(app));
         self.parts.on_dispatch(now, app);
+        let inside = self.account(app).inside();
+        self.departures.on_enter(now, inside == 0);
         let account = self.account(app);
         let activity = account.of(op);
         (activity.queued, activity.outstanding) = (activity.queued - 1, activity.outstanding + 1);
-        if arrived < now {
-            account.note(Wait { time: now.since(arrived), behind, capped });
+        let capped = Wait { time: admitted.since(arrived), behind: None, rule: Rule::Cap };
+        let wait = Wait { time: now.since(admitted), behind, rule };
+        [capped, wait].into_iter().filter(|wait| !wait.time.is_zero()).for_each(|wait| account.note(wait));
+    }
+
+    /// A request leaves the storage; then call [`Accounts::on_gone`].
+    pub(crate) fn on_leave(&mut self, now: Time, leaving: &Leaving) {
+        let Leaving { app, op, dispatched, paused, served } = *leaving;
+        let is_last = self.account(app).inside() == 1;
+        let stay = self.departures.on_leave(now, leaving, is_last);
+        let account = self.account(app);
+        account.waits[Rule::Pace as usize] += paused.min(now.since(dispatched));
+        if let Some(behind) = stay.behind {
+            account.behind_in_storage.add(behind, stay.time - stay.own);
+        }
+        if let Some(bytes) = served {
+            account.in_storage.add(now, (op, bytes), &stay);
         }
     }
 
@@ -185,6 +241,12 @@ impl Accounts {
         *count = count.checked_sub(1).expect("a request is over only once");
         if idle {
             self.turns.note(now, None);
+        } else if !was_queued && self.account(app).inside() == 0 && self.turns.latest(1).eq([app]) {
+            // It is the turn of the one before, as far as that is still there.
+            let mut before = self.turns.latest(Self::LOOK_BACK);
+            let turn = before.find(|app| self.by_app[app.index()].as_ref().is_some_and(|found| found.inside() > 0));
+            drop(before);
+            self.turns.note(now, turn.or(Some(app)));
         }
     }
 
@@ -233,40 +295,6 @@ impl Accounts {
     }
 }
 
-/// Whose request was dispatched last, at any moment of the recent past.
-#[derive(Debug, Default)]
-struct Turns {
-    /// Since when; `None` while nothing is in the storage.
-    turns: VecDeque<(Time, Option<AppId>)>,
-    moments: u32,
-}
-
-impl Turns {
-    /// A longer wait counts as if it had begun with the first of so many dispatches.
-    const KEPT: usize = 1024;
-    /// Multiples of the golden ratio, modulo 1, are spread evenly, however many there are.
-    const GOLDEN: u32 = 0x9E37_79B9;
-
-    fn note(&mut self, now: Time, app: Option<AppId>) {
-        if self.turns.back().is_some_and(|(_, before)| *before == app) {
-            return;
-        }
-        if self.turns.len() == Self::KEPT {
-            self.turns.pop_front();
-        }
-        self.turns.push_back((now, app));
-    }
-
-    /// Whose turn it was at some moment from `since` to `now`.
-    fn at(&mut self, since: Time, now: Time) -> Option<AppId> {
-        self.moments = self.moments.wrapping_add(Self::GOLDEN);
-        let passed = (u128::from(now.nanos_since(since)) * u128::from(self.moments)) >> u32::BITS;
-        let at = since + Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX));
-        let later = self.turns.partition_point(|(from, _)| *from <= at);
-        self.turns.get(later.saturating_sub(1))?.1
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,31 +311,15 @@ mod tests {
         assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (9, &1), (10, &1), (31, &1)]);
     }
 
-    /// A turn of 9 ms of one application follows each of 1 ms of another.
-    #[test]
-    fn waiting_time_is_divided_as_turns_were() {
-        let (mut turns, mut behind) = (Turns::default(), [0_u32; 2]);
-        for round in 0..1000 {
-            let start = Time::from_millis(10 * round);
-            turns.note(start, Some(AppId(0)));
-            turns.note(start + 9 * MS, Some(AppId(1)));
-            if round >= 7 {
-                let waited = turns.at(Time::from_millis(10 * round - 60), start + 10 * MS);
-                behind[waited.expect("the storage is busy").index()] += 1;
-            }
-        }
-        assert!((890..=905).contains(&behind[0]), "{behind:?}");
-    }
-
     #[test]
     fn memory_is_bounded_and_no_time_is_lost() {
         let mut account = AppAccount::default();
-        (0..1000).for_each(|app| account.note(Wait { time: MS, behind: Some(AppId(app % 20)), capped: false }));
-        account.note(Wait { time: 5 * MS, behind: None, capped: true });
-        let named: Duration = account.behind.iter().map(|(_, time)| *time).sum();
-        assert_eq!((account.behind.len(), named + account.behind_others, account.held), (8, 1000 * MS, 5 * MS));
-        let mut turns = Turns::default();
-        (0..5000).for_each(|turn| turns.note(Time::from_millis(turn), Some(AppId(u32::try_from(turn).unwrap_or(0)))));
-        assert_eq!(turns.turns.len(), Turns::KEPT);
+        let wait = Wait { time: MS, behind: None, rule: Rule::Share };
+        (0..1000).for_each(|app| account.note(Wait { behind: Some(AppId(app % 20)), ..wait }));
+        account.note(Wait { time: 5 * MS, rule: Rule::Cap, ..wait });
+        let WaitedFor { apps, others } = &account.behind;
+        let named: Duration = apps.iter().map(|(_, time)| *time).sum();
+        assert_eq!((apps.len(), named + *others, account.held), (8, 1000 * MS, 5 * MS));
+        assert_eq!(account.waits, [1000, 5, 0, 0, 0].map(|waits| waits * MS));
     }
 }

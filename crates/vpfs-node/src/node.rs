@@ -209,6 +209,7 @@ impl<W> Node<W> {
         let (id, entry) = self.requests.remove(key);
         if entry.state != State::Released {
             self.scheduler.complete(now, id);
+            self.accounts.on_leave(now, &entry.leaving(served.answered.then_some(served.bytes)));
             self.on_gone(now, (entry.app, entry.op), false);
         }
         self.accounts.on_end(entry.app, now, served);
@@ -218,7 +219,9 @@ impl<W> Node<W> {
     /// A dispatched request waits for its client: its slots are free, its charge stays. It still ends later. Returns
     /// its application.
     pub fn release(&mut self, now: Time, key: RequestKey) -> AppId {
-        let (id, app, op) = self.requests.release(key);
+        let (id, entry) = self.requests.release(key);
+        let (app, op) = (entry.app, entry.op);
+        self.accounts.on_leave(now, &entry.leaving(None));
         self.scheduler.release(now, id);
         self.accounts.on_release(app);
         self.on_gone(now, (app, op), false);
@@ -228,9 +231,13 @@ impl<W> Node<W> {
 
     /// A queued or dispatched request is cancelled; its cost is refunded, unless it is released.
     pub fn cancel(&mut self, now: Time, key: RequestKey) {
-        let (id, Entry { app, op, state, .. }) = self.requests.remove(key);
+        let (id, entry) = self.requests.remove(key);
+        let Entry { app, op, state, .. } = entry;
         if state != State::Released {
             self.scheduler.cancel(now, id);
+            if state == State::Dispatched {
+                self.accounts.on_leave(now, &entry.leaving(None));
+            }
             self.on_gone(now, (app, op), state == State::Queued);
         }
         self.check(now);
@@ -299,15 +306,17 @@ impl<W> Node<W> {
     pub fn drain(&mut self, now: Time, outputs: &mut impl Outputs<W>) -> Option<Time> {
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         while let Some(dispatch) = self.scheduler.poll_dispatch(now) {
-            let (key, entry) = self.requests.dispatch(dispatch.id);
-            self.accounts.on_dispatch(now, entry);
+            let (key, entry) = self.requests.dispatch(now, &dispatch);
+            self.accounts.on_dispatch(now, entry, dispatch.rule);
             outputs.dispatch(&entry.waiter, key, &dispatch);
         }
         self.pass_reports_on(now);
         outputs.transmit(std::iter::from_fn(|| self.poll_transmit(now)));
         while let Some((at, event)) = self.poll_event() {
-            if let Event::Scheduler(SchedulerEvent::CapHeld { id, .. }) = event {
-                self.requests.hold(id);
+            match event {
+                Event::Scheduler(SchedulerEvent::CapHeld { id, .. }) => self.requests.hold(id),
+                Event::Scheduler(SchedulerEvent::Enqueued { id, .. }) => self.requests.admit(id, at),
+                _ => {}
             }
             outputs.event(at, event);
         }
@@ -358,6 +367,7 @@ impl<W> Node<W> {
             AppSnapshot { app, account: account.clone(), due, got, peers: self.peer_service(app) }
         };
         Snapshot {
+            at: now,
             policy: self.settings().kind,
             learned: self.learned(now),
             limits: self.scheduler.limits(),

@@ -1,7 +1,11 @@
 //! The requests that a node has, and who waits for each.
 
+use std::time::Duration;
+
 use slab::Slab;
-use vpfs_core::{AppId, OpKind, RequestId, Time};
+use vpfs_core::{AppId, Dispatch, OpKind, Pieces, RequestId, Time};
+
+use crate::in_storage::Leaving;
 
 /// The identity of a request at its node; no later request has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +22,11 @@ pub(crate) struct Entry<W> {
     pub(crate) app: AppId,
     pub(crate) op: OpKind,
     pub(crate) arrived: Time,
-    /// It was held for its application's cap.
-    pub(crate) capped: bool,
+    /// It was held for its application's cap, until then or until its dispatch.
+    pub(crate) capped_until: Option<Time>,
+    pub(crate) dispatched: Time,
+    /// Between the pieces in which it is sent.
+    pub(crate) paused: Duration,
     pub(crate) state: State,
     serial: u32,
 }
@@ -40,6 +47,14 @@ pub(crate) struct Requests<W> {
     serial: u32,
 }
 
+impl<W> Entry<W> {
+    /// It leaves the storage, `served` as a whole with so many bytes, or otherwise.
+    pub(crate) fn leaving(&self, served: Option<u64>) -> Leaving {
+        let Self { app, op, dispatched, paused, .. } = *self;
+        Leaving { app, op, dispatched, paused, served }
+    }
+}
+
 impl<W> Requests<W> {
     pub(crate) fn new() -> Self {
         Self { entries: Slab::new(), released: 0, serial: 0 }
@@ -48,22 +63,41 @@ impl<W> Requests<W> {
     pub(crate) fn insert(&mut self, now: Time, waiter: W, app: AppId, op: OpKind) -> RequestKey {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        let entry = Entry { waiter, app, op, arrived: now, capped: false, state: State::Queued, serial };
+        let entry = Entry {
+            waiter,
+            app,
+            op,
+            arrived: now,
+            capped_until: None,
+            dispatched: now,
+            paused: Duration::ZERO,
+            state: State::Queued,
+            serial,
+        };
         let id = u32::try_from(self.entries.insert(entry)).expect("the driver bounds the requests");
         RequestKey { id: RequestId(id), serial }
     }
 
     /// The scheduler dispatches a request.
-    pub(crate) fn dispatch(&mut self, id: RequestId) -> (RequestKey, &Entry<W>) {
+    pub(crate) fn dispatch(&mut self, now: Time, dispatch: &Dispatch) -> (RequestKey, &Entry<W>) {
+        let id = dispatch.id;
         let entry = &mut self.entries[id.index()];
-        entry.state = State::Dispatched;
+        (entry.state, entry.dispatched) = (State::Dispatched, now);
+        entry.paused = dispatch.pieces.map_or(Duration::ZERO, Pieces::paused);
         (RequestKey { id, serial: entry.serial }, entry)
     }
 
     /// The scheduler holds a request for its application's cap.
     pub(crate) fn hold(&mut self, id: RequestId) {
         if let Some(entry) = self.entries.get_mut(id.index()) {
-            entry.capped = true;
+            entry.capped_until = Some(Time::from_nanos(u64::MAX));
+        }
+    }
+
+    /// The scheduler takes a request, which it may have held.
+    pub(crate) fn admit(&mut self, id: RequestId, at: Time) {
+        if let Some(until) = self.entries.get_mut(id.index()).and_then(|entry| entry.capped_until.as_mut()) {
+            *until = at;
         }
     }
 
@@ -74,13 +108,13 @@ impl<W> Requests<W> {
     }
 
     /// From now on the scheduler does not know it.
-    pub(crate) fn release(&mut self, key: RequestKey) -> (RequestId, AppId, OpKind) {
+    pub(crate) fn release(&mut self, key: RequestKey) -> (RequestId, &Entry<W>) {
         let id = self.id(key);
         let entry = &mut self.entries[id.index()];
         assert!(entry.state == State::Dispatched, "a request is released once, after its dispatch");
         entry.state = State::Released;
         self.released += 1;
-        (id, entry.app, entry.op)
+        (id, entry)
     }
 
     /// A request ends.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppId, Learned, Limits, PolicyKind};
+use vpfs_core::{AppId, Learned, Limits, PolicyKind, Time};
 
 use crate::accounts::{Activity, AppAccount};
 use crate::peers::PeerService;
@@ -10,6 +10,8 @@ use crate::peers::PeerService;
 /// What is known about a server and the applications that use it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// When it is.
+    pub at: Time,
     /// The policy in force.
     pub policy: PolicyKind,
     /// What the policy has learned: costs, and which applications are bulk; `None` for policies that learn nothing.

@@ -44,6 +44,11 @@ impl StateDir {
         self.path.is_some()
     }
 
+    /// Where a file of this name is or would be; `None` without a directory.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        Some(self.path.as_ref()?.join(name))
+    }
+
     /// The content of a file; `None` if there is none, or if it cannot be read or is larger than `limit` bytes, which
     /// is logged. Blocks.
     pub fn read(&self, name: &str, limit: u64) -> Option<Vec<u8>> {

@@ -23,6 +23,7 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Demo),
     Events(cmd::events::Events),
+    History(cmd::history::History),
     Init(cmd::init::Init),
     Layout(cmd::layout::Layout),
     Peers(cmd::peers::Peers),
@@ -33,6 +34,7 @@ enum Command {
     Sim(cmd::sim::Sim),
     Top(cmd::top::Top),
     Web(cmd::web::Web),
+    Why(cmd::why::Why),
     Workload(cmd::workload::Workload),
 }
 
@@ -40,6 +42,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(demo) => demo.run(),
         Command::Events(events) => events.run(),
+        Command::History(history) => history.run(),
         Command::Init(init) => init.run(),
         Command::Layout(layout) => layout.run(),
         Command::Peers(peers) => peers.run(),
@@ -50,6 +53,7 @@ fn main() -> std::process::ExitCode {
         Command::Sim(sim) => sim.run(),
         Command::Top(top) => top.run(),
         Command::Web(web) => web.run(),
+        Command::Why(why) => why.run(),
         Command::Workload(workload) => workload.run(),
     };
     match result {

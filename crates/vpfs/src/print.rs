@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
 
 use crate::exit::Exit;
 
@@ -28,9 +30,30 @@ pub(crate) fn roughly(duration: Duration) -> String {
     format!("{:.0} {name}", seconds / unit)
 }
 
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Such a time in UTC, as the log has it; for example `2027-01-15 08:00:59`.
+pub(crate) fn clock_time(unix_seconds: u64) -> String {
+    let seconds = i64::try_from(unix_seconds).unwrap_or(i64::MAX);
+    // Nothing that was ever measured is outside of its ten thousand years.
+    let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (date, month) = (at.date(), u8::from(at.month()));
+    let (year, day, (hour, minute, second)) = (date.year(), date.day(), at.to_hms());
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let texts = [0, 1_800_000_059, u64::MAX].map(clock_time);
+        assert_eq!(texts, ["1970-01-01 00:00:00", "2027-01-15 08:00:59", "1970-01-01 00:00:00"]);
+    }
 
     #[test]
     fn durations_have_the_unit_that_people_would_take() {

@@ -51,7 +51,7 @@ static BY_APP: [Measured<AppSnapshot>; 5] = [
         Family::counter(
             "app_held",
             Some(Unit::Seconds),
-            "Time that requests waited although nothing was in the storage: for a cap, or a pace",
+            "Time that requests waited behind nobody: for a cap, or a pace while nothing was in the storage",
         ),
         |app| app.account.held.as_secs_f64(),
     ),

@@ -11,6 +11,7 @@ use vpfs_core::ServerId;
 use super::apps::{self, App, Capacity};
 use super::clients::{self, Identify};
 use super::clients::{AppIndex, Auto};
+use super::history;
 use super::host_list::HostSet;
 use super::keys::{ROOT, SECTIONS, SOCKETS};
 use super::limits::{self, Limits, Log};
@@ -45,6 +46,8 @@ pub struct Config {
     pub peers: Option<Peers>,
     /// Where metrics are served by TCP; `None`: nowhere.
     pub metrics: Option<Metrics>,
+    /// Whether history is kept, if there is a state directory.
+    pub keeps_history: bool,
     /// Whose requests are believed to come from a server, and who may administer servers.
     pub trust: Trust,
     /// The limits of a proxy.
@@ -114,6 +117,7 @@ impl Config {
             auto: apps.auto,
             peers,
             metrics: metrics::read(root),
+            keeps_history: history::read(root),
             trust,
             limits,
             log: limits::read_log(root),

@@ -9,8 +9,21 @@ use crate::schema::tunables::{Kind, Section, Tunable};
 pub(crate) const SOCKETS: &str = "/run/vpfs";
 
 /// Every section of the file, in the order of the manual.
-pub const SECTIONS: &[&Section] =
-    &[&SERVER, &LISTENER, &SCHEDULER, &SLOT_COST, &DEVICE_TIME, &APPS, &APP, &PEERS, &METRICS, &TRUST, &LIMITS, &LOG];
+pub const SECTIONS: &[&Section] = &[
+    &SERVER,
+    &LISTENER,
+    &SCHEDULER,
+    &SLOT_COST,
+    &DEVICE_TIME,
+    &APPS,
+    &APP,
+    &PEERS,
+    &METRICS,
+    &HISTORY,
+    &TRUST,
+    &LIMITS,
+    &LOG,
+];
 
 /// The file itself.
 pub(crate) const ROOT: Section = Section {
@@ -25,6 +38,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("app", Kind::List("[[app]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("metrics", Kind::Table("[metrics]"), ""),
+        Tunable::new("history", Kind::Table("[history]"), ""),
         Tunable::new("trust", Kind::Table("[trust]"), ""),
         Tunable::new("limits", Kind::Table("[limits]"), ""),
         Tunable::new("log", Kind::Table("[log]"), ""),
@@ -586,6 +600,16 @@ pub(crate) const METRICS: Section = Section {
         .absent_means("whoever reaches `listen` may read")
         .at_restart(),
     ],
+};
+
+pub(crate) const HISTORY: Section = Section {
+    name: "history",
+    header: "[history]",
+    doc: "What applications did and waited for, for `vpfs history` and `vpfs why --since`: by ten seconds for an hour, by \
+          minutes for a day, and by ten minutes for thirty days ([how to read it](guide/metrics.md)). It is kept in the \
+          state directory, at most 256 MiB for each process, and survives restarts; without such a directory there is \
+          none. A disk that is full or fails costs history and nothing else.",
+    keys: &[Tunable::new("enabled", Kind::Choice(&["off", "on"]), "Whether it is kept.").default("on").at_restart()],
 };
 
 pub(crate) const TRUST: Section = Section {

@@ -6,6 +6,7 @@ mod brackets;
 pub(crate) mod clients;
 pub(crate) mod config;
 mod device_times;
+pub(crate) mod history;
 pub(crate) mod host_list;
 mod host_name;
 mod host_refusals;

@@ -106,6 +106,7 @@ impl Isolation {
             let head = interactive?;
             if !self.has_room(head) {
                 self.held = Some(Hold::Bound);
+                self.reasons.on_hold(now, Hold::Bound, self.calibration.solo());
                 return None;
             }
             return Some(self.dispatch(now, head, head, Turn::Share));
@@ -115,6 +116,7 @@ impl Isolation {
             Err(hold) => hold,
         };
         self.held = Some(hold);
+        self.reasons.on_hold(now, hold, self.calibration.solo());
         // Interactive requests pass bulk that is held back; if the storage is full, only as far as shares allow. It is
         // not full while it waits for the next piece of a write, nor known to be so while that is measured.
         let full = hold == Hold::Bound && self.in_flight.in_pieces == 0 && !self.calibration.is_running();

@@ -40,6 +40,7 @@ mod pace;
 mod prices;
 mod promises;
 mod quickest;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +62,7 @@ use minima::Minima;
 use pace::Pace;
 use prices::Prices;
 use quickest::Quickest;
+use reasons::Reasons;
 
 use crate::app_policy::{AppPolicy, GroupId};
 use crate::dsfq::{Change, SharedService};
@@ -194,6 +196,7 @@ pub struct Isolation {
     interactive_pending: usize,
     /// What held a request back at the last poll.
     held: Option<Hold>,
+    reasons: Reasons,
     /// The latest bulk data request of usual cost that was dispatched.
     last_bulk: Option<(OpKind, Bytes)>,
     /// More than one flow was bulk in the last window of control.
@@ -240,6 +243,7 @@ impl Isolation {
             standby_for: None,
             interactive_pending: 0,
             held: None,
+            reasons: Reasons::default(),
             last_bulk: None,
             contended: false,
             bulk_bound_held: false,
@@ -422,13 +426,16 @@ impl Isolation {
         if why == Turn::Share {
             self.minima.on_shared(self.queue.requests.get(id).service.0);
         }
+        let waits_since = self.queue.requests.get(id).enqueued_at;
+        let rule = self.reasons.of(now, waits_since, app, self.kind(app));
+        self.reasons.on_dispatch(app, why);
         let pieces = self.pieces(now, id, why);
         let enqueued_at = self.occupy(now, id, pieces);
         self.queue.clock.advance(head.start.max(self.queue.clock.now()));
         self.queue.settle(app);
         let (slot_cost, backfilled) = (SlotCost::ONE, id != head.id);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces, rule }
     }
 
     /// A request is complete or cancelled.

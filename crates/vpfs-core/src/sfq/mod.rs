@@ -21,7 +21,7 @@ use crate::dsfq::{Change, SharedService};
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::learned::Learned;
-use crate::request::{Dispatch, OpKind, Request, ServiceClass, ServiceReport};
+use crate::request::{Dispatch, OpKind, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, PolicyKind, Settings, Sharing};
 use crate::slot_cost::SlotCostTable;
@@ -181,7 +181,7 @@ impl Sfq {
         self.queue.settle(app);
         let backfilled = id != head.id;
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None, rule: Rule::Share }
     }
 
     /// `head` has the smallest tag but needs more slots than are free: dispatches the request with the smallest tag

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::app_policy::{AppPolicy, GroupId};
 use crate::dsfq::{SharedService, pending_max};
 use crate::event::{Event, EventQueue};
-use crate::request::{Dispatch, Request, ServiceClass, ServiceReport};
+use crate::request::{Dispatch, Request, Rule, ServiceClass, ServiceReport};
 use crate::scheduler::Scheduler;
 use crate::settings::{Backfill, Sharing, SharingMode};
 use crate::slot_cost::SlotCostTable;
@@ -204,7 +204,7 @@ impl Oracle {
         self.outstanding.push(entry);
         self.apply_corrections(app);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None, rule: Rule::Share }
     }
 
     fn correct(&mut self, app: AppId, arrival: u64, delta: i128) {

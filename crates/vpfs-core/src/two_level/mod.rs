@@ -37,7 +37,7 @@ use crate::app_policy::AppPolicy;
 use crate::engine::{Engine, Handover};
 use crate::event::{Event, EventQueue};
 use crate::list::{Links, Node};
-use crate::request::{Dispatch, Request};
+use crate::request::{Dispatch, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{Deadlines, PolicyKind, Settings, TwoLevelSettings};
 use crate::table::Table;
@@ -266,7 +266,7 @@ impl TwoLevel {
         self.control.on_outstanding(now, self.outstanding);
         let (slot_cost, backfilled) = (SlotCost::ONE, false);
         self.events.push(now, Event::Dispatched { id, app, slot_cost, enqueued_at, backfilled });
-        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None }
+        Dispatch { id, app, enqueued_at, slot_cost, backfilled, pieces: None, rule: Rule::Share }
     }
 
     /// Ends an outstanding request, whose charge stays.

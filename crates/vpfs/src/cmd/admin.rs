@@ -1,14 +1,15 @@
 //! Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs-admin`). A proxy works without.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use vpfs_admin::events::Events;
-use vpfs_admin::{MetricsAccess, serve_metrics, serve_socket, socket};
+use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_metrics, serve_socket, socket};
 use vpfs_config::{Config, Metrics};
 use vpfs_core::ServerId;
-use vpfs_proxy::Observer;
+use vpfs_proxy::{Observer, StateDir};
 
 /// How often to try an address that is in use, at first by a predecessor.
 const RETRY: Duration = Duration::from_millis(100);
@@ -23,8 +24,13 @@ pub(super) fn serve(
     (observer, events): (&Observer, &Events),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    let history = history_file(config, servers);
+    if let Some(path) = history.clone() {
+        tasks.spawn(keep_history(path, observer.clone()));
+    }
     if let Some(listener) = open_socket(config, servers, take_over) {
-        tasks.spawn(serve_socket(listener, observer.clone(), events.clone()));
+        let kept = Kept { events: events.clone(), history };
+        tasks.spawn(serve_socket(listener, observer.clone(), kept));
     }
     if let Some(metrics) = config.metrics.clone() {
         let observer = observer.clone();
@@ -36,6 +42,12 @@ pub(super) fn serve(
         });
     }
     tasks
+}
+
+/// In the state directory, if there is one.
+fn history_file(config: &Config, servers: &[ServerId]) -> Option<PathBuf> {
+    let name = &config.servers[servers.first()?.index()].name;
+    StateDir::of_service().file(&format!("{name}.history.sqlite")).filter(|_| config.keeps_history)
 }
 
 fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option<tokio::net::UnixListener> {

@@ -6,6 +6,7 @@ mod check_connect;
 mod check_start;
 pub(crate) mod demo;
 pub(crate) mod events;
+pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod layout;
 pub(crate) mod peers;
@@ -20,6 +21,7 @@ mod successor;
 mod systemd;
 pub(crate) mod top;
 pub(crate) mod web;
+pub(crate) mod why;
 pub(crate) mod workload;
 
 use crate::exit::Exit;

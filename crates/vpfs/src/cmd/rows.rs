@@ -187,7 +187,7 @@ fn state(sum: &Sum) -> State {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::Usage;
+    use vpfs_admin::api::{Usage, Waits};
 
     use super::*;
 
@@ -216,8 +216,13 @@ pub(super) mod tests {
             due_seconds: seconds,
             got_seconds: seconds,
             has_cap: false,
+            cap_bytes_per_second: None,
             released_requests: 0,
             held_seconds: 0.0,
+            waits: Waits::default(),
+            behind: Vec::new(),
+            behind_in_storage: Vec::new(),
+            in_storage: Vec::new(),
             read: work,
             write: nothing,
             metadata: nothing,

@@ -8,11 +8,12 @@ use core::time::Duration;
 
 use super::Isolation;
 use super::device_time::DeviceTimes;
-use crate::app_policy::AppPolicy;
+use crate::app_policy::{AppPolicy, Minimum};
 use crate::engine::Engine;
-use crate::request::{OpKind, Pieces, Request};
+use crate::request::{OpKind, Pieces, Request, Rule};
 use crate::scheduler::Scheduler;
 use crate::settings::{CostUnit, DeviceTime};
+use crate::total::Scope;
 use crate::units::{AppId, Bytes, RequestId, Time, Weight};
 
 const SMALL: AppId = AppId(0);
@@ -34,6 +35,8 @@ struct Disk {
     /// When future requests arrive.
     coming: BTreeMap<Time, RequestId>,
     served: [u32; 2],
+    /// By application, how many were dispatched that this rule had held.
+    rules: [BTreeMap<Rule, u32>; 2],
     large: Bytes,
     /// How the data of the latest large request was divided.
     pieces: Option<Pieces>,
@@ -73,6 +76,7 @@ impl Disk {
             slowness: 100,
             coming: BTreeMap::new(),
             served: [0; 2],
+            rules: Default::default(),
             large,
             pieces: None,
             longest_spread: Duration::ZERO,
@@ -88,6 +92,7 @@ impl Disk {
     fn dispatch(&mut self) {
         while let Some(dispatch) = self.scheduler.poll_dispatch(self.now) {
             self.in_it.push_back(dispatch.id);
+            *self.rules[dispatch.app.index()].entry(dispatch.rule).or_default() += 1;
             if dispatch.app == LARGE {
                 self.pieces = dispatch.pieces;
                 let spread_ns = dispatch.pieces.map_or(0, Pieces::whole_ns);
@@ -490,4 +495,41 @@ fn a_steady_state_allocates_nothing() {
         disk.run(10);
         assert_eq!(disk.scheduler.capacities(), grown);
     }
+}
+
+/// Whatever holds a large request longest is its reason; a small one only waits for its turn.
+#[test]
+fn dispatches_say_what_held_them() {
+    let rules_of = |disk: &mut Disk, seconds| {
+        disk.run(60);
+        disk.rules = Default::default();
+        disk.run(seconds);
+        core::mem::take(&mut disk.rules)
+    };
+    let mut protecting = Disk::new(Isolation::new(64), Bytes::mib(1));
+    let [small, large] = rules_of(&mut protecting, 20);
+    assert_eq!(small.keys().collect::<Vec<_>>(), [&Rule::Share]);
+    assert!(large[&Rule::Pace] * 10 >= large.values().sum::<u32>() * 9, "{large:?}");
+
+    let mut sharing = Disk::backlogged(Isolation::new(64), Bytes::mib(1));
+    let [small, large] = rules_of(&mut sharing, 20);
+    for rules in [&small, &large] {
+        assert!(rules[&Rule::Share] * 10 >= rules.values().sum::<u32>() * 9, "{rules:?}");
+    }
+
+    let mut learning = Disk::of(Time::ZERO, Isolation::new(64), Bytes::mib(1), 32, Duration::ZERO);
+    learning.run(60);
+    learning.rules = Default::default();
+    learning.scheduler.calibration.begin_solo(learning.now, LARGE, 20_000_000);
+    learning.run(2);
+    let held = [0, 1].map(|app| learning.rules[app].contains_key(&Rule::Cost));
+    assert_eq!(held, [true, false], "the large one goes alone: {:?}", learning.rules);
+
+    let minimum = Minimum { rate: Bytes::mib(20), scope: Scope::Server };
+    let policy = AppPolicy { minimum: Some(minimum), ..AppPolicy::default() };
+    sharing.scheduler.set_app(sharing.now, SMALL, &policy);
+    let [small, large] = rules_of(&mut sharing, 20);
+    // Where two of them go one after the other, the second one counts as held by the share.
+    assert!(large[&Rule::Minimum] * 2 >= large.values().sum::<u32>(), "{large:?}");
+    assert_eq!(small.get(&Rule::Minimum), None, "its own minimum does not hold it");
 }

@@ -1,5 +1,6 @@
 //! Asking the proxies of a configuration that run on this host, at their sockets.
 
+mod history;
 mod silence;
 
 use std::path::PathBuf;
@@ -60,6 +61,11 @@ impl Asking {
 
     /// What the proxies say that were asked for.
     pub(super) async fn answers<A: Answer>(&self, config: &Config) -> Result<Answers<A>, Exit> {
+        self.answers_to(A::ROUTE, config).await
+    }
+
+    /// The same with a query after the route.
+    pub(super) async fn answers_to<A: Answer>(&self, route: &str, config: &Config) -> Result<Answers<A>, Exit> {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
         }
@@ -72,7 +78,7 @@ impl Asking {
             if !self.servers.is_empty() && self.servers.iter().all(answered) {
                 break;
             }
-            match ask(&socket::path(config.sockets(), &server.name), A::ROUTE).await {
+            match ask(&socket::path(config.sockets(), &server.name), route).await {
                 Ok(answer) => answers.push(answer),
                 Err(Silence::Absent) => {}
                 Err(silence) => silent.push((server.name.as_str(), silence)),

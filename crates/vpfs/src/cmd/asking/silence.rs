@@ -36,6 +36,7 @@ pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result
             Silence::Unclear(what.to_owned())
         }
         Failure::Late => Silence::Unclear("does not answer within 10 s".to_owned()),
+        Failure::Refused(reason) => Silence::Unclear(format!("says: {reason}")),
         Failure::Unknown(error) => Silence::Unclear(format!("{another} ({error})")),
     })?;
     serde_json::from_slice(&answer).map_err(|error| Silence::Unclear(format!("{another} ({error})")))

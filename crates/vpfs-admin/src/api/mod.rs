@@ -1,0 +1,334 @@
+//! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
+
+mod difference;
+mod span;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use vpfs_core::{Learned, OpKind, Rule, Time};
+use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
+use vpfs_proxy::{AppStatus, ServerStatus, Used};
+
+pub use span::{AtServer, Span};
+
+/// Stands for applications that have no place of their own: no name has parentheses.
+pub const OTHERS: &str = "(others)";
+
+/// A daemon at one moment. Counters begin with its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// How long it has run, in seconds.
+    pub up_seconds: f64,
+    /// Bytes that connections hold, of `limits.memory`.
+    pub memory_bytes: Usage,
+    /// Connections of clients, of `limits.connections`.
+    pub connections: Usage,
+    /// The servers that it serves.
+    pub servers: Vec<Server>,
+}
+
+/// How much is used of something that is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Now.
+    pub now: u64,
+    /// At most.
+    pub limit: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name.
+    pub server: String,
+    /// The policy in force.
+    pub policy: String,
+    /// Requests that wait.
+    pub queued: u64,
+    /// Requests in the storage, without those that wait for their clients.
+    pub outstanding: u64,
+    /// How long anything was in the storage, in seconds.
+    pub busy_seconds: f64,
+    /// The bound on device time in the storage, in seconds; `null` if the policy has none, or none yet.
+    pub window_seconds: Option<f64>,
+    /// The part of the storage's time to which bulk is limited now; `null` if it is not.
+    pub pace: Option<f64>,
+    /// Connections that were closed because their host had too many.
+    pub refused_connections: u64,
+    /// All applications that it knows.
+    pub apps: Vec<App>,
+}
+
+/// An application at one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct App {
+    /// Its name.
+    pub app: String,
+    /// No table of the configuration has it.
+    pub automatic: bool,
+    /// Its weight, which it may share with others.
+    pub weight: u32,
+    /// It takes all that it can get, so that others are protected from it.
+    pub bulk: bool,
+    /// The storage's time that was due to it by weight while it had requests, in seconds.
+    pub due_seconds: f64,
+    /// The storage's time that it got by its requests there, in seconds.
+    pub got_seconds: f64,
+    /// Its rate is limited.
+    pub has_cap: bool,
+    /// To this, in bytes per second; `null` if it is not.
+    pub cap_bytes_per_second: Option<u64>,
+    /// Its requests whose clients kept the storage waiting, and that lost their slots.
+    pub released_requests: u64,
+    /// How long its requests waited behind nobody: for a cap, or while nothing was in the storage for a pace.
+    pub held_seconds: f64,
+    /// How long its requests waited in vpfs, by the rule that held them.
+    pub waits: Waits,
+    /// Behind whose requests they waited in vpfs; "(others)" are those beyond eight.
+    pub behind: Vec<Behind>,
+    /// Behind whose requests they waited in the storage.
+    pub behind_in_storage: Vec<Behind>,
+    /// How requests that are alike fared in the storage, at most twelve kinds.
+    pub in_storage: Vec<Storage>,
+    /// What it reads,
+    pub read: Work,
+    /// writes,
+    pub write: Work,
+    /// and does with metadata.
+    pub metadata: Work,
+}
+
+/// How long requests waited in vpfs for which rule, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// The share of their application: it was the turn of others, or of earlier requests of its own.
+    pub share_seconds: f64,
+    /// Its cap.
+    pub cap_seconds: f64,
+    /// The pace of bulk, and the bound on it.
+    pub pace_seconds: f64,
+    /// Others went alone for a moment, because it was not known what their requests cost.
+    pub cost_seconds: f64,
+    /// The minimum of another application.
+    pub minimum_seconds: f64,
+}
+
+/// What applications did, as far as it was kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// The servers of the process.
+    pub servers: Vec<String>,
+    /// When the earliest sample that it has of this kind began, in seconds since 1970; `null` if it has none.
+    pub begins: Option<u64>,
+    /// Oldest first.
+    pub samples: Vec<Sample>,
+}
+
+/// What an application did in some time at a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The end of that time, in seconds since 1970.
+    pub at: u64,
+    /// How much of it was seen.
+    pub seconds: f64,
+    /// The server.
+    pub server: String,
+    /// Its policy at the end.
+    pub policy: String,
+    /// Counters of that time, and everything else as at its end.
+    pub app: App,
+}
+
+/// Waiting behind an application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Behind {
+    /// Its name.
+    pub app: String,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// Requests of an application that do the same and have similar sizes, in the storage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Storage {
+    /// `read`, `write` or `metadata`.
+    pub op: String,
+    /// The least size in bytes, a power of two; all are below twice that. Zero for metadata.
+    pub size_bytes: u64,
+    /// Who else was in the storage meanwhile: `alone` if nobody, `beside` others for some time, or `pieces` if they
+    /// were sent in pieces, of which the time between them does not count.
+    pub situation: String,
+    /// Those that were served.
+    pub requests: u64,
+    /// The sum of their times from dispatch to the end.
+    pub seconds: f64,
+    /// What of it was their own: without the time in which the storage worked for those that left it before.
+    pub own_seconds: f64,
+    /// The least mean time that a window of them ever took; `null` while that is not known.
+    pub quiet_seconds: Option<f64>,
+    /// The same of what was their own.
+    pub quiet_own_seconds: Option<f64>,
+    /// For how long the storage has been slower for them than by half; `null` if it is not.
+    pub slower_seconds: Option<f64>,
+}
+
+/// The requests of an application of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Those that wait now.
+    pub queued: u64,
+    /// Those in the storage now.
+    pub outstanding: u64,
+    /// Those that ended.
+    pub requests: u64,
+    /// Those of them that ended in time-out or disconnection.
+    pub failed: u64,
+    /// Those of them that took longer than the application is promised, its deadline or its latency.
+    pub late: u64,
+    /// Data bytes that they moved.
+    pub bytes: u64,
+    /// The sum of their times from arrival to dispatch, in seconds.
+    pub wait_seconds: f64,
+    /// The sum of their times from dispatch to the end, in seconds.
+    pub storage_seconds: f64,
+}
+
+impl From<&vpfs_proxy::Status> for Status {
+    fn from(status: &vpfs_proxy::Status) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            up_seconds: status.uptime.as_secs_f64(),
+            memory_bytes: status.memory.into(),
+            connections: status.connections.into(),
+            servers: status.servers.iter().map(|server| Server::new(server, &status.apps)).collect(),
+        }
+    }
+}
+
+impl From<Used> for Usage {
+    fn from(Used { now, limit }: Used) -> Self {
+        Self { now: now as u64, limit: limit as u64 }
+    }
+}
+
+impl Server {
+    fn new(server: &ServerStatus, names: &[AppStatus]) -> Self {
+        let ServerStatus { name, refused_connections, snapshot } = server;
+        let bulk = match &snapshot.learned {
+            Some(Learned::Isolation(learned)) => &learned.bulk_flows[..],
+            _ => &[],
+        };
+        // An application that is newer than the names appears next time.
+        let app = |app: &AppSnapshot| App::new(names, snapshot.at, app, bulk.contains(&app.app));
+        Self {
+            server: name.clone(),
+            policy: snapshot.policy.name().to_owned(),
+            queued: snapshot.queued as u64,
+            outstanding: snapshot.outstanding as u64,
+            busy_seconds: snapshot.busy.as_secs_f64(),
+            window_seconds: snapshot.limits.window.map(|window| window.as_secs_f64()),
+            pace: snapshot.limits.pace_ppm.map(ratio),
+            refused_connections: *refused_connections,
+            apps: snapshot.apps.iter().filter_map(app).collect(),
+        }
+    }
+}
+
+/// Parts per million as a part of one.
+pub(crate) fn ratio(ppm: u64) -> f64 {
+    ppm as f64 / 1e6
+}
+
+impl App {
+    /// `None` if it is newer than the names.
+    fn new(names: &[AppStatus], now: Time, seen: &AppSnapshot, bulk: bool) -> Option<Self> {
+        let AppSnapshot { app, account, due, got, .. } = seen;
+        let name = names.get(app.index())?;
+        let cap = account.policy.cap;
+        Some(Self {
+            app: name.name.clone(),
+            automatic: name.is_automatic,
+            weight: account.policy.weight.get(),
+            bulk,
+            due_seconds: due.as_secs_f64(),
+            got_seconds: got.as_secs_f64(),
+            has_cap: cap.is_some(),
+            cap_bytes_per_second: cap.map(|cap| cap.bytes_per_second()),
+            released_requests: account.released,
+            held_seconds: account.held.as_secs_f64(),
+            waits: account.waits.into(),
+            behind: behind(names, &account.behind),
+            behind_in_storage: behind(names, &account.behind_in_storage),
+            in_storage: account.in_storage.iter().map(|times| Storage::new(now, times)).collect(),
+            read: (&account.read).into(),
+            write: (&account.write).into(),
+            metadata: (&account.metadata).into(),
+        })
+    }
+}
+
+fn behind(names: &[AppStatus], waited: &WaitedFor) -> Vec<Behind> {
+    let named = waited.apps.iter().filter_map(|(app, time)| {
+        let app = names.get(app.index())?.name.clone();
+        Some(Behind { app, seconds: time.as_secs_f64() })
+    });
+    let others = Behind { app: OTHERS.to_owned(), seconds: waited.others.as_secs_f64() };
+    named.chain((!waited.others.is_zero()).then_some(others)).collect()
+}
+
+impl From<[Duration; Rule::ALL.len()]> for Waits {
+    fn from(waits: [Duration; Rule::ALL.len()]) -> Self {
+        let of = |rule: Rule| waits[rule as usize].as_secs_f64();
+        Self {
+            share_seconds: of(Rule::Share),
+            cap_seconds: of(Rule::Cap),
+            pace_seconds: of(Rule::Pace),
+            cost_seconds: of(Rule::Cost),
+            minimum_seconds: of(Rule::Minimum),
+        }
+    }
+}
+
+impl Storage {
+    fn new(now: Time, times: &StorageTimes) -> Self {
+        let op = match times.op {
+            OpKind::Read => "read",
+            OpKind::Write => "write",
+            OpKind::Metadata => "metadata",
+        };
+        let situation = match times.situation {
+            Situation::Alone => "alone",
+            Situation::Beside => "beside",
+            Situation::InPieces => "pieces",
+        };
+        Self {
+            op: op.to_owned(),
+            size_bytes: times.size.0,
+            situation: situation.to_owned(),
+            requests: times.requests,
+            seconds: times.time.as_secs_f64(),
+            own_seconds: times.own.as_secs_f64(),
+            quiet_seconds: times.quiet.map(|quiet| quiet.time.as_secs_f64()),
+            quiet_own_seconds: times.quiet.map(|quiet| quiet.own.as_secs_f64()),
+            slower_seconds: times.slower_since.map(|since| now.since(since).as_secs_f64()),
+        }
+    }
+}
+
+impl From<&Activity> for Work {
+    fn from(activity: &Activity) -> Self {
+        Self {
+            queued: activity.queued.into(),
+            outstanding: activity.outstanding.into(),
+            requests: activity.requests,
+            failed: activity.failed,
+            late: activity.late,
+            bytes: activity.bytes,
+            wait_seconds: activity.waited.sum.as_secs_f64(),
+            storage_seconds: activity.served.sum.as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The time of an application's requests, divided by what it was for.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use vpfs_admin::api::{App, AtServer, Span, Storage, Waits};
+
+/// Storage is slower than at best from this factor on; less is chance.
+const SLOWER: f64 = 1.5;
+/// The situation of requests that had the storage for their application.
+const ALONE: &str = "alone";
+/// As in the API.
+pub(super) const OTHERS: &str = "(others)";
+/// What counts as having got all of something.
+const NEARLY: f64 = 0.9;
+
+/// Sums over servers, in seconds. Parts of `request_seconds` are `waits`, `quiet_seconds`, `behind_in_storage` and
+/// `storage_itself_seconds`; `behind` says the same as `waits` in another way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Breakdown {
+    pub(super) app: String,
+    pub(super) servers: Vec<String>,
+    pub(super) policy: String,
+    /// Those that ended.
+    pub(super) requests: u64,
+    /// Those that wait in vpfs at the end,
+    pub(super) queued: u64,
+    /// and that are in the storage then.
+    pub(super) outstanding: u64,
+    pub(super) data_requests: u64,
+    pub(super) bytes: u64,
+    /// From arrival to the end, of all requests.
+    pub(super) request_seconds: f64,
+    /// In vpfs, by the rule that held them.
+    pub(super) waits: Waits,
+    /// In vpfs, by the application that was preferred.
+    pub(super) behind: BTreeMap<String, f64>,
+    /// In the storage, as long as at best.
+    pub(super) quiet_seconds: f64,
+    /// In the storage for longer than that, by the application whose requests left it first.
+    pub(super) behind_in_storage: BTreeMap<String, f64>,
+    /// In the storage for longer than that, because it was slow itself.
+    pub(super) storage_itself_seconds: f64,
+    /// The best is known for most requests.
+    pub(super) is_best_known: bool,
+    /// The storage is slower than at best.
+    pub(super) slower: Option<Slower>,
+    /// The part of the storage's time that was due to it, ...
+    pub(super) due: f64,
+    /// ... and that it got.
+    pub(super) got: f64,
+    /// Its weight's part of the weights of those that had requests.
+    pub(super) share: f64,
+    pub(super) weight: u32,
+    pub(super) cap_bytes_per_second: Option<u64>,
+}
+
+/// How much slower the storage is than at best, for all that use it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Slower {
+    pub(super) factor: f64,
+    /// For how long, if that is known.
+    pub(super) for_seconds: Option<f64>,
+}
+
+impl Breakdown {
+    /// `None` if no server knows the application, or it had no requests.
+    pub(super) fn of(span: &Span, app: &str) -> Option<Self> {
+        let mut sum = Self { app: app.to_owned(), is_best_known: true, ..Self::default() };
+        let (mut seconds, mut unknown) = (0.0, 0.0);
+        for server in &span.servers {
+            let Some(found) = server.apps.iter().find(|found| found.app == app) else { continue };
+            seconds += server.seconds;
+            sum.servers.push(server.name.clone());
+            sum.policy.clone_from(&server.policy);
+            sum.share += share(server, found) * server.seconds;
+            sum.add(found);
+            unknown += sum.add_storage(server, found);
+        }
+        if sum.servers.is_empty() {
+            return None;
+        }
+        for part in [&mut sum.due, &mut sum.got, &mut sum.share] {
+            *part /= seconds;
+        }
+        // Failed requests, those in pieces, and rounding.
+        let known = sum.vpfs_seconds() + sum.storage_seconds();
+        sum.quiet_seconds += (sum.request_seconds - known).max(0.0);
+        sum.request_seconds = sum.vpfs_seconds() + sum.storage_seconds();
+        sum.is_best_known = unknown * 2.0 < sum.storage_seconds();
+        Some(sum)
+    }
+
+    /// What of its time was in vpfs.
+    pub(super) fn vpfs_seconds(&self) -> f64 {
+        let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = self.waits;
+        share_seconds + cap_seconds + pace_seconds + cost_seconds + minimum_seconds
+    }
+
+    /// What of its time was in the storage.
+    pub(super) fn storage_seconds(&self) -> f64 {
+        self.quiet_seconds + self.behind_in_storage.values().sum::<f64>() + self.storage_itself_seconds
+    }
+
+    /// Seconds as a part of the time of its requests.
+    pub(super) fn part(&self, seconds: f64) -> f64 {
+        if self.request_seconds > 0.0 { seconds / self.request_seconds } else { 0.0 }
+    }
+
+    /// It got the part of the storage that is due to it, or its requests went no slower than with that part alone.
+    pub(super) fn got_its_due(&self) -> bool {
+        let is_quick = self.is_best_known && self.part(self.quiet_seconds) >= NEARLY * self.share;
+        self.got >= NEARLY * self.due || is_quick
+    }
+
+    fn add(&mut self, app: &App) {
+        for work in app.works() {
+            self.requests += work.requests;
+            self.queued += work.queued;
+            self.outstanding += work.outstanding;
+            self.bytes += work.bytes;
+            self.request_seconds += work.wait_seconds + work.storage_seconds;
+        }
+        self.data_requests += app.read.requests + app.write.requests;
+        self.waits.share_seconds += app.waits.share_seconds;
+        self.waits.cap_seconds += app.waits.cap_seconds;
+        self.waits.pace_seconds += app.waits.pace_seconds;
+        self.waits.cost_seconds += app.waits.cost_seconds;
+        self.waits.minimum_seconds += app.waits.minimum_seconds;
+        for behind in &app.behind {
+            *self.behind.entry(behind.app.clone()).or_default() += behind.seconds;
+        }
+        self.due += app.due_seconds;
+        self.got += app.got_seconds;
+        self.weight = app.weight;
+        self.cap_bytes_per_second = app.cap_bytes_per_second;
+    }
+
+    /// Divides its time in the storage; returns that of which the best is not known.
+    fn add_storage(&mut self, server: &AtServer, app: &App) -> f64 {
+        let slower = slower(server);
+        let (mut behind, mut unknown) = (0.0, 0.0);
+        for alike in app.in_storage.iter().filter(|alike| alike.requests > 0) {
+            let Some(best) = Best::of(alike, quietest(app, alike)) else {
+                self.quiet_seconds += alike.seconds;
+                unknown += alike.seconds;
+                continue;
+            };
+            let excess = (alike.seconds - best.seconds).max(0.0);
+            let others = match slower {
+                // With storage as quick as at best, all would have taken a shorter time.
+                Some(Slower { factor, .. }) => (alike.seconds / factor - best.seconds).max(0.0),
+                None if alike.situation == ALONE => excess.min(alike.seconds - alike.own_seconds),
+                None => excess,
+            };
+            self.quiet_seconds += alike.seconds - excess;
+            self.storage_itself_seconds += excess - others;
+            behind += others;
+        }
+        self.divide(behind, app);
+        let is_more = |slower: &Slower| self.slower.is_none_or(|known| known.factor < slower.factor);
+        self.slower = slower.filter(is_more).or(self.slower);
+        unknown
+    }
+
+    /// Divides what was for others in the storage in proportion to how long it waited for each.
+    fn divide(&mut self, seconds: f64, app: &App) {
+        let whole: f64 = app.behind_in_storage.iter().map(|behind| behind.seconds).sum();
+        let mut add = |name: &str, seconds| *self.behind_in_storage.entry(name.to_owned()).or_default() += seconds;
+        if whole <= 0.0 && seconds > 0.0 {
+            // They were there, but none left before its own: long writes in pieces, for example.
+            return add(OTHERS, seconds);
+        }
+        for behind in app.behind_in_storage.iter().filter(|behind| behind.seconds > 0.0) {
+            add(&behind.app, seconds * behind.seconds / whole);
+        }
+    }
+}
+
+/// What requests take while nobody else is in the storage, or otherwise the least that requests like them ever took.
+fn quietest<'a>(app: &'a App, alike: &'a Storage) -> &'a Storage {
+    let same = |other: &&Storage| (&other.op, other.size_bytes) == (&alike.op, alike.size_bytes);
+    let alone = app.in_storage.iter().filter(same).find(|other| other.situation == ALONE);
+    alone.filter(|alone| alone.quiet_seconds.is_some()).unwrap_or(alike)
+}
+
+/// What requests would have taken at best.
+struct Best {
+    seconds: f64,
+    own_seconds: f64,
+}
+
+impl Best {
+    /// As those that are like `quiet`.
+    fn of(alike: &Storage, quiet: &Storage) -> Option<Self> {
+        let requests = alike.requests as f64;
+        let (seconds, own_seconds) = (quiet.quiet_seconds? * requests, quiet.quiet_own_seconds? * requests);
+        Some(Self { seconds, own_seconds })
+    }
+}
+
+/// How much slower the storage is for all of its work than it was in the same situations: more requests in front change
+/// the whole time alone, and more parallel work the own part alone.
+fn slower(server: &AtServer) -> Option<Slower> {
+    let (mut took, mut usual, mut longest) = (0.0, 0.0, (0.0, None));
+    for alike in server.apps.iter().flat_map(|app| &app.in_storage).filter(|alike| alike.requests > 0) {
+        let Some(best) = Best::of(alike, alike).filter(|best| best.own_seconds > 0.0) else { continue };
+        let factor = (alike.seconds / best.seconds).min(alike.own_seconds / best.own_seconds).max(1.0);
+        took += factor * best.own_seconds;
+        usual += best.own_seconds;
+        if alike.slower_seconds.is_some() && best.own_seconds > longest.0 {
+            longest = (best.own_seconds, alike.slower_seconds);
+        }
+    }
+    let factor = if usual > 0.0 { took / usual } else { 1.0 };
+    (factor > SLOWER).then_some(Slower { factor, for_seconds: longest.1 })
+}
+
+/// Its weight's part of the weights of those that had requests; automatic applications have one weight together.
+fn share(server: &AtServer, app: &App) -> f64 {
+    let active = || server.apps.iter();
+    let named: f64 = active().filter(|app| !app.automatic).map(|app| f64::from(app.weight)).sum();
+    let automatic = active().filter(|app| app.automatic);
+    let (members, weight) = automatic.fold((0.0, 0.0), |(members, _), app| (members + 1.0, f64::from(app.weight)));
+    let own = f64::from(app.weight) / if app.automatic { members } else { 1.0 };
+    own / (named + weight)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use vpfs_admin::api::{Behind, Work};
+
+    use super::*;
+
+    fn work(requests: u64, wait: f64, storage: f64) -> Work {
+        Work {
+            queued: 0,
+            outstanding: 0,
+            requests,
+            failed: 0,
+            late: 0,
+            bytes: requests << 12,
+            wait_seconds: wait,
+            storage_seconds: storage,
+        }
+    }
+
+    fn behind(list: &[(&str, f64)]) -> Vec<Behind> {
+        list.iter().map(|(app, seconds)| Behind { app: (*app).to_owned(), seconds: *seconds }).collect()
+    }
+
+    /// 1000 reads of 4 KiB in ten seconds that took `seconds` in the storage, `own` of it their own; at best 1 s.
+    pub(in super::super::super) fn app(name: &str, [wait, seconds, own]: [f64; 3], other: &str) -> App {
+        let alike = Storage {
+            op: "read".into(),
+            size_bytes: 4096,
+            situation: if other == name { "alone".into() } else { "beside".into() },
+            requests: 1000,
+            seconds,
+            own_seconds: own,
+            quiet_seconds: Some(0.001),
+            quiet_own_seconds: Some(0.001),
+            slower_seconds: (own > 1.5).then_some(60.0),
+        };
+        App {
+            app: name.to_owned(),
+            automatic: false,
+            weight: 1,
+            bulk: false,
+            due_seconds: 5.0,
+            got_seconds: 1.0,
+            has_cap: false,
+            cap_bytes_per_second: None,
+            released_requests: 0,
+            held_seconds: 0.0,
+            waits: Waits { share_seconds: wait, ..Waits::default() },
+            behind: behind(&[(other, wait)]),
+            behind_in_storage: behind(&[(other, seconds - own)]),
+            in_storage: vec![alike],
+            read: work(1000, wait, seconds),
+            write: work(0, 0.0, 0.0),
+            metadata: work(0, 0.0, 0.0),
+        }
+    }
+
+    pub(in super::super) fn span(apps: Vec<App>) -> Span {
+        let server = AtServer { name: "s1".into(), policy: "fifo".into(), seconds: 10.0, apps };
+        Span { seconds: 10.0, servers: vec![server] }
+    }
+
+    #[test]
+    fn time_in_the_storage_beyond_the_best_is_for_those_in_front() {
+        let span = span(vec![app("small", [0.0, 20.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")]);
+        let small = Breakdown::of(&span, "small").unwrap();
+        assert_eq!((small.quiet_seconds, small.behind_in_storage["large"]), (1.0, 19.0));
+        assert_eq!((small.storage_itself_seconds, small.slower, small.got_its_due()), (0.0, None, false));
+        assert_eq!((small.vpfs_seconds(), small.share, small.due, small.got), (0.0, 0.5, 0.5, 0.1));
+        assert_eq!(Breakdown::of(&span, "other"), None);
+    }
+
+    #[test]
+    fn slower_storage_is_told_from_others() {
+        let slow = |seconds, own| app("small", [0.0, seconds, own], "large");
+        let alone = Breakdown::of(&span(vec![app("small", [0.0, 3.0, 3.0], "small")]), "small").unwrap();
+        assert_eq!((alone.storage_itself_seconds, alone.quiet_seconds), (2.0, 1.0));
+        assert_eq!(alone.slower, Some(Slower { factor: 3.0, for_seconds: Some(60.0) }));
+        // Of 21 s, 7 s would have been without that, of which 1 s at best.
+        let both = Breakdown::of(&span(vec![slow(21.0, 3.0)]), "small").unwrap();
+        assert_eq!((both.behind_in_storage["large"], both.storage_itself_seconds), (6.0, 14.0));
+        // Longer ways between small requests are the large ones' doing: their own work is as quick as ever.
+        let mut large = app("large", [0.0, 100.0, 100.0], "small");
+        (large.in_storage[0].quiet_seconds, large.in_storage[0].quiet_own_seconds) = (Some(0.1), Some(0.1));
+        let crowded = Breakdown::of(&span(vec![slow(60.0, 2.0), large]), "small").unwrap();
+        assert_eq!((crowded.slower, crowded.behind_in_storage["large"]), (None, 59.0));
+    }
+
+    #[test]
+    fn without_a_best_nothing_is_said_to_be_beyond_it() {
+        let mut unknown = app("small", [1.0, 20.0, 1.0], "large");
+        unknown.in_storage[0].quiet_seconds = None;
+        let unknown = Breakdown::of(&span(vec![unknown]), "small").unwrap();
+        assert_eq!((unknown.quiet_seconds, unknown.is_best_known), (20.0, false));
+    }
+
+    #[test]
+    fn automatic_applications_share_one_weight() {
+        let mut apps = ["named", "uid:1", "uid:2"].map(|name| app(name, [0.0, 1.0, 1.0], name));
+        apps[1..].iter_mut().for_each(|app| app.automatic = true);
+        let span = span(apps.into());
+        let shares = ["named", "uid:1"].map(|name| Breakdown::of(&span, name).unwrap().share);
+        assert_eq!(shares, [0.5, 0.25]);
+    }
+}

@@ -1,0 +1,158 @@
+//! What most of the time of an application's requests was for, and what would change that.
+
+use serde::Serialize;
+use vpfs_config::units::Rate;
+
+use super::breakdown::Breakdown;
+
+/// What most of the time was for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", content = "app")]
+pub(super) enum Cause {
+    /// Its cap.
+    Cap,
+    /// The pace of bulk.
+    Pace,
+    /// It is not known yet what others cost.
+    Cost,
+    /// The minimum of another application.
+    Minimum,
+    /// The turns of others in vpfs, of which this one took most.
+    Share(Option<String>),
+    /// Requests of others in the storage, of which this one had most.
+    Neighbour(String),
+    /// Its own requests.
+    Itself,
+    /// The storage, which is slower than at best.
+    Storage,
+    /// The storage, which takes as long at best.
+    Nothing,
+}
+
+impl Cause {
+    pub(super) fn of(breakdown: &Breakdown) -> Self {
+        let Breakdown { app, waits, behind, behind_in_storage, .. } = breakdown;
+        let whole: f64 = behind.values().sum();
+        let own = if whole > 0.0 { behind.get(app).copied().unwrap_or(0.0) / whole } else { 0.0 };
+        let others = |list: &std::collections::BTreeMap<String, f64>| {
+            let others = list.iter().filter(|(name, _)| *name != app);
+            others.clone().max_by(|one, other| one.1.total_cmp(other.1)).map(|(name, _)| name.clone())
+        };
+        let own_in_storage = behind_in_storage.get(app).copied().unwrap_or(0.0);
+        let in_storage = behind_in_storage.values().sum::<f64>() - own_in_storage;
+        let causes = [
+            (Some(Self::Nothing), breakdown.quiet_seconds),
+            (Some(Self::Cap), waits.cap_seconds),
+            (Some(Self::Pace), waits.pace_seconds),
+            (Some(Self::Cost), waits.cost_seconds),
+            (Some(Self::Minimum), waits.minimum_seconds),
+            (Some(Self::Share(others(behind))), waits.share_seconds * (1.0 - own)),
+            (Some(Self::Itself), waits.share_seconds * own + own_in_storage),
+            (others(behind_in_storage).map(Self::Neighbour), in_storage),
+            (Some(Self::Storage), breakdown.storage_itself_seconds),
+        ];
+        let known = causes.into_iter().filter_map(|(cause, seconds)| Some((cause?, seconds)));
+        known.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(Self::Nothing, |(cause, _)| cause)
+    }
+
+    /// A sentence for the cause, and one for what would change it.
+    pub(super) fn sentences(&self, breakdown: &Breakdown) -> [String; 2] {
+        let Breakdown { policy, .. } = breakdown;
+        let said = |cause: &str, change: &str| [cause.to_owned(), change.to_owned()];
+        match self {
+            Self::Cap => {
+                let rate = Rate(breakdown.cap_bytes_per_second.unwrap_or(0));
+                let cause = format!("Its own cap of {rate} holds it.");
+                [cause, "A higher cap, or none; neither its weight nor more requests in flight.".to_owned()]
+            }
+            Self::Pace => said(
+                "It takes all that it can get, and is held so that others, who ask for less than their share, have a \
+                 short way to the storage.",
+                "A larger weight; or those others end.",
+            ),
+            Self::Cost => said(
+                "Others go alone for a moment, because it is not known yet what their requests cost.",
+                "Nothing is needed: it is over in seconds.",
+            ),
+            Self::Minimum => said(
+                "The minimum of another application comes first.",
+                "A smaller min_rate for that one, or a min_rate for this one.",
+            ),
+            Self::Share(other) => {
+                let other = other.as_deref().unwrap_or("others");
+                let cause = match breakdown.got >= 0.9 * breakdown.due {
+                    true => format!("It asks for more than its share; it is mostly the turn of {other}."),
+                    false => format!("It is mostly the turn of {other}, although its own share is larger than it got."),
+                };
+                let change = match breakdown.got >= 0.9 * breakdown.due {
+                    true => "A larger weight. More requests in flight only wait longer.",
+                    false => "More requests in flight, so that one waits whenever it is its turn; or larger ones.",
+                };
+                [cause, change.to_owned()]
+            }
+            Self::Neighbour(other) => {
+                let cause = format!("Its requests wait in the storage behind those of {other}.");
+                let change = match policy.as_str() {
+                    "isolation" => "A larger weight, or a `latency` for it; `isolation` bounds what others have there \
+                                    as far as throughput allows."
+                        .to_owned(),
+                    _ => format!(
+                        "policy = \"isolation\" bounds what others have in the storage (now: \"{policy}\"); or a cap \
+                         for {other}."
+                    ),
+                };
+                [cause, change]
+            }
+            Self::Itself => said(
+                "Its requests wait behind its own: it has more in flight than the storage serves at a time.",
+                "Fewer in flight take less time each; more do not make it faster.",
+            ),
+            Self::Storage => said(
+                "The storage itself is slow.",
+                "Nothing in vpfs: look for a failing disk, a rebuild, a full cache, or load that bypasses vpfs.",
+            ),
+            Self::Nothing => {
+                ["It waits for nobody: the storage takes that long at best.".to_owned(), faster_alone(breakdown)]
+            }
+        }
+    }
+}
+
+/// What makes an application faster that waits for nobody.
+fn faster_alone(breakdown: &Breakdown) -> String {
+    const SMALL: u64 = 256 << 10;
+    let size = breakdown.bytes / breakdown.data_requests.max(1);
+    match breakdown.data_requests > 0 && size < SMALL {
+        true => format!("More requests in flight, or larger ones (now {:.0} KiB each).", size as f64 / 1024.0),
+        false => "More requests in flight.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breakdown::tests::{app, span};
+    use super::*;
+
+    fn cause(times: [f64; 3], other: &str) -> Cause {
+        Cause::of(&Breakdown::of(&span(vec![app("small", times, other)]), "small").unwrap())
+    }
+
+    #[test]
+    fn the_largest_part_is_the_cause() {
+        assert_eq!(cause([0.0, 1.0, 1.0], "large"), Cause::Nothing);
+        assert_eq!(cause([0.0, 20.0, 1.0], "large"), Cause::Neighbour("large".into()));
+        assert_eq!(cause([0.0, 20.0, 1.0], "small"), Cause::Itself);
+        assert_eq!(cause([20.0, 1.0, 1.0], "large"), Cause::Share(Some("large".into())));
+        assert_eq!(cause([20.0, 1.0, 1.0], "small"), Cause::Itself);
+        assert_eq!(cause([0.0, 4.0, 4.0], "large"), Cause::Storage);
+    }
+
+    #[test]
+    fn a_cap_is_named_with_its_rate() {
+        let mut capped = app("small", [0.0, 1.0, 1.0], "large");
+        (capped.waits.cap_seconds, capped.cap_bytes_per_second) = (9.0, Some(2_000_000));
+        let breakdown = Breakdown::of(&span(vec![capped]), "small").unwrap();
+        assert_eq!(Cause::of(&breakdown), Cause::Cap);
+        assert!(Cause::Cap.sentences(&breakdown)[0].contains("cap of 2MB/s"));
+    }
+}

@@ -1,0 +1,150 @@
+//! `vpfs why`: who waited for whom.
+
+mod breakdown;
+mod cause;
+mod matrix;
+mod text;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use vpfs_admin::api::{self, AtServer, Sample, Span};
+use vpfs_config::units::parse_duration;
+
+use super::asking::Asking;
+use super::runtime;
+use crate::exit::Exit;
+use crate::print::{clock_time, now, print};
+#[cfg(test)]
+pub(super) use breakdown::tests::app as example;
+
+use breakdown::Breakdown;
+use cause::Cause;
+
+/// Say why an application is as slow as it is, and whom it waits for
+///
+/// Of the time that its requests took: how much was waiting in vpfs, behind which applications and for which rule; how
+/// much in the storage, compared with the best that it has seen there; whether the application got its due, and what
+/// would change it. Without an application, one table of who waited for whom (docs/guide/metrics.md).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs why climate                 what its requests waited for in the next 5 seconds\n  \
+    vpfs why                         who waited for whom\n  \
+    vpfs why climate --since 2h      from the history that proxies keep\n  \
+    vpfs why climate --json          the same for programs")]
+pub(crate) struct Why {
+    /// The application [default: a table of all]
+    app: Option<String>,
+
+    #[command(flatten)]
+    asking: Asking,
+
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+
+    /// Look into the history instead: for how long until now
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "interval")]
+    since: Option<Duration>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The history may begin so many seconds later than asked for.
+const SLACK: u64 = 600;
+
+/// What `--json` prints of an application.
+#[derive(Serialize)]
+struct Answer<'a> {
+    interval_seconds: f64,
+    cause: Cause,
+    got_its_due: bool,
+    #[serde(flatten)]
+    breakdown: &'a Breakdown,
+}
+
+impl Why {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        let span = self.span()?;
+        match &self.app {
+            Some(app) => self.explain(app, &span),
+            None => self.show_all(&span),
+        }
+    }
+
+    fn span(&self) -> Result<Span, Exit> {
+        self.since.map_or_else(|| self.look_twice(), |since| self.look_back(since))
+    }
+
+    /// What the history has of the latest time; says so if it does not go back that far.
+    fn look_back(&self, since: Duration) -> Result<Span, Exit> {
+        let kept = self.asking.history(None, since)?;
+        let from = now().saturating_sub(since.as_secs());
+        let Some(begins) = kept.begins else {
+            return Err(Exit::Failed("there is no history yet; without --since, vpfs looks twice".to_owned()));
+        };
+        if begins > from + SLACK {
+            eprintln!("vpfs: the history does not go back that far; it begins at {} UTC", clock_time(begins));
+        }
+        Ok(sums(kept.samples))
+    }
+
+    fn look_twice(&self) -> Result<Span, Exit> {
+        let (runtime, config) = (runtime()?, self.asking.config()?);
+        let look = || runtime.block_on(self.asking.answers::<api::Status>(&config));
+        let before = look()?.list;
+        std::thread::sleep(Duration::from_secs(self.interval));
+        let mut span = Span::between(&before, &look()?.told());
+        span.servers.retain(|server| self.asking.is_wanted(&server.name));
+        Ok(span)
+    }
+
+    fn explain(&self, app: &str, span: &Span) -> Result<(), Exit> {
+        let Some(breakdown) = Breakdown::of(span, app) else {
+            return Err(Exit::Failed(unknown(app, span)));
+        };
+        if self.json {
+            let (cause, got_its_due) = (Cause::of(&breakdown), breakdown.got_its_due());
+            return json(&Answer { interval_seconds: span.seconds, cause, got_its_due, breakdown: &breakdown });
+        }
+        print(text::of(&breakdown, span))
+    }
+
+    fn show_all(&self, span: &Span) -> Result<(), Exit> {
+        let all: Vec<Breakdown> = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).collect();
+        if self.json {
+            return json(&all);
+        }
+        print(matrix::of(&all, span))
+    }
+}
+
+/// Samples as one span.
+fn sums(samples: Vec<Sample>) -> Span {
+    let mut span = Span::default();
+    for Sample { seconds, server: name, policy, app, .. } in samples {
+        span.seconds = span.seconds.max(seconds);
+        match span.servers.iter_mut().find(|server| server.name == name) {
+            Some(server) => {
+                server.seconds = server.seconds.max(seconds);
+                server.apps.push(app);
+            }
+            None => span.servers.push(AtServer { name, policy, seconds, apps: vec![app] }),
+        }
+    }
+    span
+}
+
+fn unknown(app: &str, span: &Span) -> String {
+    if span.apps().is_empty() {
+        return format!("no application had requests in {:.0} s; --interval looks for longer", span.seconds);
+    }
+    let known = span.apps().into_iter().take(10).collect::<Vec<_>>().join(", ");
+    format!("no application {app:?} here; there are {known} (`vpfs top` shows all)")
+}
+
+fn json(value: &impl Serialize) -> Result<(), Exit> {
+    print(serde_json::to_string_pretty(value).map_err(|error| Exit::Failed(error.to_string()))?)
+}

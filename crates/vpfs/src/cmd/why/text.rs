@@ -1,0 +1,182 @@
+//! The answer in words and numbers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use vpfs_admin::api::{Span, Waits};
+use vpfs_config::units::Rate;
+
+use super::breakdown::{Breakdown, Slower};
+use super::cause::Cause;
+use crate::print::{clock_time, now, roughly};
+
+/// Less of the time is not worth a word.
+const LITTLE: f64 = 0.01;
+
+/// What an application's requests waited for.
+pub(super) fn of(breakdown: &Breakdown, span: &Span) -> String {
+    let mut lines = vec![heading(breakdown, span)];
+    if breakdown.requests == 0 {
+        let Breakdown { queued, outstanding, .. } = breakdown;
+        let cap = breakdown.cap_bytes_per_second.map(|rate| format!(" Its cap is {}.", Rate(rate))).unwrap_or_default();
+        lines.push(format!("None ended; waiting in vpfs: {queued}, in the storage: {outstanding}.{cap}"));
+        return lines.join("\n");
+    }
+    let Waits { share_seconds, cap_seconds, pace_seconds, cost_seconds, minimum_seconds } = breakdown.waits;
+    let rules = [
+        ("share", share_seconds),
+        ("cap", cap_seconds),
+        ("pace", pace_seconds),
+        ("cost not known yet", cost_seconds),
+        ("minimum of another", minimum_seconds),
+    ];
+    lines.push(row("in vpfs", breakdown.vpfs_seconds(), breakdown));
+    lines.extend(parts("for", rules, breakdown));
+    lines.extend(parts("behind", names(&breakdown.behind, breakdown), breakdown));
+    lines.push(row("in the storage", breakdown.storage_seconds(), breakdown));
+    let itself = [("as at best", breakdown.quiet_seconds), ("slow itself", breakdown.storage_itself_seconds)];
+    lines.extend(parts("of that", itself, breakdown));
+    lines.extend(parts("behind", names(&breakdown.behind_in_storage, breakdown), breakdown));
+    let [due, got] = [breakdown.due, breakdown.got].map(percent);
+    lines.push(format!("  {:15} {got:>4} of the storage's time, of {due} that was due to it", "got"));
+    lines.push(String::new());
+    lines.extend(sentences(breakdown));
+    lines.join("\n")
+}
+
+fn heading(breakdown: &Breakdown, span: &Span) -> String {
+    let Breakdown { app, servers, requests, bytes, .. } = breakdown;
+    let [rate, mb] = [*requests as f64, *bytes as f64 / 1e6].map(|count| count / span.seconds);
+    let each = time(breakdown.request_seconds / (*requests).max(1) as f64);
+    let seconds = roughly(Duration::from_secs_f64(span.seconds));
+    let servers = servers.join(", ");
+    format!("{} at {servers}, {seconds}: {rate:.1} requests/s, {mb:.1} MB/s, {each} each", plain(app))
+}
+
+fn row(name: &str, seconds: f64, breakdown: &Breakdown) -> String {
+    let each = time(seconds / breakdown.requests as f64);
+    format!("  {name:15} {:>4} {each:>8}", percent(breakdown.part(seconds)))
+}
+
+/// One line with all that are worth a word, if any is.
+fn parts<N: AsRef<str>>(
+    what: &str,
+    parts: impl IntoIterator<Item = (N, f64)>,
+    breakdown: &Breakdown,
+) -> Option<String> {
+    let mut parts: Vec<(N, f64)> = parts.into_iter().filter(|part| breakdown.part(part.1) >= LITTLE).collect();
+    parts.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let parts = parts.iter().map(|(name, part)| format!("{} {}", name.as_ref(), percent(breakdown.part(*part))));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    (!parts.is_empty()).then(|| format!("    {what} {parts}"))
+}
+
+fn names(behind: &BTreeMap<String, f64>, breakdown: &Breakdown) -> Vec<(String, f64)> {
+    let name = |app: &String| if *app == breakdown.app { "itself".to_owned() } else { plain(app) };
+    behind.iter().map(|(app, seconds)| (name(app), *seconds)).collect()
+}
+
+fn sentences(breakdown: &Breakdown) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if breakdown.part(breakdown.vpfs_seconds()) < LITTLE {
+        sentences.push("vpfs held nothing.".to_owned());
+    }
+    let found = Cause::of(breakdown);
+    sentences.extend(breakdown.slower.map(slower));
+    let [cause, change] = found.sentences(breakdown);
+    if !(found == Cause::Storage && breakdown.slower.is_some()) {
+        sentences.push(cause);
+    }
+    sentences.push(due(breakdown));
+    if !breakdown.is_best_known {
+        let how = "until it has had 32 requests in a second or more since the proxy started";
+        sentences.push(format!("How fast the storage is at best is not known for its requests, {how}."));
+    }
+    sentences.push(format!("What would change it: {change}"));
+    sentences
+}
+
+fn due(breakdown: &Breakdown) -> String {
+    let share = percent(breakdown.share);
+    match breakdown.got_its_due() {
+        true => format!("It got its due: its weight {} is {share} of those present.", breakdown.weight),
+        false => format!("It got less than its due: its weight {} is {share} of those present.", breakdown.weight),
+    }
+}
+
+fn slower(Slower { factor, for_seconds }: Slower) -> String {
+    let since = for_seconds.map(Duration::from_secs_f64).map(|ago| {
+        let time = clock_time(now().saturating_sub(ago.as_secs()));
+        format!(" since {time} UTC, {} ago", roughly(ago))
+    });
+    let since = since.unwrap_or_default();
+    format!("The storage itself is slow{since}: the same requests take {factor:.1} times as long as at best.")
+}
+
+/// Whatever answered at a socket, it must not control the terminal.
+pub(super) fn plain(name: &str) -> String {
+    name.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+}
+
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.0}%", part * 100.0)
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        ..0.01 => format!("{:.2} ms", seconds * 1e3),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breakdown::tests::{app, span};
+    use super::*;
+
+    fn text(times: [f64; 3], other: &str) -> String {
+        let span = span(vec![app("small", times, other), app("large", [0.0, 1.0, 1.0], "large")]);
+        of(&Breakdown::of(&span, "small").unwrap(), &span)
+    }
+
+    #[test]
+    fn a_neighbour_is_named_with_its_part() {
+        let text = text([0.0, 20.0, 1.0], "large");
+        let expected = "small at s1, 10 s: 100.0 requests/s, 0.4 MB/s, 20 ms each\n\
+            \x20 in vpfs           0%  0.00 ms\n\
+            \x20 in the storage  100%    20 ms\n\
+            \x20   of that as at best 5%\n\
+            \x20   behind large 95%\n\
+            \x20 got              10% of the storage's time, of 50% that was due to it\n\
+            \n\
+            vpfs held nothing.\n\
+            Its requests wait in the storage behind those of large.\n\
+            It got less than its due: its weight 1 is 50% of those present.\n\
+            What would change it: policy = \"isolation\" bounds what others have in the storage (now: \"fifo\"); or a \
+            cap for large.";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn slow_storage_is_said_to_be_slow_since_when() {
+        let alone = span(vec![app("small", [0.0, 3.0, 3.0], "small")]);
+        let text = of(&Breakdown::of(&alone, "small").unwrap(), &alone);
+        assert!(text.contains("vpfs held nothing.\nThe storage itself is slow since "), "{text}");
+        assert!(text.contains("UTC, 60 s ago: the same requests take 3.0 times as long as at best."), "{text}");
+        assert!(text.contains("look for a failing disk"), "{text}");
+    }
+
+    #[test]
+    fn what_waits_for_its_share_is_said_to_ask_for_more() {
+        let mut apps = [app("small", [20.0, 1.0, 1.0], "large"), app("large", [0.0, 1.0, 1.0], "large")];
+        apps[0].got_seconds = 5.0;
+        let span = span(apps.into());
+        let text = of(&Breakdown::of(&span, "small").unwrap(), &span);
+        assert!(
+            text.contains("It asks for more than its share; it is mostly the turn of large.\nIt got its due"),
+            "{text}"
+        );
+        assert!(text.contains("    for share 95%\n    behind large 95%\n"), "{text}");
+    }
+}
