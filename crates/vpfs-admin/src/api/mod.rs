@@ -171,7 +171,7 @@ pub struct Storage {
     pub quiet_seconds: Option<f64>,
     /// The same of what was their own.
     pub quiet_own_seconds: Option<f64>,
-    /// For how long the storage has been slower for them than by half; `null` if it is not.
+    /// For how long the storage has taken two and a half times as long for them; `null` if it is not.
     pub slower_seconds: Option<f64>,
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use vpfs_admin::api::{App, AtServer, Span, Storage, Waits};
 
 /// Storage is slower than at best from this factor on; less is chance.
-const SLOWER: f64 = 1.5;
+const SLOWER: f64 = 2.5;
 /// The situation of requests that had the storage for their application.
 const ALONE: &str = "alone";
 /// As in the API.
@@ -260,7 +260,7 @@ pub(super) mod tests {
             own_seconds: own,
             quiet_seconds: Some(0.001),
             quiet_own_seconds: Some(0.001),
-            slower_seconds: (own > 1.5).then_some(60.0),
+            slower_seconds: (own > 2.5).then_some(60.0),
         };
         App {
             app: name.to_owned(),

@@ -84,7 +84,7 @@ fn sentences(breakdown: &Breakdown) -> Vec<String> {
     let found = Cause::of(breakdown);
     sentences.extend(breakdown.slower.map(slower));
     let [cause, change] = found.sentences(breakdown);
-    if !(found == Cause::Storage && breakdown.slower.is_some()) {
+    if breakdown.slower.is_none() || !matches!(found, Cause::Storage | Cause::Nothing) {
         sentences.push(cause);
     }
     sentences.push(due(breakdown));
