@@ -88,8 +88,8 @@ impl Window {
 }
 
 impl Quiet {
-    /// Whether the storage is slower, where these are the means now: two and a half times both. Beside other requests on
-    /// real disks, which were as fast as ever, 1.8 times was seen.
+    /// Whether the storage is slower, where these are the means now: two and a half times both. Beside other requests
+    /// on real disks, which were as fast as ever, 1.8 times was seen.
     fn is_exceeded_by(&self, now: Self) -> bool {
         let exceeds = |now: Duration, quiet: Duration| 2 * now > 5 * quiet;
         exceeds(now.time, self.time) && exceeds(now.own, self.own)
@@ -141,7 +141,7 @@ impl Tracked {
 /// What requests that are alike have in common.
 type Kind = (OpKind, Bytes, Situation);
 
-/// Those of one application, at most [`Alike::MAX`]; a new kind takes the place of the one that was seen longest ago.
+/// Those of one application, at most twelve; a new kind takes the place of the one that was seen longest ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike(Vec<Tracked>);
 
