@@ -79,6 +79,10 @@ impl Shown {
         let mut new = Vec::new();
         for EventsReport { process, events, .. } in reports {
             let next = self.0.entry(process).or_default();
+            // In a container, a process that starts anew has the id of the one before.
+            if events.last().is_some_and(|last| last.number + 1 < *next) {
+                *next = 0;
+            }
             let fresh = events.into_iter().filter(|event| event.number >= *next);
             new.extend(fresh.map(|event| Line { process, event }));
             *next = new
@@ -137,6 +141,7 @@ mod tests {
         assert_eq!(new(first), ["0 of 7", "5 of 8", "1 of 7"]);
         assert_eq!(new(vec![report(7, &[(1, "12"), (2, "13")]), report(8, &[(5, "11")])]), ["2 of 7"]);
         assert_eq!(new(vec![report(9, &[(0, "14")])]), ["0 of 9"], "a successor numbers anew");
+        assert_eq!(new(vec![report(7, &[(0, "15")])]), ["0 of 7"], "as does one with the same id, in a container");
     }
 
     #[test]
