@@ -69,6 +69,8 @@ pub struct App {
     pub app: String,
     /// No table of the configuration has it.
     pub automatic: bool,
+    /// Of the applications of this server with the same number, all together have `weight`; `null` if it is its own.
+    pub group: Option<u32>,
     /// Its weight, which it may share with others.
     pub weight: u32,
     /// It takes all that it can get, so that others are protected from it.
@@ -251,6 +253,7 @@ impl App {
         Some(Self {
             app: name.name.clone(),
             automatic: name.is_automatic,
+            group: account.policy.group.map(|group| group.0),
             weight: account.policy.weight.get(),
             bulk,
             due_seconds: due.as_secs_f64(),

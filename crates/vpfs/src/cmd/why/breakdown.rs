@@ -216,14 +216,14 @@ fn slower(server: &AtServer) -> Option<Slower> {
     (factor > SLOWER).then_some(Slower { factor, for_seconds: longest.1 })
 }
 
-/// Its weight's part of the weights of those that had requests; automatic applications have one weight together.
+/// Its weight's part of the weights of those that had requests; a group has one weight, in equal parts.
 fn share(server: &AtServer, app: &App) -> f64 {
-    let active = || server.apps.iter();
-    let named: f64 = active().filter(|app| !app.automatic).map(|app| f64::from(app.weight)).sum();
-    let automatic = active().filter(|app| app.automatic);
-    let (members, weight) = automatic.fold((0.0, 0.0), |(members, _), app| (members + 1.0, f64::from(app.weight)));
-    let own = f64::from(app.weight) / if app.automatic { members } else { 1.0 };
-    own / (named + weight)
+    let members = |group: Option<u32>| match group {
+        None => 1.0,
+        Some(_) => server.apps.iter().filter(|other| other.group == group).count() as f64,
+    };
+    let own = |app: &App| f64::from(app.weight) / members(app.group);
+    own(app) / server.apps.iter().map(own).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -265,6 +265,7 @@ pub(super) mod tests {
         App {
             app: name.to_owned(),
             automatic: false,
+            group: None,
             weight: 1,
             bulk: false,
             due_seconds: 5.0,
@@ -322,12 +323,17 @@ pub(super) mod tests {
         assert_eq!((unknown.quiet_seconds, unknown.is_best_known), (20.0, false));
     }
 
+    /// Symptom: with `auto_share = "each"`, automatic applications were told a part of one weight as their share.
     #[test]
-    fn automatic_applications_share_one_weight() {
+    fn groups_have_one_weight_and_others_each_their_own() {
         let mut apps = ["named", "uid:1", "uid:2"].map(|name| app(name, [0.0, 1.0, 1.0], name));
-        apps[1..].iter_mut().for_each(|app| app.automatic = true);
-        let span = span(apps.into());
-        let shares = ["named", "uid:1"].map(|name| Breakdown::of(&span, name).unwrap().share);
-        assert_eq!(shares, [0.5, 0.25]);
+        let shares = |apps: &[App; 3]| {
+            let span = span(apps.to_vec());
+            ["named", "uid:1"].map(|name| Breakdown::of(&span, name).unwrap().share)
+        };
+        apps[1..].iter_mut().for_each(|app| (app.automatic, app.weight) = (true, 2));
+        assert_eq!(shares(&apps), [0.2, 0.4]);
+        apps[1..].iter_mut().for_each(|app| app.group = Some(7));
+        assert_eq!(shares(&apps), [1.0 / 3.0, 1.0 / 3.0]);
     }
 }
