@@ -112,7 +112,7 @@ impl Cause {
                 "Nothing in vpfs: look for a failing disk, a rebuild, a full cache, or load that bypasses vpfs.",
             ),
             Self::Nothing => {
-                ["It waits for nobody: the storage takes that long at best.".to_owned(), faster_alone(breakdown)]
+                ["Nobody makes it wait for longer than the storage takes at best.".to_owned(), faster_alone(breakdown)]
             }
         }
     }
