@@ -100,8 +100,6 @@ impl Pace {
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion is visible.
     const NEARLY_FULL_VISIBLE_PPM: u64 = 950_000;
-    /// The rate before anything is known.
-    const START_PPM: u64 = ONE_PPM / 2;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
     /// The maximum number of windows for which latency at the floor is measured.
     const PROBE_MAX: u32 = 20;
@@ -115,7 +113,7 @@ impl Pace {
 
     pub(super) const fn new() -> Self {
         Self {
-            rate_ppm: Self::START_PPM,
+            rate_ppm: ONE_PPM / 2,
             floor_ppm: ONE_PPM / 2,
             credit_ns: 0,
             filled_at: Time::ZERO,
@@ -285,10 +283,6 @@ impl Pace {
     /// Sets whether latency is compared with the best that is possible, which is measured at the floor.
     pub(super) fn set_measures_best(&mut self, measures: bool) {
         self.measures_best = measures;
-        if !measures && self.probe > 0 {
-            self.probe = 0;
-            self.rate_ppm = self.rate_ppm.max(Self::START_PPM);
-        }
     }
 
     /// Whether latency is compared with the best that is possible.
