@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use real::{faults, fig6, floods};
+use real::{faults, fig6, floods, papers};
 use report::Measurement;
 
 type Benchmark = fn(Effort) -> Vec<Measurement>;
@@ -57,6 +57,7 @@ enum Command {
     Fig6(fig6::Options),
     Faults(faults::Options),
     Floods(floods::Options),
+    Papers(papers::Options),
 }
 
 /// How long to measure.
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
             Command::Fig6(options) => fig6::run(&options),
             Command::Faults(options) => faults::run(&options),
             Command::Floods(options) => floods::run(&options),
+            Command::Papers(options) => papers::run(&options),
         };
         return done.map_or_else(
             |error| {

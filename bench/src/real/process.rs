@@ -104,6 +104,14 @@ impl Running {
         Ok(TICK * ticks)
     }
 
+    /// The most memory that it has occupied, in bytes.
+    pub(crate) fn peak_memory(&self) -> Result<u64, String> {
+        let file = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+        kib.map(|kib: u64| kib << 10).ok_or_else(|| format!("{file} has no VmHWM"))
+    }
+
     fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
         self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))
     }

@@ -229,7 +229,7 @@ pub enum Workload {
 
 impl Workload {
     /// The plan, with `seed` for its random parts.
-    pub(crate) fn plan(&self, seed: u64) -> Arc<dyn Plan> {
+    pub fn plan(&self, seed: u64) -> Arc<dyn Plan> {
         match self {
             Self::Ior(ior) => Arc::new(Ior { seed, ..ior.clone() }),
             Self::Btio(btio) => Arc::new(Btio { seed, ..btio.clone() }),

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::options::Options;
 use crate::real::process::Running;
+use crate::real::proxies::AppConfig;
 use crate::real::scratch::Scratch;
 
 /// An application of the figure. Its calls are striped over all servers that it uses.
@@ -23,6 +24,11 @@ impl App {
 
     pub(super) fn name(self) -> String {
         format!("app{}", self.number)
+    }
+
+    /// What the proxies know of it.
+    pub(super) fn config(self) -> AppConfig {
+        AppConfig { name: self.name(), lines: format!("weight = {}\n", self.number) }
     }
 
     /// For `--strip`: equal strips on the servers that it uses, which come first.

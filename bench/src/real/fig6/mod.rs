@@ -5,7 +5,6 @@
 mod apps;
 mod fairness;
 mod options;
-mod proxies;
 
 use std::thread::sleep;
 use std::time::Instant;
@@ -14,10 +13,10 @@ use apps::App;
 use fairness::{Sample, Windows};
 use options::APPS;
 pub(crate) use options::Options;
-use proxies::Proxies;
 
 use super::cluster::Cluster;
 use super::process::Running;
+use super::proxies::Proxies;
 use super::scratch::Scratch;
 
 /// Embedded servers, as many as the paper has.
@@ -30,7 +29,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let scratch = Scratch::new()?;
     let started = options.target.start(&scratch, SERVERS, &options.device)?;
     let (program, cluster) = (&started.program, &started.cluster);
-    let proxies = Proxies::start(&scratch, program, cluster, options)?;
+    let apps: Vec<_> = (1..=APPS).map(|number| App::new(number, cluster.addresses.len()).config()).collect();
+    let scheduler = format!("[scheduler]\npolicy = \"sfq-d\"\ndepth = 8\nsharing = \"{}\"\n", options.sharing);
+    let proxies = Proxies::start(&scratch, program, cluster, &apps, &scheduler)?;
     println!("{}\n", options.title(cluster.addresses.len(), &load_average()));
     let windows = measure(&proxies, &scratch, cluster, options)?;
     println!("{}", windows.markdown());
@@ -56,7 +57,7 @@ fn measure(proxies: &Proxies<'_>, scratch: &Scratch, cluster: &Cluster, options:
                 App::new(number, cluster.addresses.len()).start(
                     scratch,
                     proxies.program(),
-                    &cluster.spec(&proxies.address(number)),
+                    &cluster.spec(&proxies.address(number - 1)),
                     options,
                 )?,
             ));
@@ -64,11 +65,17 @@ fn measure(proxies: &Proxies<'_>, scratch: &Scratch, cluster: &Cluster, options:
         for short in 1..=options.short_in_long() {
             let end = options.windows(window * options.short_in_long() + short);
             sleep(end.saturating_sub(start.elapsed()));
-            samples.push(proxies.sample()?);
+            samples.push(sample(&proxies)?);
         }
         running.iter_mut().try_for_each(|(_, app)| app.assert_running())?;
     }
     Ok(Windows::new(&samples, options))
+}
+
+/// What each application got so far.
+fn sample(proxies: &Proxies<'_>) -> Result<Sample, String> {
+    let served = proxies.served()?;
+    Ok(std::array::from_fn(|app| served.get(&App::new(app + 1, 1).name()).copied().unwrap_or_default()))
 }
 
 fn load_average() -> String {

@@ -1,19 +1,26 @@
-//! A proxy process for each server.
+//! A proxy process for each server, which know of each other.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use super::apps::App;
-use super::fairness::Sample;
-use super::options::{APPS, Options};
-use crate::real::cluster::Cluster;
-use crate::real::local::{free_ports, write, write_shared_key};
-use crate::real::process::Running;
-use crate::real::scratch::Scratch;
+use super::cluster::Cluster;
+use super::local::{free_ports, write, write_shared_key};
+use super::process::Running;
+use super::scratch::Scratch;
 
-/// The proxies. They end with the scratch directory.
+/// An application as the proxies know it.
+#[derive(Clone, Debug)]
+pub(super) struct AppConfig {
+    pub(super) name: String,
+    /// Lines of its `[[app]]`, besides the name.
+    pub(super) lines: String,
+}
+
+/// The proxies. They end when dropped.
 #[derive(Debug)]
 pub(super) struct Proxies<'a> {
     program: &'a Path,
@@ -21,22 +28,23 @@ pub(super) struct Proxies<'a> {
     /// Of the listeners: all servers of the first application, then those of the others, then those for peers.
     ports: Vec<u16>,
     servers: usize,
-    _running: Vec<Running>,
+    running: Vec<Running>,
 }
 
 impl<'a> Proxies<'a> {
-    /// Starts a process for each server, and waits until all listen.
+    /// Starts a process for each server, and waits until all listen. `scheduler` is the table `[scheduler]`.
     pub(super) fn start(
         scratch: &Scratch,
         program: &'a Path,
         cluster: &Cluster,
-        options: &Options,
+        apps: &[AppConfig],
+        scheduler: &str,
     ) -> Result<Self, String> {
         let servers = cluster.addresses.len();
-        let ports = free_ports((APPS + 1) * servers)?;
+        let ports = free_ports((apps.len() + 1) * servers)?;
         write_shared_key(&scratch.path("peers.key"))?;
         let config = scratch.path("vpfs.toml");
-        write(&config, &text(&cluster.addresses, &ports, options))?;
+        write(&config, &text(&cluster.addresses, &ports, apps, scheduler))?;
         let mut running = Vec::new();
         for id in 0..servers {
             let name = format!("s{id}");
@@ -48,20 +56,20 @@ impl<'a> Proxies<'a> {
             }
             running.push(proxy);
         }
-        Ok(Self { program, config, ports, servers, _running: running })
+        Ok(Self { program, config, ports, servers, running })
     }
 
     pub(super) fn program(&self) -> &Path {
         self.program
     }
 
-    /// Where an application's clients connect to: its listener at the first server.
+    /// Where the clients of an application, by number from 0, connect to: its listener at the first server.
     pub(super) fn address(&self, app: usize) -> String {
-        format!("tcp://127.0.0.1:{}", self.ports[(app - 1) * self.servers])
+        format!("tcp://127.0.0.1:{}", self.ports[app * self.servers])
     }
 
-    /// What each application got so far, as the proxies count it.
-    pub(super) fn sample(&self) -> Result<Sample, String> {
+    /// Bytes that each application got so far from all servers, as the proxies count them.
+    pub(super) fn served(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut command = Command::new(self.program);
         let output = command.args(["peers", "--json", "--config"]).arg(&self.config).output();
         let output = output.map_err(|error| format!("cannot run {command:?}: {error}"))?;
@@ -72,19 +80,25 @@ impl<'a> Proxies<'a> {
             serde_json::from_slice(&output.stdout).map_err(|error| format!("vpfs peers --json: {error}"))?;
         let reports = reports.as_array().filter(|reports| reports.len() == self.servers);
         let reports = reports.ok_or("vpfs peers --json: not all proxies answer")?;
-        let mut sample = Sample::default();
+        let mut served = BTreeMap::new();
         for app in reports.iter().filter_map(|report| report["apps"].as_array()).flatten() {
-            let place = (1..=APPS).find(|number| app["app"] == App::new(*number, 1).name());
-            if let (Some(place), Some(bytes)) = (place, app["here"].as_u64()) {
-                sample[place - 1] += bytes;
+            if let (Some(name), Some(bytes)) = (app["app"].as_str(), app["here"].as_u64()) {
+                *served.entry(name.to_owned()).or_default() += bytes;
             }
         }
-        Ok(sample)
+        Ok(served)
+    }
+
+    /// The time of processors that all have used, and the most memory that each has occupied, summed, in bytes.
+    pub(super) fn used(&self) -> Result<(Duration, u64), String> {
+        self.running.iter().try_fold((Duration::ZERO, 0), |(time, memory), proxy| {
+            Ok((time + proxy.processor_time()?, memory + proxy.peak_memory()?))
+        })
     }
 }
 
 /// The configuration: each application has its own listener, so that none is mistaken for another.
-fn text(addresses: &[String], ports: &[u16], options: &Options) -> String {
+fn text(addresses: &[String], ports: &[u16], apps: &[AppConfig], scheduler: &str) -> String {
     let servers = addresses.len();
     let at = |first: usize, scheme: &str| {
         let all = ports[first..first + servers].iter().enumerate();
@@ -94,27 +108,27 @@ fn text(addresses: &[String], ports: &[u16], options: &Options) -> String {
     for (id, address) in addresses.iter().enumerate() {
         let _ = writeln!(text, "[[server]]\nname = \"s{id}\"\naddress = \"{address}\"\n");
     }
-    for app in 1..=APPS {
-        let (name, own) = (App::new(app, servers).name(), at((app - 1) * servers, "tcp://"));
+    for (number, AppConfig { name, lines }) in apps.iter().enumerate() {
+        let own = at(number * servers, "tcp://");
         let _ = writeln!(text, "[[listener]]\napp = \"{name}\"\naddresses = {{ {own} }}\n");
-        let _ = writeln!(text, "[[app]]\nname = \"{name}\"\nweight = {app}\n");
+        let _ = writeln!(text, "[[app]]\nname = \"{name}\"\n{lines}");
     }
-    let _ = writeln!(text, "[apps]\nauto = \"off\"\n");
-    let _ = writeln!(text, "[scheduler]\npolicy = \"sfq-d\"\ndepth = 8\nsharing = \"{}\"\n", options.sharing);
-    let peers = at(APPS * servers, "");
+    let _ = writeln!(text, "[apps]\nauto = \"off\"\n\n{scheduler}");
+    let peers = at(apps.len() * servers, "");
     let _ = writeln!(text, "[peers]\naddresses = {{ {peers} }}\nshared_key = \"peers.key\"\nsockets = \"sockets\"");
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::tests::default;
     use super::*;
 
     #[test]
     fn each_application_has_a_listener_at_every_server() {
         let addresses = ["tcp://h:1".to_owned(), "tcp://h:2".to_owned()];
-        let text = text(&addresses, &(20_000..20_018).collect::<Vec<_>>(), &default());
+        let app = |number| AppConfig { name: format!("app{number}"), lines: format!("weight = {number}\n") };
+        let apps: Vec<_> = (1..=8).map(app).collect();
+        let text = text(&addresses, &(20_000..20_018).collect::<Vec<_>>(), &apps, "[scheduler]\n");
         let last = "app = \"app8\"\naddresses = { s0 = \"tcp://127.0.0.1:20014\", s1 = \"tcp://127.0.0.1:20015\" }";
         assert!(text.contains(last), "{text}");
         assert!(text.contains("name = \"app8\"\nweight = 8\n"), "{text}");

@@ -1,0 +1,338 @@
+//! The experiments: files, variants and rows.
+
+use std::collections::BTreeMap;
+
+use super::outcome::{AppOutcome, Outcome};
+use super::trial::{self, NO_PROXY, Trial};
+
+/// An experiment of a paper.
+#[derive(Debug)]
+pub(super) struct Experiment {
+    /// Its scenario is `scenarios/papers/NAME.toml`.
+    pub(super) name: &'static str,
+    text: &'static str,
+    pub(super) title: &'static str,
+    /// What is scaled, and why.
+    pub(super) scaled: &'static str,
+    /// Whether the simulator models what is measured.
+    pub(super) is_simulated: bool,
+    variants: &'static [Variant],
+    pub(super) rows: &'static [Row],
+}
+
+/// A variant of a scenario: its name, and keys with other values.
+type Variant = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The scenario as it is.
+const PLAIN: &[Variant] = &[("", &[])];
+
+/// A value that a paper has, or that explains one.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) what: &'static str,
+    pub(super) paper: Option<f64>,
+    pub(super) value: fn(&Cases<'_>) -> Option<f64>,
+}
+
+impl Row {
+    pub(super) fn number(&self, value: f64) -> String {
+        if value.abs() >= 20.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+    }
+}
+
+/// The outcomes of one run of an experiment's cases.
+#[derive(Debug)]
+pub(super) struct Cases<'a> {
+    pub(super) name: &'a str,
+    pub(super) outcomes: &'a BTreeMap<&'a str, &'a Outcome>,
+}
+
+impl Cases<'_> {
+    /// The outcome of a case.
+    fn of(&self, variant: &str, policy: &str) -> Option<&Outcome> {
+        self.outcomes.get(format!("{}, {policy}", prefix(self.name, variant)).as_str()).copied()
+    }
+
+    /// A value of the only application with one policy, relative to that without a proxy.
+    fn of_native(&self, policy: &str, value: fn(&AppOutcome) -> Option<f64>) -> Option<f64> {
+        let of = |policy| value(self.of("", policy)?.apps.first()?);
+        Some(of(policy)? / of(NO_PROXY)?)
+    }
+
+    /// The bytes of the second application relative to those of the first.
+    fn shares(&self, variant: &str, policy: &str) -> Option<f64> {
+        let outcome = self.of(variant, policy)?;
+        Some(outcome.app("app2")?.bytes as f64 / outcome.app("app1")?.bytes as f64)
+    }
+
+    /// How long BTIO takes relative to alone.
+    fn btio(&self, variant: &str, policy: &str) -> Option<f64> {
+        let seconds = |variant, policy| Some(self.of(variant, policy)?.app("btio")?.seconds);
+        Some(seconds(variant, policy)? / seconds("alone", NO_PROXY)?)
+    }
+
+    /// What IOR gets beside BTIO with one policy, relative to what it gets without a proxy.
+    fn ior(&self, variant: &str, policy: &str) -> Option<f64> {
+        let rate = |policy| self.of(variant, policy)?.app("ior").map(|app| app.bytes as f64 / app.seconds);
+        Some(rate(policy)? / rate(NO_PROXY)?)
+    }
+
+    /// Two applications do the same work, the first with twice the weight: its service relative to the other's for as
+    /// long as both run, if all service per unit of time is the same.
+    fn service(&self, variant: &str, policy: &str) -> Option<f64> {
+        let outcome = self.of(variant, policy)?;
+        let seconds = |app| outcome.app(app).map(|app| app.seconds);
+        Some(1.0 / (2.0 * seconds("app1")? / seconds("app2")? - 1.0))
+    }
+
+    /// How much sooner calls of the applications complete on average, in %.
+    fn sooner(&self, variant: &str) -> Option<f64> {
+        let mean = |policy| {
+            let apps = &self.of(variant, policy)?.apps;
+            Some(apps.iter().map(|app| app.seconds).sum::<f64>() / apps.len() as f64)
+        };
+        Some((1.0 - mean("IOCO")? / mean(NO_PROXY)?) * 100.0)
+    }
+}
+
+fn prefix(name: &str, variant: &str) -> String {
+    if variant.is_empty() { name.to_owned() } else { format!("{name}, {variant}") }
+}
+
+impl Experiment {
+    /// All cases.
+    pub(super) fn trials(&self) -> Result<Vec<Trial>, String> {
+        let file = format!("{}.toml", self.name);
+        let of = |(variant, edits): &Variant| trial::trials(&prefix(self.name, variant), &file, self.text, edits);
+        let all: Result<Vec<_>, String> = self.variants.iter().map(of).collect();
+        Ok(all?.into_iter().flatten().collect())
+    }
+}
+
+/// The experiments with these names; all if there are none.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, String> {
+    if let Some(unknown) = names.iter().find(|name| ALL.iter().all(|one| one.name != name.as_str())) {
+        let known: Vec<_> = ALL.iter().map(|one| one.name).collect();
+        return Err(format!("there is no experiment {unknown:?}, only {}", known.join(", ")));
+    }
+    Ok(ALL.iter().filter(|one| names.is_empty() || names.iter().any(|name| name == one.name)).collect())
+}
+
+fn writes(app: &AppOutcome) -> Option<f64> {
+    app.phase("write").map(|rate| rate.bytes_per_second)
+}
+
+fn reads(app: &AppOutcome) -> Option<f64> {
+    app.phase("read").map(|rate| rate.bytes_per_second)
+}
+
+fn operations(app: &AppOutcome) -> Option<f64> {
+    Some(app.operations as f64 / app.seconds)
+}
+
+/// Operations a second in a phase.
+macro_rules! in_phase {
+    ($phase:literal) => {
+        |app| app.phase($phase).map(|rate| rate.operations_per_second)
+    };
+}
+
+macro_rules! scenario {
+    ($name:literal) => {
+        include_str!(concat!("../../../../scenarios/papers/", $name, ".toml"))
+    };
+}
+
+const ALL: &[Experiment] = &[
+    Experiment {
+        name: "vpfs-3",
+        text: scenario!("vpfs-3"),
+        title: "vPFS Fig. 3: throughput through a proxy, of direct",
+        scaled: "16 processes instead of 256, with the disks as the limit instead of a warm cache.",
+        is_simulated: false,
+        variants: PLAIN,
+        rows: &[
+            Row { what: "writes, fifo", paper: None, value: |cases| cases.of_native("fifo", writes) },
+            Row { what: "writes, DSFQ", paper: Some(0.97), value: |cases| cases.of_native("DSFQ", writes) },
+            Row { what: "reads, fifo", paper: None, value: |cases| cases.of_native("fifo", reads) },
+            Row { what: "reads, DSFQ", paper: Some(0.99), value: |cases| cases.of_native("DSFQ", reads) },
+        ],
+    },
+    Experiment {
+        name: "vpfs-4",
+        text: scenario!("vpfs-4"),
+        title: "vPFS Fig. 4: what a proxy uses with eight applications of 32 flows",
+        scaled: "all 256 flows, in front of slower disks; the paper's text gives no numbers.",
+        is_simulated: false,
+        variants: PLAIN,
+        rows: &[
+            Row {
+                what: "processor, % of one, for each proxy",
+                paper: None,
+                value: |cases| {
+                    let used = cases.of("", "DSFQ")?.proxies?;
+                    Some(used.processor_seconds / used.seconds * 100.0 / super::SERVERS as f64)
+                },
+            },
+            Row {
+                what: "memory at most, MB, for each proxy",
+                paper: None,
+                value: |cases| Some(cases.of("", "DSFQ")?.proxies?.memory_bytes as f64 / 1e6 / super::SERVERS as f64),
+            },
+        ],
+    },
+    Experiment {
+        name: "vpfs-5",
+        text: scenario!("vpfs-5"),
+        title: "vPFS Fig. 5a: service of an application on all servers, of one on half of them",
+        scaled: "32 processes each instead of 128, four servers instead of eight, 20 s; writes only, since reads and \
+                 random accesses need files first. From the start on, when no share is due yet.",
+        is_simulated: true,
+        variants: &[
+            ("2:1", &[("app.1.weight", "2")]),
+            ("8:1", &[("app.1.weight", "8")]),
+            ("32:1", &[("app.1.weight", "32")]),
+        ],
+        rows: &[
+            Row { what: "no proxy", paper: Some(2.0), value: |cases| cases.shares("2:1", NO_PROXY) },
+            Row { what: "2:1, 10 MB", paper: Some(2.0), value: |cases| cases.shares("2:1", "10 MB") },
+            Row { what: "8:1, 10 MB", paper: Some(8.0), value: |cases| cases.shares("8:1", "10 MB") },
+            Row { what: "32:1, 10 MB", paper: Some(32.0), value: |cases| cases.shares("32:1", "10 MB") },
+            Row { what: "2:1, 512 KB", paper: Some(2.0), value: |cases| cases.shares("2:1", "512 KB") },
+            Row { what: "8:1, 512 KB", paper: Some(8.0), value: |cases| cases.shares("8:1", "512 KB") },
+            Row { what: "32:1, 512 KB", paper: Some(32.0), value: |cases| cases.shares("32:1", "512 KB") },
+        ],
+    },
+    Experiment {
+        name: "vpfs-plus-5",
+        text: scenario!("vpfs-plus-5"),
+        title: "vPFS+ Fig. 6 and vPFS Fig. 7: run time of BTIO beside IOR, of alone",
+        scaled: "16 processes each instead of 64, four servers instead of eight, 12 bursts instead of 80. Class A in \
+                 calls of 16 KiB; class C in calls of 1 MiB, one process on each of four nodes. Capped: IOR at a 33rd.",
+        is_simulated: true,
+        variants: &[
+            ("alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
+            ("class A", &[]),
+            ("capped", &[("app.1.cap", "\"1.8MB/s\""), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
+            ("class C alone", &[CLASS_C, CALLS_C, NODES_C, TOTAL_C, ("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
+            ("class C", &[CLASS_C, CALLS_C, NODES_C, TOTAL_C]),
+        ],
+        rows: &[
+            Row { what: "A, no proxy", paper: Some(3.288), value: |cases| cases.btio("class A", NO_PROXY) },
+            Row { what: "A, SFQ(D)", paper: Some(2.533), value: |cases| cases.btio("class A", "SFQ(D)") },
+            Row { what: "A, SFQ(D)+", paper: Some(1.2), value: |cases| cases.btio("class A", "SFQ(D)+") },
+            Row { what: "A, SFQ(D), IOR capped", paper: Some(1.019), value: |cases| cases.btio("capped", "SFQ(D)") },
+            Row { what: "A, `isolation`", paper: None, value: |cases| cases.btio("class A", "isolation") },
+            Row { what: "IOR, SFQ(D)+, of no proxy", paper: None, value: |cases| cases.ior("class A", "SFQ(D)+") },
+            Row { what: "IOR, `isolation`, of no proxy", paper: None, value: |cases| cases.ior("class A", "isolation") },
+            Row { what: "C, no proxy", paper: Some(1.75), value: |cases| class_c(cases, NO_PROXY) },
+            Row { what: "C, SFQ(D)", paper: Some(1.203), value: |cases| class_c(cases, "SFQ(D)") },
+            Row { what: "C, SFQ(D)+", paper: Some(1.203), value: |cases| class_c(cases, "SFQ(D)+") },
+            Row { what: "C, `isolation`", paper: None, value: |cases| class_c(cases, "isolation") },
+        ],
+    },
+    Experiment {
+        name: "vpfs-plus-9",
+        text: scenario!("vpfs-plus-9"),
+        title: "vPFS+ Fig. 9: service of the first of two metadata applications, of the second",
+        scaled: "16 processes each instead of 64, four servers instead of eight, 150 items instead of 1000, no data. \
+                 From the times at which the two end, which do the same.",
+        is_simulated: true,
+        variants: &[("1:1", &[("app.0.weight", "1")]), ("2:1", &[])],
+        rows: &[
+            Row { what: "2:1, no proxy", paper: None, value: |cases| cases.service("2:1", NO_PROXY) },
+            Row { what: "1:1, SFQ(D)+", paper: Some(1.0), value: |cases| cases.service("1:1", "SFQ(D)+") },
+            Row { what: "2:1, SFQ(D)+", paper: Some(2.0), value: |cases| cases.service("2:1", "SFQ(D)+") },
+            Row { what: "2:1, SFQ(D)+, D = 4", paper: None, value: |cases| cases.service("2:1", "SFQ(D)+, D = 4") },
+        ],
+    },
+    Experiment {
+        name: "vpfs-plus-10",
+        text: scenario!("vpfs-plus-10"),
+        title: "vPFS+ Fig. 10: metadata operations through a proxy, of direct",
+        scaled: "16 processes instead of 128, four servers instead of eight, all on the same processors.",
+        is_simulated: false,
+        variants: PLAIN,
+        rows: &[
+            Row { what: "all, fifo", paper: None, value: |cases| cases.of_native("fifo", operations) },
+            Row { what: "all, SFQ(D)+", paper: Some(0.97), value: |cases| cases.of_native("SFQ(D)+", operations) },
+            Row { what: "all, `isolation`", paper: None, value: |cases| cases.of_native("isolation", operations) },
+            Row { what: "mkdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("mkdir")) },
+            Row { what: "create, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("create")) },
+            Row { what: "stat, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("stat")) },
+            Row { what: "utime, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("utime")) },
+            Row { what: "readdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("readdir")) },
+            Row { what: "unlink, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("unlink")) },
+            Row { what: "rmdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("rmdir")) },
+        ],
+    },
+    Experiment {
+        name: "ioco-6",
+        text: scenario!("ioco-6"),
+        title: "IOCO Fig. 6: mean completion time, % sooner than without coordination",
+        scaled: "four processes for each application instead of 8 to 32, four servers instead of sixteen, writes \
+                 instead of reads; live, calls start within some milliseconds.",
+        is_simulated: true,
+        variants: &[
+            ("2", &[]),
+            ("8", &[("app.0.copies", "8")]),
+            ("16", &[("app.0.copies", "16")]),
+        ],
+        rows: &[
+            Row { what: "2 applications", paper: Some(8.0), value: |cases| cases.sooner("2") },
+            Row { what: "8 applications", paper: None, value: |cases| cases.sooner("8") },
+            Row { what: "16 applications", paper: Some(42.0), value: |cases| cases.sooner("16") },
+        ],
+    },
+];
+
+const CLASS_C: (&str, &str) = ("app.0.btio.class", "\"c\"");
+const CALLS_C: (&str, &str) = ("app.0.btio.transfer", "\"1MiB\"");
+const NODES_C: (&str, &str) = ("app.0.nodes", "4");
+const TOTAL_C: (&str, &str) = ("app.0.btio.total", "\"144MiB\"");
+
+fn class_c(cases: &Cases<'_>, policy: &str) -> Option<f64> {
+    let seconds = |variant, policy| Some(cases.of(variant, policy)?.app("btio")?.seconds);
+    Some(seconds("class C", policy)? / seconds("class C alone", NO_PROXY)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_scenarios_are_valid_and_each_row_refers_to_cases() {
+        for experiment in ALL {
+            let trials = experiment.trials().unwrap();
+            let apps = |trial: &Trial| trial.scenario.apps.iter().map(|app| outcome(&app.name)).collect();
+            let used = super::super::outcome::Used { processor_seconds: 1.0, seconds: 1.0, memory_bytes: 1 };
+            let outcomes: Vec<_> = trials
+                .iter()
+                .map(|trial| (trial.key.clone(), Outcome { apps: apps(trial), proxies: Some(used) }))
+                .collect();
+            let outcomes = outcomes.iter().map(|(key, outcome)| (key.as_str(), outcome)).collect();
+            let cases = Cases { name: experiment.name, outcomes: &outcomes };
+            for row in experiment.rows {
+                assert!((row.value)(&cases).is_some(), "{}: {}", experiment.name, row.what);
+            }
+        }
+    }
+
+    fn outcome(name: &str) -> AppOutcome {
+        let phases = ["write", "read", "mkdir", "create", "stat", "utime", "readdir", "unlink", "rmdir"];
+        let rate = |phase: &str| super::super::outcome::PhaseRate {
+            phase: phase.to_owned(),
+            operations_per_second: 1.0,
+            bytes_per_second: 1.0,
+        };
+        AppOutcome {
+            name: name.to_owned(),
+            seconds: 1.0,
+            io_seconds: 1.0,
+            bytes: 1,
+            operations: 1,
+            mean_latency_seconds: 1.0,
+            phases: phases.map(rate).to_vec(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The papers' experiments, scaled to four servers on one machine: simulated, and live in front of real servers, each
+//! with several policies and without a proxy.
+//!
+//! An experiment is a scenario of `scenarios/papers` with variants, and the rows that its results give. The simulator
+//! and the live run read the same file: the applications' processes do the same calls, the proxies have the same
+//! `[scheduler]` and `[[app]]`. To add one, add its file and an entry in [`experiments`].
+
+mod experiments;
+mod live;
+mod outcome;
+mod page;
+mod record;
+mod trial;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use experiments::Experiment;
+use live::Place;
+use record::Record;
+use trial::Trial;
+
+use super::scratch::Scratch;
+use super::target::Target;
+
+/// The scenarios' servers.
+const SERVERS: usize = 4;
+
+/// The papers' experiments, scaled to four servers: simulated and live
+///
+/// Servers of the published page: four OrangeFS servers, each on a disk limited to 15 MB/s and 300 I/Os a second.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Names of experiments; all by default
+    names: Vec<String>,
+    /// Live runs of each case, in turn
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Keep all results in this file; those that it has already are not measured again
+    #[arg(long, value_name = "FILE", default_value = "papers.json")]
+    json: PathBuf,
+    /// Also write the page to this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Device model of the embedded servers, see `vpfs serve`
+    #[arg(long, value_name = "NAME", default_value = "throttled-disk")]
+    device: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs what the record lacks, and prints the page.
+#[expect(clippy::print_stdout, reason = "it is what the program is for")]
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let chosen = experiments::chosen(&options.names)?;
+    let mut record = Record::read(&options.json)?;
+    let scratch = Scratch::new()?;
+    let started = options.target.start(&scratch, SERVERS, &options.device)?;
+    let servers = started.cluster.addresses.len();
+    if servers != SERVERS {
+        return Err(format!("the experiments are for {SERVERS} servers; this file system has {servers}"));
+    }
+    let place = Place { scratch: &scratch, program: &started.program, cluster: &started.cluster };
+    measure(&chosen, options, &place, &mut record)?;
+    let embedded = options.target.cluster.is_none().then_some(options.device.as_str());
+    let page = page::markdown(&chosen, &record, embedded)?;
+    println!("{page}");
+    options.page.as_ref().map_or(Ok(()), |file| super::local::write(file, &page))
+}
+
+/// Each case once, then each again, so that a change of the machine's load meets all of them.
+fn measure(
+    chosen: &[&Experiment],
+    options: &Options,
+    place: &Place<'_>,
+    record: &mut Record,
+) -> Result<(), String> {
+    let trials = trials(chosen)?;
+    let wanted = (1..=options.runs).flat_map(|run| trials.iter().map(move |trial| (run, trial)));
+    let missing: Vec<_> = wanted.filter(|(run, trial)| !record.has(&trial.key, *run)).collect();
+    let start = Instant::now();
+    for (done, (run, trial)) in missing.iter().enumerate() {
+        let left = start.elapsed().as_secs_f64() / done.max(1) as f64 * (missing.len() - done) as f64 / 60.0;
+        let left = if done > 0 { format!(", about {left:.0} min left") } else { String::new() };
+        eprintln!("[{}/{}] {}, run {run}{left}", done + 1, missing.len(), trial.key);
+        let outcome = live::run(trial, place, u64::from(*run)).map_err(|error| format!("{}: {error}", trial.key))?;
+        record.add(&trial.key, *run, outcome);
+        record.write(&options.json)?;
+    }
+    Ok(())
+}
+
+/// All cases of experiments.
+fn trials(chosen: &[&Experiment]) -> Result<Vec<Trial>, String> {
+    let all: Result<Vec<_>, String> = chosen.iter().map(|experiment| experiment.trials()).collect();
+    Ok(all?.into_iter().flatten().collect())
+}
