@@ -69,12 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 }
 
 /// Each case once, then each again, so that a change of the machine's load meets all of them.
-fn measure(
-    chosen: &[&Experiment],
-    options: &Options,
-    place: &Place<'_>,
-    record: &mut Record,
-) -> Result<(), String> {
+fn measure(chosen: &[&Experiment], options: &Options, place: &Place<'_>, record: &mut Record) -> Result<(), String> {
     let trials = trials(chosen)?;
     let wanted = (1..=options.runs).flat_map(|run| trials.iter().map(move |trial| (run, trial)));
     let missing: Vec<_> = wanted.filter(|(run, trial)| !record.has(&trial.key, *run)).collect();

@@ -26,6 +26,8 @@ pub(super) struct AppOutcome {
     pub(super) bytes: u64,
     pub(super) operations: u64,
     pub(super) mean_latency_seconds: f64,
+    /// Bytes in each second since its start.
+    pub(super) bytes_series: Vec<u64>,
     /// Live: operations and bytes a second by phase.
     pub(super) phases: Vec<PhaseRate>,
 }
@@ -71,6 +73,7 @@ impl AppOutcome {
             bytes: app.bytes(),
             operations: app.calls,
             mean_latency_seconds: mean(&[app.read, app.write, app.metadata]),
+            bytes_series: app.bytes_series.clone(),
             phases: Vec::new(),
         }
     }
@@ -94,6 +97,7 @@ impl AppOutcome {
             bytes: phases.iter().map(|report| report.bytes).sum(),
             operations: phases.iter().map(|report| report.operations).sum(),
             mean_latency_seconds: mean(&phases.iter().map(|report| report.latency).collect::<Vec<_>>()),
+            bytes_series: report.timeline.samples.iter().map(|sample| sample.bytes).collect(),
             phases: phases.iter().map(rate).collect(),
         }
     }

@@ -23,7 +23,8 @@ pub(super) fn markdown(chosen: &[&Experiment], record: &Record, embedded: Option
     );
     for experiment in chosen {
         let Experiment { name, title, scaled, rows, .. } = experiment;
-        let _ = writeln!(text, "\n## {title}\n\n`{name}`: {scaled}\n\n| | paper | simulated | live |\n|---|---|---|---|");
+        let _ =
+            writeln!(text, "\n## {title}\n\n`{name}`: {scaled}\n\n| | paper | simulated | live |\n|---|---|---|---|");
         for row in *rows {
             let live: Vec<f64> = runs.iter().filter_map(|run| (row.value)(&Cases { name, outcomes: run })).collect();
             let cell = |value: Option<f64>| value.map_or("–".to_owned(), |value| row.number(value));
