@@ -157,7 +157,7 @@ impl Share {
 
     /// Sends an IO request and returns the datafile's size from a positive acknowledgement.
     async fn begin_bulk(&self, data_bytes: u64) -> std::result::Result<(Exchange, u64), Failure> {
-        let body = RequestBody::Io(request::Io {
+        let body = request::Io {
             handle: self.layout.datafiles[self.number as usize],
             fs: self.mount.config.fs_id,
             io_type: self.io_type,
@@ -168,7 +168,7 @@ impl Share {
             preq: Preq::contiguous(),
             file_req_offset: self.offset,
             aggregate_size: self.len,
-        });
+        };
         let mut exchange = self.begin(body, data_bytes).await?;
         match self.reply(&mut exchange, self.mount.policy.reply_wait).await?.body {
             ReplyBody::Io(ack) => Ok((exchange, size_of(ack.bstream_size)?)),
@@ -178,7 +178,7 @@ impl Share {
 
     async fn small_io(&self, data: Vec<u8>) -> std::result::Result<Outcome, Failure> {
         let sent = data.len() as u64;
-        let body = RequestBody::SmallIo(request::SmallIo {
+        let body = request::SmallIo {
             handle: self.layout.datafiles[self.number as usize],
             fs: self.mount.config.fs_id,
             io_type: self.io_type,
@@ -189,7 +189,7 @@ impl Share {
             file_req_offset: self.offset,
             aggregate_size: self.len,
             data,
-        });
+        };
         let mut exchange = self.begin(body, 0).await?;
         let reply = self.reply(&mut exchange, self.mount.policy.reply_wait).await?;
         let ReplyBody::SmallIo(done) = reply.body else {
@@ -215,7 +215,7 @@ impl Share {
         }
     }
 
-    async fn begin(&self, body: RequestBody, data_bytes: u64) -> std::result::Result<Exchange, Failure> {
+    async fn begin(&self, body: impl Into<RequestBody>, data_bytes: u64) -> std::result::Result<Exchange, Failure> {
         let capability = self.layout.capability.clone().unwrap_or_default();
         let request = self.mount.request(capability, self.file.metafile(), body);
         let allowance = REPLIES_MAX.saturating_add(data_bytes);
