@@ -8,15 +8,13 @@ use tokio::task::JoinSet;
 use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
-use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::raw::{self, Front, Peer};
 use crate::common::{Network, Site, pattern};
 
 #[tokio::test]
 async fn operations_in_progress_finish_and_no_new_ones_start() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
+    let Front { server: fake, network, daemon } = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let address = network.address(0, 0);
-    let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let (mut client, mut server) = fake.pair(address).await;
     let (mut idle, mut idle_server) = fake.pair(address).await;
     for request in [raw::write(1, 1, 5), raw::metadata(2), raw::metadata(3)] {
@@ -85,9 +83,7 @@ async fn clients_survive_restarts_of_the_daemon() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_in_time_is_cut_off() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("[limits]\ndrain_timeout = \"20s\"\n").await;
+    let Front { server: fake, network, daemon } = Front::start("[limits]\ndrain_timeout = \"20s\"\n").await;
     let mut stuck = Vec::new();
     for _ in 0..3 {
         let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
@@ -107,9 +103,7 @@ async fn what_does_not_end_in_time_is_cut_off() {
 
 #[tokio::test]
 async fn a_dropped_daemon_closes_everything() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("").await;
+    let Front { server: fake, network, daemon } = Front::start("").await;
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use vpfs_core::fairness::service_gap_bound;
 use vpfs_core::{Bytes, Depth, Weight};
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{Client, ClusterConfig, CreateOptions, DeviceClock, File};
+use vpfs_testbed::{Client, ClusterConfig, CreateOptions, File};
 
+use crate::common::cluster::slow_servers;
 use crate::common::{Site, pattern};
 
 const PIECE: usize = 64 << 10;
@@ -22,13 +22,7 @@ const DEPTH: u32 = 4;
 
 /// One server whose device takes 64 KiB in 6.6 ms, one after the other.
 pub(crate) fn slow() -> ClusterConfig {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 10_000_000, ..SsdProfile::PCIE_X4 };
-    ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(1)
-    }
+    slow_servers(1, 10_000_000)
 }
 
 fn scheduler(policy: &str) -> String {

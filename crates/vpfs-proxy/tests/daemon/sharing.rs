@@ -3,26 +3,15 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{Client, ClusterConfig, CreateOptions, DeviceClock};
+use vpfs_testbed::{Client, CreateOptions};
 
+use crate::common::cluster::slow_servers;
 use crate::common::{Site, pattern};
 
 const SERVERS: usize = 4;
 const STRIP: usize = 64 << 10;
 /// Concurrent requests of each application.
 const CONCURRENCY: u64 = 16;
-
-/// Servers whose devices take 64 KiB in 6.6 ms, one after the other.
-fn slow() -> ClusterConfig {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 10_000_000, ..SsdProfile::PCIE_X4 };
-    ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(SERVERS)
-    }
-}
 
 /// Reads a file in pieces for ever, `CONCURRENCY` at a time, and counts them.
 async fn read_for_ever(
@@ -73,7 +62,7 @@ fn text(sharing: &str) -> String {
 }
 
 async fn site(sharing: &str) -> Site {
-    Site::of(slow(), &[Some("wide"), Some("narrow")], &text(sharing)).await
+    Site::of(slow_servers(SERVERS, 10_000_000), &[Some("wide"), Some("narrow")], &text(sharing)).await
 }
 
 /// Weights 2:1 hold on the one server that both use, and the wide application has three more: 8:1.
