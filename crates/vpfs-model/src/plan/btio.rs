@@ -11,7 +11,9 @@ use std::iter;
 use std::time::Duration;
 
 use super::pieces::pieces;
-use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{
+    Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if,
+};
 use vpfs_core::hash::mix;
 
 /// How a dump reaches the file.
@@ -99,9 +101,7 @@ impl Btio {
         if self.nodes == 0 || self.nodes > self.processes {
             return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
         }
-        if self.iterations == 0 {
-            return Err(PlanError::new("iterations", "must be at least 1"));
-        }
+        refuse_if(self.iterations == 0, "iterations", "must be at least 1")?;
         if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
             return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
         }
@@ -113,9 +113,7 @@ impl Btio {
             let problem = format!("must be at least {least}B: one call for each writing process and iteration");
             return Err(PlanError::new("total", problem));
         }
-        if i64::try_from(self.total_bytes).is_err() {
-            return Err(PlanError::new("total", "exceeds the largest possible file"));
-        }
+        refuse_if(i64::try_from(self.total_bytes).is_err(), "total", "exceeds the largest possible file")?;
         Ok(())
     }
 

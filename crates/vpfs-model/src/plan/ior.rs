@@ -10,7 +10,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::{Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
+use super::{
+    Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step, refuse_if,
+};
 use vpfs_core::hash::mix;
 
 /// Which process writes where.
@@ -109,19 +111,13 @@ impl Ior {
     /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
-        if self.transfer_bytes == 0 {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
         if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(u64::from(self.transfer_bytes)) {
             let problem = format!("must be a multiple of the transfer size, {} bytes", self.transfer_bytes);
             return Err(PlanError::new("block", problem));
         }
-        if self.segments == 0 {
-            return Err(PlanError::new("segments", "must be at least 1"));
-        }
-        if !self.write && !self.read && !self.mixed {
-            return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
-        }
+        refuse_if(self.segments == 0, "segments", "must be at least 1")?;
+        refuse_if(!self.write && !self.read && !self.mixed, "write", "nothing to do; give --write, --read or both")?;
         if self.barrier && self.time_limit.is_some() {
             return Err(PlanError::new("barrier", "processes that end at a time limit cannot wait for each other"));
         }

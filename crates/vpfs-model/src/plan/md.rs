@@ -5,7 +5,7 @@
 
 use std::iter;
 
-use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes};
+use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes, refuse_if};
 
 /// Parameters of a metadata run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -82,12 +82,8 @@ impl Md {
     /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
-        if self.items == 0 {
-            return Err(PlanError::new("items", "must be at least 1"));
-        }
-        if self.data.is_some_and(|data| data.transfer_bytes == 0) {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
+        refuse_if(self.items == 0, "items", "must be at least 1")?;
+        refuse_if(self.data.is_some_and(|data| data.transfer_bytes == 0), "transfer", "must be at least 1B")?;
         if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
             return Err(PlanError::new("data", "exceeds the largest possible file"));
         }

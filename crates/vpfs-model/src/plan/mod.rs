@@ -265,6 +265,10 @@ impl PlanError {
     }
 }
 
+fn refuse_if(invalid: bool, option: &'static str, problem: &str) -> Result<(), PlanError> {
+    if invalid { Err(PlanError::new(option, problem)) } else { Ok(()) }
+}
+
 /// Each process is a task, and a run keeps some state for each of them.
 const MAX_PROCESSES: u32 = 1 << 16;
 

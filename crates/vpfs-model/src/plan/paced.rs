@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, check_processes, shared_file};
+use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, check_processes, refuse_if, shared_file};
 
 /// The demand of all processes together over time, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -92,12 +92,8 @@ impl Paced {
     /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
-        if self.transfer_bytes == 0 {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
-        if self.time.is_zero() {
-            return Err(PlanError::new("time", "must not be zero"));
-        }
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
+        refuse_if(self.time.is_zero(), "time", "must not be zero")?;
         match self.pace {
             Pace::OnOff { rate: 0, .. } | Pace::Ramp { from: 0, .. } => {
                 Err(PlanError::new("rate", "must be at least 1B/s"))

@@ -3,7 +3,9 @@
 //! The rows of a tile are not consecutive in the file. Without collective I/O each process moves its own rows, several
 //! with one strided call; with it, one process on each node moves consecutive pieces for all processes [IOCO §5.1-5.2].
 
-use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, Strided, check_processes, in_step, node, shared_file};
+use super::{
+    Call, Extent, Phase, Plan, PlanError, Step, Steps, Strided, check_processes, in_step, node, refuse_if, shared_file,
+};
 
 /// Parameters of an MPI-TILE-IO-like run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -66,9 +68,7 @@ impl MpiTileIo {
         if self.nodes == 0 || self.nodes > processes {
             return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
         }
-        if u32::try_from(self.call_bytes()).is_err() {
-            return Err(PlanError::new("rows", "a call must be below 4GiB"));
-        }
+        refuse_if(u32::try_from(self.call_bytes()).is_err(), "rows", "a call must be below 4GiB")?;
         shared_file::check_size("rows", u128::from(self.call_bytes()) * u128::from(processes), self.requests)
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::pieces::pieces;
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if};
 use vpfs_core::hash::mix;
 
 /// Parameters of a WRF-like run.
@@ -82,9 +82,7 @@ impl Wrf {
     /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
-        if self.forecast_minutes == 0 {
-            return Err(PlanError::new("minutes", "must be at least 1"));
-        }
+        refuse_if(self.forecast_minutes == 0, "minutes", "must be at least 1")?;
         if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
             return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
         }
