@@ -4,12 +4,11 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
+use crate::common::load::write_and_verify;
 use crate::common::raw::{self, Front, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::{Network, Site};
 
 #[tokio::test]
 async fn operations_in_progress_finish_and_no_new_ones_start() {
@@ -49,21 +48,7 @@ async fn operations_in_progress_finish_and_no_new_ones_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_survive_restarts_of_the_daemon() {
     let mut site = Site::start(2, "").await;
-    let mut tasks = JoinSet::new();
-    for number in 0..2 {
-        let client = site.client().await;
-        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
-        for task in 0..4 {
-            let (client, file) = (client.clone(), file.clone());
-            tasks.spawn(async move {
-                for piece in (task..100).step_by(4) {
-                    let data = pattern(number << 32 | piece, 150_000);
-                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
-                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
-                }
-            });
-        }
-    }
+    let mut tasks = write_and_verify(&[site.client().await, site.client().await], 100).await;
     let (mut restarts, mut ended) = (0, 0);
     while ended < 8 {
         if let Some(task) = tasks.try_join_next() {

@@ -4,13 +4,12 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use vpfs_proxy::{Daemon, Inheritance, Offer};
-use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
+use crate::common::load::write_and_verify;
 use crate::common::raw::{self, FakeServer, Front};
-use crate::common::{Network, Site, pattern};
+use crate::common::{Network, Site};
 
 /// A successor with these settings that has confirmed, and how many connections were handed over and cut off.
 async fn upgrade(network: &Network, daemon: Daemon, settings: &str) -> (Daemon, (usize, usize)) {
@@ -62,22 +61,8 @@ async fn requests_continue_where_they_were() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_do_not_notice_upgrades() {
     let mut site = Site::start(2, "").await;
-    let (mut tasks, mut clients) = (JoinSet::new(), Vec::new());
-    for number in 0..2 {
-        let client = site.client().await;
-        clients.push(client.clone());
-        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
-        for task in 0..4 {
-            let (client, file) = (client.clone(), file.clone());
-            tasks.spawn(async move {
-                for piece in (task..200).step_by(4) {
-                    let data = pattern(number << 32 | piece, 150_000);
-                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
-                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
-                }
-            });
-        }
-    }
+    let clients = [site.client().await, site.client().await];
+    let mut tasks = write_and_verify(&clients, 200).await;
     let (mut upgrades, mut ended) = (0, 0);
     while ended < 8 {
         if let Some(task) = tasks.try_join_next() {
