@@ -186,33 +186,18 @@ pub struct ReplyHead {
 
 /// The sizes in the reply of a data operation, in bytes, or of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum ReplyNumbers {
     /// An error, or an operation that neither moves data nor lists anything.
     None,
-    /// An IO was accepted.
-    IoAck {
-        /// Bytes in this server's datafile.
-        bstream_size: u64,
-    },
-    /// A SMALL_IO is done.
-    SmallIo {
-        /// Its direction.
-        io_type: IoType,
-        /// Bytes in this server's datafile.
-        bstream_size: u64,
-        /// Bytes moved.
-        result_size: u64,
-    },
+    /// An IO was accepted, on a datafile of so many bytes.
+    IoAck { bstream_size: u64 },
+    /// A SMALL_IO is done; it moved `result_size` bytes, and the datafile has `bstream_size`.
+    SmallIo { io_type: IoType, bstream_size: u64, result_size: u64 },
     /// A listing is done: READDIR or MGMT_ITERATE_HANDLES.
-    Listing {
-        /// What the reply lists.
-        entries: u32,
-    },
-    /// A write is done.
-    WriteCompletion {
-        /// Bytes written.
-        total_completed: u64,
-    },
+    Listing { entries: u32 },
+    /// A write is done; so many bytes were written.
+    WriteCompletion { total_completed: u64 },
 }
 
 impl ReplyHead {
