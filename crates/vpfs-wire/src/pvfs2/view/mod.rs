@@ -23,14 +23,19 @@ use crate::DecodeError;
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     payload: &'a [u8],
-    op: Op,
-    capability: CapabilityView<'a>,
+    /// The operation.
+    pub op: Op,
+    /// What the request may do.
+    pub capability: CapabilityView<'a>,
     /// Offset behind the hint count.
     hints_at: usize,
     hint_count: usize,
-    has_server_id_hint: bool,
-    hint_handle: Option<Handle>,
-    body_at: usize,
+    /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
+    pub has_server_id_hint: bool,
+    /// The metafile or parent directory (hint type 3).
+    pub hint_handle: Option<Handle>,
+    /// Where the body starts, in bytes from the start of the payload.
+    pub body_at: usize,
 }
 
 impl<'a> RequestView<'a> {
@@ -55,35 +60,10 @@ impl<'a> RequestView<'a> {
         Ok(Self { payload, op, capability, hints_at, hint_count, has_server_id_hint, hint_handle, body_at })
     }
 
-    /// The operation.
-    pub fn op(&self) -> Op {
-        self.op
-    }
-
-    /// What the request may do.
-    pub fn capability(&self) -> &CapabilityView<'a> {
-        &self.capability
-    }
-
     /// The hints in order.
     pub fn hints(&self) -> impl Iterator<Item = HintView<'a>> + use<'a> {
         let mut r = Reader::at(self.payload, self.hints_at);
         (0..self.hint_count).map_while(move |_| HintView::read(&mut r).ok())
-    }
-
-    /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
-    pub fn has_server_id_hint(&self) -> bool {
-        self.has_server_id_hint
-    }
-
-    /// The metafile or parent directory (hint type 3).
-    pub fn hint_handle(&self) -> Option<Handle> {
-        self.hint_handle
-    }
-
-    /// Where the body starts, in bytes from the start of the payload.
-    pub fn body_offset(&self) -> usize {
-        self.body_at
     }
 
     fn body(&self) -> Reader<'a> {
