@@ -15,7 +15,7 @@ use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult};
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Columns, Columns3, Credential, Dist, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
+    Attr, Capability, Columns, Columns3, Credential, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
     ReplyBody, Request, RequestBody, request,
 };
 
@@ -231,18 +231,7 @@ async fn strided_accesses_move_their_blocks_only() {
     client.write_at(&file, 0, Bytes::from(expected.clone())).await.unwrap();
     let mut raw = Raw::new(&cluster, 0).await;
     let handle = raw.get_attr(Handle(file.handle())).await.unwrap().datafiles.unwrap().handles.0[0];
-    let io = |io_type, aggregate_size| request::Io {
-        handle,
-        fs: FS,
-        io_type,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        dist: Dist::Basic,
-        preq: strided(),
-        file_req_offset: 0,
-        aggregate_size,
-    };
+    let io = |io_type, len| request::Io { preq: strided(), ..request::Io::contiguous(handle, FS, io_type, 0, len) };
     raw.ask(io(IoType::Read, 64_000)).await.unwrap();
     let blocks: Vec<u8> = expected.chunks(5_000).flat_map(|block| &block[..1_000]).copied().collect();
     let (header, data) = raw.receive().await;
@@ -269,18 +258,7 @@ async fn small_reads_end_with_the_file() {
     let mut raw = Raw::new(&cluster, 0).await;
     let handle = raw.get_attr(Handle(file.handle())).await.unwrap().datafiles.unwrap().handles.0[0];
     for (offset, expected) in [(0, 100), (90, 10), (100, 0), (5_000, 0)] {
-        let small = request::SmallIo {
-            handle,
-            fs: FS,
-            io_type: IoType::Read,
-            server_nr: 0,
-            server_ct: 1,
-            dist: Dist::Basic,
-            preq: Preq::contiguous(),
-            file_req_offset: offset,
-            aggregate_size: 10_000_000,
-            data: Vec::new(),
-        };
+        let small = request::Io::contiguous(handle, FS, IoType::Read, offset, 10_000_000).small(Vec::new());
         let reply: reply::SmallIo = raw.get(small).await;
         let SmallIoResult::Read(data) = reply.result else { panic!("not a read") };
         assert_eq!((data.len(), reply.bstream_size), (expected, 100));

@@ -6,10 +6,10 @@ use std::path::Path;
 use vpfs_wire::bmi;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::request::{self, Io, SmallIo};
+use vpfs_wire::pvfs2::request::{self, Io};
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Credential, Dist, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request,
-    RequestBody, Status, Text,
+    Attr, Capability, Credential, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request, RequestBody,
+    Status, Text,
 };
 
 pub(crate) const FS: i32 = 1001;
@@ -74,19 +74,7 @@ pub(crate) fn data(tag: i32, len: usize) -> Vec<u8> {
 
 /// An access to `len` bytes of a file that lies on one server.
 pub(crate) fn io(io_type: IoType, offset: i64, len: i64) -> Io {
-    let (dist, preq) = (Dist::Basic, Preq::contiguous());
-    Io {
-        handle: FILE,
-        fs: FS,
-        io_type,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        dist,
-        preq,
-        file_req_offset: offset,
-        aggregate_size: len,
-    }
+    Io::contiguous(FILE, FS, io_type, offset, len)
 }
 
 pub(crate) fn read(tag: i32, len: i64) -> Vec<u8> {
@@ -118,27 +106,12 @@ pub(crate) fn every_second_byte(io_type: IoType, blocks: i32, times: i64) -> Io 
     Io { preq: Preq { nodes: vec![root, Node::BYTE] }, ..io(io_type, 0, times * i64::from(blocks)) }
 }
 
-fn small(io_type: IoType, len: i64, data: Vec<u8>) -> SmallIo {
-    SmallIo {
-        handle: FILE,
-        fs: FS,
-        io_type,
-        server_nr: 0,
-        server_ct: 1,
-        dist: Dist::Basic,
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: len,
-        data,
-    }
-}
-
 pub(crate) fn small_read(tag: i32, len: i64) -> Vec<u8> {
-    request(tag, small(IoType::Read, len, Vec::new()))
+    request(tag, io(IoType::Read, 0, len).small(Vec::new()))
 }
 
 pub(crate) fn small_write(tag: i32, len: usize) -> Vec<u8> {
-    request(tag, small(IoType::Write, i64::try_from(len).unwrap(), vec![5; len]))
+    request(tag, io(IoType::Write, 0, i64::try_from(len).unwrap()).small(vec![5; len]))
 }
 
 /// The first reply of a read or write.

@@ -89,19 +89,9 @@ fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
 }
 
 fn io_body(fs: i32, handle: Handle, len: usize, io_type: IoType) -> request::Io {
-    request::Io {
-        handle,
-        fs,
-        io_type,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        // Not the basic distribution: that is how servers write to mirrors.
-        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: i64::try_from(len).unwrap(),
-    }
+    // Not the basic distribution: that is how servers write to mirrors.
+    let dist = Dist::SimpleStripe { strip_size: 64 << 10 };
+    request::Io { dist, ..request::Io::contiguous(handle, fs, io_type, 0, i64::try_from(len).unwrap()) }
 }
 
 /// A read of every second byte of a gigabyte, in more pieces than are counted.
@@ -125,19 +115,7 @@ pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
 
 /// A write whose data is in the request.
 pub(crate) fn small_write(tag: u64, handle: u64, data: Vec<u8>) -> Vec<u8> {
-    let body = request::SmallIo {
-        handle: Handle(handle),
-        fs: FS,
-        io_type: IoType::Write,
-        server_nr: 0,
-        server_ct: 1,
-        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: i64::try_from(data.len()).unwrap(),
-        data,
-    };
-    request(tag, body)
+    request(tag, io_body(FS, Handle(handle), data.len(), IoType::Write).small(data))
 }
 
 /// The answer to [`small_write`].

@@ -258,6 +258,28 @@ wire_structs! {
 }
 
 impl Io {
+    /// An access to `len` bytes from `offset` of a file that lies on one server.
+    pub fn contiguous(handle: Handle, fs: FsId, io_type: IoType, offset: i64, len: i64) -> Self {
+        Self {
+            handle,
+            fs,
+            io_type,
+            flow_type: 3,
+            server_nr: 0,
+            server_ct: 1,
+            dist: Dist::Basic,
+            preq: Preq::contiguous(),
+            file_req_offset: offset,
+            aggregate_size: len,
+        }
+    }
+
+    /// The same access with its data in the message.
+    pub fn small(self, data: Vec<u8>) -> SmallIo {
+        let Self { handle, fs, io_type, server_nr, server_ct, dist, preq, file_req_offset, aggregate_size, .. } = self;
+        SmallIo { handle, fs, io_type, server_nr, server_ct, dist, preq, file_req_offset, aggregate_size, data }
+    }
+
     /// The share of the access that this server moves.
     pub fn transfer(&self) -> Result<Transfer, TransferError> {
         let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;
