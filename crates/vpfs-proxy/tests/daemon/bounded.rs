@@ -10,8 +10,8 @@ use vpfs_testbed::{ClusterConfig, CreateOptions};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{IoType, Request, RequestBody};
 
-use crate::common::raw::{self, FakeServer, Front, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Front, Network, Site, pattern};
 
 fn scheduler(policy: &str, depth: u32) -> String {
     format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")

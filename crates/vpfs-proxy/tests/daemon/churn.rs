@@ -11,8 +11,8 @@ use vpfs_testbed::{Client, CreateOptions, File};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Reply, ReplyBody};
 
-use crate::common::raw::{self, Front, Peer};
-use crate::common::{Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 use crate::shares::slow;
 
 const PIECE: usize = 64 << 10;

@@ -4,8 +4,8 @@
 
 use vpfs_wire::bmi::Tag;
 
-use crate::common::pattern;
-use crate::common::raw::{self, Front, Peer};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, pattern};
 
 const SMALL: usize = 64 << 10;
 /// The size that copying tools request, however small the file is.

@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 use vpfs_wire::bmi::Tag;
 
 use crate::common::load::write_and_verify;
-use crate::common::raw::{self, Front, Peer};
-use crate::common::{Network, Site};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Network, Site};
 
 #[tokio::test]
 async fn operations_in_progress_finish_and_no_new_ones_start() {

@@ -11,8 +11,8 @@ use vpfs_testbed::{Client, CreateOptions};
 use vpfs_wire::bmi::Tag;
 
 use crate::common::log::Log;
-use crate::common::raw::{self, Front, Peer};
-use crate::common::{Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 const PIECE: usize = 120_000;
 const PIECES: u64 = 60;

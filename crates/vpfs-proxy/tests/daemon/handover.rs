@@ -8,8 +8,8 @@ use vpfs_proxy::{Daemon, Inheritance, Offer};
 use vpfs_wire::bmi::Tag;
 
 use crate::common::load::write_and_verify;
-use crate::common::raw::{self, FakeServer, Front};
-use crate::common::{Network, Site};
+use crate::common::raw::{self, FakeServer};
+use crate::common::{Front, Network, Site};
 
 /// A successor with these settings that has confirmed, and how many connections were handed over and cut off.
 async fn upgrade(network: &Network, daemon: Daemon, settings: &str) -> (Daemon, (usize, usize)) {

@@ -10,8 +10,8 @@ use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::log::Log;
-use crate::common::raw::{self, Front, Peer};
-use crate::common::{Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 /// Bytes that no client sends, each with part of the reason that is logged.
 fn garbage() -> Vec<(Vec<u8>, &'static str)> {

@@ -2,8 +2,8 @@
 
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
-use crate::common::raw::{self, Front, Peer};
-use crate::common::{Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 /// The work of a small application: names, and data on all servers.
 async fn work(client: &Client, path: &str) {

@@ -10,8 +10,8 @@ use vpfs_proxy::Daemon;
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::log::Log;
-use crate::common::raw::{self, FakeServer, Front, Peer};
-use crate::common::{Network, pattern};
+use crate::common::raw::{self, FakeServer, Peer};
+use crate::common::{Front, Network, pattern};
 
 const MIB: usize = 1 << 20;
 /// Bytes of data in a request: nearly the maximum.

@@ -10,8 +10,8 @@ use vpfs_proxy::ReloadError;
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
 use crate::common::log::Log;
-use crate::common::raw::{self, Front};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw;
+use crate::common::{Front, Network, Site, pattern};
 
 /// Writes and verifies pieces of a file until stopped; returns their number.
 async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, stop: watch::Receiver<bool>) -> u64 {

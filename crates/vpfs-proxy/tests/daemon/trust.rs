@@ -4,8 +4,9 @@ use tracing::Level;
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Errno, Op, Reply, Status};
 
+use crate::common::Front;
 use crate::common::log::Log;
-use crate::common::raw::{self, Front};
+use crate::common::raw;
 
 const SERVER: [u8; 4] = [127, 0, 0, 7];
 const CLIENT: [u8; 4] = [127, 0, 0, 8];

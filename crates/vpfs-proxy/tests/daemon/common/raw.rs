@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use vpfs_proxy::Daemon;
 use vpfs_wire::bmi::{Header, Tag, reply_message, request_message};
 use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::auth::op_mask;
@@ -13,8 +12,6 @@ use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
 use vpfs_wire::pvfs2::{
     Capability, Credential, Dist, Handle, Hint, IoType, Op, Preq, Reply, Request, RequestBody, preq, request,
 };
-
-use super::site::Network;
 
 const FS: i32 = 1;
 
@@ -227,41 +224,5 @@ impl FakeServer {
     pub(crate) async fn pair(&self, address: SocketAddr) -> (Peer, Peer) {
         let client = Peer::connect(address).await;
         (client, self.accept().await)
-    }
-}
-
-/// A daemon with one listener in front of a [`FakeServer`].
-pub(crate) struct Front {
-    pub(crate) server: FakeServer,
-    pub(crate) network: Network,
-    pub(crate) daemon: Daemon,
-}
-
-impl Front {
-    /// `text` is the configuration but for servers and listeners.
-    pub(crate) async fn start(text: &str) -> Self {
-        let server = FakeServer::start().await;
-        let network = Network::before(server.address());
-        let daemon = network.daemon(text).await;
-        Self { server, network, daemon }
-    }
-
-    /// The address that clients connect to.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.network.address(0, 0)
-    }
-
-    /// A client, and its connection to the server.
-    pub(crate) async fn pair(&self) -> (Peer, Peer) {
-        self.server.pair(self.address()).await
-    }
-
-    /// The same with a client that appears to be another host.
-    pub(crate) async fn pair_from(&self, host: [u8; 4]) -> (Peer, Peer) {
-        (Peer::connect_from(host, self.address()).await, self.server.accept().await)
-    }
-
-    pub(crate) async fn reload(&mut self, text: &str) {
-        self.daemon.reload(self.network.config(text)).await.unwrap();
     }
 }
