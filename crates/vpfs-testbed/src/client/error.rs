@@ -66,9 +66,4 @@ impl ClientError {
     pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(Errno::EEXIST)
     }
-
-    /// Whether servers could not be reached or did not answer: the same operation may succeed later.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Connection { .. } | Self::Timeout { .. })
-    }
 }
