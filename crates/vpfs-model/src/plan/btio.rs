@@ -93,9 +93,6 @@ impl Btio {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         if self.nodes == 0 || self.nodes > self.processes {

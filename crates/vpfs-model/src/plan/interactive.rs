@@ -43,9 +43,6 @@ const THINK_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Interactive {
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;

@@ -106,9 +106,6 @@ impl Ior {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;

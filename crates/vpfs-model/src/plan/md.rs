@@ -77,9 +77,6 @@ const PHASES: [Phase; 9] = [
 
 impl Md {
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         refuse_if(self.items == 0, "items", "must be at least 1")?;

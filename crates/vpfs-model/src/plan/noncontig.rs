@@ -44,9 +44,6 @@ impl Noncontig {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         shared_file::check(self.write, self.read, self.requests)?;

@@ -87,9 +87,6 @@ impl Pace {
 
 impl Paced {
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;

@@ -54,9 +54,6 @@ impl PioBench {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         shared_file::check(self.write, self.read, self.requests)?;

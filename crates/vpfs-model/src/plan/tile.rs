@@ -56,9 +56,6 @@ impl MpiTileIo {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         let Some(processes) = self.tiles_x.checked_mul(self.tiles_y) else {
             return Err(PlanError::new("tiles", "exceed the largest number of processes"));

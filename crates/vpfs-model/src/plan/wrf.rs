@@ -77,9 +77,6 @@ impl Wrf {
     }
 
     /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
     pub fn validate(&self) -> Result<(), PlanError> {
         check_processes(self.processes)?;
         refuse_if(self.forecast_minutes == 0, "minutes", "must be at least 1")?;
