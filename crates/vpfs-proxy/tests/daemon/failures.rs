@@ -179,6 +179,21 @@ async fn an_operation_without_progress_ends_with_its_connection() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("peer=127.0.0.1:")), "{lines:?}");
 }
 
+/// A client that has not read what its server sent, `len` bytes of a read; the proxy has all of it.
+async fn pair_with_unread(front: &Front, len: usize) -> (raw::Peer, raw::Peer) {
+    let (mut client, mut server) = front.pair().await;
+    client.send(raw::read(1, 1, len)).await;
+    server.tag().await;
+    server.send(raw::ack(Tag(1), len)).await;
+    for _ in 0..len >> 18 {
+        server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
+    }
+    // The proxy has read all that was sent before this, and its answer would be next.
+    client.send(raw::metadata(2)).await;
+    assert_eq!(server.tag().await, Tag(2));
+    (client, server)
+}
+
 /// Symptom: a proxy used a whole processor. Cause: the timer for a session's operations was always due once its server
 /// had closed while the client was not reading. Virtual time would not advance here.
 #[tokio::test(start_paused = true)]
@@ -186,15 +201,7 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     const LEN: usize = 64 << 20;
     let limits = "[limits]\nconnections = 1\nflow_timeout = \"40s\"\nbuffer = \"64MiB\"\n";
     let front = Front::start(limits).await;
-    let (mut client, mut server) = front.pair().await;
-    client.send(raw::read(1, 1, LEN)).await;
-    server.tag().await;
-    server.send(raw::ack(Tag(1), LEN)).await;
-    for _ in 0..LEN >> 18 {
-        server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
-    }
-    client.send(raw::metadata(2)).await;
-    assert_eq!(server.tag().await, Tag(2));
+    let (mut client, server) = pair_with_unread(&front, LEN).await;
     drop(server);
     // The only permit becomes free when the client's time limit expires.
     let begin = tokio::time::Instant::now();
@@ -212,16 +219,7 @@ async fn what_a_server_has_sent_arrives_although_it_resets_its_connection() {
     const LEN: usize = 32 << 20;
     for resets in [false, true] {
         let front = Front::start("[limits]\nbuffer = \"64MiB\"\n").await;
-        let (mut client, mut server) = front.pair().await;
-        client.send(raw::read(1, 1, LEN)).await;
-        server.tag().await;
-        server.send(raw::ack(Tag(1), LEN)).await;
-        for _ in 0..LEN >> 18 {
-            server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
-        }
-        // The proxy has read all that was sent before this, and its answer would be next.
-        client.send(raw::metadata(2)).await;
-        assert_eq!(server.tag().await, Tag(2));
+        let (mut client, server) = pair_with_unread(&front, LEN).await;
         if resets {
             socket2::SockRef::from(&server.stream).set_linger(Some(Duration::ZERO)).unwrap();
         }
