@@ -50,30 +50,11 @@ impl MdData {
     }
 }
 
-/// The phases of [vPFS+ §V-D].
-const DATA_PHASES: [Phase; 9] = [
-    Phase::Setup,
-    Phase::MakeDir,
-    Phase::Create,
-    Phase::Write,
-    Phase::ListDir,
-    Phase::Read,
-    Phase::Remove,
-    Phase::RemoveDir,
-    Phase::Cleanup,
-];
+use Phase::{Cleanup, Create, ListDir, MakeDir, Read, Remove, RemoveDir, SetTimes, Setup, Stat, Write};
 
-const PHASES: [Phase; 9] = [
-    Phase::Setup,
-    Phase::MakeDir,
-    Phase::Create,
-    Phase::Stat,
-    Phase::SetTimes,
-    Phase::ListDir,
-    Phase::Remove,
-    Phase::RemoveDir,
-    Phase::Cleanup,
-];
+/// The phases of [vPFS+ §V-D].
+const DATA_PHASES: [Phase; 9] = [Setup, MakeDir, Create, Write, ListDir, Read, Remove, RemoveDir, Cleanup];
+const PHASES: [Phase; 9] = [Setup, MakeDir, Create, Stat, SetTimes, ListDir, Remove, RemoveDir, Cleanup];
 
 impl Md {
     /// Checks the parameters against each other.
