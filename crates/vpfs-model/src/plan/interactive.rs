@@ -42,17 +42,6 @@ const FILL: u64 = 1 << 20;
 const THINK_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Interactive {
-    /// Checks the parameters against each other.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
-        refuse_if(self.file_bytes < u64::from(self.transfer_bytes), "file", "must be at least one transfer")?;
-        refuse_if(i64::try_from(self.file_bytes).is_err(), "file", "exceeds the largest possible file")?;
-        refuse_if(self.think > THINK_MAX, "think", "must be at most a year")?;
-        refuse_if(self.time.is_zero(), "time", "must not be zero")?;
-        Ok(())
-    }
-
     fn file(process: u32) -> FileId {
         FileId { dir: Dir::Base, number: process }
     }
@@ -84,6 +73,16 @@ impl Interactive {
 }
 
 impl Plan for Interactive {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
+        refuse_if(self.file_bytes < u64::from(self.transfer_bytes), "file", "must be at least one transfer")?;
+        refuse_if(i64::try_from(self.file_bytes).is_err(), "file", "exceeds the largest possible file")?;
+        refuse_if(self.think > THINK_MAX, "think", "must be at most a year")?;
+        refuse_if(self.time.is_zero(), "time", "must not be zero")?;
+        Ok(())
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

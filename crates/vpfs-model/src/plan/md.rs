@@ -57,20 +57,6 @@ const DATA_PHASES: [Phase; 9] = [Setup, MakeDir, Create, Write, ListDir, Read, R
 const PHASES: [Phase; 9] = [Setup, MakeDir, Create, Stat, SetTimes, ListDir, Remove, RemoveDir, Cleanup];
 
 impl Md {
-    /// Checks the parameters against each other.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        refuse_if(self.items == 0, "items", "must be at least 1")?;
-        refuse_if(self.data.is_some_and(|data| data.transfer_bytes == 0), "transfer", "must be at least 1B")?;
-        if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
-            return Err(PlanError::new("data", "exceeds the largest possible file"));
-        }
-        match self.items.checked_mul(self.processes) {
-            Some(_) => Ok(()),
-            None => Err(PlanError::new("items", format!("items times processes must be at most {}", u32::MAX))),
-        }
-    }
-
     /// The directory a process works in.
     fn parent(&self, process: u32) -> Dir {
         if self.shared_directory { Dir::Base } else { Dir::Sub(process) }
@@ -101,6 +87,19 @@ impl Md {
 }
 
 impl Plan for Md {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.items == 0, "items", "must be at least 1")?;
+        refuse_if(self.data.is_some_and(|data| data.transfer_bytes == 0), "transfer", "must be at least 1B")?;
+        if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
+            return Err(PlanError::new("data", "exceeds the largest possible file"));
+        }
+        match self.items.checked_mul(self.processes) {
+            Some(_) => Ok(()),
+            None => Err(PlanError::new("items", format!("items times processes must be at most {}", u32::MAX))),
+        }
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

@@ -210,7 +210,12 @@ impl fmt::Display for Phase {
 }
 
 /// A generator of steps.
-pub trait Plan: Send + Sync {
+pub trait Plan: fmt::Debug + Send + Sync {
+    /// Checks the parameters against each other.
+    fn validate(&self) -> Result<(), PlanError> {
+        Ok(())
+    }
+
     /// Number of processes, at least one.
     fn processes(&self) -> u32;
 

@@ -43,15 +43,6 @@ impl Noncontig {
         }
     }
 
-    /// Checks the parameters against each other.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        shared_file::check(self.write, self.read, self.requests)?;
-        refuse_if(self.blocks == 0, "blocks", "must be at least 1")?;
-        let row = u128::from(self.block_bytes) * u128::from(self.processes);
-        shared_file::check_size("block", row * u128::from(self.blocks), self.requests)
-    }
-
     fn calls(&self, process: u32, call: fn(Strided) -> Call) -> Steps {
         let Self { block_bytes, blocks, .. } = *self;
         let stride_bytes = u64::from(block_bytes) * u64::from(self.processes);
@@ -65,6 +56,14 @@ impl Noncontig {
 }
 
 impl Plan for Noncontig {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        shared_file::check(self.write, self.read, self.requests)?;
+        refuse_if(self.blocks == 0, "blocks", "must be at least 1")?;
+        let row = u128::from(self.block_bytes) * u128::from(self.processes);
+        shared_file::check_size("block", row * u128::from(self.blocks), self.requests)
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

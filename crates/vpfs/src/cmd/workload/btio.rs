@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{Btio, BtioClass};
+use vpfs_model::plan::{Btio, BtioClass, Plan};
 use vpfs_testbed::load::table;
 
 use super::target::Target;

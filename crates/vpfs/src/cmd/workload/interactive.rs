@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::Interactive;
+use vpfs_model::plan::{Interactive, Plan};
 use vpfs_testbed::load::table;
 
 use super::target::Target;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{FileMode, Ior, Order};
+use vpfs_model::plan::{FileMode, Ior, Order, Plan};
 use vpfs_testbed::load::table;
 
 use super::target::Target;

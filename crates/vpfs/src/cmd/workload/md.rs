@@ -1,6 +1,6 @@
 //! `vpfs workload md`.
 
-use vpfs_model::plan::Md;
+use vpfs_model::plan::{Md, Plan};
 use vpfs_testbed::load::table;
 
 use super::target::Target;
