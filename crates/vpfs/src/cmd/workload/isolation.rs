@@ -16,7 +16,7 @@ use super::application::{Application, run};
 use super::progress::{self, ProgressLine};
 use super::target::Target;
 use super::trace::Tracer;
-use super::{apart, explain, output, usage};
+use super::{apart, call, explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -174,10 +174,6 @@ impl IsolationArgs {
         }
         Ok(Application { plan, options })
     }
-}
-
-fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
-    u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
 }
 
 impl Application<Ior> {
