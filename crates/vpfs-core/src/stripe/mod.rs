@@ -25,8 +25,8 @@ pub enum Distribution {
     Basic,
     /// An explicit list of strips, repeated.
     VarStrip(VarStrip),
-    /// Servers in groups; if there are more than servers, each server is its own group. Each group in turn takes `factor`
-    /// strips of so many bytes per server, round robin inside the group.
+    /// Servers in groups; if there are more than servers, each server is its own group. Each group in turn takes
+    /// `factor` strips of so many bytes per server, round robin inside the group.
     TwoDStripe { groups: u32, strip: u64, factor: u32 },
 }
 

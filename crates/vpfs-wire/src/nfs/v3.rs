@@ -22,8 +22,8 @@ pub enum Access<'a> {
     Null,
     /// `count` bytes from `offset` of the file with this handle.
     Read { file: &'a [u8], offset: u64, count: u32 },
-    /// To store the `count` bytes of data that follow at `offset`; if `is_unstable`, the server may do that later, until
-    /// a COMMIT.
+    /// To store the `count` bytes of data that follow at `offset`; if `is_unstable`, the server may do that later,
+    /// until a COMMIT.
     Write { file: &'a [u8], offset: u64, count: u32, is_unstable: bool },
     /// Entries of a directory, with attributes and handles if `is_plus`, in a reply of at most `bytes` bytes; 0 if the
     /// call does not say it.
