@@ -27,6 +27,11 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
+    /// For a policy that does not serve in proportion to weights.
+    pub(crate) fn without_shares(self) -> Self {
+        Self { shares_max_min: None, ..self }
+    }
+
     /// The median of the samples.
     pub(crate) fn median(&self) -> f64 {
         let sorted = self.sorted();

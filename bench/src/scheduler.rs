@@ -174,9 +174,9 @@ pub(crate) fn pairs(effort: Effort) -> Vec<Measurement> {
             measurements.push(case.measure(effort, "sfq-d", none, || sfq(one())));
             measurements.push(case.measure(effort, "sfq-d-plus", none, || sfq(SlotCostTable::default())));
             measurements.push(case.measure(effort, "sfq-d with caps", cap(), policy));
-            measurements.push(case.without_shares(effort, "two-level", class(), two_level));
-            measurements.push(case.without_shares(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)));
-            measurements.push(case.without_shares(effort, "isolation", none, || Isolation::new(0)));
+            measurements.push(case.measure(effort, "two-level", class(), two_level).without_shares());
+            measurements.push(case.measure(effort, "ioco", none, || Ioco::new(ioco, unlimited(), 0)).without_shares());
+            measurements.push(case.measure(effort, "isolation", none, || Isolation::new(0)).without_shares());
         }
     }
     measurements
@@ -213,17 +213,6 @@ struct Case {
 }
 
 impl Case {
-    /// For a policy that does not serve in proportion to weights.
-    fn without_shares<S: Scheduler>(
-        &self,
-        effort: Effort,
-        subject: &'static str,
-        policy: AppPolicy,
-        scheduler: impl Fn() -> S,
-    ) -> Measurement {
-        Measurement { shares_max_min: None, ..self.measure(effort, subject, policy, scheduler) }
-    }
-
     fn measure<S: Scheduler>(
         &self,
         effort: Effort,

@@ -86,9 +86,6 @@ impl Cluster {
 
     /// Starts everything, and waits until all proxies are connected with each other. Without hosts, all are on
     /// 127.0.0.1.
-    ///
-    /// # Panics
-    /// If that does not work.
     pub fn start(hosts: Option<Hosts>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let network = hosts.map_or_else(|| Network::Loopback(free_ports(4 * Self::SERVERS)), Network::Hosts);
@@ -162,9 +159,6 @@ impl Cluster {
     }
 
     /// What the proxy of a server knows about the others, and what applications got.
-    ///
-    /// # Panics
-    /// If it does not answer.
     pub fn report(&self, server: u16) -> Value {
         let text = run(&mut self.peers(&["--json", "--server", &format!("s{server}")]));
         let reports: Value = serde_json::from_str(&text).expect("JSON");

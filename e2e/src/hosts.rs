@@ -18,9 +18,6 @@ impl Hosts {
 
     /// Host 0 has the bridge and 10.77.0.100, host n has 10.77.0.n. `None`, which is reported, if this user may not
     /// create any.
-    ///
-    /// # Panics
-    /// As [`requirements::missing`].
     pub fn new() -> Option<Self> {
         if !requirements::are_present("ip", &["ip"]) {
             return None;

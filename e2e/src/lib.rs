@@ -52,9 +52,6 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts `command` with its output going to `name`.log in `dir`.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub fn start(dir: &Path, name: &str, command: &mut Command) -> Self {
         let log = dir.join(format!("{name}.log"));
         let out = File::options().create(true).append(true).open(&log).expect("a log file");
@@ -74,9 +71,6 @@ impl Daemon {
     }
 
     /// Waits until the log has `text`.
-    ///
-    /// # Panics
-    /// As [`Daemon::await_port`].
     pub fn await_log(&mut self, text: &str) {
         let log = self.log.clone();
         self.await_that(&format!("log {text:?}"), || std::fs::read_to_string(&log).is_ok_and(|log| log.contains(text)));
@@ -98,9 +92,6 @@ impl Daemon {
     }
 
     /// Sends a signal, for example "TERM".
-    ///
-    /// # Panics
-    /// If that fails.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
         assert!(status.expect("kill").success(), "cannot send {name} to {}", self.name);
@@ -161,9 +152,6 @@ impl Successor {
     }
 
     /// Sends it a signal.
-    ///
-    /// # Panics
-    /// If that fails.
     pub fn signal(&self, name: &str) {
         if let Some(pid) = &self.0 {
             let status = Command::new("kill").args([&format!("-{name}"), pid]).status();
@@ -204,9 +192,6 @@ pub fn run_until_it_succeeds(command: &mut Command) {
 }
 
 /// Runs a command to its end, whatever its result.
-///
-/// # Panics
-/// If it cannot be started.
 pub fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"))
 }

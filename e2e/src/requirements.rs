@@ -16,9 +16,6 @@ const KNOWN: [(&str, &str); 8] = [
 ];
 
 /// Whether all programs of a package are on PATH; reports the missing ones as [`missing`] does.
-///
-/// # Panics
-/// As [`missing`].
 pub fn are_present(package: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_absent = |program: &&str| !std::env::split_paths(&path).any(|dir| dir.join(program).is_file());

@@ -38,7 +38,7 @@ pub fn request(data: &[u8]) {
             if let Ok(view) = view {
                 let _ = (view.credential_ids(), view.io(), view.small_io(), view.is_from_server());
                 let _ = view.objects();
-                assert!(view.body_offset() <= data.len());
+                assert!(view.body_at <= data.len());
             }
         }
     }

@@ -11,7 +11,17 @@ pub(crate) struct Sheet {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
+/// A heading, and what is in the cells below it.
+pub(crate) type Column<'a, R> = (&'static str, &'a dyn Fn(&R) -> String);
+
 impl Sheet {
+    /// One line for each of `rows`.
+    pub(crate) fn new<R>(title: &'static str, texts: usize, rows: &[R], columns: &[Column<'_, R>]) -> Self {
+        let cells = |row: &R| columns.iter().map(|(_, cell)| cell(row)).collect();
+        let headings = columns.iter().map(|(heading, _)| *heading).collect();
+        Self { title, texts, headings, rows: rows.iter().map(cells).collect() }
+    }
+
     /// As Markdown, with aligned columns.
     pub(crate) fn markdown(&self) -> String {
         let mut table = Table::new();

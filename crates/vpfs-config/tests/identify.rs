@@ -43,7 +43,6 @@ fn clients_match_by_network_address_and_name() {
     assert_eq!(of("10.0.0.3"), app(2));
     assert_eq!(of("10.0.0.9"), app(2));
     assert_eq!(of("10.0.0.4"), app(3));
-    assert!(!who.depends_on_user());
 }
 
 #[test]
@@ -59,7 +58,6 @@ fn all_parts_must_match_and_the_first_application_wins() {
     assert_eq!(of(Some(2000), &[7, 100]), app(1));
     assert_eq!(of(None, &[]), app(2));
     assert_eq!(who.identify(None, ip("11.0.0.1"), Some(1000), &[]), Identity::Auto(AutoKey::Host(ip("11.0.0.1"))));
-    assert!(who.depends_on_user());
 }
 
 #[test]

@@ -27,65 +27,45 @@ struct Row {
     make: fn(&Settings, usize) -> Box<dyn Engine>,
 }
 
+impl Row {
+    /// A work-conserving policy without anything else.
+    const fn new(kind: PolicyKind, name: &'static str, make: fn(&Settings, usize) -> Box<dyn Engine>) -> Self {
+        Self { kind, name, work_conserving: true, shares: false, keeps_deadlines: false, has_slots: false, make }
+    }
+}
+
 const TABLE: [Row; 6] = [
+    Row::new(PolicyKind::Fifo, "fifo", |_, events| Box::new(Fifo::new(events))),
     Row {
-        kind: PolicyKind::Fifo,
-        name: "fifo",
-        work_conserving: true,
-        shares: false,
-        keeps_deadlines: false,
-        has_slots: false,
-        make: |_, events| Box::new(Fifo::new(events)),
-    },
-    Row {
-        kind: PolicyKind::SfqD,
-        name: "sfq-d",
-        work_conserving: true,
         shares: true,
-        keeps_deadlines: false,
         has_slots: true,
-        make: |settings, events| Box::new(Sfq::of(settings, events)),
+        ..Row::new(PolicyKind::SfqD, "sfq-d", |settings, events| Box::new(Sfq::of(settings, events)))
     },
     Row {
-        kind: PolicyKind::SfqDPlus,
-        name: "sfq-d-plus",
-        work_conserving: true,
         shares: true,
-        keeps_deadlines: false,
         has_slots: true,
-        make: |settings, events| Box::new(Sfq::of(settings, events)),
+        ..Row::new(PolicyKind::SfqDPlus, "sfq-d-plus", |settings, events| Box::new(Sfq::of(settings, events)))
     },
     Row {
-        kind: PolicyKind::TwoLevel,
-        name: "two-level",
         // The others may wait for a deadline.
         work_conserving: false,
-        shares: false,
         keeps_deadlines: true,
-        has_slots: false,
-        make: |settings, events| match settings.two_level.deadlines {
+        ..Row::new(PolicyKind::TwoLevel, "two-level", |settings, events| match settings.two_level.deadlines {
             Deadlines::Paced => Box::new(Isolation::of(settings, events)),
             Deadlines::Paper => Box::new(TwoLevel::new(settings.two_level, settings.depth, events)),
-        },
+        })
     },
     Row {
-        kind: PolicyKind::Ioco,
-        name: "ioco",
-        work_conserving: true,
-        shares: false,
-        keeps_deadlines: false,
         has_slots: true,
-        make: |settings, events| Box::new(Ioco::new(settings.ioco, settings.depth, events)),
+        ..Row::new(PolicyKind::Ioco, "ioco", |settings, events| {
+            Box::new(Ioco::new(settings.ioco, settings.depth, events))
+        })
     },
     Row {
-        kind: PolicyKind::Isolation,
-        name: "isolation",
         // Bulk may wait for an interactive application.
         work_conserving: false,
         shares: true,
-        keeps_deadlines: false,
-        has_slots: false,
-        make: |settings, events| Box::new(Isolation::of(settings, events)),
+        ..Row::new(PolicyKind::Isolation, "isolation", |settings, events| Box::new(Isolation::of(settings, events)))
     },
 ];
 

@@ -21,21 +21,14 @@ pub struct SizeClass {
 
 /// Why rows do not form a valid [`SlotCostTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum SlotCostError {
     /// A row is not above the previous one, or not above the small threshold.
     #[error("size class up to {} bytes does not lie above the one before it ({} bytes)", .up_to.0, .before.0)]
-    NotAscending {
-        /// The row.
-        up_to: Bytes,
-        /// The size where the previous row ends.
-        before: Bytes,
-    },
+    NotAscending { up_to: Bytes, before: Bytes },
     /// More rows than [`SlotCostTable::MAX_ROWS`].
     #[error("{rows} size classes for one operation, at most {} are allowed", SlotCostTable::MAX_ROWS)]
-    TooManyRows {
-        /// The number of rows.
-        rows: usize,
-    },
+    TooManyRows { rows: usize },
 }
 
 /// The slot cost L of every request: 1 for metadata and up to the small threshold, above it as in the rows of its

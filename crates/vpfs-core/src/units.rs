@@ -205,49 +205,43 @@ impl Add for VirtualTime {
     }
 }
 
-/// Slots that the storage behind one scheduler handles at once, D in the papers. At least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Depth(NonZeroU32);
+macro_rules! slots {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(NonZeroU32);
 
-impl Depth {
-    /// One request at a time.
-    pub const ONE: Self = Self(NonZeroU32::MIN);
+        impl $name {
+            /// The least number.
+            pub const ONE: Self = Self(NonZeroU32::MIN);
 
-    /// `None` for zero.
-    pub const fn new(slots: u32) -> Option<Self> {
-        match NonZeroU32::new(slots) {
-            Some(slots) => Some(Self(slots)),
-            None => None,
+            /// `None` for zero.
+            pub const fn new(slots: u32) -> Option<Self> {
+                match NonZeroU32::new(slots) {
+                    Some(slots) => Some(Self(slots)),
+                    None => None,
+                }
+            }
+
+            /// The number of slots.
+            pub const fn get(self) -> u32 {
+                self.0.get()
+            }
         }
-    }
-
-    /// The number of slots.
-    pub const fn get(self) -> u32 {
-        self.0.get()
-    }
+    };
 }
 
-/// Slots that one outstanding request occupies, L in the papers. At least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotCost(NonZeroU32);
+slots! {
+    /// Slots that the storage behind one scheduler handles at once, D in the papers. At least 1.
+    Depth
+}
+slots! {
+    /// Slots that one outstanding request occupies, L in the papers. At least 1, as a small request and a metadata
+    /// request cost.
+    SlotCost
+}
 
 impl SlotCost {
-    /// What a small request and a metadata request cost.
-    pub const ONE: Self = Self(NonZeroU32::MIN);
-
-    /// `None` for zero.
-    pub const fn new(slots: u32) -> Option<Self> {
-        match NonZeroU32::new(slots) {
-            Some(slots) => Some(Self(slots)),
-            None => None,
-        }
-    }
-
-    /// The number of slots.
-    pub const fn get(self) -> u32 {
-        self.0.get()
-    }
-
     /// The same cost, limited to `depth`: a request that needs more could never be dispatched.
     pub fn clamp_to(self, depth: Depth) -> Self {
         Self(self.0.min(depth.0))

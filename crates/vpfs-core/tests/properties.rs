@@ -1,4 +1,4 @@
-//! Guarantees of SFQ(D) and SFQ(D)+ for any operations.
+//! Guarantees of SFQ(D) and SFQ(D)+ for any operations, besides those of every policy.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{EVENTS, depth, dispatched, ops, weight};
 use proptest::prelude::*;
 use vpfs_core::fairness::{per_weight, service_gap_bound, unfairness};
 use vpfs_core::slot_cost::SizeClass;
-use vpfs_core::testing::{Client, Op, Runner, Storage, random_ops, run};
+use vpfs_core::testing::{Client, Op, Runner, Storage, run};
 use vpfs_core::{
     AppId, AppPolicy, Backfill, Bytes, Event, OpKind, Scheduler, Sfq, SlotCost, SlotCostTable, Time, Weight,
 };
@@ -28,33 +28,6 @@ proptest! {
                 prop_assert!(used <= limit, "{used} slots used of {limit}");
             }
         }
-    }
-
-    /// Storage is never left idle: after a drain nothing is queued, or something is outstanding.
-    #[test]
-    fn conserves_work(slots in 1..20_u32, ops in ops(300)) {
-        let mut runner = Runner::new(Sfq::new(depth(slots), SlotCostTable::default(), EVENTS));
-        for op in ops {
-            runner.apply(op);
-            if matches!(op, Op::Dispatch { at_most: u32::MAX }) {
-                prop_assert!(runner.queued.is_empty() || !runner.outstanding.is_empty());
-            }
-        }
-    }
-
-    /// Every request is dispatched once and completed once, unless it is cancelled. (The runner panics on a dispatch of
-    /// a request that is not queued.)
-    #[test]
-    fn nothing_is_lost(slots in 1..20_u32, ops in ops(300)) {
-        let mut runner = Runner::new(Sfq::new(depth(slots), SlotCostTable::default(), EVENTS));
-        dispatched(&mut runner, &ops);
-        runner.finish();
-        prop_assert!(runner.queued.is_empty() && runner.outstanding.is_empty());
-        let count = |wanted: fn(&Event) -> bool| runner.events.iter().filter(|(_, event)| wanted(event)).count();
-        let enqueued = count(|event| matches!(event, Event::Enqueued { .. }));
-        let completed = count(|event| matches!(event, Event::Completed { .. }));
-        let cancelled = count(|event| matches!(event, Event::Cancelled { .. }));
-        prop_assert_eq!(enqueued, completed + cancelled);
     }
 
     /// Requests that pass a blocked head take at most as many slots as it needs itself.
@@ -208,18 +181,4 @@ fn services(table: SlotCostTable, backfill: Backfill, weights: &[u32]) -> Vec<(B
         services[app.index()].0 += cost;
     }
     services
-}
-
-/// Equal inputs give equal outputs, event for event, and the request ids make no difference.
-#[test]
-fn runs_repeat() {
-    for seed in 1..50 {
-        let events = |seed| {
-            let mut runner = Runner::new(Sfq::new(depth(14), SlotCostTable::default(), EVENTS));
-            dispatched(&mut runner, &random_ops(seed, 2000));
-            runner.events
-        };
-        assert_eq!(events(seed), events(seed), "seed {seed}");
-        assert_ne!(events(seed), events(seed + 50), "seed {seed}");
-    }
 }

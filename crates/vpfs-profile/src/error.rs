@@ -7,17 +7,11 @@ use vpfs_core::Bytes;
 
 /// Why storage cannot be measured, and what would help.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ProfileError {
     /// A call of the operating system failed.
     #[error("cannot {action} {}: {source}", .path.display())]
-    Io {
-        /// What the call was to do.
-        action: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// The path is neither a directory nor a block device.
     #[error("{} is neither a directory nor a block device; name the directory that the servers store in", .0.display())]
     Unsuitable(PathBuf),
@@ -29,33 +23,16 @@ pub enum ProfileError {
     NoDirectIo(PathBuf),
     /// The test file would not fit.
     #[error("the test file takes {} MiB and {} has {} MiB free; use a smaller --size", .needed.0 >> 20, .path.display(), .free.0 >> 20)]
-    NoSpace {
-        /// The directory.
-        path: PathBuf,
-        /// Size of the test file and a reserve.
-        needed: Bytes,
-        /// Free space.
-        free: Bytes,
-    },
+    NoSpace { path: PathBuf, needed: Bytes, free: Bytes },
     /// The largest access does not fit.
     #[error("{} KiB are not enough to measure with; {} KiB are needed", .has.0 >> 10, .needed.0 >> 10)]
-    TooSmall {
-        /// The size available.
-        has: Bytes,
-        /// The size needed.
-        needed: Bytes,
-    },
+    TooSmall { has: Bytes, needed: Bytes },
     /// Data in a directory is never destroyed.
     #[error("--destroy-data is for block devices, and {} is none", .0.display())]
     NotADevice(PathBuf),
     /// The device named for destruction is not the one being measured.
     #[error("--destroy-data must name the device that is measured, {}, once more; it names {}", .measured.display(), .named.display())]
-    OtherDevice {
-        /// The path being measured.
-        measured: PathBuf,
-        /// The path named for destruction.
-        named: PathBuf,
-    },
+    OtherDevice { measured: PathBuf, named: PathBuf },
     /// The device is in use.
     #[error("{} is in use (mounted, swap, or part of a volume); its data is not destroyed", .0.display())]
     InUse(PathBuf),
@@ -65,22 +42,10 @@ pub enum ProfileError {
          first and last MiB of the device",
         .path.display()
     )]
-    NotEmpty {
-        /// The device.
-        path: PathBuf,
-        /// Offset of the first data.
-        at: u64,
-    },
+    NotEmpty { path: PathBuf, at: u64 },
     /// A connection failed.
     #[error("cannot {action} {address}: {source}")]
-    Network {
-        /// What was tried.
-        action: &'static str,
-        /// `HOST:PORT`.
-        address: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    Network { action: &'static str, address: String, source: io::Error },
     /// Something else answers there.
     #[error("{0} is not `vpfs profile network --listen`; start that on the server, at this port")]
     NotOurServer(String),

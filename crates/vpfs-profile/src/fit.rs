@@ -38,30 +38,20 @@ pub struct Measurement {
 
 /// Why measurements do not yield a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum FitError {
     /// Neither reads nor writes.
     #[error("there are no measurements")]
     Nothing,
     /// A slope needs two numbers of outstanding accesses.
     #[error("accesses of {} bytes were measured with one number outstanding only; measure at least two", .size.0)]
-    OneDepth {
-        /// The size.
-        size: Bytes,
-    },
+    OneDepth { size: Bytes },
     /// No access completed, or completions took no time.
     #[error("accesses of {} bytes with {outstanding} outstanding have no throughput or no outstanding ones", .size.0)]
-    NoThroughput {
-        /// The size.
-        size: Bytes,
-        /// How many were outstanding.
-        outstanding: u32,
-    },
+    NoThroughput { size: Bytes, outstanding: u32 },
     /// As fast as memory: a slope of zero.
     #[error("accesses of {} bytes take no time, so there is nothing to schedule", .size.0)]
-    NoLatency {
-        /// The smallest size.
-        size: Bytes,
-    },
+    NoLatency { size: Bytes },
     /// More size classes than a table holds.
     #[error(transparent)]
     Table(#[from] SlotCostError),

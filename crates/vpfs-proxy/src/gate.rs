@@ -69,6 +69,12 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
 }
 
 impl Gate {
+    /// In front of the only server.
+    #[cfg(test)]
+    pub(crate) fn alone(clock: Clock, config: &Config, apps: &AppTable) -> Self {
+        Self::new(clock, ServerId(0), Outbox::default(), config, apps)
+    }
+
     pub(crate) fn new(clock: Clock, server: ServerId, outbox: Outbox, config: &Config, apps: &AppTable) -> Self {
         let now = clock.now();
         let node = Node::new(now, server, &node_settings(config, now));

@@ -130,13 +130,7 @@ mod tests {
     fn shared(text: &str) -> Shared {
         let config = config(&format!("{LISTENER}{text}"));
         let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate = Arc::new(Gate::new(
-            clock.clone(),
-            vpfs_core::ServerId(0),
-            crate::outbox::Outbox::default(),
-            &config,
-            &apps,
-        ));
+        let gate = Arc::new(Gate::alone(clock.clone(), &config, &apps));
         Shared::new(clock, vec![gate], Rules::resolved(&config), apps)
     }
 

@@ -6,6 +6,7 @@ use crate::peers::PeersError;
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum StartError {
     /// The process to succeed is gone.
     #[error("cannot take over from the predecessor: {0}")]
@@ -15,14 +16,5 @@ pub enum StartError {
     Peers(#[from] PeersError),
     /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for server {server}: {error}")]
-    Listen {
-        /// The server's name.
-        server: String,
-        /// The host as configured.
-        host: String,
-        /// The port as configured.
-        port: u16,
-        /// The error.
-        error: io::Error,
-    },
+    Listen { server: String, host: String, port: u16, error: io::Error },
 }

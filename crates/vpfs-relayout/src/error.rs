@@ -9,27 +9,14 @@ use crate::ResumeError;
 
 /// Why a copy ended before its end, and what would help. The source has its name and content in each case.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum RelayoutError {
     /// A call of the operating system failed.
     #[error("cannot {action} {}: {source}", .path.display())]
-    Io {
-        /// What the call was to do.
-        action: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     /// A server of OrangeFS refused or failed.
     #[error("cannot {action} {}: {source}", .path.display())]
-    Orangefs {
-        /// What was to be done.
-        action: &'static str,
-        /// The path in the file system.
-        path: PathBuf,
-        /// The client's error.
-        source: Box<ClientError>,
-    },
+    Orangefs { action: &'static str, path: PathBuf, source: Box<ClientError> },
     /// It is a directory, a device or a pipe.
     #[error("{} is not a regular file", .0.display())]
     NotRegular(PathBuf),
@@ -51,49 +38,22 @@ pub enum RelayoutError {
          --replace",
         .path.display()
     )]
-    HardLinks {
-        /// The source.
-        path: PathBuf,
-        /// All its names.
-        links: u64,
-    },
+    HardLinks { path: PathBuf, links: u64 },
     /// What they write after the switch would be lost.
     #[error("{} is open for writing in {writers}; end these programs first", .path.display())]
-    Writers {
-        /// The source.
-        path: PathBuf,
-        /// Processes.
-        writers: String,
-    },
+    Writers { path: PathBuf, writers: String },
     /// An earlier copy cannot go on.
     #[error("{}: {why}", .path.display())]
-    Resume {
-        /// Its state file.
-        path: PathBuf,
-        /// What is in the way.
-        why: ResumeError,
-    },
+    Resume { path: PathBuf, why: ResumeError },
     /// There is a partial file without state.
     #[error("{} exists, but the state of its copy does not; move it away", .0.display())]
     ForeignPartial(PathBuf),
     /// The state file is damaged, or of another version.
     #[error("{} cannot be read ({why}); remove it and the partial file beside it, and start again", .path.display())]
-    BadState {
-        /// The state file.
-        path: PathBuf,
-        /// Place and kind of damage.
-        why: String,
-    },
+    BadState { path: PathBuf, why: String },
     /// The state belongs to another pair of files.
     #[error("{} is the state of a copy from {} to {}; finish that one first", .path.display(), .source_file.display(), .destination.display())]
-    OtherCopy {
-        /// The state file.
-        path: PathBuf,
-        /// Its source.
-        source_file: PathBuf,
-        /// Its destination.
-        destination: PathBuf,
-    },
+    OtherCopy { path: PathBuf, source_file: PathBuf, destination: PathBuf },
     /// Another process is copying it now.
     #[error("another process copies to {} at the moment", .0.display())]
     Locked(PathBuf),
@@ -106,40 +66,19 @@ pub enum RelayoutError {
          the storage if this happens again",
         .partial.display(), .source_file.display()
     )]
-    Differs {
-        /// The new file.
-        partial: PathBuf,
-        /// The source.
-        source_file: PathBuf,
-        /// The first different byte.
-        at: u64,
-    },
+    Differs { partial: PathBuf, source_file: PathBuf, at: u64 },
     /// The file system counts holes differently.
     #[error(
         "{} has {has} bytes instead of {wanted}: its file system does not count holes; start again with --fill-holes --restart",
         .path.display()
     )]
-    WrongSize {
-        /// The new file.
-        path: PathBuf,
-        /// Its size.
-        has: u64,
-        /// The source's size.
-        wanted: u64,
-    },
+    WrongSize { path: PathBuf, has: u64, wanted: u64 },
     /// Owner, mode, times or an extended attribute was refused.
     #[error(
         "the file system of {} does not take over the {attribute} ({why}); use --allow-loss if it is not needed",
         .path.display()
     )]
-    Attribute {
-        /// The new file.
-        path: PathBuf,
-        /// What was refused.
-        attribute: String,
-        /// By which error.
-        why: io::Error,
-    },
+    Attribute { path: PathBuf, attribute: String, why: io::Error },
     /// After a crash in the middle of the switch.
     #[error("{} does not have the content that was copied; it was changed or moved after the switch", .0.display())]
     NotConfirmed(PathBuf),

@@ -102,18 +102,11 @@ fn killed_everywhere(options: Options) {
 }
 
 #[test]
-fn a_copy_goes_on_after_any_step() {
-    killed_everywhere(PLAIN);
-}
-
-#[test]
-fn a_replacement_goes_on_after_any_step() {
-    killed_everywhere(REPLACE);
-}
-
-#[test]
-fn a_prepared_file_is_filled_after_any_step() {
-    killed_everywhere(FILL);
+fn a_copy_a_replacement_and_a_prepared_file_go_on_after_any_step() {
+    for options in [PLAIN, REPLACE, FILL] {
+        eprintln!("{options:?}");
+        killed_everywhere(options);
+    }
 }
 
 /// Advances until the next step is `wanted`.

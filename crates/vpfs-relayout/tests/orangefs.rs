@@ -118,23 +118,11 @@ async fn killed_everywhere(options: Options, restart: bool) {
 }
 
 #[tokio::test]
-async fn a_copy_goes_on_after_any_moment() {
-    killed_everywhere(PLAIN, false).await;
-}
-
-#[tokio::test]
-async fn a_replacement_goes_on_after_any_moment() {
-    killed_everywhere(REPLACE, false).await;
-}
-
-#[tokio::test]
-async fn a_copy_begins_again_after_any_moment() {
-    killed_everywhere(PLAIN, true).await;
-}
-
-#[tokio::test]
-async fn a_replacement_begins_again_after_any_moment() {
-    killed_everywhere(REPLACE, true).await;
+async fn a_copy_and_a_replacement_go_on_and_begin_again_after_any_moment() {
+    for (options, restart) in [(PLAIN, false), (REPLACE, false), (PLAIN, true), (REPLACE, true)] {
+        eprintln!("{options:?}, restart: {restart}");
+        killed_everywhere(options, restart).await;
+    }
 }
 
 async fn advance_to(copy: &mut OrangefsRelayout, wanted: impl Fn(&Step) -> bool) {

@@ -28,46 +28,19 @@ impl fmt::Display for Verdict {
 /// A statement about our values that holds or does not. No statement holds for a value that is not a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Claim {
     /// Our value differs from the paper's by at most this percentage of the paper's.
-    Within {
-        /// Ours.
-        ours: f64,
-        /// The paper's.
-        paper: f64,
-        /// Largest difference, in % of the paper's value.
-        percent: f64,
-    },
+    Within { ours: f64, paper: f64, percent: f64 },
     /// Our value is at most the limit.
-    AtMost {
-        /// Ours.
-        ours: f64,
-        /// Largest value.
-        limit: f64,
-    },
+    AtMost { ours: f64, limit: f64 },
     /// Our value is at least the limit.
-    AtLeast {
-        /// Ours.
-        ours: f64,
-        /// Smallest value.
-        limit: f64,
-    },
+    AtLeast { ours: f64, limit: f64 },
     /// Our value lies between two limits, inclusive.
-    Between {
-        /// Ours.
-        ours: f64,
-        /// Smallest value.
-        low: f64,
-        /// Largest value.
-        high: f64,
-    },
-    /// Our values do not rise from the first to the last.
-    Falling {
-        /// Name and value of each, in the paper's order.
-        ours: Vec<(String, f64)>,
-        /// By how much a value may exceed the one before it, in % of that one: the noise.
-        slack_percent: f64,
-    },
+    Between { ours: f64, low: f64, high: f64 },
+    /// Our values, each with its name, in the paper's order, do not rise from the first to the last; a value may exceed
+    /// the one before it by this percentage of that one: the noise.
+    Falling { ours: Vec<(String, f64)>, slack_percent: f64 },
 }
 
 impl Claim {

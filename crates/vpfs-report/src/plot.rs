@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use plotters::chart::DualCoordChartContext;
-use plotters::prelude::{Cartesian2d, ChartBuilder, Color, PathElement, Rectangle, SVGBackend};
+use plotters::prelude::{Cartesian2d, ChartBuilder, Color, PathElement, SVGBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::Serialize;
 
@@ -39,23 +39,18 @@ impl Series {
     }
 }
 
-/// A grey mark beside the data: a target, an event, a tolerated range.
+/// A grey mark beside the data: a target, an event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Reference {
     Across(f64, String),
-    Band(f64, f64, String),
     Upright(f64, String),
 }
 
 impl Reference {
-    /// Values of the left axis.
-    fn across(&self) -> Vec<f64> {
-        match *self {
-            Self::Across(y, _) => vec![y],
-            Self::Band(low, high, _) => vec![low, high],
-            Self::Upright(..) => Vec::new(),
-        }
+    /// Value of the left axis.
+    fn across(&self) -> Option<f64> {
+        if let Self::Across(y, _) = self { Some(*y) } else { None }
     }
 
     /// Value of the x axis.
@@ -64,10 +59,10 @@ impl Reference {
     }
 
     fn has_place(&self, plot: &Plot) -> bool {
-        self.across().into_iter().all(|y| plot.y.shows(y)) && self.upright().is_none_or(|x| plot.x.shows(x))
+        self.across().is_none_or(|y| plot.y.shows(y)) && self.upright().is_none_or(|x| plot.x.shows(x))
     }
 
-    /// Draws the line or band and its label across the columns and rows of the plot.
+    /// Draws the line and its label across the columns and rows of the plot.
     fn draw(&self, sheet: &Area<'_>, (columns, rows): &Field, place: &dyn Fn((f64, f64)) -> Pixel) -> Drawn {
         // Any value of the other axis will do; this one can be shown on every scale.
         let row = |y| place((1.0, y)).1;
@@ -76,11 +71,6 @@ impl Reference {
             Self::Across(y, label) => {
                 line([(columns.start, row(*y)), (columns.end, row(*y))])?;
                 (label, (columns.end - 4, row(*y) - 2), HPos::Right)
-            }
-            Self::Band(low, high, label) => {
-                let corners = [(columns.start, row(*high)), (columns.end, row(*low))];
-                sheet.draw(&Rectangle::new(corners, REFERENCE.mix(0.2).filled()))?;
-                (label, (columns.end - 4, row(*high) - 2), HPos::Right)
             }
             Self::Upright(x, label) => {
                 let column = place((*x, 1.0)).0;
@@ -131,13 +121,6 @@ impl Plot {
     #[must_use]
     pub fn reference_at(mut self, y: f64, label: impl Into<String>) -> Self {
         self.references.push(Reference::Across(y, label.into()));
-        self
-    }
-
-    /// Adds a horizontal band between two values of the left axis.
-    #[must_use]
-    pub fn reference_band(mut self, low: f64, high: f64, label: impl Into<String>) -> Self {
-        self.references.push(Reference::Band(low, high, label.into()));
         self
     }
 
@@ -195,7 +178,7 @@ impl Plot {
         let x = self.all_series().flat_map(visible).map(|(x, _)| x);
         let upright = self.references.iter().filter_map(Reference::upright);
         let y = self.series.iter().flat_map(|series| self.visible(&self.y, series)).map(|(_, y)| y);
-        let across = self.references.iter().flat_map(Reference::across);
+        let across = self.references.iter().filter_map(Reference::across);
         let left = self.y.span_with_room(y.chain(across));
         let right = match &self.right {
             Some((axis, series)) => {
@@ -276,13 +259,12 @@ mod tests {
             plot([Series::line("a", points), Series::scatter("b", points), Series::line("c", points).with_markers()])
                 .right(Axis::linear("throughput", "MB/s"), [Series::line("d", points)])
                 .reference_at(2.0, "target")
-                .reference_band(3.0, 4.0, "tolerance")
                 .reference_when(8.0, "change")
                 .svg();
         assert_eq!(count(&all, "polyline", "stroke-width", "2"), 3 * 2, "three lines, each also in the legend");
         assert_eq!(count(&all, "polyline", "stroke", "#808080"), 2, "reference lines");
         assert_eq!(count(&all, "polygon", "fill", "#D55E00"), 3 + 1, "triangles, and one in the legend");
-        for text in ["target", "tolerance", "change", "throughput [MB/s]", "latency [ms]", "d (right)"] {
+        for text in ["target", "change", "throughput [MB/s]", "latency [ms]", "d (right)"] {
             assert!(all.contains(text), "{text}");
         }
     }

@@ -241,26 +241,17 @@ impl fmt::Display for Side {
 
 /// Why a session ended itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum CloseReason {
     /// Bytes that do not follow the protocol.
     #[error("malformed message from the {side}: {error}")]
-    Malformed {
-        /// The sender.
-        side: Side,
-        /// The problem and its place.
-        error: String,
-    },
+    Malformed { side: Side, error: String },
     /// The server's configuration cannot be rewritten.
     #[error("the server's configuration cannot be passed on: {0}")]
     Config(String),
     /// Well-formed, but not allowed at this point.
     #[error("protocol violation by the {side}: {what}")]
-    Violation {
-        /// The sender.
-        side: Side,
-        /// The offending message.
-        what: &'static str,
-    },
+    Violation { side: Side, what: &'static str },
     /// A part of a request arrived, and not the rest of it within [`SessionLimits::request_timeout`].
     #[error("timed out: the client did not complete its request")]
     Incomplete,

@@ -299,15 +299,23 @@ fn busy() -> Wire {
     wire
 }
 
+/// Why a session is closed by this.
+#[track_caller]
+fn closes(mut wire: Wire, by: impl FnOnce(&mut Wire) -> Vec<Action>) -> CloseReason {
+    let actions = by(&mut wire);
+    closed(&mut wire, &actions)
+}
+
 #[test]
 fn client_that_dies_in_the_middle() {
     let request = read(1, 5);
     let message = data(52, 20_000);
     for partial in [&request[..10], &request[..30], &message[..24], &message[..500], &message[..1]] {
-        let mut wire = busy();
-        wire.client(partial);
-        let actions = wire.client_eof();
-        assert_eq!(closed(&mut wire, &actions), CloseReason::Truncated(Side::Client));
+        let reason = closes(busy(), |wire| {
+            wire.client(partial);
+            wire.client_eof()
+        });
+        assert_eq!(reason, CloseReason::Truncated(Side::Client));
     }
 }
 
@@ -315,10 +323,11 @@ fn client_that_dies_in_the_middle() {
 fn server_that_dies_in_the_middle() {
     let reply = readdir_reply(51, 600);
     for len in [1, 23, 24, 30, 5000] {
-        let mut wire = busy();
-        wire.server(&reply[..len]);
-        let actions = wire.server_eof();
-        assert_eq!(closed(&mut wire, &actions), CloseReason::Truncated(Side::Server));
+        let reason = closes(busy(), |wire| {
+            wire.server(&reply[..len]);
+            wire.server_eof()
+        });
+        assert_eq!(reason, CloseReason::Truncated(Side::Server));
     }
 }
 
@@ -335,12 +344,10 @@ fn malformed_headers_close_and_name_the_side() {
         [wrong_magic, raw(1, 51, 0), raw(3, 51, 0), raw(2, 51, 16_385), raw(4, 51, 16_385), raw(8, 51, (16 << 20) + 1)];
     for bytes in bad {
         for side in [Side::Client, Side::Server] {
-            let mut wire = busy();
-            let actions = match side {
+            let reason = closes(busy(), |wire| match side {
                 Side::Client => wire.client(&bytes),
                 Side::Server => wire.server(&bytes),
-            };
-            let reason = closed(&mut wire, &actions);
+            });
             assert!(matches!(reason, CloseReason::Malformed { side: named, .. } if named == side), "{reason}");
             assert!(reason.to_string().contains(&side.to_string()), "{reason}");
         }
@@ -358,32 +365,25 @@ fn malformed_requests_close() {
     for bytes in
         [torn(&read(1, 5)), torn(&getattr(1, credential("C:h", 1, &[1]))), torn(&small_write(1, 5)), version, operation]
     {
-        let mut wire = busy();
-        let actions = wire.client(&bytes);
-        let reason = closed(&mut wire, &actions);
+        let reason = closes(busy(), |wire| wire.client(&bytes));
         assert!(matches!(reason, CloseReason::Malformed { side: Side::Client, .. }), "{reason}");
     }
 }
 
 #[test]
 fn malformed_replies_close() {
-    let mut wire = busy();
-    let actions = wire.server(&data(51, 100));
-    let reason = closed(&mut wire, &actions);
-    assert!(matches!(reason, CloseReason::Malformed { side: Side::Server, .. }), "{reason}");
-
-    let mut wire = busy();
     let mut refusal = refusal(52, Op::WriteCompletion);
     refusal.extend_from_slice(&[0; 8]);
     refusal[16] += 8;
-    let actions = wire.server(&refusal);
-    let reason = closed(&mut wire, &actions);
-    assert!(matches!(reason, CloseReason::Malformed { side: Side::Server, .. }), "{reason}");
+    for bytes in [data(51, 100), refusal] {
+        let reason = closes(busy(), |wire| wire.server(&bytes));
+        assert!(matches!(reason, CloseReason::Malformed { side: Side::Server, .. }), "{reason}");
+    }
 }
 
 #[track_caller]
-fn violation(wire: &mut Wire, actions: &[Action]) -> (Side, &'static str) {
-    match closed(wire, actions) {
+fn violation(wire: Wire, by: impl FnOnce(&mut Wire) -> Vec<Action>) -> (Side, &'static str) {
+    match closes(wire, by) {
         CloseReason::Violation { side, what } => (side, what),
         reason => panic!("{reason}"),
     }
@@ -392,41 +392,38 @@ fn violation(wire: &mut Wire, actions: &[Action]) -> (Side, &'static str) {
 #[test]
 fn tag_in_use_closes() {
     for tag in [50, 51, 52] {
-        let mut wire = busy();
-        let actions = wire.client(&readdir(tag));
-        assert_eq!(violation(&mut wire, &actions), (Side::Client, "a request with the tag of one in progress"));
+        let by = violation(busy(), |wire| wire.client(&readdir(tag)));
+        assert_eq!(by, (Side::Client, "a request with the tag of one in progress"));
     }
 }
 
 #[test]
 fn request_from_the_server_closes() {
-    let mut wire = busy();
-    let actions = wire.server(&readdir(60));
-    assert_eq!(violation(&mut wire, &actions), (Side::Server, "a request"));
+    assert_eq!(violation(busy(), |wire| wire.server(&readdir(60))), (Side::Server, "a request"));
 }
 
 #[test]
 fn reply_to_a_request_that_was_not_sent_closes() {
-    let mut wire = busy();
-    let actions = wire.server(&readdir_reply(50, 1));
-    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    assert_eq!(violation(busy(), |wire| wire.server(&readdir_reply(50, 1))).0, Side::Server);
     // Nor while it is dispatched, but not sent.
-    let mut wire = busy();
-    wire.client(&data(9, 100)[..50]);
-    let held = wire.record.held().next().unwrap();
-    wire.dispatch(held);
-    let actions = wire.server(&readdir_reply(50, 1));
-    assert_eq!(violation(&mut wire, &actions).0, Side::Server);
+    let by = violation(busy(), |wire| {
+        wire.client(&data(9, 100)[..50]);
+        let held = wire.record.held().next().unwrap();
+        wire.dispatch(held);
+        wire.server(&readdir_reply(50, 1))
+    });
+    assert_eq!(by.0, Side::Server);
 }
 
 /// Such data overtook its request, although messages of one tag keep their order. No client sends unsolicited data.
 #[test]
 fn data_in_front_of_its_request_closes() {
     for tag in [50, 53] {
-        let mut wire = busy();
-        wire.held(&write(53, 1000));
-        let actions = wire.client(&data(tag, 1000));
-        assert_eq!(violation(&mut wire, &actions), (Side::Client, "data of a request that was not sent"));
+        let by = violation(busy(), |wire| {
+            wire.held(&write(53, 1000));
+            wire.client(&data(tag, 1000))
+        });
+        assert_eq!(by, (Side::Client, "data of a request that was not sent"));
     }
 }
 
@@ -447,12 +444,12 @@ fn reply_of_another_operation_closes() {
     let mut io = vec![small_read_reply(1, 5, 5), readdir_reply(1, 1)];
     let closes = |request: Vec<u8>, before: Option<Vec<u8>>, replies: &[Vec<u8>]| {
         for reply in replies {
-            let mut wire = Wire::new();
-            wire.sent(&request);
-            before.iter().for_each(|before| assert_eq!(wire.server_passes(before), []));
-            let actions = wire.server(reply);
-            let expected = (Side::Server, "a reply of another operation than was asked for");
-            assert_eq!(violation(&mut wire, &actions), expected);
+            let by = violation(Wire::new(), |wire| {
+                wire.sent(&request);
+                before.iter().for_each(|before| assert_eq!(wire.server_passes(before), []));
+                wire.server(reply)
+            });
+            assert_eq!(by, (Side::Server, "a reply of another operation than was asked for"));
         }
     };
     closes(read(1, 5), None, &io);
@@ -466,10 +463,11 @@ fn reply_of_another_operation_closes() {
 /// Once, all of a small read's reply was collected before it passed, whatever its header said: up to 16 MiB.
 #[test]
 fn small_read_with_a_reply_that_is_not_small_closes() {
-    let mut wire = Wire::new();
-    wire.sent(&small_read(1, 5));
-    let actions = wire.server(&small_read_reply(1, 16_344, 16_345)[..24]);
-    assert_eq!(violation(&mut wire, &actions), (Side::Server, "a reply to a small read of more than 16 KiB"));
+    let by = violation(Wire::new(), |wire| {
+        wire.sent(&small_read(1, 5));
+        wire.server(&small_read_reply(1, 16_344, 16_345)[..24])
+    });
+    assert_eq!(by, (Side::Server, "a reply to a small read of more than 16 KiB"));
 }
 
 #[test]

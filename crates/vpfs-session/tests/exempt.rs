@@ -91,9 +91,7 @@ fn server_credential() {
 
 #[test]
 fn batch_create() {
-    let batch = |objtype, count| {
-        request(1, RequestBody::BatchCreate(BatchCreate { fs: FS, objtype, count, extents: Default::default() }))
-    };
+    let batch = |objtype, count| request(1, BatchCreate { fs: FS, objtype, count, extents: Default::default() });
     // Clients make their symbolic links this way.
     assert_held(&batch(ObjType::SYMLINK, 1));
     assert_held_unless_from_a_server(&batch(ObjType::SYMLINK, 2));
@@ -114,13 +112,13 @@ fn a_claim_is_reported_once_for_each_connection() {
 #[test]
 fn data_of_a_server_is_tracked_but_not_scheduled() {
     let mut wire = Wire::of_server();
-    wire.client_passes(&server_request(1, RequestBody::Io(io(IoType::Read, 0, 1 << 20))));
+    wire.client_passes(&server_request(1, io(IoType::Read, 0, 1 << 20)));
     let learned = Action::SizeLearned { file: FileKey(FILE.0), size: 100_000 };
     assert_eq!(wire.server_passes(&ack(1, 100_000)), [learned]);
     let read = completed(&wire.server_passes(&data(1, 100_000)));
     assert_eq!((read.kind, read.outcome, read.moved), (None, Outcome::Answered { status: 0 }, 100_000));
 
-    wire.client_passes(&server_request(2, RequestBody::Io(io(IoType::Write, 0, 5000))));
+    wire.client_passes(&server_request(2, io(IoType::Write, 0, 5000)));
     assert_eq!(wire.server_passes(&ack(2, 0)), []);
     wire.client_passes(&data(2, 5000));
     let written = completed(&wire.server_passes(&written(2, 5000)));

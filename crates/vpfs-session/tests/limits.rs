@@ -6,7 +6,7 @@ use common::messages::*;
 use common::{Wire, assert_same};
 use vpfs_session::orangefs::AddressMap;
 use vpfs_session::{Action, CloseReason, SessionLimits, Side};
-use vpfs_wire::pvfs2::{Dist, IoType, Op, RequestBody};
+use vpfs_wire::pvfs2::{Dist, IoType, Op};
 
 #[test]
 fn a_full_session_does_not_read_its_client() {
@@ -58,7 +58,7 @@ fn descriptions_of_reads_count() {
     let strips: String = (0..700).map(|strip| format!("{}:1;", strip % 2)).collect();
     let mut io = io(IoType::Read, 0, 100);
     (io.dist, io.server_ct) = (Dist::VarStrip { strips: strips.as_str().into() }, 2);
-    let request = request(1, RequestBody::Io(io));
+    let request = request(1, io);
     wire.sent(&request);
     assert!(wire.session.held_requests() > 4 * request.len(), "{}", wire.session.held_requests());
     wire.server(&refusal(1, Op::Io));
@@ -312,7 +312,7 @@ fn drain_lets_the_message_in_between_end() {
 fn requests_that_take_much_computation_are_taken_a_few_at_a_time() {
     const COUNT: i32 = 100;
     let mut wire = Wire::new();
-    let all: Vec<u8> = (0..COUNT).flat_map(|tag| request(tag, RequestBody::Io(too_complex(IoType::Read)))).collect();
+    let all: Vec<u8> = (0..COUNT).flat_map(|tag| request(tag, too_complex(IoType::Read))).collect();
     let mut taken = wire.client(&all).len();
     assert!((1..20).contains(&taken), "{taken} at once");
     while wire.session.is_behind() {

@@ -60,7 +60,7 @@ fn read_of_a_striped_file_counts_this_servers_share() {
     let mut wire = Wire::new();
     let dist = Dist::SimpleStripe { strip_size: 65536 };
     let io = Io { dist, server_nr: 1, server_ct: 4, ..io(IoType::Read, 65536 + 5, 1 << 20) };
-    let request = request(1, RequestBody::Io(io));
+    let request = request(1, io);
     let (op, submission) = wire.held(&request);
     assert_eq!(submission.cost, Bytes::kib(256));
     assert_eq!(submission.position, Some(FilePosition { file: FileKey(FILE.0), start: 5 }));
@@ -300,7 +300,7 @@ fn a_listing_is_charged_for_what_it_lists() {
     let op = wire.sent(&readdir(3));
     assert_eq!(wire.server_passes(&refusal(3, Op::ReadDir)).first().cloned(), corrected(op, 1));
     let iterate = MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
-    let op = wire.sent(&request(4, RequestBody::MgmtIterateHandles(iterate)));
+    let op = wire.sent(&request(4, iterate));
     let handles = (0..7).map(Handle).collect();
     let listed = reply(4, reply::MgmtIterateHandles { position: 0, handles });
     assert_eq!(wire.server_passes(&listed).first().cloned(), corrected(op, 7));
@@ -349,7 +349,7 @@ fn every_captured_operation_passes() {
 #[test]
 fn read_that_is_too_complex_only_where_the_file_ends() {
     let mut wire = Wire::new();
-    let (op, submission) = wire.held(&request(1, RequestBody::Io(every_second_byte(IoType::Read, 2_300, 10))));
+    let (op, submission) = wire.held(&request(1, every_second_byte(IoType::Read, 2_300, 10)));
     assert_eq!(submission.cost, Bytes(23_000));
     wire.dispatch(op);
     let size = 5 * 4_600 + 4_200;
@@ -426,7 +426,7 @@ fn data_to_the_server_does_not_count_for_a_read() {
 fn accesses_too_complex_to_count() {
     let mut wire = Wire::new();
     let whole = Bytes(1 << 30);
-    let (op, submission) = wire.held(&request(1, RequestBody::Io(too_complex(IoType::Read))));
+    let (op, submission) = wire.held(&request(1, too_complex(IoType::Read)));
     assert_eq!(submission.cost, whole);
     wire.dispatch(op);
     wire.take_to_server();
@@ -437,7 +437,7 @@ fn accesses_too_complex_to_count() {
     wire.server_passes(&data(1, 262_144));
     wire.assert_idle();
 
-    let (op, submission) = wire.held(&request(2, RequestBody::Io(too_complex(IoType::Write))));
+    let (op, submission) = wire.held(&request(2, too_complex(IoType::Write)));
     assert_eq!(submission.cost, whole);
     wire.dispatch(op);
     wire.take_to_server();
@@ -447,7 +447,7 @@ fn accesses_too_complex_to_count() {
     assert_eq!(actions[0], Action::CorrectCost(op, Bytes(262_144)), "at its end, what a write moved is known");
     assert_done(&actions, op, 262_144);
     // A refused access moves nothing.
-    let (op, _) = wire.held(&request(3, RequestBody::Io(too_complex(IoType::Read))));
+    let (op, _) = wire.held(&request(3, too_complex(IoType::Read)));
     wire.dispatch(op);
     assert_eq!(wire.server(&refusal(3, Op::Io))[0], Action::CorrectCost(op, MIN_DATA_COST));
     wire.assert_idle();

@@ -16,7 +16,7 @@ fn wire(requester: Requester) -> Wire {
 }
 
 fn iterate(tag: i32) -> Vec<u8> {
-    request(tag, RequestBody::MgmtIterateHandles(MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 }))
+    request(tag, MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 })
 }
 
 fn denied(tag: i32, op: Op) -> Vec<u8> {

@@ -6,20 +6,14 @@ use vpfs_core::Time;
 
 /// Why a simulation ended without results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum SimError {
     /// The scenario is inconsistent.
     #[error("{0}")]
     Scenario(String),
     /// A rule that must hold under every policy was broken: a bug in the simulated code or in the simulator.
     #[error("seed {seed}: at {:.6} s: {broken}", .at.since(Time::ZERO).as_secs_f64())]
-    Violation {
-        /// The seed that repeats the run.
-        seed: u64,
-        /// Simulated time.
-        at: Time,
-        /// The broken rule, and where.
-        broken: Violation,
-    },
+    Violation { seed: u64, at: Time, broken: Violation },
 }
 
 /// A broken rule.

@@ -1,6 +1,5 @@
 //! What is simulated: servers, network, policies to compare, and applications.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,7 +202,7 @@ impl App {
 }
 
 /// The workload of an application's processes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Workload {
     /// Large transfers back to back.
     Ior(Ior),
@@ -246,35 +245,7 @@ impl Workload {
 
     /// Checks the parameters, as `vpfs workload` does.
     pub(crate) fn validate(&self) -> Result<(), vpfs_model::plan::PlanError> {
-        match self {
-            Self::Ior(ior) => ior.validate(),
-            Self::Btio(btio) => btio.validate(),
-            Self::Md(md) => md.validate(),
-            Self::Wrf(wrf) => wrf.validate(),
-            Self::Pio(pio) => pio.validate(),
-            Self::Tile(tile) => tile.validate(),
-            Self::Noncontig(noncontig) => noncontig.validate(),
-            Self::Paced(paced) => paced.validate(),
-            Self::Interactive(interactive) => interactive.validate(),
-            Self::Plan(_) => Ok(()),
-        }
-    }
-}
-
-impl fmt::Debug for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ior(ior) => ior.fmt(f),
-            Self::Btio(btio) => btio.fmt(f),
-            Self::Md(md) => md.fmt(f),
-            Self::Wrf(wrf) => wrf.fmt(f),
-            Self::Pio(pio) => pio.fmt(f),
-            Self::Tile(tile) => tile.fmt(f),
-            Self::Noncontig(noncontig) => noncontig.fmt(f),
-            Self::Paced(paced) => paced.fmt(f),
-            Self::Interactive(interactive) => interactive.fmt(f),
-            Self::Plan(plan) => write!(f, "Plan({} processes)", plan.processes()),
-        }
+        self.plan(0).validate()
     }
 }
 

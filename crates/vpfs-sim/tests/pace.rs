@@ -11,6 +11,7 @@ use vpfs_model::plan::{Call, Dir, Extent, FileId, Phase, Plan, Step, Steps};
 use vpfs_sim::{App, LinkProfile, PolicySpec, Scenario, ServerGroup, Workload};
 
 /// Writes at the given seconds of the phase.
+#[derive(Debug)]
 struct Paced(&'static [u64]);
 
 impl Plan for Paced {

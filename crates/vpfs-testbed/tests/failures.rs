@@ -89,7 +89,7 @@ async fn a_dead_server_is_reported_after_the_last_attempt() {
     client.write_at(&file, 0, pattern(1, 10)).await.unwrap();
     cluster.stop_server(1).await;
     let error = client.read_at(&file, 0, 10).await.unwrap_err();
-    assert!(matches!(&error, ClientError::Connection { .. }) && error.is_unreachable(), "{error}");
+    assert!(matches!(&error, ClientError::Connection { .. }), "{error}");
     assert!(error.to_string().contains(&cluster.addresses()[1].to_string()), "{error}");
 }
 
@@ -271,18 +271,8 @@ async fn a_chunk_of_the_wrong_length_ends_the_connection() {
     client.write_at(&file, 0, pattern(1, 10)).await.unwrap();
     let datafile = Handle(cluster.fs_config().servers[0].data_handles[0].start().to_owned());
     let capability = Capability { op_mask: u32::MAX, ..Capability::default() };
-    let body = RequestBody::Io(request::Io {
-        handle: datafile,
-        fs: cluster.fs_config().fs_id,
-        io_type: vpfs_wire::pvfs2::IoType::Write,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        dist: vpfs_wire::pvfs2::Dist::Basic,
-        preq: vpfs_wire::pvfs2::Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: 100_000,
-    });
+    let fs = cluster.fs_config().fs_id;
+    let body = request::Io::contiguous(datafile, fs, vpfs_wire::pvfs2::IoType::Write, 0, 100_000).into();
     let write = message(5, &Request { capability, hints: vec![], body });
     let short = bmi::reply_message(Tag(5), &[0; 99_999]).unwrap();
     let (answer, closed) = provoke(cluster.addresses()[0], &[write, short].concat()).await;

@@ -13,9 +13,9 @@ use vpfs_testbed::{CreateOptions, EmbeddedCluster};
 use vpfs_wire::bmi::{self, Header, Mode, Tag};
 use vpfs_wire::pvfs2::attr::mask;
 use vpfs_wire::pvfs2::preq::Node;
-use vpfs_wire::pvfs2::reply::SmallIoResult;
+use vpfs_wire::pvfs2::reply::{self, SmallIoResult};
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Columns, Columns3, Credential, Dist, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
+    Attr, Capability, Columns, Columns3, Credential, Handle, HandleRanges, IoType, KeyVal, ObjType, Preq, Reply,
     ReplyBody, Request, RequestBody, request,
 };
 
@@ -29,9 +29,9 @@ impl Raw {
         Self(TcpStream::connect(cluster.addresses()[server]).await.unwrap())
     }
 
-    async fn send(&mut self, body: RequestBody) {
+    async fn send(&mut self, body: impl Into<RequestBody>) {
         let capability = Capability { op_mask: u32::MAX, ..Capability::default() };
-        let request = Request { capability, hints: Vec::new(), body };
+        let request = Request { capability, ..Request::bare(body.into()) };
         self.0.write_all(&bmi::request_message(Tag(3), &request.encode()).unwrap()).await.unwrap();
     }
 
@@ -44,19 +44,22 @@ impl Raw {
         (header, payload)
     }
 
-    async fn ask(&mut self, body: RequestBody) -> Result<ReplyBody, Errno> {
+    async fn ask(&mut self, body: impl Into<RequestBody>) -> Result<ReplyBody, Errno> {
         self.send(body).await;
         let reply = Reply::decode(&self.receive().await.1).unwrap();
         reply.status.errno().map_or(Ok(reply.body), Err)
     }
 
+    /// The reply to a request that succeeds.
+    async fn get<R: TryFrom<ReplyBody, Error = ReplyBody>>(&mut self, body: impl Into<RequestBody>) -> R {
+        self.ask(body).await.unwrap().try_into().unwrap()
+    }
+
     async fn get_attr(&mut self, handle: Handle) -> Result<Attr, Errno> {
         let (mask, credential) =
             (mask::COMMON | mask::DATAFILES | mask::DISTDIR | mask::CAPABILITY, Credential::default());
-        match self.ask(RequestBody::GetAttr(request::GetAttr { handle, fs: FS, mask, credential })).await? {
-            ReplyBody::GetAttr(reply) => Ok(reply.attr),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(request::GetAttr { handle, fs: FS, mask, credential }).await?;
+        Ok(reply::GetAttr::try_from(reply).unwrap().attr)
     }
 }
 
@@ -65,10 +68,8 @@ async fn all_servers_give_the_same_configuration() {
     let cluster = cluster(3).await;
     let mut texts = Vec::new();
     for server in 0..3 {
-        match Raw::new(&cluster, server).await.ask(RequestBody::GetConfig).await {
-            Ok(ReplyBody::GetConfig(reply)) => texts.push(reply.text),
-            other => panic!("{other:?}"),
-        }
+        let reply: reply::GetConfig = Raw::new(&cluster, server).await.get(RequestBody::GetConfig).await;
+        texts.push(reply.text);
     }
     assert!(texts.windows(2).all(|pair| pair[0] == pair[1]));
     let text = texts[0].to_string_lossy();
@@ -86,8 +87,7 @@ async fn servers_serve_their_own_objects_only() {
     assert_eq!((capability.op_mask, capability.issuer), (u32::MAX, "S:s1".into()));
     assert_eq!(capability.handles, [root, attr.distdir.unwrap().handles[0]]);
     assert_eq!(Raw::new(&cluster, 1).await.get_attr(root).await, Err(Errno::ENOENT));
-    let other_fs = RequestBody::StatFs(request::StatFs { fs: 7 });
-    assert_eq!(Raw::new(&cluster, 1).await.ask(other_fs).await, Err(Errno::EINVAL));
+    assert_eq!(Raw::new(&cluster, 1).await.ask(request::StatFs { fs: 7 }).await, Err(Errno::EINVAL));
 }
 
 #[tokio::test]
@@ -100,13 +100,11 @@ async fn a_long_listing_is_a_rendezvous_message() {
     let mut raw = Raw::new(&cluster, 0).await;
     let dirdata = Handle(cluster.fs_config().root_handle + 1);
     let token = request::TOKEN_START;
-    raw.send(RequestBody::ReadDir(request::ReadDir { dirdata, fs: FS, count: 10_000, token })).await;
+    raw.send(request::ReadDir { dirdata, fs: FS, count: 10_000, token }).await;
     let (header, payload) = raw.receive().await;
     assert_eq!(header.mode, Mode::Rendezvous);
-    match Reply::decode(&payload).unwrap().body {
-        ReplyBody::ReadDir(page) => assert_eq!((page.entries.len(), page.token), (400, request::TOKEN_END)),
-        other => panic!("{other:?}"),
-    }
+    let page = reply::ReadDir::try_from(Reply::decode(&payload).unwrap().body).unwrap();
+    assert_eq!((page.entries.len(), page.token), (400, request::TOKEN_END));
 }
 
 #[tokio::test]
@@ -117,43 +115,27 @@ async fn extended_attributes() {
     let key = |name: &str| KeyVal::from(format!("user.{name}\0"));
     let set = |name: &str, value: &[u8], flags| {
         let entries = Columns(vec![(key(name), KeyVal::from(value))]);
-        RequestBody::SetEattr(request::SetEattr { handle, fs: FS, flags, entries })
+        request::SetEattr { handle, fs: FS, flags, entries }
     };
-    let get = |name: &str, room| {
-        RequestBody::GetEattr(request::GetEattr { handle, fs: FS, keys: Columns(vec![(key(name), room)]) })
-    };
+    let get = |name: &str, room| request::GetEattr { handle, fs: FS, keys: Columns(vec![(key(name), room)]) };
     assert_eq!(raw.ask(get("a", 100)).await, Err(Errno::ENOENT));
     assert_eq!(raw.ask(set("a", b"one", 2)).await, Err(Errno::ENOENT));
     assert_eq!(raw.ask(set("a", b"one", 1)).await, Ok(ReplyBody::Empty));
     assert_eq!(raw.ask(set("a", b"two", 1)).await, Err(Errno::EEXIST));
     assert_eq!(raw.ask(set("b", &[5, 0, 0, 0], 0)).await, Ok(ReplyBody::Empty));
     assert_eq!(raw.ask(get("a", 2)).await, Err(Errno::EOVERFLOW));
-    match raw.ask(get("a", 3)).await {
-        Ok(ReplyBody::GetEattr(reply)) => assert_eq!(reply.values.0, [(KeyVal::from("one"), 0)]),
-        other => panic!("{other:?}"),
-    }
-    let list = request::ListEattr { handle, fs: FS, token: request::TOKEN_START, key_sizes: vec![256; 8] };
-    match raw.ask(RequestBody::ListEattr(list)).await {
-        Ok(ReplyBody::ListEattr(reply)) => {
-            assert_eq!((reply.keys, reply.token), (vec![key("a"), key("b")], request::TOKEN_END));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(raw.get::<reply::GetEattr>(get("a", 3)).await.values.0, [(KeyVal::from("one"), 0)]);
+    let list = |count| request::ListEattr { handle, fs: FS, token: request::TOKEN_START, key_sizes: vec![256; count] };
+    let listed: reply::ListEattr = raw.get(list(8)).await;
+    assert_eq!((listed.keys, listed.token), (vec![key("a"), key("b")], request::TOKEN_END));
     let names = client(&cluster).await.xattr_names("/").await.unwrap();
     assert_eq!(names, [b"user.a", b"user.b"]);
-    let list = request::ListEattr { handle, fs: FS, token: request::TOKEN_START, key_sizes: vec![256; 17] };
-    assert_eq!(raw.ask(RequestBody::ListEattr(list)).await, Err(Errno::EINVAL));
+    assert_eq!(raw.ask(list(17)).await, Err(Errno::EINVAL));
     let add = Columns3(vec![(key("b"), KeyVal(vec![2, 0, 0, 0]), 4)]);
     let add = request::AtomicEattr { handle, fs: FS, flags: 0, opcode: 0xadd, entries: add };
-    match raw.ask(RequestBody::AtomicEattr(add)).await {
-        Ok(ReplyBody::AtomicEattr(reply)) => assert_eq!(reply.values.0, [(KeyVal(vec![5, 0, 0, 0]), 0)]),
-        other => panic!("{other:?}"),
-    }
-    match raw.ask(get("b", 4)).await {
-        Ok(ReplyBody::GetEattr(reply)) => assert_eq!(reply.values.0, [(KeyVal(vec![7, 0, 0, 0]), 0)]),
-        other => panic!("{other:?}"),
-    }
-    let remove = || RequestBody::DelEattr(request::DelEattr { handle, fs: FS, key: key("a") });
+    assert_eq!(raw.get::<reply::AtomicEattr>(add).await.values.0, [(KeyVal(vec![5, 0, 0, 0]), 0)]);
+    assert_eq!(raw.get::<reply::GetEattr>(get("b", 4)).await.values.0, [(KeyVal(vec![7, 0, 0, 0]), 0)]);
+    let remove = || request::DelEattr { handle, fs: FS, key: key("a") };
     assert_eq!(raw.ask(remove()).await, Ok(ReplyBody::Empty));
     assert_eq!(raw.ask(remove()).await, Err(Errno::ENOENT));
 }
@@ -167,7 +149,7 @@ async fn attributes_are_set_as_the_mask_says() {
     let attr = Attr { mtime: 1_000, atime: 9, perms: 0o600, objtype: ObjType::METAFILE, ..Attr::default() };
     let set = |mask: u32, attr: &Attr| {
         let attr = Attr { mask, ..attr.clone() };
-        RequestBody::SetAttr(request::SetAttr { handle, fs: FS, attr, credential: Credential::default() })
+        request::SetAttr { handle, fs: FS, attr, credential: Credential::default() }
     };
     let unstuffed = Attr { stuffed_size: None, ..attr.clone() };
     raw.ask(set(mask::MTIME | mask::MTIME_SET | mask::TYPE, &unstuffed)).await.unwrap();
@@ -194,32 +176,20 @@ async fn many_objects_at_once() {
 
     let credential = Credential::default();
     let sizes = request::TreeGetFileSize { fs: FS, caller_index: 4, retry_at_leaf: 0, credential, handles };
-    match raw.ask(RequestBody::TreeGetFileSize(sizes)).await {
-        Ok(ReplyBody::TreeGetFileSize(reply)) => {
-            let rows: Vec<(i64, bool)> = reply.sizes.0.into_iter().map(|(size, error)| (size, error == 0)).collect();
-            assert_eq!((reply.caller_index, rows), (4, vec![(1_500, true), (1_000, true), (0, false)]));
-        }
-        other => panic!("{other:?}"),
-    }
+    let reply: reply::TreeGetFileSize = raw.get(sizes).await;
+    let rows: Vec<(i64, bool)> = reply.sizes.0.into_iter().map(|(size, error)| (size, error == 0)).collect();
+    assert_eq!((reply.caller_index, rows), (4, vec![(1_500, true), (1_000, true), (0, false)]));
     let list = request::ListAttr { fs: FS, mask: mask::COMMON, handles: vec![Handle(file.handle()), Handle(5)] };
-    match raw.ask(RequestBody::ListAttr(list)).await {
-        Ok(ReplyBody::ListAttr(reply)) => {
-            let types: Vec<_> = reply.attrs.0.iter().map(|(error, attr)| (*error == 0, attr.objtype)).collect();
-            assert_eq!(types, [(true, ObjType::METAFILE), (false, ObjType::NONE)]);
-        }
-        other => panic!("{other:?}"),
-    }
+    let attrs = raw.get::<reply::ListAttr>(list).await.attrs.0;
+    let types: Vec<_> = attrs.iter().map(|(error, attr)| (*error == 0, attr.objtype)).collect();
+    assert_eq!(types, [(true, ObjType::METAFILE), (false, ObjType::NONE)]);
     let mut position = request::TOKEN_START;
     let mut listed = Vec::new();
     while position != request::TOKEN_END {
         let page = request::MgmtIterateHandles { fs: FS, count: 2, flags: 0, position };
-        match raw.ask(RequestBody::MgmtIterateHandles(page)).await {
-            Ok(ReplyBody::MgmtIterateHandles(reply)) => {
-                position = reply.position;
-                listed.extend(reply.handles);
-            }
-            other => panic!("{other:?}"),
-        }
+        let page: reply::MgmtIterateHandles = raw.get(page).await;
+        position = page.position;
+        listed.extend(page.handles);
     }
     assert!(listed.contains(&Handle(file.handle())) && listed.is_sorted());
     assert!(listed.iter().all(|handle| cluster.fs_config().owner_of(handle.0) == Some(owner)));
@@ -229,14 +199,10 @@ async fn many_objects_at_once() {
 async fn only_links_are_made_in_batches() {
     let cluster = cluster(1).await;
     let mut raw = Raw::new(&cluster, 0).await;
-    let batch = |objtype, count| {
-        RequestBody::BatchCreate(request::BatchCreate { fs: FS, objtype, count, extents: HandleRanges::default() })
-    };
+    let batch = |objtype, count| request::BatchCreate { fs: FS, objtype, count, extents: HandleRanges::default() };
     assert_eq!(raw.ask(batch(ObjType::DATAFILE, 1)).await, Err(Errno::EINVAL));
     assert_eq!(raw.ask(batch(ObjType::SYMLINK, 1_000_000)).await, Err(Errno::EINVAL));
-    assert!(
-        matches!(raw.ask(batch(ObjType::SYMLINK, 3)).await, Ok(ReplyBody::BatchCreate(made)) if made.handles.len() == 3)
-    );
+    assert_eq!(raw.get::<reply::BatchCreate>(batch(ObjType::SYMLINK, 3)).await.handles.len(), 3);
 }
 
 /// 64 blocks of 1000 bytes, 5000 bytes apart.
@@ -265,20 +231,7 @@ async fn strided_accesses_move_their_blocks_only() {
     client.write_at(&file, 0, Bytes::from(expected.clone())).await.unwrap();
     let mut raw = Raw::new(&cluster, 0).await;
     let handle = raw.get_attr(Handle(file.handle())).await.unwrap().datafiles.unwrap().handles.0[0];
-    let io = |io_type, aggregate_size| {
-        RequestBody::Io(request::Io {
-            handle,
-            fs: FS,
-            io_type,
-            flow_type: 3,
-            server_nr: 0,
-            server_ct: 1,
-            dist: Dist::Basic,
-            preq: strided(),
-            file_req_offset: 0,
-            aggregate_size,
-        })
-    };
+    let io = |io_type, len| request::Io { preq: strided(), ..request::Io::contiguous(handle, FS, io_type, 0, len) };
     raw.ask(io(IoType::Read, 64_000)).await.unwrap();
     let blocks: Vec<u8> = expected.chunks(5_000).flat_map(|block| &block[..1_000]).copied().collect();
     let (header, data) = raw.receive().await;
@@ -288,10 +241,8 @@ async fn strided_accesses_move_their_blocks_only() {
     let new = pattern(2, 64_000);
     raw.ask(io(IoType::Write, 64_000)).await.unwrap();
     raw.0.write_all(&bmi::reply_message(Tag(3), &new).unwrap()).await.unwrap();
-    match Reply::decode(&raw.receive().await.1).unwrap().body {
-        ReplyBody::WriteCompletion(done) => assert_eq!(done.total_completed, 64_000),
-        other => panic!("{other:?}"),
-    }
+    let done = reply::WriteCompletion::try_from(Reply::decode(&raw.receive().await.1).unwrap().body).unwrap();
+    assert_eq!(done.total_completed, 64_000);
     for (block, data) in expected.chunks_mut(5_000).zip(new.chunks(1_000)) {
         block[..1_000].copy_from_slice(data);
     }
@@ -307,24 +258,9 @@ async fn small_reads_end_with_the_file() {
     let mut raw = Raw::new(&cluster, 0).await;
     let handle = raw.get_attr(Handle(file.handle())).await.unwrap().datafiles.unwrap().handles.0[0];
     for (offset, expected) in [(0, 100), (90, 10), (100, 0), (5_000, 0)] {
-        let small = request::SmallIo {
-            handle,
-            fs: FS,
-            io_type: IoType::Read,
-            server_nr: 0,
-            server_ct: 1,
-            dist: Dist::Basic,
-            preq: Preq::contiguous(),
-            file_req_offset: offset,
-            aggregate_size: 10_000_000,
-            data: Vec::new(),
-        };
-        match raw.ask(RequestBody::SmallIo(small)).await {
-            Ok(ReplyBody::SmallIo(reply)) => {
-                let SmallIoResult::Read(data) = reply.result else { panic!("not a read") };
-                assert_eq!((data.len(), reply.bstream_size), (expected, 100));
-            }
-            other => panic!("{other:?}"),
-        }
+        let small = request::Io::contiguous(handle, FS, IoType::Read, offset, 10_000_000).small(Vec::new());
+        let reply: reply::SmallIo = raw.get(small).await;
+        let SmallIoResult::Read(data) = reply.result else { panic!("not a read") };
+        assert_eq!((data.len(), reply.bstream_size), (expected, 100));
     }
 }

@@ -35,24 +35,8 @@ fn options(cluster: &EmbeddedCluster) -> RunOptions {
 }
 
 fn ior() -> Ior {
-    Ior {
-        processes: 4,
-        transfer_bytes: 10_007,
-        block_bytes: 100_070,
-        segments: 3,
-        file_mode: FileMode::Shared,
-        order: Order::Random,
-        write: true,
-        read: true,
-        mixed: false,
-        start_offset_bytes: 0,
-        barrier: false,
-        read_shift: 1,
-        fsync: true,
-        keep: false,
-        time_limit: None,
-        seed: 1,
-    }
+    let (file_mode, order) = (FileMode::Shared, Order::Random);
+    Ior { segments: 3, file_mode, order, read: true, read_shift: 1, fsync: true, ..Ior::writes(4, 10_007, 100_070) }
 }
 
 async fn run(plan: impl Plan + 'static, options: RunOptions) -> Result<Report, RunError> {

@@ -26,7 +26,7 @@ impl Pending {
     fn new(payload: &[u8]) -> Self {
         let view = RequestView::parse(payload).unwrap();
         let io = view.io().unwrap().map(|io| (io.io_type, io.transfer().unwrap()));
-        Self { op: view.op(), io, expected: None, chunks: Vec::new() }
+        Self { op: view.op, io, expected: None, chunks: Vec::new() }
     }
 
     fn on_reply(&mut self, payload: &[u8]) {

@@ -9,27 +9,23 @@ use vpfs_model::isolation::kept;
 
 /// One line for each case; `kept` is relative to the first case, the small application alone.
 pub(super) fn sheet(options: &Real, outcomes: &[Outcome]) -> Sheet {
-    let cells = |outcome: &Outcome| {
-        let small = &outcome.small;
-        vec![
-            outcome.case.clone(),
-            decimals(small.calls_per_second, 1),
-            decimals(small.mean_ms, 1),
-            decimals(small.p99_ms, 1),
-            decimals(kept_of(outcomes, outcome), 2),
-            decimals(outcome.all_mb_per_second.unwrap_or(f64::NAN), 1),
-        ]
-    };
     let all = match options.large {
         Access::Write => "all writes MB/s",
         Access::Read => "all reads MB/s",
     };
-    Sheet {
-        title: "A small application beside a large one",
-        texts: 1,
-        headings: vec!["case", "small IOPS", "mean ms", "p99 ms", "kept", all],
-        rows: outcomes.iter().map(cells).collect(),
-    }
+    Sheet::new(
+        "A small application beside a large one",
+        1,
+        outcomes,
+        &[
+            ("case", &|outcome| outcome.case.clone()),
+            ("small IOPS", &|outcome| decimals(outcome.small.calls_per_second, 1)),
+            ("mean ms", &|outcome| decimals(outcome.small.mean_ms, 1)),
+            ("p99 ms", &|outcome| decimals(outcome.small.p99_ms, 1)),
+            ("kept", &|outcome| decimals(kept_of(outcomes, outcome), 2)),
+            (all, &|outcome| decimals(outcome.all_mb_per_second.unwrap_or(f64::NAN), 1)),
+        ],
+    )
 }
 
 /// The same as JSON, with the parameters of the measurement.

@@ -122,31 +122,19 @@ fn row(pair: &Pair, candidate: Candidate, seconds: u64, baselines: &Baselines) -
 
 /// One line per row.
 pub(crate) fn sheet(rows: &[Row]) -> Sheet {
-    let cells = |row: &Row| {
-        vec![
-            row.case.clone(),
-            row.policy.to_owned(),
-            decimals(row.first_mb_per_second, 2),
-            decimals(row.second_mb_per_second, 2),
-            decimals(row.first_device_time, 3),
-            decimals(row.second_device_time, 3),
-            decimals(row.first_device_time + row.second_device_time, 2),
-            decimals(row.of_weights, 2),
-        ]
-    };
-    Sheet {
-        title: "Two backlogged applications on one server",
-        texts: 2,
-        headings: vec![
-            "case",
-            "policy",
-            "first MB/s",
-            "second MB/s",
-            "device time of first",
-            "of second",
-            "sum",
-            "ratio / weights",
+    Sheet::new(
+        "Two backlogged applications on one server",
+        2,
+        rows,
+        &[
+            ("case", &|row| row.case.clone()),
+            ("policy", &|row| row.policy.to_owned()),
+            ("first MB/s", &|row| decimals(row.first_mb_per_second, 2)),
+            ("second MB/s", &|row| decimals(row.second_mb_per_second, 2)),
+            ("device time of first", &|row| decimals(row.first_device_time, 3)),
+            ("of second", &|row| decimals(row.second_device_time, 3)),
+            ("sum", &|row| decimals(row.first_device_time + row.second_device_time, 2)),
+            ("ratio / weights", &|row| decimals(row.of_weights, 2)),
         ],
-        rows: rows.iter().map(cells).collect(),
-    }
+    )
 }

@@ -113,37 +113,23 @@ fn row_alone(case: &Case, apart: Apart) -> Row {
 
 /// One line for each row.
 pub(crate) fn sheet(rows: &[Row]) -> Sheet {
-    let cells = |row: &Row| {
-        vec![
-            row.case.clone(),
-            row.policy.to_owned(),
-            decimals(row.small_calls_per_second, 1),
-            decimals(row.small_mean_ms, 2),
-            decimals(row.small_p99_ms, 2),
-            decimals(row.small_kept, 2),
-            decimals(row.large_mb_per_second, 1),
-            decimals(row.large_kept, 2),
-            decimals(row.small_delivered, 2),
-            decimals(row.large_delivered, 2),
-        ]
-    };
-    Sheet {
-        title: "A small application beside a large one",
-        texts: 2,
-        headings: vec![
-            "case",
-            "policy",
-            "small calls/s",
-            "mean ms",
-            "p99 ms",
-            "kept",
-            "large MB/s",
-            "large kept",
-            "small delivered",
-            "large delivered",
+    Sheet::new(
+        "A small application beside a large one",
+        2,
+        rows,
+        &[
+            ("case", &|row| row.case.clone()),
+            ("policy", &|row| row.policy.to_owned()),
+            ("small calls/s", &|row| decimals(row.small_calls_per_second, 1)),
+            ("mean ms", &|row| decimals(row.small_mean_ms, 2)),
+            ("p99 ms", &|row| decimals(row.small_p99_ms, 2)),
+            ("kept", &|row| decimals(row.small_kept, 2)),
+            ("large MB/s", &|row| decimals(row.large_mb_per_second, 1)),
+            ("large kept", &|row| decimals(row.large_kept, 2)),
+            ("small delivered", &|row| decimals(row.small_delivered, 2)),
+            ("large delivered", &|row| decimals(row.large_delivered, 2)),
         ],
-        rows: rows.iter().map(cells).collect(),
-    }
+    )
 }
 
 /// For each policy the worst case of each application, and the median.

@@ -84,9 +84,6 @@ pub(crate) struct Site {
 pub(crate) struct Seconds(pub(crate) u64);
 
 /// Runs `apps` on servers with `policy`; returns the results of each.
-///
-/// # Errors
-/// An error of the simulator.
 pub(crate) fn run(site: Site, apps: Vec<App>, policy: &PolicySpec, seconds: Seconds) -> Result<Vec<Figures>, String> {
     let device = DeviceProfile::by_name(site.model).map_err(|error| error.to_string())?;
     // The network is not a bottleneck, so that the storage is.

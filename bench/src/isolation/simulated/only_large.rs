@@ -52,18 +52,15 @@ pub(crate) fn rows(all: bool, text: &str, seconds: u64) -> Result<Vec<Row>, Stri
 
 /// One line for each row.
 pub(crate) fn sheet(rows: &[Row]) -> Sheet {
-    let cells = |row: &Row| {
-        vec![
-            row.case.clone(),
-            decimals(row.fifo_mb_per_second, 1),
-            decimals(row.isolation_mb_per_second, 1),
-            decimals(row.isolation_of_fifo, 3),
-        ]
-    };
-    Sheet {
-        title: "Without an interactive application",
-        texts: 1,
-        headings: vec!["case", "fifo MB/s", "isolation MB/s", "isolation / fifo"],
-        rows: rows.iter().map(cells).collect(),
-    }
+    Sheet::new(
+        "Without an interactive application",
+        1,
+        rows,
+        &[
+            ("case", &|row| row.case.clone()),
+            ("fifo MB/s", &|row| decimals(row.fifo_mb_per_second, 1)),
+            ("isolation MB/s", &|row| decimals(row.isolation_mb_per_second, 1)),
+            ("isolation / fifo", &|row| decimals(row.isolation_of_fifo, 3)),
+        ],
+    )
 }

@@ -199,11 +199,6 @@ impl Identify {
             (AutoBy::Uid, None) | (AutoBy::Off, _) => Identity::App(self.default),
         }
     }
-
-    /// Whether users or groups can change the result; if not, one result holds for a whole connection.
-    pub fn depends_on_user(&self) -> bool {
-        self.auto == AutoBy::Uid || self.rules.iter().any(|(_, rule)| rule.uids.is_some() || rule.gids.is_some())
-    }
 }
 
 impl Matcher {

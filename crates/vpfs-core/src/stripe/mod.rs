@@ -17,25 +17,17 @@ pub use elsewhere::elsewhere;
 
 /// The rule by which a file is cut into strips.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Distribution {
-    /// Strips of equal size, round robin over all servers.
-    SimpleStripe {
-        /// Bytes in a strip.
-        strip: u64,
-    },
+    /// Strips of so many bytes, round robin over all servers.
+    SimpleStripe { strip: u64 },
     /// The whole file on server 0.
     Basic,
     /// An explicit list of strips, repeated.
     VarStrip(VarStrip),
-    /// Servers in groups; each group in turn takes `factor` strips per server, round robin inside the group.
-    TwoDStripe {
-        /// Number of groups; if there are more than servers, each server is its own group.
-        groups: u32,
-        /// Bytes in a strip.
-        strip: u64,
-        /// Strips that each server of a group takes before the next group's turn.
-        factor: u32,
-    },
+    /// Servers in groups; if there are more than servers, each server is its own group. Each group in turn takes
+    /// `factor` strips of so many bytes per server, round robin inside the group.
+    TwoDStripe { groups: u32, strip: u64, factor: u32 },
 }
 
 /// Why a distribution cannot be used.

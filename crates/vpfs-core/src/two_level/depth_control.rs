@@ -357,19 +357,23 @@ mod tests {
     }
 
     #[test]
-    fn while_deadlines_are_met_the_limit_grows_to_the_upper_demand() {
-        let mut control = control(1);
-        serve(&mut control, CLASS, 20, 10);
-        // Xu = 2 + 120, Lu = 122 · 10/100, Lrt = 100/20 · 10.
-        assert_eq!(end(&mut control, 120, 50), 13);
-    }
-
-    #[test]
-    fn while_deadlines_are_missed_the_limit_shrinks() {
-        let mut control = control(1);
-        serve(&mut control, CLASS, 125, 10);
-        // Lrt = 100/125 · 10, with 125 ms counted as up to 133 ms; Ll = (2 + 50) · 10/100.
-        assert_eq!(end(&mut control, 100, 50), 7);
+    fn the_limit_follows_deadlines_demand_and_need() {
+        for (what, classes, served, response_ms, arrived, due, limit) in [
+            // Xu = 2 + 120, Lu = 122 · 10/100, Lrt = 100/20 · 10.
+            ("while deadlines are met it grows to the upper demand", 1, CLASS, 20, 120, 50, 13),
+            // Lrt = 100/125 · 10, with 125 ms counted as up to 133 ms; Ll = (2 + 50) · 10/100.
+            ("while deadlines are missed it shrinks", 1, CLASS, 125, 100, 50, 7),
+            // Lrt = 100/2000 · 10, needed: (2 + 70) · 10/100. A class that the storage can never serve in time does not
+            // reduce the throughput that others need.
+            ("it is never below the need of promised requests", 1, CLASS, 2000, 100, 70, 8),
+            // Class 0 completed nothing; its requests are 200 ms old: Lrt = 100/200 · 10, with 200 ms counted as up to
+            // 213 ms.
+            ("the least bound counts, and ages stand for missing completions", 2, AppId(1), 20, 100, 0, 4),
+        ] {
+            let mut control = control(classes);
+            serve(&mut control, served, response_ms, 10);
+            assert_eq!(end(&mut control, arrived, due), limit, "{what}");
+        }
     }
 
     #[test]
@@ -417,24 +421,6 @@ mod tests {
             control.on_complete(AppId(1), passed, Duration::from_secs(1));
         }
         assert_eq!(end(&mut control, 120, 50), 12, "122 · 10/102");
-    }
-
-    /// A class that the storage can never serve in time does not reduce the throughput that others need.
-    #[test]
-    fn the_limit_is_never_below_the_need_of_promised_requests() {
-        let mut control = control(1);
-        serve(&mut control, CLASS, 2000, 10);
-        // Lrt = 100/2000 · 10, needed: (2 + 70) · 10/100.
-        assert_eq!(end(&mut control, 100, 70), 8);
-    }
-
-    #[test]
-    fn the_least_bound_counts_and_ages_stand_for_missing_completions() {
-        let mut control = control(2);
-        serve(&mut control, AppId(1), 20, 10);
-        // Class 0 completed nothing; its requests are 200 ms old: Lrt = 100/200 · 10, with 200 ms counted as up to 213
-        // ms.
-        assert_eq!(end(&mut control, 100, 0), 4);
     }
 
     #[test]

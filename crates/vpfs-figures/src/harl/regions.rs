@@ -19,6 +19,7 @@ const REGIONS: [(u64, u32); 4] =
     [(256 << 20, 128 << 10), (1024 << 20, 256 << 10), (2048 << 20, 512 << 10), (4096 << 20, 1024 << 10)];
 
 /// Runs of IOR to parts of one file, one after the other.
+#[derive(Debug)]
 struct Parts(Vec<Ior>);
 
 impl Plan for Parts {

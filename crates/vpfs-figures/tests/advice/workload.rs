@@ -14,7 +14,7 @@ use vpfs_sim::{App, Layout, LinkProfile, PolicySpec, Region, Results, Scenario, 
 const RUNS: u64 = 4;
 
 /// The calls of each process.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Calls(Arc<Vec<Vec<(Op, Extent)>>>);
 
 impl Plan for Calls {

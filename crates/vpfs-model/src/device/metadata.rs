@@ -26,24 +26,18 @@ pub enum MetadataOp {
     ChangeEntry,
 }
 
-/// Service times of a metadata server.
+/// The service times of a metadata server, named after operations, see [`MetadataOp`].
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each is named after its operation")]
 pub struct MetadataProfile {
     /// Operations served in parallel.
     pub parallel: usize,
-    /// Service time of [`MetadataOp::LookUp`].
     pub look_up: Duration,
-    /// Service time of [`MetadataOp::GetAttr`].
     pub get_attr: Duration,
-    /// Service time of [`MetadataOp::ReadDir`].
     pub read_dir: Duration,
-    /// Service time of [`MetadataOp::SetAttr`].
     pub set_attr: Duration,
-    /// Service time of [`MetadataOp::Create`].
     pub create: Duration,
-    /// Service time of [`MetadataOp::Remove`].
     pub remove: Duration,
-    /// Service time of [`MetadataOp::ChangeEntry`].
     pub change_entry: Duration,
 }
 

@@ -11,7 +11,9 @@ use std::iter;
 use std::time::Duration;
 
 use super::pieces::pieces;
-use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{
+    Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if,
+};
 use vpfs_core::hash::mix;
 
 /// How a dump reaches the file.
@@ -90,35 +92,6 @@ impl Btio {
         }
     }
 
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.nodes == 0 || self.nodes > self.processes {
-            return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
-        }
-        if self.iterations == 0 {
-            return Err(PlanError::new("iterations", "must be at least 1"));
-        }
-        if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
-            return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
-        }
-        if self.subtype == Subtype::Simple && self.transfer_min_bytes != self.transfer_max_bytes {
-            return Err(PlanError::new("transfer", "must be one size, not a range, in the simple subtype"));
-        }
-        if self.burst_bytes() == 0 {
-            let least = u128::from(self.transfer_min_bytes) * u128::from(self.writers()) * u128::from(self.iterations);
-            let problem = format!("must be at least {least}B: one call for each writing process and iteration");
-            return Err(PlanError::new("total", problem));
-        }
-        if i64::try_from(self.total_bytes).is_err() {
-            return Err(PlanError::new("total", "exceeds the largest possible file"));
-        }
-        Ok(())
-    }
-
     /// Bytes that the run actually writes.
     pub fn written_bytes(&self) -> u64 {
         self.burst_bytes() * u64::from(self.writers()) * u64::from(self.iterations)
@@ -187,6 +160,27 @@ impl Btio {
 }
 
 impl Plan for Btio {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        if self.nodes == 0 || self.nodes > self.processes {
+            return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
+        }
+        refuse_if(self.iterations == 0, "iterations", "must be at least 1")?;
+        if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
+            return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
+        }
+        if self.subtype == Subtype::Simple && self.transfer_min_bytes != self.transfer_max_bytes {
+            return Err(PlanError::new("transfer", "must be one size, not a range, in the simple subtype"));
+        }
+        if self.burst_bytes() == 0 {
+            let least = u128::from(self.transfer_min_bytes) * u128::from(self.writers()) * u128::from(self.iterations);
+            let problem = format!("must be at least {least}B: one call for each writing process and iteration");
+            return Err(PlanError::new("total", problem));
+        }
+        refuse_if(i64::try_from(self.total_bytes).is_err(), "total", "exceeds the largest possible file")?;
+        Ok(())
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

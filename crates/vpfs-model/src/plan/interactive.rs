@@ -7,7 +7,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use vpfs_core::hash::mix;
 
-use super::{Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{
+    Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if,
+};
 
 /// Small calls at random offsets with think time before each; every process has its own file.
 ///
@@ -40,30 +42,6 @@ const FILL: u64 = 1 << 20;
 const THINK_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Interactive {
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.transfer_bytes == 0 {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
-        if self.file_bytes < u64::from(self.transfer_bytes) {
-            return Err(PlanError::new("file", "must be at least one transfer"));
-        }
-        if i64::try_from(self.file_bytes).is_err() {
-            return Err(PlanError::new("file", "exceeds the largest possible file"));
-        }
-        if self.think > THINK_MAX {
-            return Err(PlanError::new("think", "must be at most a year"));
-        }
-        if self.time.is_zero() {
-            return Err(PlanError::new("time", "must not be zero"));
-        }
-        Ok(())
-    }
-
     fn file(process: u32) -> FileId {
         FileId { dir: Dir::Base, number: process }
     }
@@ -95,6 +73,16 @@ impl Interactive {
 }
 
 impl Plan for Interactive {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
+        refuse_if(self.file_bytes < u64::from(self.transfer_bytes), "file", "must be at least one transfer")?;
+        refuse_if(i64::try_from(self.file_bytes).is_err(), "file", "exceeds the largest possible file")?;
+        refuse_if(self.think > THINK_MAX, "think", "must be at most a year")?;
+        refuse_if(self.time.is_zero(), "time", "must not be zero")?;
+        Ok(())
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

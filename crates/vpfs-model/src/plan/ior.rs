@@ -10,7 +10,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::{Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step};
+use super::{
+    Amount, Call, Dir, Extent, FileId, Limit, Phase, Plan, PlanError, Steps, calls, check_processes, in_step, refuse_if,
+};
 use vpfs_core::hash::mix;
 
 /// Which process writes where.
@@ -101,49 +103,6 @@ impl Ior {
             time_limit: None,
             seed: 1,
         }
-    }
-
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.transfer_bytes == 0 {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
-        if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(u64::from(self.transfer_bytes)) {
-            let problem = format!("must be a multiple of the transfer size, {} bytes", self.transfer_bytes);
-            return Err(PlanError::new("block", problem));
-        }
-        if self.segments == 0 {
-            return Err(PlanError::new("segments", "must be at least 1"));
-        }
-        if !self.write && !self.read && !self.mixed {
-            return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
-        }
-        if self.barrier && self.time_limit.is_some() {
-            return Err(PlanError::new("barrier", "processes that end at a time limit cannot wait for each other"));
-        }
-        let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
-        let Some(total) = total.filter(|&total| i64::try_from(total).is_ok()) else {
-            return Err(PlanError::new(
-                "block",
-                "block times segments times processes exceeds the largest possible file",
-            ));
-        };
-        if self.start_offset_bytes.checked_add(total).is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(PlanError::new("start-offset", "the file would exceed the largest possible size"));
-        }
-        let transfers = total / u64::from(self.transfer_bytes);
-        if self.order == Order::Random && transfers > MAX_SHUFFLED {
-            let problem = format!(
-                "at most {MAX_SHUFFLED} transfers of all processes can be shuffled, not {transfers}; give a larger \
-                 --transfer, a smaller --block or --segments, or leave --random out"
-            );
-            return Err(PlanError::new("random", problem));
-        }
-        Ok(())
     }
 
     /// Bytes that all processes together write, or read, in one pass over their blocks.
@@ -237,6 +196,39 @@ impl Ior {
 }
 
 impl Plan for Ior {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
+        if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(u64::from(self.transfer_bytes)) {
+            let problem = format!("must be a multiple of the transfer size, {} bytes", self.transfer_bytes);
+            return Err(PlanError::new("block", problem));
+        }
+        refuse_if(self.segments == 0, "segments", "must be at least 1")?;
+        refuse_if(!self.write && !self.read && !self.mixed, "write", "nothing to do; give --write, --read or both")?;
+        if self.barrier && self.time_limit.is_some() {
+            return Err(PlanError::new("barrier", "processes that end at a time limit cannot wait for each other"));
+        }
+        let total = self.block_bytes.checked_mul(self.segments).and_then(|b| b.checked_mul(self.processes.into()));
+        let Some(total) = total.filter(|&total| i64::try_from(total).is_ok()) else {
+            return Err(PlanError::new(
+                "block",
+                "block times segments times processes exceeds the largest possible file",
+            ));
+        };
+        if self.start_offset_bytes.checked_add(total).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(PlanError::new("start-offset", "the file would exceed the largest possible size"));
+        }
+        let transfers = total / u64::from(self.transfer_bytes);
+        if self.order == Order::Random && transfers > MAX_SHUFFLED {
+            let problem = format!(
+                "at most {MAX_SHUFFLED} transfers of all processes can be shuffled, not {transfers}; give a larger \
+                 --transfer, a smaller --block or --segments, or leave --random out"
+            );
+            return Err(PlanError::new("random", problem));
+        }
+        Ok(())
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

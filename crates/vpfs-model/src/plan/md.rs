@@ -5,7 +5,7 @@
 
 use std::iter;
 
-use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes};
+use super::{Amount, Call, Dir, Extent, FileId, Phase, Plan, PlanError, Steps, calls, check_processes, refuse_if};
 
 /// Parameters of a metadata run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -50,53 +50,13 @@ impl MdData {
     }
 }
 
-/// The phases of [vPFS+ §V-D].
-const DATA_PHASES: [Phase; 9] = [
-    Phase::Setup,
-    Phase::MakeDir,
-    Phase::Create,
-    Phase::Write,
-    Phase::ListDir,
-    Phase::Read,
-    Phase::Remove,
-    Phase::RemoveDir,
-    Phase::Cleanup,
-];
+use Phase::{Cleanup, Create, ListDir, MakeDir, Read, Remove, RemoveDir, SetTimes, Setup, Stat, Write};
 
-const PHASES: [Phase; 9] = [
-    Phase::Setup,
-    Phase::MakeDir,
-    Phase::Create,
-    Phase::Stat,
-    Phase::SetTimes,
-    Phase::ListDir,
-    Phase::Remove,
-    Phase::RemoveDir,
-    Phase::Cleanup,
-];
+/// The phases of [vPFS+ §V-D].
+const DATA_PHASES: [Phase; 9] = [Setup, MakeDir, Create, Write, ListDir, Read, Remove, RemoveDir, Cleanup];
+const PHASES: [Phase; 9] = [Setup, MakeDir, Create, Stat, SetTimes, ListDir, Remove, RemoveDir, Cleanup];
 
 impl Md {
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.items == 0 {
-            return Err(PlanError::new("items", "must be at least 1"));
-        }
-        if self.data.is_some_and(|data| data.transfer_bytes == 0) {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
-        if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
-            return Err(PlanError::new("data", "exceeds the largest possible file"));
-        }
-        match self.items.checked_mul(self.processes) {
-            Some(_) => Ok(()),
-            None => Err(PlanError::new("items", format!("items times processes must be at most {}", u32::MAX))),
-        }
-    }
-
     /// The directory a process works in.
     fn parent(&self, process: u32) -> Dir {
         if self.shared_directory { Dir::Base } else { Dir::Sub(process) }
@@ -127,6 +87,19 @@ impl Md {
 }
 
 impl Plan for Md {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.items == 0, "items", "must be at least 1")?;
+        refuse_if(self.data.is_some_and(|data| data.transfer_bytes == 0), "transfer", "must be at least 1B")?;
+        if self.data.is_some_and(|data| i64::try_from(data.bytes).is_err()) {
+            return Err(PlanError::new("data", "exceeds the largest possible file"));
+        }
+        match self.items.checked_mul(self.processes) {
+            Some(_) => Ok(()),
+            None => Err(PlanError::new("items", format!("items times processes must be at most {}", u32::MAX))),
+        }
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

@@ -210,7 +210,12 @@ impl fmt::Display for Phase {
 }
 
 /// A generator of steps.
-pub trait Plan: Send + Sync {
+pub trait Plan: fmt::Debug + Send + Sync {
+    /// Checks the parameters against each other.
+    fn validate(&self) -> Result<(), PlanError> {
+        Ok(())
+    }
+
     /// Number of processes, at least one.
     fn processes(&self) -> u32;
 
@@ -263,6 +268,10 @@ impl PlanError {
     fn new(option: &'static str, problem: impl Into<String>) -> Self {
         Self { option, problem: problem.into() }
     }
+}
+
+fn refuse_if(invalid: bool, option: &'static str, problem: &str) -> Result<(), PlanError> {
+    if invalid { Err(PlanError::new(option, problem)) } else { Ok(()) }
 }
 
 /// Each process is a task, and a run keeps some state for each of them.

@@ -2,7 +2,7 @@
 //!
 //! Each call moves a fixed number of bytes that lie in equal pieces, one in each row of the file [IOCO §5.1-5.2].
 
-use super::{Call, Phase, Plan, PlanError, Steps, Strided, check_processes, in_step, shared_file};
+use super::{Call, Phase, Plan, PlanError, Steps, Strided, check_processes, in_step, refuse_if, shared_file};
 
 /// Parameters of a Noncontig-like run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -43,20 +43,6 @@ impl Noncontig {
         }
     }
 
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        shared_file::check(self.write, self.read, self.requests)?;
-        if self.blocks == 0 {
-            return Err(PlanError::new("blocks", "must be at least 1"));
-        }
-        let row = u128::from(self.block_bytes) * u128::from(self.processes);
-        shared_file::check_size("block", row * u128::from(self.blocks), self.requests)
-    }
-
     fn calls(&self, process: u32, call: fn(Strided) -> Call) -> Steps {
         let Self { block_bytes, blocks, .. } = *self;
         let stride_bytes = u64::from(block_bytes) * u64::from(self.processes);
@@ -70,6 +56,14 @@ impl Noncontig {
 }
 
 impl Plan for Noncontig {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        shared_file::check(self.write, self.read, self.requests)?;
+        refuse_if(self.blocks == 0, "blocks", "must be at least 1")?;
+        let row = u128::from(self.block_bytes) * u128::from(self.processes);
+        shared_file::check_size("block", row * u128::from(self.blocks), self.requests)
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, check_processes, shared_file};
+use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, check_processes, refuse_if, shared_file};
 
 /// The demand of all processes together over time, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -86,27 +86,6 @@ impl Pace {
 }
 
 impl Paced {
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.transfer_bytes == 0 {
-            return Err(PlanError::new("transfer", "must be at least 1B"));
-        }
-        if self.time.is_zero() {
-            return Err(PlanError::new("time", "must not be zero"));
-        }
-        match self.pace {
-            Pace::OnOff { rate: 0, .. } | Pace::Ramp { from: 0, .. } => {
-                Err(PlanError::new("rate", "must be at least 1B/s"))
-            }
-            Pace::OnOff { on, .. } if on.is_zero() => Err(PlanError::new("on", "must not be zero")),
-            _ => Ok(()),
-        }
-    }
-
     /// The turns of a process until the time is over.
     fn turns(&self, process: u32) -> Steps {
         let Self { processes, transfer_bytes: bytes, pace, time, read } = *self;
@@ -122,6 +101,19 @@ impl Paced {
 }
 
 impl Plan for Paced {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.transfer_bytes == 0, "transfer", "must be at least 1B")?;
+        refuse_if(self.time.is_zero(), "time", "must not be zero")?;
+        match self.pace {
+            Pace::OnOff { rate: 0, .. } | Pace::Ramp { from: 0, .. } => {
+                Err(PlanError::new("rate", "must be at least 1B/s"))
+            }
+            Pace::OnOff { on, .. } if on.is_zero() => Err(PlanError::new("on", "must not be zero")),
+            _ => Ok(()),
+        }
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

@@ -53,17 +53,6 @@ impl PioBench {
         }
     }
 
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        shared_file::check(self.write, self.read, self.requests)?;
-        let request = u128::from(self.request_bytes) * u128::from(self.processes);
-        shared_file::check_size("request", request, self.requests)
-    }
-
     fn calls(&self, process: u32, call: fn(Extent) -> Call) -> Steps {
         let Self { processes, request_bytes: bytes, requests, pattern, .. } = *self;
         let (process, processes) = (u64::from(process), u64::from(processes));
@@ -77,6 +66,13 @@ impl PioBench {
 }
 
 impl Plan for PioBench {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        shared_file::check(self.write, self.read, self.requests)?;
+        let request = u128::from(self.request_bytes) * u128::from(self.processes);
+        shared_file::check_size("request", request, self.requests)
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

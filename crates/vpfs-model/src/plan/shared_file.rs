@@ -1,6 +1,6 @@
 //! The common part of benchmarks on one shared file, which create, write, read and remove it.
 
-use super::{Call, Dir, FileId, Phase, PlanError, Steps, calls};
+use super::{Call, Dir, FileId, Phase, PlanError, Steps, calls, refuse_if};
 
 /// The file.
 pub(crate) const FILE: FileId = FileId { dir: Dir::Base, number: 0 };
@@ -31,21 +31,15 @@ pub(crate) fn metadata(phase: Phase, process: u32, write: bool) -> Steps {
 
 /// Checks the parameters that all of these benchmarks have.
 pub(crate) fn check(write: bool, read: bool, requests: u64) -> Result<(), PlanError> {
-    if !write && !read {
-        return Err(PlanError::new("write", "nothing to do; give --write, --read or both"));
-    }
-    if requests == 0 {
-        return Err(PlanError::new("requests", "must be at least 1"));
-    }
+    refuse_if(!write && !read, "write", "nothing to do; give --write, --read or both")?;
+    refuse_if(requests == 0, "requests", "must be at least 1")?;
     Ok(())
 }
 
 /// Checks that a file of this many rounds is possible. `round` is the number of bytes that all processes together move
 /// in one round, and `option` names the parameter to blame if it is zero.
 pub(crate) fn check_size(option: &'static str, round: u128, rounds: u64) -> Result<(), PlanError> {
-    if round == 0 {
-        return Err(PlanError::new(option, "must be at least 1B"));
-    }
+    refuse_if(round == 0, option, "must be at least 1B")?;
     let total = round.checked_mul(u128::from(rounds));
     match total.is_some_and(|total| i64::try_from(total).is_ok()) {
         true => Ok(()),

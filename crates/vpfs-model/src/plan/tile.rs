@@ -3,7 +3,9 @@
 //! The rows of a tile are not consecutive in the file. Without collective I/O each process moves its own rows, several
 //! with one strided call; with it, one process on each node moves consecutive pieces for all processes [IOCO §5.1-5.2].
 
-use super::{Call, Extent, Phase, Plan, PlanError, Step, Steps, Strided, check_processes, in_step, node, shared_file};
+use super::{
+    Call, Extent, Phase, Plan, PlanError, Step, Steps, Strided, check_processes, in_step, node, refuse_if, shared_file,
+};
 
 /// Parameters of an MPI-TILE-IO-like run.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -53,25 +55,6 @@ impl MpiTileIo {
         }
     }
 
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        let Some(processes) = self.tiles_x.checked_mul(self.tiles_y) else {
-            return Err(PlanError::new("tiles", "exceed the largest number of processes"));
-        };
-        check_processes(processes)?;
-        shared_file::check(self.write, self.read, self.requests)?;
-        if self.nodes == 0 || self.nodes > processes {
-            return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
-        }
-        if u32::try_from(self.call_bytes()).is_err() {
-            return Err(PlanError::new("rows", "a call must be below 4GiB"));
-        }
-        shared_file::check_size("rows", u128::from(self.call_bytes()) * u128::from(processes), self.requests)
-    }
-
     fn call_bytes(&self) -> u64 {
         u64::from(self.row_bytes) * u64::from(self.rows_per_call)
     }
@@ -107,6 +90,19 @@ impl MpiTileIo {
 }
 
 impl Plan for MpiTileIo {
+    fn validate(&self) -> Result<(), PlanError> {
+        let Some(processes) = self.tiles_x.checked_mul(self.tiles_y) else {
+            return Err(PlanError::new("tiles", "exceed the largest number of processes"));
+        };
+        check_processes(processes)?;
+        shared_file::check(self.write, self.read, self.requests)?;
+        if self.nodes == 0 || self.nodes > processes {
+            return Err(PlanError::new("nodes", "must be at least 1 and at most the number of processes"));
+        }
+        refuse_if(u32::try_from(self.call_bytes()).is_err(), "rows", "a call must be below 4GiB")?;
+        shared_file::check_size("rows", u128::from(self.call_bytes()) * u128::from(processes), self.requests)
+    }
+
     fn processes(&self) -> u32 {
         self.tiles_x * self.tiles_y
     }

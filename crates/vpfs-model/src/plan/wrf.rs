@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::pieces::pieces;
-use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes};
+use super::{Call, Dir, Extent, FileId, Phase, Plan, PlanError, Step, Steps, calls, check_processes, refuse_if};
 use vpfs_core::hash::mix;
 
 /// Parameters of a WRF-like run.
@@ -76,29 +76,6 @@ impl Wrf {
         Self { output_bytes, restart_bytes, forecast_minutes, ..self }
     }
 
-    /// Checks the parameters against each other.
-    ///
-    /// # Errors
-    /// The invalid option, and why.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        check_processes(self.processes)?;
-        if self.forecast_minutes == 0 {
-            return Err(PlanError::new("minutes", "must be at least 1"));
-        }
-        if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
-            return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
-        }
-        let files = self.forecast_minutes.checked_mul(self.processes).and_then(|n| n.checked_add(FIRST_RESTART));
-        if files.is_none() {
-            return Err(PlanError::new("minutes", format!("minutes times processes must be below {}", u32::MAX)));
-        }
-        let sizes = [("input", self.input_bytes), ("output", self.output_bytes), ("restart", self.restart_bytes)];
-        match sizes.into_iter().find(|&(_, bytes)| i64::try_from(bytes).is_err()) {
-            Some((option, _)) => Err(PlanError::new(option, "exceeds the largest possible file")),
-            None => Ok(()),
-        }
-    }
-
     fn minute(&self, bytes: u64) -> u64 {
         bytes.checked_div(u64::from(self.forecast_minutes)).unwrap_or(0)
     }
@@ -156,6 +133,23 @@ impl Wrf {
 type Looked = iter::Chain<iter::RepeatN<Call>, iter::Once<Call>>;
 
 impl Plan for Wrf {
+    fn validate(&self) -> Result<(), PlanError> {
+        check_processes(self.processes)?;
+        refuse_if(self.forecast_minutes == 0, "minutes", "must be at least 1")?;
+        if self.transfer_min_bytes == 0 || self.transfer_min_bytes > self.transfer_max_bytes {
+            return Err(PlanError::new("transfer", "must be at least 1B, and a range must go from small to large"));
+        }
+        let files = self.forecast_minutes.checked_mul(self.processes).and_then(|n| n.checked_add(FIRST_RESTART));
+        if files.is_none() {
+            return Err(PlanError::new("minutes", format!("minutes times processes must be below {}", u32::MAX)));
+        }
+        let sizes = [("input", self.input_bytes), ("output", self.output_bytes), ("restart", self.restart_bytes)];
+        match sizes.into_iter().find(|&(_, bytes)| i64::try_from(bytes).is_err()) {
+            Some((option, _)) => Err(PlanError::new(option, "exceeds the largest possible file")),
+            None => Ok(()),
+        }
+    }
+
     fn processes(&self) -> u32 {
         self.processes
     }

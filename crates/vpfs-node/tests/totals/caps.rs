@@ -17,8 +17,7 @@ fn moving_load_gets_the_whole_cap_and_no_more() {
     for seed in 1..=5 {
         let mut cluster = capped(seed, 4, 5);
         cluster.move_about(60);
-        let (least, most) = cluster.extremes(5);
-        assert!(least > 0.95 && most < 1.05, "seed {seed}: {least} to {most}");
+        cluster.assert_gets(5, 0.95..1.05, &format!("seed {seed}"));
     }
 }
 
@@ -26,8 +25,7 @@ fn moving_load_gets_the_whole_cap_and_no_more() {
 fn sixteen_servers_keep_a_cap() {
     let mut cluster = capped(1, 16, 2);
     cluster.move_about(40);
-    let (least, most) = cluster.extremes(5);
-    assert!(least > 0.95 && most < 1.05, "{least} to {most}");
+    cluster.assert_gets(5, 0.95..1.05, "");
 }
 
 #[test]
@@ -50,13 +48,11 @@ fn a_divided_cluster_stays_within_the_cap() {
     cluster.parts = vec![0, 0, 1, 1];
     cluster.run_for(Duration::from_secs(4));
     cluster.run_for(Duration::from_secs(20));
-    let (least, most) = cluster.extremes(14);
-    assert!(least > 0.9 && most < 1.05, "apart: {least} to {most}");
+    cluster.assert_gets(14, 0.9..1.05, "apart");
     cluster.parts.fill(0);
     cluster.run_for(Duration::from_secs(20));
     let (least, most) = cluster.extremes(36);
     // What the other part used is news for both at first.
     assert!(least > 0.85 && most < 1.05, "together: {least} to {most}");
-    let (least, most) = cluster.extremes(41);
-    assert!(least > 0.95 && most < 1.05, "later: {least} to {most}");
+    cluster.assert_gets(41, 0.95..1.05, "later");
 }

@@ -1,11 +1,12 @@
 //! Nodes that hear each other with a delay, and an application whose load moves.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use vpfs_core::testing::Random;
 use vpfs_core::{AppId, AppPolicy, Bytes, Dispatch, OpKind, ServerId, Settings, Time};
-use vpfs_node::coordination::{CoordinationSettings, Message};
+use vpfs_node::coordination::{CoordinationSettings, Counted, Message};
 use vpfs_node::{Arrival, Event, Node, NodeSettings, Outputs, PeerSettings, RequestKey, Served};
 
 /// The application with a total of [`RATE`].
@@ -243,6 +244,13 @@ impl Cluster {
         (windows().fold(f64::MAX, f64::min), windows().fold(0.0, f64::max))
     }
 
+    /// Asserts that [`Cluster::extremes`] are within `range`.
+    #[track_caller]
+    pub(crate) fn assert_gets(&self, first: u64, range: Range<f64>, what: &str) {
+        let (least, most) = self.extremes(first);
+        assert!(least > range.start && most < range.end, "{what}: {least} to {most}");
+    }
+
     /// The most by which the bytes of any time from `first` on exceed what the rate allows in it.
     pub(crate) fn most_beyond(&self, first: u64) -> u64 {
         let in_step = self.rate as i64 / 1000;
@@ -270,6 +278,12 @@ impl Cluster {
     fn totals(&self, first: u64) -> Vec<u64> {
         self.steps[usize::try_from(first * 1000).unwrap()..].iter().map(|step| step.iter().sum()).collect()
     }
+}
+
+/// In what it sends, a liar says a thousand times as much of what is `counted`.
+pub(crate) fn exaggerate(is_liar: bool, message: &mut Message, counted: Counted) {
+    let totals = message.entries.iter_mut().filter(|entry| is_liar && entry.counted == counted);
+    totals.for_each(|entry| entry.total *= 1000);
 }
 
 #[derive(Default)]

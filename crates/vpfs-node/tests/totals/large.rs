@@ -5,7 +5,7 @@ use std::time::Duration;
 use vpfs_core::{AppPolicy, Bytes, Cap, Depth, PolicyKind, Scope, ServiceClass, Settings, SlotCostTable, TotalKind};
 use vpfs_node::coordination::{Counted, Message};
 
-use super::cluster::{Cluster, RATE, SIZE};
+use super::cluster::{Cluster, RATE, SIZE, exaggerate};
 use super::{minima, targets};
 
 const SERVERS: usize = 40;
@@ -115,8 +115,7 @@ fn calls_over_many_servers_get_all_of_a_cap() {
         cluster.loaded[..servers].fill(true);
         cluster.striped = calls;
         cluster.run_for(Duration::from_secs(15));
-        let (least, most) = cluster.extremes(3);
-        assert!(least > 0.95 && most < 1.05, "{servers} servers: {least} to {most}");
+        cluster.assert_gets(3, 0.95..1.05, &format!("{servers} servers"));
     }
 }
 
@@ -159,8 +158,12 @@ fn a_cluster_that_shrinks_to_one_group_needs_no_parts() {
 #[test]
 fn a_peer_that_lies_leaves_the_least_part_while_it_does() {
     let lies: [fn(usize, &mut Message); 2] = [
-        |server, message| exaggerate(server, message, Counted::Given(TotalKind::Cap, ServiceClass::Data)),
-        |server, message| exaggerate(server, message, Counted::Wanted(TotalKind::Cap, ServiceClass::Data)),
+        |server, message| {
+            exaggerate(server == SERVERS - 1, message, Counted::Given(TotalKind::Cap, ServiceClass::Data))
+        },
+        |server, message| {
+            exaggerate(server == SERVERS - 1, message, Counted::Wanted(TotalKind::Cap, ServiceClass::Data))
+        },
     ];
     for lie in lies {
         let mut cluster = capped(1, SERVERS);
@@ -173,12 +176,6 @@ fn a_peer_that_lies_leaves_the_least_part_while_it_does() {
         }
         cluster.lie = |_, _| ();
         cluster.run_for(Duration::from_secs(10));
-        let (least, most) = cluster.extremes(23);
-        assert!(least > 0.9 && most < 1.0 + LUMPS, "three seconds later: {least} to {most}");
+        cluster.assert_gets(23, 0.9..1.0 + LUMPS, "three seconds later");
     }
-}
-
-fn exaggerate(server: usize, message: &mut Message, counted: Counted) {
-    let totals = message.entries.iter_mut().filter(|entry| server == SERVERS - 1 && entry.counted == counted);
-    totals.for_each(|entry| entry.total *= 1000);
 }

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use vpfs_core::{AppPolicy, Bytes, Depth, Minimum, PolicyKind, Scope, Settings, SlotCostTable, Weight};
-use vpfs_node::coordination::{Counted, Message};
+use vpfs_core::{
+    AppPolicy, Bytes, Depth, Minimum, PolicyKind, Scope, ServiceClass, Settings, SlotCostTable, TotalKind, Weight,
+};
+use vpfs_node::coordination::Counted;
 
-use super::cluster::{Cluster, RATE};
+use super::cluster::{Cluster, RATE, exaggerate};
 
 /// Before, the servers learn what requests cost, and how many the storage needs at once. Only servers with both
 /// applications do.
@@ -28,8 +30,7 @@ fn moving_load_gets_the_whole_minimum() {
         cluster.loaded.fill(true);
         cluster.run_for(Duration::from_secs(LEARNT));
         cluster.move_about(60);
-        let (least, most) = cluster.extremes(LEARNT);
-        assert!(least > 0.95 && most < 1.1, "seed {seed}: {least} to {most}");
+        cluster.assert_gets(LEARNT, 0.95..1.1, &format!("seed {seed}"));
     }
 }
 
@@ -56,11 +57,8 @@ fn one_server_has_all_of_it_and_four_no_more() {
 fn a_peer_that_lies_takes_no_even_part() {
     let mut cluster = with(1, 4, RATE, Scope::Total);
     cluster.loaded = vec![true; 4];
-    cluster.lie = |server, message: &mut Message| {
-        let given = Counted::Given(vpfs_core::TotalKind::Minimum, vpfs_core::ServiceClass::Data);
-        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.counted == given);
-        totals.for_each(|entry| entry.total *= 1000);
-    };
+    cluster.lie =
+        |server, message| exaggerate(server == 3, message, Counted::Given(TotalKind::Minimum, ServiceClass::Data));
     cluster.run_for(Duration::from_secs(40));
     for server in 0..3 {
         let part = cluster.part_of(server, LEARNT);

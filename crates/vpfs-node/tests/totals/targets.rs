@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use vpfs_core::{
-    AppPolicy, Bytes, Deadlines, Depth, PolicyKind, Scope, Settings, SlotCostTable, Target, TwoLevelSettings,
+    AppPolicy, Bytes, Deadlines, Depth, PolicyKind, Scope, ServiceClass, Settings, SlotCostTable, Target, TotalKind,
+    TwoLevelSettings,
 };
-use vpfs_node::coordination::{Counted, Message};
+use vpfs_node::coordination::Counted;
 
-use super::cluster::{Cluster, RATE, SIZE};
+use super::cluster::{Cluster, RATE, SIZE, exaggerate};
 
 const PERIOD_MS: u64 = 200;
 const DELAY_MS: u32 = 5;
@@ -85,8 +86,7 @@ fn parts_of_a_divided_cluster_keep_one_promise_together() {
     cluster.run_for(Duration::from_secs(10));
     cluster.parts = vec![0, 0, 1, 1];
     cluster.run_for(Duration::from_secs(24));
-    let (least, most) = cluster.extremes(14);
-    assert!(least > 0.95 && most < 1.05, "apart: {least} to {most}");
+    cluster.assert_gets(14, 0.95..1.05, "apart");
     let part = cluster.part_of(0, 14);
     assert!((0.45..0.55).contains(&part), "one of two has what is due to both: {part}");
     cluster.parts.fill(0);
@@ -94,8 +94,7 @@ fn parts_of_a_divided_cluster_keep_one_promise_together() {
     let (least, most) = cluster.extremes(36);
     // What the other part used is news for both at first.
     assert!(least > 0.85 && most < 1.05, "together: {least} to {most}");
-    let (least, most) = cluster.extremes(41);
-    assert!(least > 0.95 && most < 1.05, "later: {least} to {most}");
+    cluster.assert_gets(41, 0.95..1.05, "later");
 }
 
 /// The last server says that a thousand times as much passed there.
@@ -103,11 +102,8 @@ fn parts_of_a_divided_cluster_keep_one_promise_together() {
 fn a_peer_that_lies_takes_no_even_part() {
     let mut cluster = targeted(1, 4);
     cluster.loaded = vec![true; 4];
-    cluster.lie = |server, message: &mut Message| {
-        let given = Counted::Given(vpfs_core::TotalKind::Target, vpfs_core::ServiceClass::Data);
-        let totals = message.entries.iter_mut().filter(|entry| server == 3 && entry.counted == given);
-        totals.for_each(|entry| entry.total *= 1000);
-    };
+    cluster.lie =
+        |server, message| exaggerate(server == 3, message, Counted::Given(TotalKind::Target, ServiceClass::Data));
     cluster.run_for(Duration::from_secs(20));
     for server in 0..3 {
         let part = cluster.part_of(server, 5);

@@ -78,8 +78,4 @@ impl Link {
         let ping = std::mem::take(&mut self.ping).then_some(Frame::Ping { sent: now });
         pong.into_iter().chain(ping)
     }
-
-    pub(super) fn has_clock_frames(&self) -> bool {
-        self.ping || self.pong.is_some()
-    }
 }

@@ -66,57 +66,33 @@ pub struct MeshSettings {
 
 /// What the driver must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Action {
     /// Connect to the proxy of this server; answer with [`Mesh::connected`] or [`Mesh::dial_failed`].
     Dial(ServerId),
     /// Close this connection at once. No [`Mesh::closed`] is needed.
     Close(LinkId),
-    /// Give this message to the node of a server of this process.
-    Deliver {
-        /// The server that sent it.
-        from: ServerId,
-        /// The server of this process.
-        to: ServerId,
-        /// What it says.
-        message: Message,
-    },
-    /// Tell all nodes of this process that the cluster's clock is this far ahead of the process's; behind if negative.
-    SetClock {
-        /// In nanoseconds; 0 until then.
-        ahead_ns: i64,
-    },
+    /// Give this message of another server to the node of a server of this process.
+    Deliver { from: ServerId, to: ServerId, message: Message },
+    /// Tell all nodes of this process that the cluster's clock is this far ahead of the process's, or behind if
+    /// negative, in nanoseconds; 0 until then.
+    SetClock { ahead_ns: i64 },
 }
 
 /// Something to log. Each is reported when it changes, not while it lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Event {
-    /// The proxies of these servers can be reached.
-    Up {
-        /// The servers.
-        servers: Vec<ServerId>,
-        /// Their absence had been reported.
-        again: bool,
-    },
+    /// The proxies of these servers can be reached, `again` if their absence had been reported.
+    Up { servers: Vec<ServerId>, again: bool },
     /// The proxy of a server has not been there for [`MeshSettings::lost_after`].
-    Absent {
-        /// The server.
-        server: ServerId,
-    },
+    Absent { server: ServerId },
     /// The process that runs the proxies of these servers lacks a server of this one in its configuration, so that they
     /// do not talk to each other.
-    Unlisted {
-        /// The servers.
-        servers: Vec<ServerId>,
-    },
-    /// The clock of these servers' process differs by more than the limit, or does so no more.
-    Clock {
-        /// The servers.
-        servers: Vec<ServerId>,
-        /// How far theirs is ahead.
-        offset: ClockOffset,
-        /// Whether it is beyond the limit.
-        exceeds: bool,
-    },
+    Unlisted { servers: Vec<ServerId> },
+    /// The clock of these servers' process, which is ahead by `offset`, differs by more than the limit, or does so no
+    /// more.
+    Clock { servers: Vec<ServerId>, offset: ClockOffset, exceeds: bool },
 }
 
 /// Why a process is not accepted, or its link is closed.

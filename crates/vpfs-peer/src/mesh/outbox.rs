@@ -41,10 +41,6 @@ impl Outbox {
     pub(super) fn count_sent(&mut self, message: &Message) {
         count(&mut self.sent, message);
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.reports.is_empty()
-    }
 }
 
 pub(super) fn count(traffic: &mut Traffic, message: &Message) {

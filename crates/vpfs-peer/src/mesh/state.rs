@@ -245,14 +245,6 @@ impl Mesh {
         }
     }
 
-    /// Whether a link still has something to send.
-    pub fn has_more(&self, id: LinkId) -> bool {
-        self.links.get(&id).is_some_and(|link| {
-            let waits = |server| self.remotes.get(server).is_some_and(|remote| !remote.outbox.is_empty());
-            link.has_clock_frames() || (link.is_accepted && link.servers.iter().any(waits))
-        })
-    }
-
     /// All servers of other processes, by id.
     pub fn status(&self, now: Time) -> impl Iterator<Item = PeerStatus> + '_ {
         self.remotes.iter().map(move |(&server, remote)| PeerStatus {

@@ -26,25 +26,17 @@ pub const FRAME_LEN: usize = 72 << 10;
 
 /// What one process sends to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Frame {
     /// Who the sender is; the first frame in each direction, and only that.
     Hello(Hello),
     /// A message of one server's coordinator to another's.
     Report(Report),
-    /// Asks for the receiver's time.
-    Ping {
-        /// The sender's time, which the answer repeats.
-        sent: Time,
-    },
-    /// The answer to [`Frame::Ping`].
-    Pong {
-        /// The time in the question.
-        sent: Time,
-        /// When the question arrived, by the clock of the process that answers.
-        received: Time,
-        /// When it answered, by the same clock.
-        answered: Time,
-    },
+    /// Asks for the receiver's time; the answer repeats the sender's.
+    Ping { sent: Time },
+    /// The answer to [`Frame::Ping`]: the time in the question, and when it arrived and was answered, by the clock of
+    /// the process that answers.
+    Pong { sent: Time, received: Time, answered: Time },
     /// The sender's configuration lacks a server that the receiver speaks for; the last frame.
     Unlisted,
 }

@@ -57,12 +57,7 @@ pub(crate) enum Failure {
     NoDescriptors(Exhausted),
     /// A socket failed.
     #[error("{side} connection failed: {error}")]
-    Io {
-        /// The side that failed.
-        side: Side,
-        /// The error of the socket.
-        error: io::Error,
-    },
+    Io { side: Side, error: io::Error },
     /// Nothing moved for too long.
     #[error("timed out: {0}")]
     TimedOut(&'static str),

@@ -30,13 +30,7 @@ impl Place {
                     [scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n[trust]\nservers = [\"127.0.0.1\"]\n";
         let config = Config::parse("test", text).unwrap();
         let (apps, clock) = (AppTable::new(&config), Clock::start());
-        let gate = Arc::new(Gate::new(
-            clock.clone(),
-            vpfs_core::ServerId(0),
-            crate::outbox::Outbox::default(),
-            &config,
-            &apps,
-        ));
+        let gate = Arc::new(Gate::alone(clock.clone(), &config, &apps));
         let listener = Listener {
             server: "s".to_owned(),
             address: clients.local_addr().unwrap(),

@@ -48,6 +48,7 @@ const REDIAL_MAX: Duration = Duration::from_millis(1500);
 
 /// Why a process cannot have peers.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum PeersError {
     /// A key or certificate is not valid.
     #[error("[peers] {0}")]
@@ -57,14 +58,7 @@ pub enum PeersError {
     Name(#[from] WireError),
     /// An address cannot be bound.
     #[error("cannot listen at {host}:{port} for peers: {error}")]
-    Listen {
-        /// The host as configured.
-        host: String,
-        /// The port as configured.
-        port: u16,
-        /// The error.
-        error: io::Error,
-    },
+    Listen { host: String, port: u16, error: io::Error },
 }
 
 /// What all connections of this process have in common.

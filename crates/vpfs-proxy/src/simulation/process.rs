@@ -7,7 +7,6 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio::sync::mpsc;
 use vpfs_config::{AppTable, Config};
-use vpfs_core::ServerId;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
 
 use crate::accept::Acceptor;
@@ -18,7 +17,6 @@ use crate::gate::Gate;
 use crate::listener::Listener;
 use crate::log_limit::LogLimit;
 use crate::names::Names;
-use crate::outbox::Outbox;
 use crate::shared::{Rules, Shared, Stage};
 use crate::stream::simulated::{Randomness, Socket};
 
@@ -34,7 +32,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(clock: &Clock, config: &Config) -> Self {
         let apps = AppTable::new(config);
-        let gate = Arc::new(Gate::new(clock.clone(), ServerId(0), Outbox::default(), config, &apps));
+        let gate = Arc::new(Gate::alone(clock.clone(), config, &apps));
         let listener = Listener {
             server: "s".to_owned(),
             address: PROXY.into(),

@@ -11,7 +11,7 @@ use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{IoType, Request, RequestBody};
 
 use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::{Front, Network, Site, pattern};
 
 fn scheduler(policy: &str, depth: u32) -> String {
     format!("[scheduler]\npolicy = \"{policy}\"\ndepth = {depth}\n")
@@ -34,11 +34,9 @@ async fn let_go(client: &mut Peer, server: &mut Peer) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_server_sees_no_more_requests_than_slots() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon(&scheduler("sfq-d", 3)).await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
-    let (mut client_2, mut server_2) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start(&scheduler("sfq-d", 3)).await;
+    let (mut client, mut server) = front.pair().await;
+    let (mut client_2, mut server_2) = front.pair().await;
     for tag in 1..=10 {
         client.send(raw::metadata(tag)).await;
     }
@@ -78,14 +76,12 @@ async fn large_requests_take_the_slots_they_cost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_never_overloaded_by_many_clients() {
     const CLIENTS: u64 = 12;
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon(&scheduler("sfq-d", DEPTH as u32)).await;
+    let front = Front::start(&scheduler("sfq-d", DEPTH as u32)).await;
     let (events, mut seen) = mpsc::unbounded_channel();
     let begun = Arc::new(watch::Sender::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..CLIENTS {
-        let (client, server) = fake.pair(network.address(0, 0)).await;
+        let (client, server) = front.pair().await;
         tasks.spawn(ask_for_everything(client, number));
         tokio::spawn(answer_and_count(server, Arc::clone(&begun), events.clone()));
     }
@@ -99,7 +95,7 @@ async fn a_server_is_never_overloaded_by_many_clients() {
     }
     assert_eq!((outstanding, requests), (0, CLIENTS as usize * OPS as usize));
     assert_eq!(most, DEPTH as isize, "all slots were used and no more");
-    assert_eq!(daemon.totals().iter().map(|(_, totals)| totals.failed).sum::<u64>(), 0);
+    assert_eq!(front.daemon.totals().iter().map(|(_, totals)| totals.failed).sum::<u64>(), 0);
 }
 
 const DEPTH: usize = 5;

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tracing::Level;
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{ClusterConfig, CreateOptions, DeviceClock};
+use vpfs_testbed::CreateOptions;
 
-use crate::common::cluster::Cluster;
+use crate::common::cluster::{Cluster, slow_servers};
 use crate::common::load::Load;
 use crate::common::log::Log;
 
@@ -22,17 +21,10 @@ const HEALS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Five servers whose devices take 16 KiB in 16 ms, one after the other. Applications of equal weight.
 async fn cluster() -> Cluster {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 1_000_000, ..SsdProfile::PCIE_X4 };
-    let servers = ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(SERVERS)
-    };
     let settings = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 4\nsharing = \"threshold\"\n\
                     broadcast_threshold = \"16KiB\"\n[[app]]\nname = \"wide\"\n[[app]]\nname = \"narrow\"\n";
     let (files, key) = (tempfile::TempDir::new().unwrap(), "shared_key = \"{}/peers.key\"\n");
-    Cluster::prepare(servers, &[Some("wide"), Some("narrow")], settings, files, key).await
+    Cluster::prepare(slow_servers(SERVERS, 1_000_000), &[Some("wide"), Some("narrow")], settings, files, key).await
 }
 
 /// The wide application reads from all of `servers`, the narrow one from the first two.

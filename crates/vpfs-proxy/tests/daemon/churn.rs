@@ -11,8 +11,8 @@ use vpfs_testbed::{Client, CreateOptions, File};
 use vpfs_wire::bmi::Tag;
 use vpfs_wire::pvfs2::{Handle, Reply, ReplyBody};
 
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 use crate::shares::slow;
 
 const PIECE: usize = 64 << 10;
@@ -123,22 +123,20 @@ async fn reads_that_are_cut_off_take_no_more_than_their_share() {
 /// requests than it has slots, however often a client comes back.
 #[tokio::test(start_paused = true)]
 async fn slots_of_a_client_that_is_gone_are_kept_for_a_while() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
     for answers in [true, false] {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         client.send(raw::metadata(1)).await;
         assert_eq!(server.tag().await, Tag(1));
         reset(client);
         for _ in 0..20 {
-            let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+            let (mut client, mut server) = front.pair().await;
             client.send([raw::metadata(1), raw::noop(2)].concat()).await;
             assert_eq!(server.tag().await, Tag(2), "the request before it is held");
             reset(client);
             assert!(server.receive().await.is_err());
         }
-        let (mut other, mut other_server) = fake.pair(network.address(0, 0)).await;
+        let (mut other, mut other_server) = front.pair().await;
         other.send([raw::metadata(1), raw::noop(2)].concat()).await;
         assert_eq!(other_server.tag().await, Tag(2));
         let begin = Instant::now();
@@ -155,9 +153,7 @@ async fn slots_of_a_client_that_is_gone_are_kept_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_drains_does_not_wait_for_clients_that_are_gone() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon(SCHEDULER).await;
+    let Front { server: fake, network, daemon } = Front::start(SCHEDULER).await;
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));

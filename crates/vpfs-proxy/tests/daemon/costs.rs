@@ -4,8 +4,8 @@
 
 use vpfs_wire::bmi::Tag;
 
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, pattern};
 
 const SMALL: usize = 64 << 10;
 /// The size that copying tools request, however small the file is.
@@ -18,13 +18,9 @@ struct Race {
 }
 
 impl Race {
-    async fn start(network: &Network, fake: &FakeServer) -> Self {
-        let mut ends = Vec::new();
-        for host in [2, 3] {
-            let client = Peer::connect_from([127, 0, 0, host], network.address(0, 0)).await;
-            ends.push((client, fake.accept().await));
-        }
-        let [(one, server_1), (other, server_2)] = ends.try_into().unwrap_or_else(|_| unreachable!());
+    async fn start(front: &Front) -> Self {
+        let (one, server_1) = front.pair_from([127, 0, 0, 2]).await;
+        let (other, server_2) = front.pair_from([127, 0, 0, 3]).await;
         Self { clients: [one, other], servers: [server_1, server_2] }
     }
 
@@ -63,10 +59,8 @@ const FENCE: u64 = 1000;
 
 #[tokio::test]
 async fn a_read_that_finds_less_than_it_asked_for_is_charged_less() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
-    let mut race = Race::start(&network, &fake).await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let mut race = Race::start(&front).await;
     // The first application has the slot, and is charged 10 MiB; the other one's requests arrive in the meantime.
     for tag in 1..=3 {
         race.clients[0].send(raw::read(tag, 10 + tag, MUCH)).await;
@@ -92,10 +86,8 @@ async fn the_attributes_of_many_files_cost_as_much_as_each_by_itself() {
     const MANY: u64 = 2000;
     const ASKED: u64 = 200;
     for policy in ["sfq-d", "sfq-d-plus"] {
-        let fake = FakeServer::start().await;
-        let network = Network::before(fake.address());
-        let _daemon = network.daemon(&format!("[scheduler]\npolicy = \"{policy}\"\ndepth = 1\n")).await;
-        let mut race = Race::start(&network, &fake).await;
+        let front = Front::start(&format!("[scheduler]\npolicy = \"{policy}\"\ndepth = 1\n")).await;
+        let mut race = Race::start(&front).await;
         for tag in 1..=3 {
             race.clients[0].send(raw::attributes(tag, MANY)).await;
         }
@@ -117,10 +109,8 @@ async fn the_attributes_of_many_files_cost_as_much_as_each_by_itself() {
 
 #[tokio::test]
 async fn the_size_of_a_file_that_was_read_before_is_known() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 5\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 5\n").await;
+    let (mut client, mut server) = front.pair().await;
     client.send(raw::read(1, 7, MUCH)).await;
     assert_eq!(server.tag().await, Tag(1));
     server.send([raw::ack(Tag(1), SMALL), raw::data(Tag(1), &pattern(1, SMALL))].concat()).await;

@@ -4,19 +4,16 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::load::write_and_verify;
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Network, Site};
 
 #[tokio::test]
 async fn operations_in_progress_finish_and_no_new_ones_start() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
+    let Front { server: fake, network, daemon } = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let address = network.address(0, 0);
-    let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let (mut client, mut server) = fake.pair(address).await;
     let (mut idle, mut idle_server) = fake.pair(address).await;
     for request in [raw::write(1, 1, 5), raw::metadata(2), raw::metadata(3)] {
@@ -51,21 +48,7 @@ async fn operations_in_progress_finish_and_no_new_ones_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_survive_restarts_of_the_daemon() {
     let mut site = Site::start(2, "").await;
-    let mut tasks = JoinSet::new();
-    for number in 0..2 {
-        let client = site.client().await;
-        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
-        for task in 0..4 {
-            let (client, file) = (client.clone(), file.clone());
-            tasks.spawn(async move {
-                for piece in (task..100).step_by(4) {
-                    let data = pattern(number << 32 | piece, 150_000);
-                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
-                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
-                }
-            });
-        }
-    }
+    let mut tasks = write_and_verify(&[site.client().await, site.client().await], 100).await;
     let (mut restarts, mut ended) = (0, 0);
     while ended < 8 {
         if let Some(task) = tasks.try_join_next() {
@@ -85,9 +68,7 @@ async fn clients_survive_restarts_of_the_daemon() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_in_time_is_cut_off() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("[limits]\ndrain_timeout = \"20s\"\n").await;
+    let Front { server: fake, network, daemon } = Front::start("[limits]\ndrain_timeout = \"20s\"\n").await;
     let mut stuck = Vec::new();
     for _ in 0..3 {
         let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
@@ -107,9 +88,7 @@ async fn what_does_not_end_in_time_is_cut_off() {
 
 #[tokio::test]
 async fn a_dropped_daemon_closes_everything() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("").await;
+    let Front { server: fake, network, daemon } = Front::start("").await;
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));

@@ -11,8 +11,8 @@ use vpfs_testbed::{Client, CreateOptions};
 use vpfs_wire::bmi::Tag;
 
 use crate::common::log::Log;
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 const PIECE: usize = 120_000;
 const PIECES: u64 = 60;
@@ -108,11 +108,9 @@ async fn a_dead_server_shows_as_a_reset_and_is_logged_once() {
 /// Requests that are outstanding at a failed server, or queued for it, do not keep their slots.
 #[tokio::test]
 async fn slots_are_freed_when_either_side_disconnects() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     for server_dies in [true, false] {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         for request in [raw::read(1, 1, 5000), raw::metadata(2), raw::metadata(3), raw::write(4, 2, 5000)] {
             client.send(request).await;
         }
@@ -128,13 +126,13 @@ async fn slots_are_freed_when_either_side_disconnects() {
             assert!(server.receive().await.is_err());
             drop(server);
         }
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         client.send([raw::metadata(1), raw::metadata(2)].concat()).await;
         assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
         server.send([raw::done(Tag(1)), raw::done(Tag(2))].concat()).await;
         assert_eq!([client.tag().await, client.tag().await], [Tag(1), Tag(2)]);
     }
-    let failed: u64 = daemon.totals().iter().map(|(_, totals)| totals.failed).sum();
+    let failed: u64 = front.daemon.totals().iter().map(|(_, totals)| totals.failed).sum();
     assert_eq!(failed, 4, "two of each round were sent; cancelled ones are not counted");
 }
 
@@ -142,10 +140,8 @@ async fn slots_are_freed_when_either_side_disconnects() {
 async fn a_client_that_half_closes_gets_its_replies() {
     use tokio::io::AsyncWriteExt;
 
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("").await;
+    let (mut client, mut server) = front.pair().await;
     client.send([raw::metadata(1), raw::read(2, 1, 5000)].concat()).await;
     assert_eq!([server.tag().await, server.tag().await], [Tag(1), Tag(2)]);
     client.stream.shutdown().await.unwrap();
@@ -160,12 +156,10 @@ async fn a_client_that_half_closes_gets_its_replies() {
 #[tokio::test(start_paused = true)]
 async fn an_operation_without_progress_ends_with_its_connection() {
     let log = Log::of(Level::WARN);
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
     let limits = "[limits]\nreply_timeout = \"5min\"\nflow_timeout = \"40s\"\n";
-    let _daemon = network.daemon(&format!("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n{limits}")).await;
+    let front = Front::start(&format!("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n{limits}")).await;
     for (tag, request, patience) in [(1, raw::metadata(1), 300), (2, raw::read(2, 1, 9000), 40)] {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         client.send(request).await;
         server.tag().await;
         if tag == 2 {
@@ -185,28 +179,33 @@ async fn an_operation_without_progress_ends_with_its_connection() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.contains("peer=127.0.0.1:")), "{lines:?}");
 }
 
+/// A client that has not read what its server sent, `len` bytes of a read; the proxy has all of it.
+async fn pair_with_unread(front: &Front, len: usize) -> (raw::Peer, raw::Peer) {
+    let (mut client, mut server) = front.pair().await;
+    client.send(raw::read(1, 1, len)).await;
+    server.tag().await;
+    server.send(raw::ack(Tag(1), len)).await;
+    for _ in 0..len >> 18 {
+        server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
+    }
+    // The proxy has read all that was sent before this, and its answer would be next.
+    client.send(raw::metadata(2)).await;
+    assert_eq!(server.tag().await, Tag(2));
+    (client, server)
+}
+
 /// Symptom: a proxy used a whole processor. Cause: the timer for a session's operations was always due once its server
 /// had closed while the client was not reading. Virtual time would not advance here.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
     const LEN: usize = 64 << 20;
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
     let limits = "[limits]\nconnections = 1\nflow_timeout = \"40s\"\nbuffer = \"64MiB\"\n";
-    let _daemon = network.daemon(limits).await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
-    client.send(raw::read(1, 1, LEN)).await;
-    server.tag().await;
-    server.send(raw::ack(Tag(1), LEN)).await;
-    for _ in 0..LEN >> 18 {
-        server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
-    }
-    client.send(raw::metadata(2)).await;
-    assert_eq!(server.tag().await, Tag(2));
+    let front = Front::start(limits).await;
+    let (mut client, server) = pair_with_unread(&front, LEN).await;
     drop(server);
     // The only permit becomes free when the client's time limit expires.
     let begin = tokio::time::Instant::now();
-    let (mut other, mut server) = fake.pair(network.address(0, 0)).await;
+    let (mut other, mut server) = front.pair().await;
     other.send(raw::noop(1)).await;
     server.tag().await;
     assert!((40..52).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
@@ -219,19 +218,8 @@ async fn what_a_dead_server_has_sent_waits_for_its_client_but_not_for_ever() {
 async fn what_a_server_has_sent_arrives_although_it_resets_its_connection() {
     const LEN: usize = 32 << 20;
     for resets in [false, true] {
-        let fake = FakeServer::start().await;
-        let network = Network::before(fake.address());
-        let _daemon = network.daemon("[limits]\nbuffer = \"64MiB\"\n").await;
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
-        client.send(raw::read(1, 1, LEN)).await;
-        server.tag().await;
-        server.send(raw::ack(Tag(1), LEN)).await;
-        for _ in 0..LEN >> 18 {
-            server.send(raw::data(Tag(1), &pattern(1, 1 << 18))).await;
-        }
-        // The proxy has read all that was sent before this, and its answer would be next.
-        client.send(raw::metadata(2)).await;
-        assert_eq!(server.tag().await, Tag(2));
+        let front = Front::start("[limits]\nbuffer = \"64MiB\"\n").await;
+        let (mut client, server) = pair_with_unread(&front, LEN).await;
         if resets {
             socket2::SockRef::from(&server.stream).set_linger(Some(Duration::ZERO)).unwrap();
         }

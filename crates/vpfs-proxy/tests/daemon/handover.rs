@@ -4,13 +4,12 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use vpfs_proxy::{Daemon, Inheritance, Offer};
-use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::Tag;
 
+use crate::common::load::write_and_verify;
 use crate::common::raw::{self, FakeServer};
-use crate::common::{Network, Site, pattern};
+use crate::common::{Front, Network, Site};
 
 /// A successor with these settings that has confirmed, and how many connections were handed over and cut off.
 async fn upgrade(network: &Network, daemon: Daemon, settings: &str) -> (Daemon, (usize, usize)) {
@@ -28,10 +27,8 @@ async fn start_successor(network: &Network, daemon: &Daemon, settings: &str) -> 
 
 #[tokio::test]
 async fn requests_continue_where_they_were() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
     let settings = "[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n";
-    let daemon = network.daemon(settings).await;
+    let Front { server: fake, network, daemon } = Front::start(settings).await;
     let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
     // One write is sent, one request is queued, and one arrives in part.
     let last = raw::metadata(3);
@@ -64,22 +61,8 @@ async fn requests_continue_where_they_were() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_do_not_notice_upgrades() {
     let mut site = Site::start(2, "").await;
-    let (mut tasks, mut clients) = (JoinSet::new(), Vec::new());
-    for number in 0..2 {
-        let client = site.client().await;
-        clients.push(client.clone());
-        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
-        for task in 0..4 {
-            let (client, file) = (client.clone(), file.clone());
-            tasks.spawn(async move {
-                for piece in (task..200).step_by(4) {
-                    let data = pattern(number << 32 | piece, 150_000);
-                    client.write_at(&file, piece * 150_000, data.clone()).await.unwrap();
-                    assert!(client.read_at(&file, piece * 150_000, 150_000).await.unwrap() == data);
-                }
-            });
-        }
-    }
+    let clients = [site.client().await, site.client().await];
+    let mut tasks = write_and_verify(&clients, 200).await;
     let (mut upgrades, mut ended) = (0, 0);
     while ended < 8 {
         if let Some(task) = tasks.try_join_next() {
@@ -100,29 +83,25 @@ async fn clients_do_not_notice_upgrades() {
 
 #[tokio::test]
 async fn a_successor_that_does_not_start_changes_nothing() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("").await;
+    let (mut client, mut server) = front.pair().await;
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    assert!(daemon.offer(ours).await.is_err());
+    assert!(front.daemon.offer(ours).await.is_err());
     let (ours, theirs) = UnixStream::pair().unwrap();
     let receiving = tokio::task::spawn_blocking(|| Inheritance::receive(theirs).map(drop));
-    let error = daemon.offer(ours).await.err().unwrap();
+    let error = front.daemon.offer(ours).await.err().unwrap();
     assert_eq!(error.to_string(), "it ended before it was ready; its log says why");
     receiving.await.unwrap().unwrap();
     client.send(raw::metadata(1)).await;
     assert_eq!(server.tag().await, Tag(1));
-    let (_client, _server) = fake.pair(network.address(0, 0)).await;
+    let (_client, _server) = front.pair().await;
 }
 
 #[tokio::test]
 async fn what_does_not_end_in_time_is_cut_off_and_the_rest_is_handed_over() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
     let settings = "[limits]\ndrain_timeout = \"100ms\"\n";
-    let daemon = network.daemon(settings).await;
+    let Front { server: fake, network, daemon } = Front::start(settings).await;
     let (mut stuck, mut stuck_server) = fake.pair(network.address(0, 0)).await;
     stuck.send(raw::metadata(1)).await;
     assert_eq!(stuck_server.tag().await, Tag(1));

@@ -10,8 +10,8 @@ use vpfs_testbed::CreateOptions;
 use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::log::Log;
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 /// Bytes that no client sends, each with part of the reason that is logged.
 fn garbage() -> Vec<(Vec<u8>, &'static str)> {
@@ -65,11 +65,9 @@ async fn hostile_clients_are_cut_off_and_others_continue() {
 #[tokio::test(start_paused = true)]
 async fn the_log_has_one_line_a_minute_for_each_host_and_kind() {
     let log = Log::of(Level::WARN);
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("").await;
+    let front = Front::start("").await;
     let cut_off = async |host, bytes: &[u8]| {
-        let mut client = Peer::connect_from([127, 0, 1, host], network.address(0, 0)).await;
+        let mut client = Peer::connect_from([127, 0, 1, host], front.address()).await;
         client.send(bytes).await;
         assert_eq!(client.end().await, Some(ErrorKind::ConnectionReset));
     };
@@ -90,9 +88,7 @@ async fn the_log_has_one_line_a_minute_for_each_host_and_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
     let log = Log::of(Level::WARN);
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
     let garbage = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), "wrong magic"),
         (raw::metadata(1), "a request"),
@@ -101,7 +97,7 @@ async fn a_hostile_server_is_cut_off_and_the_client_sees_a_dead_one() {
         (raw::completion(Tag(1), 5), ""),
     ];
     for (bytes, reason) in &garbage {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         let peer = client.stream.local_addr().unwrap();
         client.send(raw::read(1, 1, 100)).await;
         server.tag().await;
@@ -136,11 +132,9 @@ const RELEASED: Duration = Duration::from_millis(1600);
 /// still gets everything when it reads again.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_does_not_stall_others() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
-    let (mut stalled, mut stalled_server) = fake.pair(network.address(0, 0)).await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    let (mut stalled, mut stalled_server) = front.pair().await;
+    let (mut client, mut server) = front.pair().await;
     stalled.send(raw::read(1, 1, ENDLESS)).await;
     let tag = stalled_server.tag().await;
     stalled_server.send(raw::ack(tag, ENDLESS)).await;
@@ -173,13 +167,11 @@ async fn a_client_that_does_not_read_does_not_stall_others() {
 /// while their data did not come. Virtual time.
 #[tokio::test(start_paused = true)]
 async fn clients_that_stop_in_the_middle_of_writes_do_not_stall_others() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 2\n").await;
     let begin = tokio::time::Instant::now();
     let mut stopped = Vec::new();
     for half in [0, CHUNK / 2] {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         client.send(raw::write(1, 1, CHUNK)).await;
         assert_eq!(server.tag().await, Tag(1));
         server.send(raw::ack(Tag(1), 0)).await;
@@ -188,7 +180,7 @@ async fn clients_that_stop_in_the_middle_of_writes_do_not_stall_others() {
         client.send(&data[..half]).await;
         stopped.push((client, server, data[half..].to_vec()));
     }
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let (mut client, mut server) = front.pair().await;
     for tag in 1..=100 {
         client.send(raw::metadata(tag)).await;
         assert_eq!(server.tag().await, Tag(tag));
@@ -209,14 +201,12 @@ async fn clients_that_stop_in_the_middle_of_writes_do_not_stall_others() {
 /// once a second. Virtual time.
 #[tokio::test(start_paused = true)]
 async fn clients_that_stall_again_and_again_lose_their_slots_sooner() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let (mut client, mut server) = front.pair().await;
     let begin = tokio::time::Instant::now();
     let mut stalled = Vec::new();
     for tag in 1..=40 {
-        let (mut hostile, mut hostile_server) = fake.pair(network.address(0, 0)).await;
+        let (mut hostile, mut hostile_server) = front.pair().await;
         hostile.send(raw::write(1, 1, CHUNK)).await;
         assert_eq!(hostile_server.tag().await, Tag(1));
         hostile_server.send(raw::ack(Tag(1), 0)).await;
@@ -233,11 +223,9 @@ async fn clients_that_stall_again_and_again_lose_their_slots_sooner() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_complete_its_request_is_cut_off() {
     let log = Log::of(Level::WARN);
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[limits]\nrequest_timeout = \"20s\"\n").await;
-    let (mut idle, mut idle_server) = fake.pair(network.address(0, 0)).await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[limits]\nrequest_timeout = \"20s\"\n").await;
+    let (mut idle, mut idle_server) = front.pair().await;
+    let (mut client, mut server) = front.pair().await;
     client.send([raw::noop(1), raw::metadata(2)[..30].to_vec()].concat()).await;
     assert_eq!(server.tag().await, Tag(1));
     let begin = tokio::time::Instant::now();
@@ -252,10 +240,8 @@ async fn a_client_that_does_not_complete_its_request_is_cut_off() {
 /// Virtual time. The rest of its request is in the socket; the proxy does not read it.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_to_wait_in_a_request_is_not_cut_off() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[limits]\noperations = 1\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[limits]\noperations = 1\n").await;
+    let (mut client, mut server) = front.pair().await;
     let second = raw::metadata(2);
     client.send([&raw::metadata(1)[..], &second[..30]].concat()).await;
     assert_eq!(server.tag().await, Tag(1));
@@ -269,10 +255,8 @@ async fn a_client_that_has_to_wait_in_a_request_is_not_cut_off() {
 /// Virtual time, in which a timeout means that nothing moves any more.
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[limits]\nbuffer = \"1MiB\"\n").await;
+    let (mut client, mut server) = front.pair().await;
     client.send(raw::read(1, 1, ENDLESS)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), ENDLESS)).await;
@@ -289,10 +273,8 @@ async fn a_slow_client_makes_its_server_wait_not_the_proxy_grow() {
 /// The same for a server that does not read.
 #[tokio::test(start_paused = true)]
 async fn a_slow_server_makes_its_client_wait_not_the_proxy_grow() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[limits]\nbuffer = \"1MiB\"\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[limits]\nbuffer = \"1MiB\"\n").await;
+    let (mut client, mut server) = front.pair().await;
     client.send(raw::write(1, 1, ENDLESS)).await;
     server.tag().await;
     server.send(raw::ack(Tag(1), ENDLESS)).await;
@@ -366,15 +348,13 @@ async fn one_host_does_not_use_up_all_connections() {
 /// socket held 128 of them, and the kernel repeats what it drops after one second, then two, then four.
 #[tokio::test]
 async fn the_connects_of_a_jobs_start_fit_the_queue() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("").await;
+    let front = Front::start("").await;
     let kernel_limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let burst = kernel_limit.trim().parse::<usize>().unwrap().min(1000);
     // Blocking calls: the proxy runs on this thread, too, and accepts nothing before the end. Without a place in the
     // queue, a connect fails after two minutes.
-    let clients: Vec<_> = (0..burst).map(|_| std::net::TcpStream::connect(network.address(0, 0)).unwrap()).collect();
-    let mut server = fake.accept().await;
+    let clients: Vec<_> = (0..burst).map(|_| std::net::TcpStream::connect(front.address()).unwrap()).collect();
+    let mut server = front.server.accept().await;
     std::io::Write::write_all(&mut &clients[0], &raw::noop(1)).unwrap();
     assert_eq!(server.tag().await, Tag(1));
 }
@@ -382,12 +362,10 @@ async fn the_connects_of_a_jobs_start_fit_the_queue() {
 /// Symptom: a client that had disconnected kept its permit. Cause: the proxy also waited for the server to close.
 #[tokio::test]
 async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[limits]\nconnections = 1\n").await;
+    let front = Front::start("[limits]\nconnections = 1\n").await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+        let (mut client, mut server) = front.pair().await;
         client.send(raw::noop(1)).await;
         server.tag().await;
         server.send(raw::done(Tag(1))).await;
@@ -402,10 +380,8 @@ async fn a_disconnected_client_frees_its_permit_whatever_the_server_does() {
 #[tokio::test(start_paused = true)]
 async fn requests_with_long_descriptions_are_all_taken() {
     const COUNT: u64 = 100;
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let _daemon = network.daemon("[scheduler]\npolicy = \"fifo\"\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[scheduler]\npolicy = \"fifo\"\n").await;
+    let (mut client, mut server) = front.pair().await;
     let all: Vec<u8> = (1..=COUNT).flat_map(|tag| raw::scattered_read(tag, 7)).collect();
     let sent = tokio::time::Instant::now();
     client.send(all).await;

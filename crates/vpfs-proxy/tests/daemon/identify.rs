@@ -2,8 +2,8 @@
 
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
-use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw::{self, Peer};
+use crate::common::{Front, Site, pattern};
 
 /// The work of a small application: names, and data on all servers.
 async fn work(client: &Client, path: &str) {
@@ -57,10 +57,8 @@ async fn data_requests_belong_to_the_user_of_earlier_metadata_requests() {
 /// One mount with many users: its requests are attributed by the last credential.
 #[tokio::test]
 async fn a_connection_may_change_its_user() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon("[apps]\nauto = \"uid\"\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let front = Front::start("[apps]\nauto = \"uid\"\n").await;
+    let (mut client, mut server) = front.pair().await;
     let mut exchange = async |request: Vec<u8>| {
         client.send(request).await;
         let tag = server.tag().await;
@@ -72,7 +70,7 @@ async fn a_connection_may_change_its_user() {
         exchange(raw::metadata_of(tag, uid)).await;
         exchange(raw::metadata(tag + 1)).await;
     }
-    let totals: Vec<_> = daemon.totals().iter().map(|(name, it)| (name.clone(), it.metadata_requests)).collect();
+    let totals: Vec<_> = front.daemon.totals().iter().map(|(name, it)| (name.clone(), it.metadata_requests)).collect();
     assert_eq!(totals, [("other".to_owned(), 1), ("uid:5".to_owned(), 4), ("uid:6".to_owned(), 2)]);
 }
 

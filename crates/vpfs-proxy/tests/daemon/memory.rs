@@ -11,7 +11,7 @@ use vpfs_wire::bmi::{Header, Mode, Tag};
 
 use crate::common::log::Log;
 use crate::common::raw::{self, FakeServer, Peer};
-use crate::common::{Network, pattern};
+use crate::common::{Front, Network, pattern};
 
 const MIB: usize = 1 << 20;
 /// Bytes of data in a request: nearly the maximum.
@@ -80,9 +80,7 @@ async fn many_connections_share_one_bound() {
     const CLIENTS: usize = 10;
     const REQUESTS: u64 = 250;
     let log = Log::of(Level::WARN);
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon(&limits(1)).await;
+    let Front { server: fake, network, daemon } = Front::start(&limits(1)).await;
     let (go, mut clients) = (Arc::new(Notify::new()), JoinSet::new());
     for _ in 0..CLIENTS {
         let (client, server) = fake.pair(network.address(0, 0)).await;
@@ -127,9 +125,7 @@ async fn two_writers(fake: &FakeServer, network: &Network, count: usize) -> Vec<
 }
 
 async fn before_two_writers() -> (FakeServer, Network, Daemon) {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let daemon = network.daemon(&limits(2)).await;
+    let Front { server: fake, network, daemon } = Front::start(&limits(2)).await;
     (fake, network, daemon)
 }
 

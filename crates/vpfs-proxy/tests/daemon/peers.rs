@@ -5,27 +5,15 @@
 
 use std::time::Duration;
 
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{ClusterConfig, CreateOptions, DeviceClock};
+use vpfs_testbed::CreateOptions;
 
-use crate::common::cluster::Cluster;
+use crate::common::cluster::{Cluster, slow_servers};
 use crate::common::load::Load;
 
 const SERVERS: usize = 4;
 const STRIP: usize = 16 << 10;
 /// Concurrent requests of each application.
 const CONCURRENCY: usize = 16;
-
-/// Servers whose devices take 16 KiB in 6.6 ms, one after the other.
-fn slow() -> ClusterConfig {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 2_500_000, ..SsdProfile::PCIE_X4 };
-    ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(SERVERS)
-    }
-}
 
 fn settings(sharing: &str, weight: u32) -> String {
     format!(
@@ -35,7 +23,7 @@ fn settings(sharing: &str, weight: u32) -> String {
 }
 
 async fn cluster(sharing: &str, weight: u32) -> Cluster {
-    Cluster::start(slow(), &[Some("wide"), Some("narrow")], &settings(sharing, weight)).await
+    Cluster::start(slow_servers(SERVERS, 2_500_000), &[Some("wide"), Some("narrow")], &settings(sharing, weight)).await
 }
 
 /// Two applications: one on all servers, one on the first two.

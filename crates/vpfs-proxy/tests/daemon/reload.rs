@@ -10,8 +10,8 @@ use vpfs_proxy::ReloadError;
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, CreateOptions};
 
 use crate::common::log::Log;
-use crate::common::raw::{self, FakeServer};
-use crate::common::{Network, Site, pattern};
+use crate::common::raw;
+use crate::common::{Front, Network, Site, pattern};
 
 /// Writes and verifies pieces of a file until stopped; returns their number.
 async fn work(client: Client, number: u64, progress: Arc<watch::Sender<u64>>, stop: watch::Receiver<bool>) -> u64 {
@@ -57,10 +57,8 @@ async fn the_policy_changes_under_load_without_losing_anything() {
 /// The order in which held requests are dispatched reveals how the reload treated them.
 #[tokio::test]
 async fn held_requests_survive_a_change_of_policy() {
-    let fake = FakeServer::start().await;
-    let network = Network::before(fake.address());
-    let mut daemon = network.daemon("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
-    let (mut client, mut server) = fake.pair(network.address(0, 0)).await;
+    let mut front = Front::start("[scheduler]\npolicy = \"sfq-d\"\ndepth = 1\n").await;
+    let (mut client, mut server) = front.pair().await;
     for tag in 1..=5 {
         client.send(raw::metadata(tag)).await;
     }
@@ -69,12 +67,12 @@ async fn held_requests_survive_a_change_of_policy() {
     first.sort_unstable();
     assert_eq!(first, [1, 6]);
     // FIFO has no depth: everything is dispatched at once.
-    daemon.reload(network.config("[scheduler]\npolicy = \"fifo\"\n")).await.unwrap();
+    front.reload("[scheduler]\npolicy = \"fifo\"\n").await;
     for tag in 2..=5 {
         assert_eq!(server.tag().await.0, tag);
     }
     // Outstanding requests stay outstanding: with one slot, nothing new is dispatched before all of them are answered.
-    daemon.reload(network.config("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 1\n")).await.unwrap();
+    front.reload("[scheduler]\npolicy = \"sfq-d-plus\"\ndepth = 1\n").await;
     client.send(raw::metadata(7)).await;
     for tag in [5, 3, 1, 2, 6, 4] {
         server.send(raw::done(vpfs_wire::bmi::Tag(tag))).await;

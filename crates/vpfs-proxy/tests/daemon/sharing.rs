@@ -1,67 +1,30 @@
 //! Shares of the sum over all servers: the gates of one daemon report to each other, or requests reveal their layout.
 
-use std::sync::Arc;
+use vpfs_testbed::{Client, CreateOptions};
 
-use tokio::sync::watch;
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{Client, ClusterConfig, CreateOptions, DeviceClock};
-
-use crate::common::{Site, pattern};
+use crate::common::Site;
+use crate::common::cluster::slow_servers;
+use crate::common::load::Load;
 
 const SERVERS: usize = 4;
 const STRIP: usize = 64 << 10;
 /// Concurrent requests of each application.
-const CONCURRENCY: u64 = 16;
-
-/// Servers whose devices take 64 KiB in 6.6 ms, one after the other.
-fn slow() -> ClusterConfig {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 10_000_000, ..SsdProfile::PCIE_X4 };
-    ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(SERVERS)
-    }
-}
-
-/// Reads a file in pieces for ever, `CONCURRENCY` at a time, and counts them.
-async fn read_for_ever(
-    client: Client,
-    path: &str,
-    options: &CreateOptions,
-    piece: usize,
-    done: &Arc<watch::Sender<u64>>,
-) {
-    const PIECES: u64 = 16;
-    let file = client.create(path, options).await.unwrap();
-    client.write_at(&file, 0, pattern(1, piece * PIECES as usize)).await.unwrap();
-    for reader in 0..CONCURRENCY {
-        let (client, file, done) = (client.clone(), file.clone(), Arc::clone(done));
-        tokio::spawn(async move {
-            for number in reader.. {
-                let read = client.read_at(&file, number % PIECES * piece as u64, piece).await.unwrap();
-                assert_eq!(read.len(), piece);
-                done.send_modify(|count| *count += 1);
-            }
-        });
-    }
-}
+const CONCURRENCY: usize = 16;
 
 /// The bytes of an application that stripes over all servers, divided by those of one that uses a single server; both
 /// have more concurrent requests than there are slots.
 async fn wide_to_narrow(site: &Site) -> f64 {
-    let done = Arc::new(watch::Sender::new(0));
     let [wide, narrow] = [0, 1].map(|listener| Client::connect(site.options(listener)));
     let all = CreateOptions::simple_stripe(STRIP as u64);
     let one = CreateOptions::basic().on_servers([0]);
-    read_for_ever(wide.await.unwrap(), "/wide", &all, SERVERS * STRIP, &done).await;
-    read_for_ever(narrow.await.unwrap(), "/narrow", &one, STRIP, &done).await;
-    let mut completed = done.subscribe();
-    let mut after = async |count: u64| {
-        completed.wait_for(|done| *done >= count).await.unwrap();
-        ["wide", "narrow"].map(|app| site.totals(app).bytes as f64)
-    };
-    let (before, after) = (after(200).await, after(2000).await);
+    let mut load = Load::new();
+    load.add(&wide.await.unwrap(), "/wide", &all, SERVERS * STRIP, CONCURRENCY).await;
+    load.add(&narrow.await.unwrap(), "/narrow", &one, STRIP, CONCURRENCY).await;
+    let bytes = || ["wide", "narrow"].map(|app| site.totals(app).bytes as f64);
+    load.pass(200).await;
+    let before = bytes();
+    load.pass(1800).await;
+    let after = bytes();
     (after[0] - before[0]) / (after[1] - before[1])
 }
 
@@ -73,7 +36,7 @@ fn text(sharing: &str) -> String {
 }
 
 async fn site(sharing: &str) -> Site {
-    Site::of(slow(), &[Some("wide"), Some("narrow")], &text(sharing)).await
+    Site::of(slow_servers(SERVERS, 10_000_000), &[Some("wide"), Some("narrow")], &text(sharing)).await
 }
 
 /// Weights 2:1 hold on the one server that both use, and the wide application has three more: 8:1.

@@ -3,25 +3,13 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use vpfs_model::device::{DeviceProfile, SsdProfile};
-use vpfs_testbed::{ClusterConfig, CreateOptions, DeviceClock};
+use vpfs_testbed::CreateOptions;
 
-use crate::common::cluster::Cluster;
+use crate::common::cluster::{Cluster, slow_servers};
 use crate::common::load::Load;
 
 const SERVERS: usize = 4;
 const STRIP: usize = 16 << 10;
-
-/// Servers whose devices take 16 KiB in 3.3 ms, one after the other: 5 MB/s.
-fn slow() -> ClusterConfig {
-    let device = SsdProfile { channels: 1, read_bytes_per_second: 5_000_000, ..SsdProfile::PCIE_X4 };
-    ClusterConfig {
-        devices: vec![DeviceProfile::Ssd(device)],
-        clock: DeviceClock::Tokio,
-        metadata_write_bytes: 0,
-        ..ClusterConfig::new(SERVERS)
-    }
-}
 
 /// What the first application gets on `servers`, in MB/s, while the other one always has promised requests at each
 /// server: what passes with credits.
@@ -31,7 +19,7 @@ async fn promised(target: &str, servers: usize) -> f64 {
          [[app]]\nname = \"a\"\n{target} = \"1MB/s\"\ndeadline = \"100ms\"\n\
          [[app]]\nname = \"b\"\nserver_target_rate = \"1GB/s\"\ndeadline = \"1h\"\n"
     );
-    let cluster = Cluster::start(slow(), &[Some("a"), Some("b")], &settings).await;
+    let cluster = Cluster::start(slow_servers(SERVERS, 5_000_000), &[Some("a"), Some("b")], &settings).await;
     let [a, b] = [cluster.client(0).await, cluster.client(1).await];
     let stripes = CreateOptions::simple_stripe(STRIP as u64);
     let mut load = Load::new();

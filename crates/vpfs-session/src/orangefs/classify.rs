@@ -27,7 +27,7 @@ pub(crate) fn administers(op: Op) -> bool {
 
 /// Whether a server copies a file to its mirrors. Such writes have no capability, while clients always state one.
 fn mirrors(request: &RequestView<'_>) -> Result<bool, DecodeError> {
-    let capability = request.capability();
+    let capability = &request.capability;
     let is_null = capability.issuer.is_empty() && capability.op_mask == 0 && capability.handles().len() == 0;
     let is_copy = |io: IoView<'_>| io.io_type == IoType::Write && io.server_ct == 1 && io.dist == DistView::Basic;
     Ok(is_null && request.io()?.is_some_and(is_copy))
@@ -45,7 +45,7 @@ pub(crate) fn plan(
     is_from_server: bool,
     steps: &mut u32,
 ) -> Result<(Class, Detail), DecodeError> {
-    let (submission, reply) = match (request.op().class(), request.op()) {
+    let (submission, reply) = match (request.op.class(), request.op) {
         (OpClass::Data, Op::Io) => {
             let Some(io) = request.io()? else { unreachable!("the operation is an IO") };
             plan_io(&io, steps)?

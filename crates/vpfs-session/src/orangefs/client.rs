@@ -60,8 +60,8 @@ impl Messages {
         let payload = &message[Header::LEN..];
         let malformed = |error| malformed(Side::Client, &error);
         let view = RequestView::parse(payload).map_err(malformed)?;
-        if core.requester == (Requester::Client { may_manage: false }) && administers(view.op()) {
-            return refuse(core, header.tag, view.op());
+        if core.requester == (Requester::Client { may_manage: false }) && administers(view.op) {
+            return refuse(core, header.tag, view.op);
         }
         let claims = claims_server(&view).map_err(malformed)?;
         let is_from_server = claims && self.believes_claim(core);
@@ -106,7 +106,7 @@ impl Messages {
     /// CREATE and MKDIR may list servers by the addresses known to the client, which are the proxies'; servers refuse
     /// those.
     fn rewritten_layout(&self, view: &RequestView<'_>, header: Header, payload: &[u8]) -> Option<Bytes> {
-        if !matches!(view.op(), OpCode::Create | OpCode::MkDir) {
+        if !matches!(view.op, OpCode::Create | OpCode::MkDir) {
             return None;
         }
         // A list that cannot be rewritten passes unchanged: the server's own refusal is the clearest answer.

@@ -6,10 +6,10 @@ use std::path::Path;
 use vpfs_wire::bmi;
 use vpfs_wire::pvfs2::preq::Node;
 use vpfs_wire::pvfs2::reply::{self, SmallIoResult, WriteCompletion};
-use vpfs_wire::pvfs2::request::{self, Io, SmallIo};
+use vpfs_wire::pvfs2::request::{self, Io};
 use vpfs_wire::pvfs2::{
-    Attr, Capability, Credential, Dist, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request,
-    RequestBody, Status, Text,
+    Attr, Capability, Credential, Errno, Handle, Hint, IoType, Layout, Op, Padded, Preq, Reply, Request, RequestBody,
+    Status, Text,
 };
 
 pub(crate) const FS: i32 = 1001;
@@ -46,14 +46,14 @@ fn capability() -> Capability {
     Capability { issuer: "S:s1".into(), fs: FS, handles: vec![FILE], ..Capability::default() }
 }
 
-pub(crate) fn request(tag: i32, body: RequestBody) -> Vec<u8> {
-    frame_request(tag, &Request { capability: capability(), hints: Vec::new(), body }.encode())
+pub(crate) fn request(tag: i32, body: impl Into<RequestBody>) -> Vec<u8> {
+    frame_request(tag, &Request { capability: capability(), ..Request::bare(body.into()) }.encode())
 }
 
 /// A request that a server makes while it serves another.
-pub(crate) fn server_request(tag: i32, body: RequestBody) -> Vec<u8> {
+pub(crate) fn server_request(tag: i32, body: impl Into<RequestBody>) -> Vec<u8> {
     let hints = vec![Hint::ServerId(3)];
-    frame_request(tag, &Request { capability: capability(), hints, body }.encode())
+    frame_request(tag, &Request { capability: capability(), hints, body: body.into() }.encode())
 }
 
 pub(crate) fn reply(tag: i32, reply: impl Into<Reply>) -> Vec<u8> {
@@ -74,27 +74,15 @@ pub(crate) fn data(tag: i32, len: usize) -> Vec<u8> {
 
 /// An access to `len` bytes of a file that lies on one server.
 pub(crate) fn io(io_type: IoType, offset: i64, len: i64) -> Io {
-    let (dist, preq) = (Dist::Basic, Preq::contiguous());
-    Io {
-        handle: FILE,
-        fs: FS,
-        io_type,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        dist,
-        preq,
-        file_req_offset: offset,
-        aggregate_size: len,
-    }
+    Io::contiguous(FILE, FS, io_type, offset, len)
 }
 
 pub(crate) fn read(tag: i32, len: i64) -> Vec<u8> {
-    request(tag, RequestBody::Io(io(IoType::Read, 0, len)))
+    request(tag, io(IoType::Read, 0, len))
 }
 
 pub(crate) fn write(tag: i32, len: i64) -> Vec<u8> {
-    request(tag, RequestBody::Io(io(IoType::Write, 0, len)))
+    request(tag, io(IoType::Write, 0, len))
 }
 
 /// An access in more pieces than may be counted: every second byte of 2 GiB.
@@ -118,27 +106,12 @@ pub(crate) fn every_second_byte(io_type: IoType, blocks: i32, times: i64) -> Io 
     Io { preq: Preq { nodes: vec![root, Node::BYTE] }, ..io(io_type, 0, times * i64::from(blocks)) }
 }
 
-fn small(io_type: IoType, len: i64, data: Vec<u8>) -> RequestBody {
-    RequestBody::SmallIo(SmallIo {
-        handle: FILE,
-        fs: FS,
-        io_type,
-        server_nr: 0,
-        server_ct: 1,
-        dist: Dist::Basic,
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: len,
-        data,
-    })
-}
-
 pub(crate) fn small_read(tag: i32, len: i64) -> Vec<u8> {
-    request(tag, small(IoType::Read, len, Vec::new()))
+    request(tag, io(IoType::Read, 0, len).small(Vec::new()))
 }
 
 pub(crate) fn small_write(tag: i32, len: usize) -> Vec<u8> {
-    request(tag, small(IoType::Write, i64::try_from(len).unwrap(), vec![5; len]))
+    request(tag, io(IoType::Write, 0, i64::try_from(len).unwrap()).small(vec![5; len]))
 }
 
 /// The first reply of a read or write.
@@ -164,19 +137,18 @@ pub(crate) fn credential(issuer: &str, uid: u32, gids: &[u32]) -> Credential {
 }
 
 pub(crate) fn getattr(tag: i32, credential: Credential) -> Vec<u8> {
-    request(tag, RequestBody::GetAttr(request::GetAttr { handle: FILE, fs: FS, mask: 0x7f, credential }))
+    request(tag, request::GetAttr { handle: FILE, fs: FS, mask: 0x7f, credential })
 }
 
 /// A metadata request without a credential.
 pub(crate) fn readdir(tag: i32) -> Vec<u8> {
     let token = request::TOKEN_START;
-    request(tag, RequestBody::ReadDir(request::ReadDir { dirdata: FILE, fs: FS, count: 60, token }))
+    request(tag, request::ReadDir { dirdata: FILE, fs: FS, count: 60, token })
 }
 
 /// A metadata request with exactly `len` payload bytes, a multiple of eight and at least 128.
 pub(crate) fn padded_metadata(tag: i32, len: usize) -> Vec<u8> {
-    let body =
-        |name: usize| RequestBody::RmDirent(request::RmDirent { name: Text(vec![b'n'; name]), dirdata: FILE, fs: FS });
+    let body = |name: usize| request::RmDirent { name: Text(vec![b'n'; name]), dirdata: FILE, fs: FS };
     let least = request(tag, body(1)).len() - bmi::LEN;
     let message = request(tag, body(len.checked_sub(least).expect("a longer request") + 1));
     assert_eq!(message.len(), bmi::LEN + len);
@@ -185,7 +157,7 @@ pub(crate) fn padded_metadata(tag: i32, len: usize) -> Vec<u8> {
 
 /// The shortest request that is held.
 pub(crate) fn statfs(tag: i32) -> Vec<u8> {
-    frame_request(tag, &Request::bare(RequestBody::StatFs(request::StatFs { fs: FS })).encode())
+    frame_request(tag, &Request::bare(request::StatFs { fs: FS }.into()).encode())
 }
 
 /// The answer to [`readdir`]: with 512 entries a rendezvous message.
@@ -209,12 +181,11 @@ fn layout(servers: &[&str]) -> Layout {
 
 pub(crate) fn create(servers: &[&str]) -> RequestBody {
     let credential = credential("C:host", 1000, &[1000]);
-    let layout = layout(servers);
-    RequestBody::Create(request::Create { fs: FS, credential, attr: Attr::default(), num_dfiles: 2, layout })
+    request::Create { fs: FS, credential, attr: Attr::default(), num_dfiles: 2, layout: layout(servers) }.into()
 }
 
 pub(crate) fn mkdir(servers: &[&str]) -> RequestBody {
-    RequestBody::MkDir(request::MkDir {
+    request::MkDir {
         fs: FS,
         credential: credential("C:host", 1000, &[1000]),
         attr: Attr::default(),
@@ -223,5 +194,6 @@ pub(crate) fn mkdir(servers: &[&str]) -> RequestBody {
         servers_max: 1,
         split_size: 100,
         layout: layout(servers),
-    })
+    }
+    .into()
 }

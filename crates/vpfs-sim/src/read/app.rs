@@ -119,22 +119,10 @@ fn read_minimum(table: &Table<'_>) -> Option<Minimum> {
 }
 
 /// Every phase of a workload; a new one must be added here so that files can name it.
-pub(super) const PHASES: [Phase; 14] = [
-    Phase::Setup,
-    Phase::MakeDir,
-    Phase::Create,
-    Phase::Open,
-    Phase::Write,
-    Phase::Sync,
-    Phase::Read,
-    Phase::Mixed,
-    Phase::Stat,
-    Phase::SetTimes,
-    Phase::ListDir,
-    Phase::Remove,
-    Phase::RemoveDir,
-    Phase::Cleanup,
-];
+pub(super) const PHASES: [Phase; 14] = {
+    use Phase::*;
+    [Setup, MakeDir, Create, Open, Write, Sync, Read, Mixed, Stat, SetTimes, ListDir, Remove, RemoveDir, Cleanup]
+};
 
 fn read_phases(table: &Table<'_>) -> Vec<Phase> {
     let names = || PHASES.map(|phase| phase.to_string()).join(", ");

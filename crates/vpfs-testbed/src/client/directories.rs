@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::{Errno, Handle, Op, ReplyBody, RequestBody, request};
+use vpfs_wire::pvfs2::{Errno, Handle, Op, reply, request};
 
 use super::directory_cache::Directory;
 use super::mount::Mount;
@@ -73,12 +73,8 @@ impl Mount {
         let (parent, credential) = (directory.handle, self.credential());
         let body =
             request::LookupPath { path: path.into(), fs: self.config.fs_id, parent, mask: mask::COMMON, credential };
-        let request = self.request(directory.capability.clone(), parent, RequestBody::LookupPath(body));
-        let server = self.owner(parent)?;
-        match self.call(server, &request).await? {
-            ReplyBody::LookupPath(found) => Ok(found.handles),
-            _ => Err(self.unexpected(server, Op::LookupPath)),
-        }
+        let found: reply::LookupPath = self.ask(self.owner(parent)?, &directory.capability, parent, body).await?;
+        Ok(found.handles)
     }
 }
 

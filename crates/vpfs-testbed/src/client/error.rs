@@ -9,83 +9,38 @@ use crate::fsconfig::FsConfigError;
 
 /// Why an operation failed, after all retries that the protocol allows.
 #[derive(Debug, Clone, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum ClientError {
     /// Not `tcp://host:port/filesystem`.
     #[error("`{0}` is not tcp://host:port/filesystem")]
     Url(String),
     /// An invalid path: not absolute, or the root where a name is needed.
     #[error("path `{path}`: {what}")]
-    Path {
-        /// The path.
-        path: String,
-        /// What is wrong.
-        what: &'static str,
-    },
+    Path { path: String, what: &'static str },
     /// An argument that is invalid for the file or the cluster.
     #[error("{0}")]
     Argument(&'static str),
     /// The servers' configuration text cannot be used.
     #[error("configuration that {address} returns: {error}")]
-    Config {
-        /// `host:port`.
-        address: String,
-        /// Why.
-        error: FsConfigError,
-    },
+    Config { address: String, error: FsConfigError },
     /// The servers have other file systems.
     #[error("{error}: write tcp://{address}/{name}")]
-    FileSystem {
-        /// The one that was asked for, and those that there are.
-        error: FsConfigError,
-        /// `host:port`.
-        address: String,
-        /// The first that there is.
-        name: String,
-    },
+    FileSystem { error: FsConfigError, address: String, name: String },
     /// The servers' configurations differ: an address leads to another cluster or bypasses a proxy.
     #[error("{server} returns a different configuration than {first}; all servers must return the same bytes")]
-    ConfigsDiffer {
-        /// The server that was asked first.
-        first: String,
-        /// The one that differs.
-        server: String,
-    },
+    ConfigsDiffer { first: String, server: String },
     /// A server refused.
     #[error("{op}: {status}")]
-    Refused {
-        /// The operation.
-        op: Op,
-        /// The reason.
-        status: Status,
-    },
+    Refused { op: Op, status: Status },
     /// Every attempt failed to connect or lost the connection.
     #[error("connection to {server}: {reason}")]
-    Connection {
-        /// `host:port`.
-        server: String,
-        /// The kind of the last error.
-        kind: io::ErrorKind,
-        /// The last error.
-        reason: String,
-    },
+    Connection { server: String, kind: io::ErrorKind, reason: String },
     /// Every attempt timed out without a reply or without progress of a transfer.
     #[error("{server} did not answer {op} for {waited:?}")]
-    Timeout {
-        /// `host:port`.
-        server: String,
-        /// The operation.
-        op: Op,
-        /// Time waited on the last attempt.
-        waited: Duration,
-    },
+    Timeout { server: String, op: Op, waited: Duration },
     /// A server violated the protocol, or used a feature that this client does not support.
     #[error("{server}: {what}")]
-    Protocol {
-        /// `host:port`.
-        server: String,
-        /// What it did.
-        what: String,
-    },
+    Protocol { server: String, what: String },
 }
 
 impl ClientError {
@@ -110,10 +65,5 @@ impl ClientError {
     /// Whether a name exists already.
     pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(Errno::EEXIST)
-    }
-
-    /// Whether servers could not be reached or did not answer: the same operation may succeed later.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Connection { .. } | Self::Timeout { .. })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vpfs_core::stripe::Stripe;
 use vpfs_wire::pvfs2::attr::mask;
-use vpfs_wire::pvfs2::{Attr, Capability, Dist, Errno, Handle, ObjType, Op, ReplyBody, RequestBody, request};
+use vpfs_wire::pvfs2::{Attr, Capability, Dist, Errno, Handle, ObjType, Op, Request, reply, request};
 
 use super::mount::{Mount, unix_seconds};
 use super::{ClientError, Result};
@@ -113,12 +113,8 @@ impl Layout {
 impl Mount {
     pub(super) async fn get_attr(&self, handle: Handle, mask: u32) -> Result<Attr> {
         let body = request::GetAttr { handle, fs: self.config.fs_id, mask, credential: self.credential() };
-        let request = self.request(Capability::default(), handle, RequestBody::GetAttr(body));
-        let server = self.owner(handle)?;
-        match self.call(server, &request).await? {
-            ReplyBody::GetAttr(reply) => Ok(reply.attr),
-            _ => Err(self.unexpected(server, Op::GetAttr)),
-        }
+        let reply: reply::GetAttr = self.ask(self.owner(handle)?, &Capability::default(), handle, body).await?;
+        Ok(reply.attr)
     }
 
     /// Fetches a file's layout and capability.
@@ -153,12 +149,8 @@ impl Mount {
         let body = request::Unstuff { handle, fs, mask: FILE_MASK, credential: self.credential() };
         let capability = layout.capability.clone().unwrap_or_default();
         // UNSTUFF is the only request that never carries hints.
-        let mut request = self.request(capability, handle, RequestBody::Unstuff(body));
-        request.hints.clear();
-        let server = self.owner(handle)?;
-        match self.call(server, &request).await? {
-            ReplyBody::Unstuff(reply) => Ok(file.set_layout(Layout::new(self, reply.attr, None)?)),
-            _ => Err(self.unexpected(server, Op::Unstuff)),
-        }
+        let request = Request { capability, ..Request::bare(body.into()) };
+        let reply: reply::Unstuff = self.call(self.owner(handle)?, &request).await?;
+        Ok(file.set_layout(Layout::new(self, reply.attr, None)?))
     }
 }

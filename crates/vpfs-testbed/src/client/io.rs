@@ -9,7 +9,7 @@ use vpfs_wire::pvfs2::{IoType, Preq, Transfer, TransferError};
 use super::file::{File, Layout};
 use super::mount::Mount;
 use super::share::{Direction, Outcome, Share};
-use super::{ClientError, Result};
+use super::{Client, ClientError, Result};
 
 /// Inline transfers are used when every server's share fits into what remains of a 16384-byte message
 /// (docs/protocols/orangefs.md, SMALL_IO).
@@ -32,26 +32,30 @@ impl Range {
     }
 }
 
-pub(super) async fn write_at(mount: &Arc<Mount>, file: &File, offset: u64, data: Bytes) -> Result<()> {
-    if data.is_empty() {
-        return Ok(());
+impl Client {
+    /// Writes all of `data` at `offset`, extending the file where needed.
+    pub async fn write_at(&self, file: &File, offset: u64, data: Bytes) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let range = Range::new(offset, data.len())?;
+        let layout = self.mount.layout_up_to(file, offset + data.len() as u64, true).await?;
+        let shares = shares(&self.mount, file, &layout, range, IoType::Write)?;
+        run(shares, &Direction::Write(data)).await.map(drop)
     }
-    let range = Range::new(offset, data.len())?;
-    let layout = mount.layout_up_to(file, offset + data.len() as u64, true).await?;
-    let shares = shares(mount, file, &layout, range, IoType::Write)?;
-    run(shares, &Direction::Write(data)).await.map(drop)
-}
 
-pub(super) async fn read_at(mount: &Arc<Mount>, file: &File, offset: u64, len: usize) -> Result<Bytes> {
-    if len == 0 {
-        return Ok(Bytes::new());
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file. Holes read as zeros.
+    pub async fn read_at(&self, file: &File, offset: u64, len: usize) -> Result<Bytes> {
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let range = Range::new(offset, len)?;
+        let layout = self.mount.layout_up_to(file, offset + len as u64, false).await?;
+        let outcomes = run(shares(&self.mount, file, &layout, range, IoType::Read)?, &Direction::Read).await?;
+        let end = end_of_data(&self.mount, file, &layout, offset + len as u64, &outcomes).await?;
+        let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
+        Ok(assemble(outcomes, len))
     }
-    let range = Range::new(offset, len)?;
-    let layout = mount.layout_up_to(file, offset + len as u64, false).await?;
-    let outcomes = run(shares(mount, file, &layout, range, IoType::Read)?, &Direction::Read).await?;
-    let end = end_of_data(mount, file, &layout, offset + len as u64, &outcomes).await?;
-    let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
-    Ok(assemble(outcomes, len))
 }
 
 /// The part of the access on each server that has one.

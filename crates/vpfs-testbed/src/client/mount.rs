@@ -120,11 +120,11 @@ impl Mount {
     }
 
     /// A request whose hint names `subject`, the file or directory that the operation is for.
-    pub(super) fn request(&self, capability: Capability, subject: Handle, body: RequestBody) -> Request {
+    pub(super) fn request(&self, capability: Capability, subject: Handle, body: impl Into<RequestBody>) -> Request {
         let named = self.options.hints.iter();
         let named = named.map(|(name, value)| Hint::Named { name: name.as_str().into(), value: value.as_str().into() });
         let hints = std::iter::once(Hint::Handle(subject)).chain(named).collect();
-        Request { capability, hints, body }
+        Request { capability, hints, body: body.into() }
     }
 
     /// The server that owns `handle`.
@@ -146,13 +146,31 @@ impl Mount {
     }
 
     /// Sends one request and returns the body of its one reply, repeating it on transport errors.
-    pub(super) async fn call(&self, server: usize, request: &Request) -> Result<ReplyBody> {
-        call(&self.links[server], &self.tags, self.policy, request).await
+    pub(super) async fn call<R: TryFrom<ReplyBody>>(&self, server: usize, request: &Request) -> Result<R> {
+        let reply = call(&self.links[server], &self.tags, self.policy, request).await?;
+        R::try_from(reply).map_err(|_| self.unexpected(server, request.body.op()))
     }
 
-    /// [`Mount::call`] on the owner of `handle`.
-    pub(super) async fn call_owner(&self, handle: Handle, request: &Request) -> Result<ReplyBody> {
-        self.call(self.owner(handle)?, request).await
+    /// [`Mount::call`] with a [`Mount::request`].
+    pub(super) async fn ask<R: TryFrom<ReplyBody>>(
+        &self,
+        server: usize,
+        capability: &Capability,
+        subject: Handle,
+        body: impl Into<RequestBody>,
+    ) -> Result<R> {
+        self.call(server, &self.request(capability.clone(), subject, body)).await
+    }
+
+    /// [`Mount::ask`] at the owner of `handle`, if the reply has no fields of interest.
+    pub(super) async fn tell(
+        &self,
+        handle: Handle,
+        capability: &Capability,
+        subject: Handle,
+        body: impl Into<RequestBody>,
+    ) -> Result<()> {
+        self.ask::<ReplyBody>(self.owner(handle)?, capability, subject, body).await.map(drop)
     }
 
     /// Starts an exchange of several messages; repeating it is up to the caller.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use vpfs_wire::bmi::MAX_UNEXPECTED;
 use vpfs_wire::pvfs2::reply::SmallIoResult;
 use vpfs_wire::pvfs2::transfer::TransferPiece;
-use vpfs_wire::pvfs2::{Errno, IoType, Op, Preq, Reply, ReplyBody, RequestBody, Status, Transfer, request};
+use vpfs_wire::pvfs2::{Errno, IoType, Op, Reply, ReplyBody, RequestBody, Status, Transfer, request};
 
 use super::connection::{Exchange, LinkError};
 use super::file::{File, Layout};
@@ -15,8 +15,6 @@ use super::{ClientError, Result};
 use crate::flow::{Chunk, chunk_len, chunks};
 use crate::transport::Outgoing;
 
-/// The only flow type in use.
-const FLOW_TYPE: i32 = 3;
 /// Bytes of replies around the data.
 const REPLIES_MAX: u64 = 2 * MAX_UNEXPECTED;
 
@@ -155,21 +153,16 @@ impl Share {
         }
     }
 
+    fn access(&self) -> request::Io {
+        let (handle, dist) = (self.layout.datafiles[self.number as usize], self.layout.dist.clone());
+        let server_ct = u32::try_from(self.layout.datafiles.len()).unwrap_or(u32::MAX);
+        let whole = request::Io::contiguous(handle, self.mount.config.fs_id, self.io_type, self.offset, self.len);
+        request::Io { server_nr: self.number, server_ct, dist, ..whole }
+    }
+
     /// Sends an IO request and returns the datafile's size from a positive acknowledgement.
     async fn begin_bulk(&self, data_bytes: u64) -> std::result::Result<(Exchange, u64), Failure> {
-        let body = RequestBody::Io(request::Io {
-            handle: self.layout.datafiles[self.number as usize],
-            fs: self.mount.config.fs_id,
-            io_type: self.io_type,
-            flow_type: FLOW_TYPE,
-            server_nr: self.number,
-            server_ct: self.server_count(),
-            dist: self.layout.dist.clone(),
-            preq: Preq::contiguous(),
-            file_req_offset: self.offset,
-            aggregate_size: self.len,
-        });
-        let mut exchange = self.begin(body, data_bytes).await?;
+        let mut exchange = self.begin(self.access(), data_bytes).await?;
         match self.reply(&mut exchange, self.mount.policy.reply_wait).await?.body {
             ReplyBody::Io(ack) => Ok((exchange, size_of(ack.bstream_size)?)),
             _ => Err(exchange.fail("expected an acknowledgement".to_owned()).into()),
@@ -178,19 +171,7 @@ impl Share {
 
     async fn small_io(&self, data: Vec<u8>) -> std::result::Result<Outcome, Failure> {
         let sent = data.len() as u64;
-        let body = RequestBody::SmallIo(request::SmallIo {
-            handle: self.layout.datafiles[self.number as usize],
-            fs: self.mount.config.fs_id,
-            io_type: self.io_type,
-            server_nr: self.number,
-            server_ct: self.server_count(),
-            dist: self.layout.dist.clone(),
-            preq: Preq::contiguous(),
-            file_req_offset: self.offset,
-            aggregate_size: self.len,
-            data,
-        });
-        let mut exchange = self.begin(body, 0).await?;
+        let mut exchange = self.begin(self.access().small(data), 0).await?;
         let reply = self.reply(&mut exchange, self.mount.policy.reply_wait).await?;
         let ReplyBody::SmallIo(done) = reply.body else {
             return Err(exchange.fail("expected a reply to a small I/O".to_owned()).into());
@@ -215,7 +196,7 @@ impl Share {
         }
     }
 
-    async fn begin(&self, body: RequestBody, data_bytes: u64) -> std::result::Result<Exchange, Failure> {
+    async fn begin(&self, body: impl Into<RequestBody>, data_bytes: u64) -> std::result::Result<Exchange, Failure> {
         let capability = self.layout.capability.clone().unwrap_or_default();
         let request = self.mount.request(capability, self.file.metafile(), body);
         let allowance = REPLIES_MAX.saturating_add(data_bytes);
@@ -230,10 +211,6 @@ impl Share {
             Ok(Reply { op, status, .. }) => Err(Failure::Refused { op, status }),
             Err(error) => Err(exchange.fail(format!("reply {error}")).into()),
         }
-    }
-
-    fn server_count(&self) -> u32 {
-        u32::try_from(self.layout.datafiles.len()).unwrap_or(u32::MAX)
     }
 
     fn upper_bound(&self) -> std::result::Result<u64, Failure> {

@@ -2,23 +2,14 @@
 
 /// Why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum FsConfigError {
     /// No `<FileSystem>` section with this name.
     #[error("no file system is called {}; there {}", quoted(.wanted), listed(.known))]
-    UnknownFileSystem {
-        /// The name.
-        wanted: String,
-        /// Those that there are.
-        known: Vec<String>,
-    },
+    UnknownFileSystem { wanted: String, known: Vec<String> },
     /// A line that servers refuse, or that means nothing to a client over TCP.
     #[error("line {line}: {what}")]
-    Line {
-        /// Line number from 1.
-        line: usize,
-        /// What is wrong, and what to do.
-        what: String,
-    },
+    Line { line: usize, what: String },
     /// No line of it, but the whole.
     #[error("{0}")]
     Whole(&'static str),

@@ -37,50 +37,12 @@ const SETTINGS: [(Setting, &str, &[Section]); 13] = [
 ];
 
 /// Options with one text, which may be given as a here-document: the lines up to one that starts with a word.
-const TEXTS: [&str; 42] = [
-    "AnonGID",
-    "AnonUID",
-    "BindDN",
-    "BindPassword",
-    "BMIOpts",
-    "CAFile",
-    "CoalescingHighWatermark",
-    "DataStorageSpace",
-    "DBCacheType",
-    "DBMaxSize",
-    "EnableTracing",
-    "FileStuffing",
-    "GIDAttr",
-    "Hosts",
-    "ImmediateCompletion",
-    "Include",
-    "IncludePath",
-    "KeyStore",
-    "LogFile",
-    "LogStamp",
-    "LogType",
-    "MetadataStorageSpace",
-    "Name",
-    "Param",
-    "RootHandle",
-    "SearchAttr",
-    "SearchClass",
-    "SearchMode",
-    "SearchRoot",
-    "SearchScope",
-    "SecretKey",
-    "Server",
-    "ServerKey",
-    "StorageSpace",
-    "TCPBindSpecific",
-    "TroveMethod",
-    "TroveSyncData",
-    "TroveSyncMeta",
-    "TrustedPorts",
-    "TurnOffTimeouts",
-    "UIDAttr",
-    "UserCertDN",
-];
+const TEXTS: &str = "\
+    AnonGID AnonUID BindDN BindPassword BMIOpts CAFile CoalescingHighWatermark DataStorageSpace DBCacheType DBMaxSize \
+    EnableTracing FileStuffing GIDAttr Hosts ImmediateCompletion Include IncludePath KeyStore LogFile LogStamp LogType \
+    MetadataStorageSpace Name Param RootHandle SearchAttr SearchClass SearchMode SearchRoot SearchScope SecretKey \
+    Server ServerKey StorageSpace TCPBindSpecific TroveMethod TroveSyncData TroveSyncMeta TrustedPorts TurnOffTimeouts \
+    UIDAttr UserCertDN";
 
 /// The option of this name, as it is written in manuals, and where it may stand.
 pub(super) fn named(name: &[u8]) -> Option<(Setting, &'static str, &'static [Section])> {
@@ -89,5 +51,5 @@ pub(super) fn named(name: &[u8]) -> Option<(Setting, &'static str, &'static [Sec
 
 /// Whether the option of this name is one text.
 pub(super) fn is_text(name: &[u8]) -> bool {
-    TEXTS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    TEXTS.split(' ').any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }

@@ -137,10 +137,7 @@ impl Server {
         body: &request::Io,
         replies: &Replies,
     ) -> Result<Option<Checked>, FlowError> {
-        let request::Io { handle, fs, io_type, server_nr, server_ct, .. } = *body;
-        let transfer =
-            Transfer::new(&body.dist, server_nr, server_ct, &body.preq, body.file_req_offset, body.aggregate_size);
-        match self.check(capability, fs, handle, io_type, transfer) {
+        match self.check(capability, body.fs, body.handle, body.io_type, body.transfer()) {
             Ok(io) => {
                 replies.send(&reply::Io { bstream_size: signed(io.size) }.into()).await?;
                 Ok(Some(io))
@@ -197,10 +194,8 @@ impl Server {
     }
 
     async fn try_small_io(&self, capability: &Capability, body: request::SmallIo) -> Result<Reply, Errno> {
-        let request::SmallIo { handle, fs, io_type, server_nr, server_ct, .. } = body;
-        let transfer =
-            Transfer::new(&body.dist, server_nr, server_ct, &body.preq, body.file_req_offset, body.aggregate_size);
-        let io = self.check(capability, fs, handle, io_type, transfer)?;
+        let request::SmallIo { handle, fs, io_type, .. } = body;
+        let io = self.check(capability, fs, handle, io_type, body.transfer())?;
         let whole: Chunk = match chunks(io.transfer.pieces(), io.total, u64::MAX).next() {
             None => Chunk::new(),
             Some(chunk) => chunk.map_err(|_| Errno::EINVAL)?,

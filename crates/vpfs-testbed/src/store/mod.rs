@@ -54,23 +54,14 @@ pub struct Usage {
 
 /// Why a store refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum StoreError {
     /// The write or extension would exceed the store's limit; nothing was changed.
     #[error("the store is full: {wanted} more bytes on top of {used} of {capacity}")]
-    Full {
-        /// Bytes that the call needed.
-        wanted: u64,
-        /// Bytes used before.
-        used: u64,
-        /// The limit.
-        capacity: u64,
-    },
+    Full { wanted: u64, used: u64, capacity: u64 },
     /// The object would grow beyond [`OBJECT_BYTES_MAX`].
     #[error("the object would end at byte {end}, beyond the largest object")]
-    TooLarge {
-        /// Where it would end.
-        end: u64,
-    },
+    TooLarge { end: u64 },
     /// The underlying disk returned an error.
     #[error("storage: {0}")]
     Io(#[from] io::Error),

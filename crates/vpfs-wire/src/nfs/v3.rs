@@ -16,43 +16,20 @@ const READDIRPLUS: u32 = 17;
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Access<'a> {
     /// Nothing: whether the server is there.
     Null,
-    /// Data.
-    Read {
-        /// The file's handle.
-        file: &'a [u8],
-        /// The first byte.
-        offset: u64,
-        /// The number of bytes.
-        count: u32,
-    },
-    /// To store the data in the call.
-    Write {
-        /// The file's handle.
-        file: &'a [u8],
-        /// The first byte.
-        offset: u64,
-        /// Bytes of data that follow.
-        count: u32,
-        /// Whether the server may store it later, until a COMMIT.
-        is_unstable: bool,
-    },
-    /// Entries of a directory, in a reply of at most `bytes` bytes; 0 if the call does not say it.
-    List {
-        /// The directory's handle.
-        file: &'a [u8],
-        /// Bytes of the reply.
-        bytes: u32,
-        /// With attributes and handles.
-        is_plus: bool,
-    },
-    /// Any other operation, on the object with this handle.
-    Other {
-        /// The first handle in the call.
-        file: &'a [u8],
-    },
+    /// `count` bytes from `offset` of the file with this handle.
+    Read { file: &'a [u8], offset: u64, count: u32 },
+    /// To store the `count` bytes of data that follow at `offset`; if `is_unstable`, the server may do that later,
+    /// until a COMMIT.
+    Write { file: &'a [u8], offset: u64, count: u32, is_unstable: bool },
+    /// Entries of a directory, with attributes and handles if `is_plus`, in a reply of at most `bytes` bytes; 0 if the
+    /// call does not say it.
+    List { file: &'a [u8], bytes: u32, is_plus: bool },
+    /// Any other operation, on the object with the first handle in the call.
+    Other { file: &'a [u8] },
 }
 
 impl<'a> Access<'a> {

@@ -1,7 +1,7 @@
 //! Object attributes (docs/protocols/orangefs.md, object attributes).
 
 use super::auth::Capability;
-use super::codec::{Reader, Wire, Writer, wire_struct};
+use super::codec::{Reader, Wire, Writer, wire_structs};
 use super::dist::Dist;
 use super::types::{Handle, ObjType, Padded, Text};
 use crate::DecodeError;
@@ -72,7 +72,7 @@ pub struct Attr {
     pub dir: Option<DirInfo>,
 }
 
-wire_struct! {
+wire_structs! {
     /// The datafiles of a file, in server order.
     #[derive(Default)]
     pub struct Datafiles {
@@ -109,7 +109,7 @@ pub struct DistDir {
     pub handles: Vec<Handle>,
 }
 
-wire_struct! {
+wire_structs! {
     /// Attributes that only directories have.
     #[derive(Default)]
     pub struct DirInfo {
@@ -118,9 +118,7 @@ wire_struct! {
         /// Defaults for new files in it.
         pub hint: DirHint,
     }
-}
 
-wire_struct! {
     /// Defaults for new files in a directory.
     #[derive(Default)]
     pub struct DirHint {

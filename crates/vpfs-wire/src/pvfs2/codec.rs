@@ -257,14 +257,14 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// Declares a struct whose fields are encoded one after another; `[pad4]` or `[align8]` is written before a field.
-macro_rules! wire_struct {
-    (
+/// Declares structs whose fields are encoded one after another; `[pad4]` or `[align8]` is written before a field.
+macro_rules! wire_structs {
+    ($(
         $(#[$meta:meta])*
         pub struct $name:ident {
             $( $(#[$field_meta:meta])* $([$pad:ident])? pub $field:ident: $ty:ty ),* $(,)?
         }
-    ) => {
+    )*) => { $(
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
@@ -281,6 +281,6 @@ macro_rules! wire_struct {
                 $( $( w.$pad(); )? $crate::pvfs2::codec::Wire::write(&self.$field, w); )*
             }
         }
-    };
+    )* };
 }
-pub(crate) use wire_struct;
+pub(crate) use wire_structs;

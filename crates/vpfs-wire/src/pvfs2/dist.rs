@@ -8,54 +8,31 @@ use crate::DecodeError;
 
 /// How a file is striped over its servers, as sent on the wire; parameters are checked only by [`Dist::stripe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Dist {
-    /// Strips of equal size, round robin.
-    SimpleStripe {
-        /// Bytes in a strip; 65536 by default.
-        strip_size: i64,
-    },
+    /// Strips of this many bytes, 65536 by default, round robin.
+    SimpleStripe { strip_size: i64 },
     /// Everything on one server.
     Basic,
-    /// Strips of explicit sizes.
-    VarStrip {
-        /// For example `0:10K;1:1M;2:30000`.
-        strips: Text,
-    },
-    /// Groups of servers, one after the other.
-    TwoDStripe {
-        /// Number of groups.
-        groups: u32,
-        /// Bytes in a strip.
-        strip_size: i64,
-        /// Strips per server before the next group's turn.
-        factor: u32,
-    },
+    /// Strips of explicit sizes, for example `0:10K;1:1M;2:30000`.
+    VarStrip { strips: Text },
+    /// So many groups of servers, one after the other, with `factor` strips of so many bytes on each server before the
+    /// next group's turn.
+    TwoDStripe { groups: u32, strip_size: i64, factor: u32 },
 }
 
 /// [`Dist`] borrowed from a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "those of [`Dist`] explain the fields")]
 pub enum DistView<'a> {
     /// See [`Dist::SimpleStripe`].
-    SimpleStripe {
-        /// Bytes in a strip.
-        strip_size: i64,
-    },
+    SimpleStripe { strip_size: i64 },
     /// See [`Dist::Basic`].
     Basic,
     /// See [`Dist::VarStrip`].
-    VarStrip {
-        /// The text of the strips.
-        strips: &'a [u8],
-    },
+    VarStrip { strips: &'a [u8] },
     /// See [`Dist::TwoDStripe`].
-    TwoDStripe {
-        /// Number of groups.
-        groups: u32,
-        /// Bytes in a strip.
-        strip_size: i64,
-        /// Strips per server before the next group's turn.
-        factor: u32,
-    },
+    TwoDStripe { groups: u32, strip_size: i64, factor: u32 },
 }
 
 impl<'a> DistView<'a> {

@@ -1,19 +1,17 @@
 //! Where a new object's parts go: handle ranges and server layouts (docs/protocols/orangefs.md, handle ranges and
 //! layout).
 
-use super::codec::wire_struct;
+use super::codec::wire_structs;
 use super::types::{Handle, Padded, Text};
 
-wire_struct! {
+wire_structs! {
     /// Handle ranges, both ends included.
     #[derive(Default)]
     pub struct HandleRanges {
         /// First and last handle of each range.
         [pad4] pub ranges: Vec<(Handle, Handle)>,
     }
-}
 
-wire_struct! {
     /// How servers are chosen for a new file or directory.
     #[derive(Default)]
     pub struct Layout {

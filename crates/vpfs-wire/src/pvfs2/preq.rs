@@ -1,12 +1,12 @@
 //! Access descriptions: which bytes of a file an I/O touches (docs/protocols/orangefs.md, access description).
 
-use super::codec::{Reader, Wire, Writer, wire_struct};
+use super::codec::{Reader, Wire, Writer, wire_structs};
 use crate::DecodeError;
 
 /// Largest number of nodes besides the root.
 pub const MAX_NESTED: usize = 100;
 
-wire_struct! {
+wire_structs! {
     /// One node of an access description.
     #[derive(Copy)]
     pub struct Node {

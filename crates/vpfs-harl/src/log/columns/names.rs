@@ -18,67 +18,15 @@ pub(super) enum Column {
 use Column::{Duration, End, File, Offset, Op, Rank, Size, Time};
 
 /// Our names, and others that mean the same: in small letters, and without anything but letters and digits.
-pub(super) const NAMES: [(&str, Column, &[&str]); 8] = [
-    ("rank", Rank, &["pid", "process", "processid", "proc", "mpirank", "task"]),
-    (
-        "op",
-        Op,
-        &[
-            "operation",
-            "optype",
-            "type",
-            "iotype",
-            "rw",
-            "readwrite",
-            "opcode",
-            "access",
-            "action",
-            "direction",
-            "wtrd",
-        ],
-    ),
-    (
-        "offset",
-        Offset,
-        &[
-            "off",
-            "fileoffset",
-            "startoffset",
-            "byteoffset",
-            "position",
-            "lba",
-            "sector",
-            "startsector",
-            "block",
-            "blkno",
-        ],
-    ),
-    (
-        "size",
-        Size,
-        &[
-            "length",
-            "len",
-            "bytes",
-            "nbytes",
-            "requestsize",
-            "iosize",
-            "xfersize",
-            "transfersize",
-            "sectors",
-            "nsectors",
-            "blocks",
-            "nblocks",
-        ],
-    ),
-    (
-        "time",
-        Time,
-        &["timestamp", "ts", "start", "starttime", "tstart", "begin", "begintime", "arrival", "arrivaltime"],
-    ),
-    ("end", End, &["endtime", "tend", "finish", "finishtime", "completion", "completiontime"]),
-    ("duration", Duration, &["elapsed", "latency", "response", "responsetime"]),
-    ("file", File, &["filename", "filepath", "path", "name"]),
+pub(super) const NAMES: [(&str, Column, &str); 8] = [
+    ("rank", Rank, "pid process processid proc mpirank task"),
+    ("op", Op, "operation optype type iotype rw readwrite opcode access action direction wtrd"),
+    ("offset", Offset, "off fileoffset startoffset byteoffset position lba sector startsector block blkno"),
+    ("size", Size, "length len bytes nbytes requestsize iosize xfersize transfersize sectors nsectors blocks nblocks"),
+    ("time", Time, "timestamp ts start starttime tstart begin begintime arrival arrivaltime"),
+    ("end", End, "endtime tend finish finishtime completion completiontime"),
+    ("duration", Duration, "elapsed latency response responsetime"),
+    ("file", File, "filename filepath path name"),
 ];
 
 /// What a column counts in, as far as its name says so.
@@ -122,7 +70,8 @@ pub(super) fn name_of(column: Column) -> &'static str {
 /// The column that a name of any tracer means.
 pub(super) fn column(name: &str) -> Option<Column> {
     let known = |plain: &str| {
-        let means = |(own, _, others): &&(&str, Column, &[&str])| *own == plain || others.contains(&plain);
+        let means =
+            |(own, _, others): &&(&str, Column, &str)| *own == plain || others.split(' ').any(|other| other == plain);
         NAMES.iter().find(means).map(|(_, column, _)| *column)
     };
     known(&plain(name)).or_else(|| known(&parted(name)?.0))
@@ -192,7 +141,7 @@ mod tests {
     fn each_column_has_one_name() {
         for (name, column, others) in NAMES {
             assert_eq!((ours(name), name_of(column)), (Some(column), name));
-            assert!(others.iter().all(|other| plain(other) == *other && super::column(other) == Some(column)));
+            assert!(others.split(' ').all(|other| plain(other) == other && super::column(other) == Some(column)));
         }
     }
 }

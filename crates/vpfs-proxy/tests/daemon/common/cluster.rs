@@ -8,10 +8,22 @@ use std::os::unix::net::UnixStream;
 use tempfile::TempDir;
 use vpfs_config::Config;
 use vpfs_core::ServerId;
+use vpfs_model::device::{DeviceProfile, SsdProfile};
 use vpfs_proxy::{Daemon, Environment, Inheritance, StartError};
-use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
+use vpfs_testbed::{Client, ClientOptions, ClusterConfig, DeviceClock, EmbeddedCluster};
 
 use super::site::{Network, free_addresses, patient};
+
+/// Servers whose devices read this many bytes per second, one access after the other.
+pub(crate) fn slow_servers(count: usize, bytes_per_second: u64) -> ClusterConfig {
+    let device = SsdProfile { channels: 1, read_bytes_per_second: bytes_per_second, ..SsdProfile::PCIE_X4 };
+    ClusterConfig {
+        devices: vec![DeviceProfile::Ssd(device)],
+        clock: DeviceClock::Tokio,
+        metadata_write_bytes: 0,
+        ..ClusterConfig::new(count)
+    }
+}
 
 /// The key of all daemons of a test.
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";

@@ -1,10 +1,11 @@
-//! Applications that always read.
+//! Applications that always read, or read what they write.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use vpfs_testbed::{Client, CreateOptions};
+use vpfs_testbed::{Client, CreateOptions, File};
 
 use super::pattern;
 
@@ -31,12 +32,13 @@ impl Load {
         piece: usize,
         concurrency: usize,
     ) {
-        let file = client.create(path, options).await.unwrap();
-        let content = pattern(piece as u64, piece * PIECES);
-        client.write_at(&file, 0, content.clone()).await.unwrap();
+        self.read(&Written::new(client, path, options, piece).await, concurrency);
+    }
+
+    /// Reads a file that was written before.
+    pub(crate) fn read(&mut self, written: &Written, concurrency: usize) {
         for reader in 0..concurrency {
-            let (client, file, content) = (client.clone(), file.clone(), content.clone());
-            let done = Arc::clone(&self.done);
+            let (Written { client, file, content, piece }, done) = (written.clone(), Arc::clone(&self.done));
             self.readers.spawn(async move {
                 for number in reader.. {
                     let at = number % PIECES * piece;
@@ -55,4 +57,42 @@ impl Load {
         completed.wait_for(|done| *done >= begin + count).await.unwrap();
         assert!(self.readers.try_join_next().is_none(), "a reader failed");
     }
+}
+
+/// A file for [`Load::read`].
+#[derive(Clone)]
+pub(crate) struct Written {
+    client: Client,
+    file: File,
+    content: Bytes,
+    piece: usize,
+}
+
+impl Written {
+    pub(crate) async fn new(client: &Client, path: &str, options: &CreateOptions, piece: usize) -> Self {
+        let file = client.create(path, options).await.unwrap();
+        let content = pattern(piece as u64, piece * PIECES);
+        client.write_at(&file, 0, content.clone()).await.unwrap();
+        Self { client: client.clone(), file, content, piece }
+    }
+}
+
+/// Each client writes a file of `pieces` pieces and reads each of them back, in four tasks.
+pub(crate) async fn write_and_verify(clients: &[Client], pieces: u64) -> JoinSet<()> {
+    const PIECE: usize = 150_000;
+    let mut tasks = JoinSet::new();
+    for (number, client) in (0..).zip(clients) {
+        let file = client.create(&format!("/{number}"), &CreateOptions::default()).await.unwrap();
+        for task in 0..4 {
+            let (client, file) = (client.clone(), file.clone());
+            tasks.spawn(async move {
+                for piece in (task..pieces).step_by(4) {
+                    let (data, at) = (pattern(number << 32 | piece, PIECE), piece * PIECE as u64);
+                    client.write_at(&file, at, data.clone()).await.unwrap();
+                    assert!(client.read_at(&file, at, PIECE).await.unwrap() == data);
+                }
+            });
+        }
+    }
+    tasks
 }

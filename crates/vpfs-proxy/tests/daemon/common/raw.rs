@@ -15,8 +15,8 @@ use vpfs_wire::pvfs2::{
 
 const FS: i32 = 1;
 
-fn request(tag: u64, body: RequestBody) -> Vec<u8> {
-    request_message(Tag(tag), &Request::bare(body).encode()).unwrap()
+fn request(tag: u64, body: impl Into<RequestBody>) -> Vec<u8> {
+    request_message(Tag(tag), &Request::bare(body.into()).encode()).unwrap()
 }
 
 /// A request that is never held, so that the order of arrival reveals which other requests were.
@@ -31,12 +31,12 @@ pub(crate) fn get_config(tag: u64) -> Vec<u8> {
 /// A request of administrators.
 pub(crate) fn iterate_handles(tag: u64) -> Vec<u8> {
     let body = request::MgmtIterateHandles { fs: FS, count: 2000, flags: 0, position: 0 };
-    request(tag, RequestBody::MgmtIterateHandles(body))
+    request(tag, body)
 }
 
 /// A metadata request without a credential.
 pub(crate) fn metadata(tag: u64) -> Vec<u8> {
-    request(tag, RequestBody::Flush(request::Flush { handle: Handle(7), fs: FS, flags: 0 }))
+    request(tag, request::Flush { handle: Handle(7), fs: FS, flags: 0 })
 }
 
 /// [`metadata`] as servers send it while they serve another request.
@@ -49,13 +49,13 @@ pub(crate) fn metadata_with_server_hint(tag: u64) -> Vec<u8> {
 /// A metadata request of a user.
 pub(crate) fn metadata_of(tag: u64, uid: u32) -> Vec<u8> {
     let credential = Credential { uid, gids: vec![uid], issuer: "C:test".into(), ..Credential::default() };
-    request(tag, RequestBody::GetAttr(request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential }))
+    request(tag, request::GetAttr { handle: Handle(7), fs: FS, mask: 0, credential })
 }
 
 /// A request for the attributes of `count` files at once.
 pub(crate) fn attributes(tag: u64, count: u64) -> Vec<u8> {
     let handles = (1..=count).map(Handle).collect();
-    request(tag, RequestBody::ListAttr(request::ListAttr { fs: FS, mask: 0x7f, handles }))
+    request(tag, request::ListAttr { fs: FS, mask: 0x7f, handles })
 }
 
 /// A read of the first bytes of a file on one server.
@@ -78,30 +78,17 @@ pub(crate) fn read_of(tag: u64, fs: i32, handle: Handle, len: usize) -> Vec<u8> 
 /// Asks where a file's data is.
 pub(crate) fn get_attr(tag: u64, fs: i32, handle: u64) -> Vec<u8> {
     let mask = mask::COMMON | mask::DIST | mask::DATAFILES;
-    request(
-        tag,
-        RequestBody::GetAttr(request::GetAttr { handle: Handle(handle), fs, mask, credential: Credential::default() }),
-    )
+    request(tag, request::GetAttr { handle: Handle(handle), fs, mask, credential: Credential::default() })
 }
 
 fn io(tag: u64, handle: u64, len: usize, io_type: IoType) -> Vec<u8> {
-    request(tag, RequestBody::Io(io_body(FS, Handle(handle), len, io_type)))
+    request(tag, io_body(FS, Handle(handle), len, io_type))
 }
 
 fn io_body(fs: i32, handle: Handle, len: usize, io_type: IoType) -> request::Io {
-    request::Io {
-        handle,
-        fs,
-        io_type,
-        flow_type: 3,
-        server_nr: 0,
-        server_ct: 1,
-        // Not the basic distribution: that is how servers write to mirrors.
-        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: i64::try_from(len).unwrap(),
-    }
+    // Not the basic distribution: that is how servers write to mirrors.
+    let dist = Dist::SimpleStripe { strip_size: 64 << 10 };
+    request::Io { dist, ..request::Io::contiguous(handle, fs, io_type, 0, i64::try_from(len).unwrap()) }
 }
 
 /// A read of every second byte of a gigabyte, in more pieces than are counted.
@@ -120,24 +107,12 @@ pub(crate) fn scattered_read(tag: u64, handle: u64) -> Vec<u8> {
         ..preq::Node::BYTE
     };
     let whole = io_body(FS, Handle(handle), 1 << 29, IoType::Read);
-    request(tag, RequestBody::Io(request::Io { preq: Preq { nodes: vec![root, preq::Node::BYTE] }, ..whole }))
+    request(tag, request::Io { preq: Preq { nodes: vec![root, preq::Node::BYTE] }, ..whole })
 }
 
 /// A write whose data is in the request.
 pub(crate) fn small_write(tag: u64, handle: u64, data: Vec<u8>) -> Vec<u8> {
-    let body = request::SmallIo {
-        handle: Handle(handle),
-        fs: FS,
-        io_type: IoType::Write,
-        server_nr: 0,
-        server_ct: 1,
-        dist: Dist::SimpleStripe { strip_size: 64 << 10 },
-        preq: Preq::contiguous(),
-        file_req_offset: 0,
-        aggregate_size: i64::try_from(data.len()).unwrap(),
-        data,
-    };
-    request(tag, RequestBody::SmallIo(body))
+    request(tag, io_body(FS, Handle(handle), data.len(), IoType::Write).small(data))
 }
 
 /// The answer to [`small_write`].

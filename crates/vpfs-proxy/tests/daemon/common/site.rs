@@ -10,6 +10,8 @@ use vpfs_core::ServerId;
 use vpfs_proxy::{AppTotals, Daemon, Environment, Inheritance, StartError};
 use vpfs_testbed::{Client, ClientOptions, ClusterConfig, EmbeddedCluster};
 
+use super::raw::{FakeServer, Peer};
+
 /// Servers and listeners of a configuration, and their addresses.
 pub(crate) struct Network {
     /// The addresses of the servers themselves.
@@ -165,4 +167,40 @@ impl Site {
 
 pub(crate) fn patient(options: ClientOptions) -> ClientOptions {
     ClientOptions { retry_limit: Some(200), retry_delay: Some(Duration::from_millis(10)), ..options }
+}
+
+/// A daemon with one listener in front of a [`FakeServer`].
+pub(crate) struct Front {
+    pub(crate) server: FakeServer,
+    pub(crate) network: Network,
+    pub(crate) daemon: Daemon,
+}
+
+impl Front {
+    /// `text` is the configuration but for servers and listeners.
+    pub(crate) async fn start(text: &str) -> Self {
+        let server = FakeServer::start().await;
+        let network = Network::before(server.address());
+        let daemon = network.daemon(text).await;
+        Self { server, network, daemon }
+    }
+
+    /// The address that clients connect to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.network.address(0, 0)
+    }
+
+    /// A client, and its connection to the server.
+    pub(crate) async fn pair(&self) -> (Peer, Peer) {
+        self.server.pair(self.address()).await
+    }
+
+    /// The same with a client that appears to be another host.
+    pub(crate) async fn pair_from(&self, host: [u8; 4]) -> (Peer, Peer) {
+        (Peer::connect_from(host, self.address()).await, self.server.accept().await)
+    }
+
+    pub(crate) async fn reload(&mut self, text: &str) {
+        self.daemon.reload(self.network.config(text)).await.unwrap();
+    }
 }

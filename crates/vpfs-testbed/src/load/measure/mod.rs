@@ -102,35 +102,16 @@ impl Verification {
 
 /// A read that returned wrong data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum WrongRead {
     /// Bytes differ.
     #[error("{path}: byte {offset} is {found:#04x} instead of {expected:#04x}, {count} wrong bytes in this read")]
     #[serde(rename = "content")]
-    Content {
-        /// The file.
-        path: String,
-        /// The first wrong byte.
-        offset: u64,
-        /// The expected value.
-        expected: u8,
-        /// The value found.
-        found: u8,
-        /// Wrong bytes in this read.
-        count: u64,
-    },
+    Content { path: String, offset: u64, expected: u8, found: u8, count: u64 },
     /// Bytes are missing.
     #[error("{path}: {found} bytes instead of {expected} at byte {offset}")]
     #[serde(rename = "length")]
-    Length {
-        /// The file.
-        path: String,
-        /// Offset of the read.
-        offset: u64,
-        /// Bytes asked for.
-        expected: u64,
-        /// Bytes returned.
-        found: u64,
-    },
+    Length { path: String, offset: u64, expected: u64, found: u64 },
 }
 
 /// `amount` per second over `seconds`; zero if there was no time.

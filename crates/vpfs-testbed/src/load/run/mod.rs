@@ -78,27 +78,14 @@ pub struct Transfer {
 
 /// Why a run ended before its plan was done.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum RunError {
     /// A node could not connect.
     #[error("node {node} cannot connect: {source}")]
-    Connect {
-        /// Number of the node.
-        node: u32,
-        /// The client's error.
-        source: ClientError,
-    },
+    Connect { node: u32, source: ClientError },
     /// A call failed after the retries the protocol allows.
     #[error("process {process}: {call} {path}: {source}")]
-    Call {
-        /// Number of the process.
-        process: u32,
-        /// The call.
-        call: &'static str,
-        /// Its path.
-        path: String,
-        /// The client's error.
-        source: ClientError,
-    },
+    Call { process: u32, call: &'static str, path: String, source: ClientError },
     /// A background run ended before the measurement did.
     #[error("the load ended before the measurement did; its time limit is too short")]
     EndedEarly,

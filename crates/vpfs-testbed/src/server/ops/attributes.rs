@@ -17,8 +17,7 @@ const LISTATTR_MAX: usize = 512;
 
 impl Server {
     pub(super) fn get_attr(&self, body: &request::GetAttr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
+        self.own_in(body.fs, body.handle)?;
         let namespace = self.cluster.namespace();
         let attr = self.attr(&namespace, body.handle, body.mask, Some(&body.credential))?;
         Ok(reply::GetAttr { attr }.into())
@@ -110,8 +109,7 @@ impl Server {
     }
 
     pub(super) fn set_attr(&self, capability: &Capability, body: &request::SetAttr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
+        self.own_in(body.fs, body.handle)?;
         let now = now();
         self.cluster.namespace().change(body.handle, now, |object| {
             may_set(capability, object, &body.attr)?;

@@ -126,9 +126,7 @@ impl Server {
 
     /// Puts all datafiles of a file in use; no change if they already are.
     pub(super) fn unstuff(&self, capability: &Capability, body: &request::Unstuff) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
-        access::require(capability, op_mask::WRITE)?;
+        self.permit(capability, op_mask::WRITE, body.fs, body.handle)?;
         let mut namespace = self.cluster.namespace();
         let reserved = match &namespace.get(body.handle)?.kind {
             Kind::File(FileLayout { stuffed: false, .. }) => Vec::new(),

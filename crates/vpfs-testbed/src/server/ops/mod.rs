@@ -9,8 +9,9 @@ mod xattrs;
 
 use std::sync::Arc;
 
-use vpfs_wire::pvfs2::{Errno, Handle, Op, Reply, Request, RequestBody, Status};
+use vpfs_wire::pvfs2::{Capability, Errno, Handle, Op, Reply, Request, RequestBody, Status};
 
+use super::access;
 use super::cluster::{Cluster, Storage};
 
 /// One server of a cluster, as its connections see it.
@@ -80,6 +81,18 @@ impl Server {
     pub(super) fn own(&self, handle: Handle) -> Result<(), Errno> {
         let owner = &self.cluster.config.servers[self.index];
         if owner.owns(handle.0) { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    /// [`Self::own`] for a request to the file system `fs`.
+    pub(super) fn own_in(&self, fs: i32, handle: Handle) -> Result<(), Errno> {
+        self.same_fs(fs)?;
+        self.own(handle)
+    }
+
+    /// The same for a request that must be allowed to do this.
+    fn permit(&self, capability: &Capability, needed: u32, fs: i32, handle: Handle) -> Result<(), Errno> {
+        self.own_in(fs, handle)?;
+        access::require(capability, needed)
     }
 
     /// EINVAL for another file system's requests.

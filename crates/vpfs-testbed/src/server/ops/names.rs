@@ -16,9 +16,7 @@ const NAME_MAX: usize = 255;
 impl Server {
     /// Resolves components as long as they are in directories of this server, up to the first that is not a directory.
     pub(super) fn lookup_path(&self, capability: &Capability, body: &request::LookupPath) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.parent)?;
-        access::require(capability, op_mask::EXEC)?;
+        self.permit(capability, op_mask::EXEC, body.fs, body.parent)?;
         let namespace = self.cluster.namespace();
         let (mut handles, mut attrs) = (Vec::new(), Vec::new());
         let mut directory = body.parent;
@@ -75,9 +73,7 @@ impl Server {
     }
 
     fn check_entry(&self, capability: &Capability, fs: i32, dirdata: Handle, name: &Text) -> Result<(), Errno> {
-        self.same_fs(fs)?;
-        self.own(dirdata)?;
-        access::require(capability, CHANGE_ENTRIES)?;
+        self.permit(capability, CHANGE_ENTRIES, fs, dirdata)?;
         match name.0.as_slice() {
             b"" | b"." | b".." => Err(Errno::EINVAL),
             name if name.contains(&b'/') || name.contains(&0) => Err(Errno::EINVAL),
@@ -89,9 +85,7 @@ impl Server {
     /// A page of a listing. Entries added or removed meanwhile may be listed or not; all others are listed exactly
     /// once.
     pub(super) fn read_dir(&self, capability: &Capability, body: &request::ReadDir) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.dirdata)?;
-        access::require(capability, op_mask::READ)?;
+        self.permit(capability, op_mask::READ, body.fs, body.dirdata)?;
         let namespace = self.cluster.namespace();
         let entries = namespace.entries(body.dirdata)?;
         let (page, directory_version) = match body.token {

@@ -12,9 +12,7 @@ use crate::server::namespace::Kind;
 impl Server {
     /// Removes one object; the client removes its entry and a file's datafiles.
     pub(super) async fn remove(&self, capability: &Capability, body: &request::Remove) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
-        access::require(capability, op_mask::REMOVE)?;
+        self.permit(capability, op_mask::REMOVE, body.fs, body.handle)?;
         self.remove_object(body.handle).await?;
         Ok(Reply::done(Op::Remove))
     }
@@ -51,8 +49,7 @@ impl Server {
     /// The data of a write is in the store before the write is answered, so only the store's own cache remains to be
     /// flushed.
     pub(super) async fn flush(&self, body: &request::Flush) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
+        self.own_in(body.fs, body.handle)?;
         let is_datafile = matches!(self.cluster.namespace().get(body.handle)?.kind, Kind::Datafile);
         if is_datafile {
             let object = body.handle.0;

@@ -4,7 +4,6 @@ use vpfs_wire::pvfs2::auth::op_mask;
 use vpfs_wire::pvfs2::{Capability, Columns, Errno, Handle, KeyVal, Op, Reply, reply, request};
 
 use super::{Answer, Server};
-use crate::server::access;
 use crate::server::cluster::now;
 use crate::server::namespace::Namespace;
 
@@ -25,8 +24,7 @@ const LISTED_MAX: usize = 16;
 impl Server {
     /// All values, or ENOENT if one of the keys does not exist.
     pub(super) fn get_xattrs(&self, body: request::GetEattr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
+        self.own_in(body.fs, body.handle)?;
         let namespace = self.cluster.namespace();
         let xattrs = &namespace.get(body.handle)?.xattrs;
         let value = |(key, room): (KeyVal, i64)| {
@@ -38,9 +36,7 @@ impl Server {
     }
 
     pub(super) fn set_xattrs(&self, capability: &Capability, body: request::SetEattr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
-        access::require(capability, op_mask::SETATTR)?;
+        self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
         let now = now();
         let mut namespace = self.cluster.namespace();
         for (key, value) in body.entries.0 {
@@ -51,17 +47,14 @@ impl Server {
     }
 
     pub(super) fn remove_xattr(&self, capability: &Capability, body: &request::DelEattr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
-        access::require(capability, op_mask::SETATTR)?;
+        self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
         self.cluster.namespace().remove_xattr(body.handle, &body.key, now())?;
         Ok(Reply::done(Op::DelEattr))
     }
 
     /// A page of keys in order; the token is the index of the first key not returned yet.
     pub(super) fn list_xattrs(&self, body: &request::ListEattr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
+        self.own_in(body.fs, body.handle)?;
         let too_long = |room: &i64| usize::try_from(*room).is_ok_and(|room| room > KEY_MAX);
         if body.key_sizes.len() > LISTED_MAX || body.key_sizes.iter().any(too_long) {
             return Err(Errno::EINVAL);
@@ -83,9 +76,7 @@ impl Server {
 
     /// Changes existing attributes and returns their old values; all or nothing.
     pub(super) fn swap_xattrs(&self, capability: &Capability, body: request::AtomicEattr) -> Answer {
-        self.same_fs(body.fs)?;
-        self.own(body.handle)?;
-        access::require(capability, op_mask::SETATTR)?;
+        self.permit(capability, op_mask::SETATTR, body.fs, body.handle)?;
         let mut namespace = self.cluster.namespace();
         let xattrs = &namespace.get(body.handle)?.xattrs;
         let one = |(key, new, room): (KeyVal, KeyVal, i64)| {

@@ -6,67 +6,49 @@
 use crate::DecodeError;
 use crate::pvfs2::attr::Attr;
 use crate::pvfs2::auth::Capability;
-use crate::pvfs2::codec::{Reader, Wire, Writer, wire_struct};
+use crate::pvfs2::codec::{Reader, Wire, Writer, wire_structs};
 use crate::pvfs2::types::{Columns, FsId, Handle, IoType, KeyVal, Text};
 
-wire_struct! {
+wire_structs! {
     pub struct Create {
         pub metafile: Handle,
         pub stuffed: u32,
         pub attr: Attr,
     }
-}
-wire_struct! {
     /// The acknowledgement of an I/O; data follows.
     pub struct Io {
         /// Bytes in this server's datafile.
         pub bstream_size: i64,
     }
-}
-wire_struct! {
     pub struct GetAttr {
         pub attr: Attr,
     }
-}
-wire_struct! {
     pub struct LookupPath {
         /// One for each component that the server resolved.
         [pad4] pub handles: Vec<Handle>,
         [pad4] pub attrs: Vec<Attr>,
     }
-}
-wire_struct! {
     pub struct RmDirent {
         /// The object that the entry named.
         pub handle: Handle,
     }
-}
-wire_struct! {
     pub struct ChDirent {
         /// The object that the entry named before.
         pub old_handle: Handle,
     }
-}
-wire_struct! {
     pub struct MkDir {
         pub handle: Handle,
         pub capability: Capability,
     }
-}
-wire_struct! {
     pub struct ReadDir {
         pub token: u64,
         pub directory_version: u64,
         [pad4] pub entries: Vec<(Text, Handle)>,
     }
-}
-wire_struct! {
     /// The second reply of a write.
     pub struct WriteCompletion {
         pub total_completed: i64,
     }
-}
-wire_struct! {
     pub struct StatFs {
         [pad4] pub fs: FsId,
         pub bytes_available: i64,
@@ -80,8 +62,6 @@ wire_struct! {
         pub handles_available: u64,
         pub handles_total: u64,
     }
-}
-wire_struct! {
     pub struct MgmtPerfMon {
         pub key_count: u32,
         pub next_id: u32,
@@ -90,73 +70,49 @@ wire_struct! {
         pub samples: u32,
         pub values: Vec<i64>,
     }
-}
-wire_struct! {
     pub struct MgmtIterateHandles {
         pub position: u64,
         [pad4] pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct MgmtGetDirdataHandle {
         pub handle: Handle,
     }
-}
-wire_struct! {
     pub struct GetEattr {
         /// Values, and an error for each.
         [pad4] pub values: Columns<KeyVal, i32>,
     }
-}
-wire_struct! {
     pub struct ListEattr {
         pub token: u64,
         [pad4] pub keys: Vec<KeyVal>,
     }
-}
-wire_struct! {
     pub struct ListAttr {
         /// An error and the attributes for each handle in the request.
         [pad4] pub attrs: Columns<i32, Attr>,
     }
-}
-wire_struct! {
     pub struct BatchCreate {
         [pad4] pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct Unstuff {
         pub attr: Attr,
     }
-}
-wire_struct! {
     pub struct Mirror {
         pub source: Handle,
         pub source_server_nr: u32,
         /// Bytes copied and status for each target.
         pub targets: Vec<(u32, u32)>,
     }
-}
-wire_struct! {
     pub struct TreeRemove {
         [pad4] pub caller_index: u32,
         pub statuses: Vec<i32>,
     }
-}
-wire_struct! {
     pub struct TreeGetFileSize {
         pub caller_index: u32,
         /// Size in bytes and error for each handle.
         pub sizes: Columns<i64, i32>,
     }
-}
-wire_struct! {
     pub struct MgmtGetUid {
         [pad4] pub users: Vec<UidRecord>,
     }
-}
-wire_struct! {
     /// Requests of one user.
     pub struct UidRecord {
         pub uid: u32,
@@ -166,26 +122,18 @@ wire_struct! {
         pub last_seconds: u64,
         pub last_micros: u32,
     }
-}
-wire_struct! {
     pub struct TreeSetAttr {
         [pad4] pub caller_index: u32,
         pub statuses: Vec<i32>,
     }
-}
-wire_struct! {
     pub struct MgmtGetDirent {
         pub handle: Handle,
         pub error: i32,
     }
-}
-wire_struct! {
     pub struct AtomicEattr {
         /// Old values, and an error for each.
         [pad4] pub values: Columns<KeyVal, i32>,
     }
-}
-wire_struct! {
     pub struct TreeGetAttr {
         pub caller_index: u32,
         /// The attributes and an error for each handle.

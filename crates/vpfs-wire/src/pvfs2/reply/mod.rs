@@ -90,6 +90,17 @@ macro_rules! reply_bodies {
                     Self { op: Op::$with, status: Status::OK, body: ReplyBody::$with(body) }
                 }
             }
+
+            /// Refuses, with what it is, the reply to another operation.
+            impl TryFrom<ReplyBody> for $with {
+                type Error = ReplyBody;
+                fn try_from(body: ReplyBody) -> Result<Self, ReplyBody> {
+                    match body {
+                        ReplyBody::$with(body) => Ok(body),
+                        other => Err(other),
+                    }
+                }
+            }
         )*
     };
 }

@@ -7,7 +7,7 @@
 use crate::DecodeError;
 use crate::pvfs2::attr::Attr;
 use crate::pvfs2::auth::Credential;
-use crate::pvfs2::codec::{Reader, Wire, Writer, wire_struct};
+use crate::pvfs2::codec::{Reader, Wire, Writer, wire_structs};
 use crate::pvfs2::dist::Dist;
 use crate::pvfs2::layout::{HandleRanges, Layout};
 use crate::pvfs2::preq::Preq;
@@ -19,7 +19,7 @@ pub const TOKEN_START: u64 = 0x7fff_fffe;
 /// The token after the last entry.
 pub const TOKEN_END: u64 = 0x7fff_fffd;
 
-wire_struct! {
+wire_structs! {
     pub struct Create {
         pub fs: FsId,
         [pad4] pub credential: Credential,
@@ -27,15 +27,11 @@ wire_struct! {
         pub num_dfiles: i32,
         pub layout: Layout,
     }
-}
-wire_struct! {
     pub struct Remove {
         pub handle: Handle,
         pub fs: FsId,
         pub credential: Credential,
     }
-}
-wire_struct! {
     /// A read or write that moves its data in further messages.
     pub struct Io {
         /// The datafile.
@@ -55,24 +51,18 @@ wire_struct! {
         /// Bytes of the whole access over all servers, usually more than this server moves.
         pub aggregate_size: i64,
     }
-}
-wire_struct! {
     pub struct GetAttr {
         pub handle: Handle,
         pub fs: FsId,
         pub mask: u32,
         pub credential: Credential,
     }
-}
-wire_struct! {
     pub struct SetAttr {
         pub handle: Handle,
         pub fs: FsId,
         [pad4] pub attr: Attr,
         pub credential: Credential,
     }
-}
-wire_struct! {
     pub struct LookupPath {
         /// Relative to `parent`.
         pub path: Text,
@@ -81,8 +71,6 @@ wire_struct! {
         pub mask: u32,
         pub credential: Credential,
     }
-}
-wire_struct! {
     pub struct CrDirent {
         pub credential: Credential,
         pub name: Text,
@@ -91,23 +79,17 @@ wire_struct! {
         pub dirdata: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct RmDirent {
         pub name: Text,
         pub dirdata: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct ChDirent {
         pub name: Text,
         pub new_handle: Handle,
         pub dirdata: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct Truncate {
         pub handle: Handle,
         pub fs: FsId,
@@ -115,8 +97,6 @@ wire_struct! {
         [pad4] pub size: i64,
         pub flags: i32,
     }
-}
-wire_struct! {
     pub struct MkDir {
         pub fs: FsId,
         [pad4] pub credential: Credential,
@@ -127,8 +107,6 @@ wire_struct! {
         pub split_size: i32,
         pub layout: Layout,
     }
-}
-wire_struct! {
     pub struct ReadDir {
         pub dirdata: Handle,
         pub fs: FsId,
@@ -137,70 +115,50 @@ wire_struct! {
         /// [`TOKEN_START`] for the first page, then the token of the last reply.
         [pad4] pub token: u64,
     }
-}
-wire_struct! {
     pub struct Flush {
         pub handle: Handle,
         pub fs: FsId,
         pub flags: i32,
     }
-}
-wire_struct! {
     pub struct MgmtSetParam {
         pub fs: FsId,
         pub param: i32,
         pub value: ParamValue,
     }
-}
-wire_struct! {
     pub struct StatFs {
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct MgmtPerfMon {
         pub cnt_type: u32,
         pub next_id: u32,
         pub key_count: u32,
         pub count: u32,
     }
-}
-wire_struct! {
     pub struct MgmtIterateHandles {
         pub fs: FsId,
         pub count: i32,
         pub flags: i32,
         pub position: u64,
     }
-}
-wire_struct! {
     pub struct MgmtRemoveObject {
         pub handle: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct MgmtRemoveDirent {
         pub dirdata: Handle,
         pub fs: FsId,
         [pad4] pub name: Text,
     }
-}
-wire_struct! {
     pub struct MgmtGetDirdataHandle {
         pub handle: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct GetEattr {
         pub handle: Handle,
         pub fs: FsId,
         /// Keys, and the sender's buffer size for each value in bytes.
         pub keys: Columns<KeyVal, i64>,
     }
-}
-wire_struct! {
     pub struct SetEattr {
         pub handle: Handle,
         pub fs: FsId,
@@ -208,15 +166,11 @@ wire_struct! {
         pub flags: i32,
         [pad4] pub entries: Columns<KeyVal, KeyVal>,
     }
-}
-wire_struct! {
     pub struct DelEattr {
         pub handle: Handle,
         pub fs: FsId,
         pub key: KeyVal,
     }
-}
-wire_struct! {
     pub struct ListEattr {
         pub handle: Handle,
         pub fs: FsId,
@@ -224,45 +178,33 @@ wire_struct! {
         /// The sender's buffer size for each key in bytes.
         pub key_sizes: Vec<i64>,
     }
-}
-wire_struct! {
     pub struct ListAttr {
         pub fs: FsId,
         pub mask: u32,
         [pad4] pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct BatchCreate {
         pub fs: FsId,
         pub objtype: ObjType,
         pub count: u32,
         [pad4] pub extents: HandleRanges,
     }
-}
-wire_struct! {
     pub struct BatchRemove {
         pub fs: FsId,
         pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct Unstuff {
         pub handle: Handle,
         pub fs: FsId,
         pub mask: u32,
         pub credential: Credential,
     }
-}
-wire_struct! {
     pub struct TreeRemove {
         pub fs: FsId,
         pub credential: Credential,
         pub caller_index: u32,
         pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct TreeGetFileSize {
         pub fs: FsId,
         pub caller_index: u32,
@@ -270,13 +212,9 @@ wire_struct! {
         pub credential: Credential,
         pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct MgmtGetUid {
         pub seconds_back: u32,
     }
-}
-wire_struct! {
     pub struct TreeSetAttr {
         pub fs: FsId,
         pub credential: Credential,
@@ -285,21 +223,15 @@ wire_struct! {
         pub caller_index: u32,
         pub handles: Vec<Handle>,
     }
-}
-wire_struct! {
     pub struct MgmtGetDirent {
         pub dirdata: Handle,
         pub fs: FsId,
         pub name: Text,
     }
-}
-wire_struct! {
     pub struct MgmtCreateRootDir {
         pub handle: Handle,
         pub fs: FsId,
     }
-}
-wire_struct! {
     pub struct MgmtSplitDirent {
         pub fs: FsId,
         pub dirdata: Handle,
@@ -307,8 +239,6 @@ wire_struct! {
         [pad4] pub undo: i32,
         pub entries: Columns<Handle, Text>,
     }
-}
-wire_struct! {
     pub struct AtomicEattr {
         pub handle: Handle,
         pub fs: FsId,
@@ -317,8 +247,6 @@ wire_struct! {
         /// Keys, values, and the sender's buffer size for each old value in bytes.
         pub entries: Columns3<KeyVal, KeyVal, i64>,
     }
-}
-wire_struct! {
     pub struct TreeGetAttr {
         pub fs: FsId,
         pub caller_index: u32,
@@ -330,6 +258,28 @@ wire_struct! {
 }
 
 impl Io {
+    /// An access to `len` bytes from `offset` of a file that lies on one server.
+    pub fn contiguous(handle: Handle, fs: FsId, io_type: IoType, offset: i64, len: i64) -> Self {
+        Self {
+            handle,
+            fs,
+            io_type,
+            flow_type: 3,
+            server_nr: 0,
+            server_ct: 1,
+            dist: Dist::Basic,
+            preq: Preq::contiguous(),
+            file_req_offset: offset,
+            aggregate_size: len,
+        }
+    }
+
+    /// The same access with its data in the message.
+    pub fn small(self, data: Vec<u8>) -> SmallIo {
+        let Self { handle, fs, io_type, server_nr, server_ct, dist, preq, file_req_offset, aggregate_size, .. } = self;
+        SmallIo { handle, fs, io_type, server_nr, server_ct, dist, preq, file_req_offset, aggregate_size, data }
+    }
+
     /// The share of the access that this server moves.
     pub fn transfer(&self) -> Result<Transfer, TransferError> {
         let Self { server_nr, server_ct, file_req_offset, aggregate_size, .. } = *self;

@@ -86,6 +86,14 @@ macro_rules! request_bodies {
                 }
             }
         }
+
+        $(
+            impl From<$with> for RequestBody {
+                fn from(body: $with) -> Self {
+                    Self::$with(body)
+                }
+            }
+        )*
     };
 }
 

@@ -23,14 +23,19 @@ use crate::DecodeError;
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'a> {
     payload: &'a [u8],
-    op: Op,
-    capability: CapabilityView<'a>,
+    /// The operation.
+    pub op: Op,
+    /// What the request may do.
+    pub capability: CapabilityView<'a>,
     /// Offset behind the hint count.
     hints_at: usize,
     hint_count: usize,
-    has_server_id_hint: bool,
-    hint_handle: Option<Handle>,
-    body_at: usize,
+    /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
+    pub has_server_id_hint: bool,
+    /// The metafile or parent directory (hint type 3).
+    pub hint_handle: Option<Handle>,
+    /// Where the body starts, in bytes from the start of the payload.
+    pub body_at: usize,
 }
 
 impl<'a> RequestView<'a> {
@@ -55,35 +60,10 @@ impl<'a> RequestView<'a> {
         Ok(Self { payload, op, capability, hints_at, hint_count, has_server_id_hint, hint_handle, body_at })
     }
 
-    /// The operation.
-    pub fn op(&self) -> Op {
-        self.op
-    }
-
-    /// What the request may do.
-    pub fn capability(&self) -> &CapabilityView<'a> {
-        &self.capability
-    }
-
     /// The hints in order.
     pub fn hints(&self) -> impl Iterator<Item = HintView<'a>> + use<'a> {
         let mut r = Reader::at(self.payload, self.hints_at);
         (0..self.hint_count).map_while(move |_| HintView::read(&mut r).ok())
-    }
-
-    /// Whether a server made the request while serving another one (hint type 6); clients never send this hint.
-    pub fn has_server_id_hint(&self) -> bool {
-        self.has_server_id_hint
-    }
-
-    /// The metafile or parent directory (hint type 3).
-    pub fn hint_handle(&self) -> Option<Handle> {
-        self.hint_handle
-    }
-
-    /// Where the body starts, in bytes from the start of the payload.
-    pub fn body_offset(&self) -> usize {
-        self.body_at
     }
 
     fn body(&self) -> Reader<'a> {
@@ -186,33 +166,18 @@ pub struct ReplyHead {
 
 /// The sizes in the reply of a data operation, in bytes, or of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum ReplyNumbers {
     /// An error, or an operation that neither moves data nor lists anything.
     None,
-    /// An IO was accepted.
-    IoAck {
-        /// Bytes in this server's datafile.
-        bstream_size: u64,
-    },
-    /// A SMALL_IO is done.
-    SmallIo {
-        /// Its direction.
-        io_type: IoType,
-        /// Bytes in this server's datafile.
-        bstream_size: u64,
-        /// Bytes moved.
-        result_size: u64,
-    },
+    /// An IO was accepted, on a datafile of so many bytes.
+    IoAck { bstream_size: u64 },
+    /// A SMALL_IO is done; it moved `result_size` bytes, and the datafile has `bstream_size`.
+    SmallIo { io_type: IoType, bstream_size: u64, result_size: u64 },
     /// A listing is done: READDIR or MGMT_ITERATE_HANDLES.
-    Listing {
-        /// What the reply lists.
-        entries: u32,
-    },
-    /// A write is done.
-    WriteCompletion {
-        /// Bytes written.
-        total_completed: u64,
-    },
+    Listing { entries: u32 },
+    /// A write is done; so many bytes were written.
+    WriteCompletion { total_completed: u64 },
 }
 
 impl ReplyHead {

@@ -15,7 +15,7 @@ impl RequestView<'_> {
     /// at least 1. Where it states a maximum, as for a listing, that maximum. Data operations have one object.
     pub fn objects(&self) -> Result<u32, DecodeError> {
         let mut r = self.body();
-        let count = match self.op() {
+        let count = match self.op {
             Op::LookupPath => names(r.str()?),
             Op::Create => new_file(&mut r)?,
             Op::MkDir => new_directory(&mut r)?,
@@ -28,7 +28,7 @@ impl RequestView<'_> {
             Op::SetEattr => counted(after(&mut r, 20)?, 16)?,
             Op::AtomicEattr => counted(after(&mut r, 20)?, 24)?,
             Op::ListEattr => counted(after(&mut r, 24)?, 8)?,
-            Op::TreeRemove | Op::TreeGetFileSize | Op::TreeSetAttr | Op::TreeGetAttr => tree(self.op(), &mut r)?,
+            Op::TreeRemove | Op::TreeGetFileSize | Op::TreeSetAttr | Op::TreeGetAttr => tree(self.op, &mut r)?,
             Op::Mirror => copies(&mut r)?,
             Op::MgmtSplitDirent => moved_entries(&mut r)?,
             _ => 1,

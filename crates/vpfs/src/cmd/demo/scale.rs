@@ -176,6 +176,8 @@ fn options(directory: &str, network: u8, create: CreateOptions) -> RunOptions {
 
 #[cfg(test)]
 mod tests {
+    use vpfs_model::plan::Plan;
+
     use super::*;
 
     #[test]

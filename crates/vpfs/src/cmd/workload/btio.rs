@@ -9,7 +9,7 @@ use vpfs_model::plan::{Btio, BtioClass};
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, output, usage};
+use super::{Job, output};
 use crate::exit::Exit;
 
 /// Bursts of I/O with computation between them, as BTIO does: the I/O of a simulation
@@ -82,18 +82,18 @@ impl Class {
 
 impl BtioArgs {
     pub(super) async fn run(&self) -> Result<(), Exit> {
-        let job = Job { name: "btio", plan: self.plan()?, target: &self.target, keep: self.keep };
+        let job = Job { name: "btio", plan: self.plan(), target: &self.target, keep: self.keep };
         job.run(|reports| output::with_latencies(&table::btio(reports), reports)).await
     }
 
-    fn plan(&self) -> Result<Btio, Exit> {
+    fn plan(&self) -> Btio {
         let class = Btio::class(match self.class {
             Class::A => BtioClass::A,
             Class::C => BtioClass::C,
         });
         let (transfer_min_bytes, transfer_max_bytes) =
             self.transfer.unwrap_or((class.transfer_min_bytes, class.transfer_max_bytes));
-        let plan = Btio {
+        Btio {
             processes: self.processes,
             nodes: self.target.nodes,
             iterations: self.iterations,
@@ -106,9 +106,7 @@ impl BtioArgs {
             keep: self.keep,
             seed: self.target.seed,
             ..class
-        };
-        plan.validate().map_err(|error| usage(&error))?;
-        Ok(plan)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use vpfs_model::plan::Interactive;
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, usage};
+use super::{Job, call};
 use crate::exit::Exit;
 
 /// Small calls at random offsets with think time before each: the I/O of a database, a solver with look-ups, or
@@ -55,17 +55,14 @@ impl InteractiveArgs {
     }
 
     fn plan(&self) -> Result<Interactive, Exit> {
-        let too_large = |_| Exit::Usage("--transfer: must be below 4GiB".to_owned());
-        let plan = Interactive {
+        Ok(Interactive {
             processes: self.processes,
-            transfer_bytes: u32::try_from(self.transfer.0).map_err(too_large)?,
+            transfer_bytes: call("transfer", self.transfer)?,
             file_bytes: self.file.0,
             think: self.think,
             time: self.time,
             read: self.read,
             seed: self.target.seed,
-        };
-        plan.validate().map_err(|error| usage(&error))?;
-        Ok(plan)
+        })
     }
 }

@@ -8,7 +8,7 @@ use vpfs_model::plan::{FileMode, Ior, Order};
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, output, usage};
+use super::{Job, call, output};
 use crate::exit::Exit;
 
 /// Large transfers back to back, as IOR does: the I/O of checkpoints
@@ -81,10 +81,9 @@ impl IorArgs {
 
     fn plan(&self) -> Result<Ior, Exit> {
         let both = !self.write && !self.read;
-        let too_large = |_| Exit::Usage("--transfer: must be below 4GiB".to_owned());
-        let plan = Ior {
+        Ok(Ior {
             processes: self.processes,
-            transfer_bytes: u32::try_from(self.transfer.0).map_err(too_large)?,
+            transfer_bytes: call("transfer", self.transfer)?,
             block_bytes: self.block.0,
             segments: self.segments,
             file_mode: if self.file_per_process { FileMode::PerProcess } else { FileMode::Shared },
@@ -99,8 +98,6 @@ impl IorArgs {
             keep: self.keep,
             time_limit: self.time,
             seed: self.target.seed,
-        };
-        plan.validate().map_err(|error| usage(&error))?;
-        Ok(plan)
+        })
     }
 }

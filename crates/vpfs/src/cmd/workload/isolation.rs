@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use vpfs_config::units::{parse_duration, parse_size};
 use vpfs_core::Bytes;
-use vpfs_model::plan::{Interactive, Ior, Phase};
+use vpfs_model::plan::{Interactive, Ior, Phase, Plan};
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{RunError, RunHandle, RunOptions};
 use vpfs_testbed::load::table::{Pair, kept, side_by_side};
@@ -16,7 +16,7 @@ use super::application::{Application, run};
 use super::progress::{self, ProgressLine};
 use super::target::Target;
 use super::trace::Tracer;
-use super::{apart, explain, output, usage};
+use super::{apart, call, explain, output, usage};
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -174,10 +174,6 @@ impl IsolationArgs {
         }
         Ok(Application { plan, options })
     }
-}
-
-fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
-    u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
 }
 
 impl Application<Ior> {

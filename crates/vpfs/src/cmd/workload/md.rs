@@ -4,7 +4,7 @@ use vpfs_model::plan::Md;
 use vpfs_testbed::load::table;
 
 use super::target::Target;
-use super::{Job, output, usage};
+use super::{Job, output};
 use crate::exit::Exit;
 
 /// Metadata operations back to back, one kind after the other, as multi-md-test and mdtest do
@@ -44,7 +44,6 @@ impl MdArgs {
             shared_directory: self.shared_directory,
             data: None,
         };
-        plan.validate().map_err(|error| usage(&error))?;
         if self.target.trace.is_some() {
             return Err(Exit::Usage("--trace: this workload moves no data".to_owned()));
         }

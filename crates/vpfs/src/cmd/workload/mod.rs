@@ -15,6 +15,7 @@ pub(crate) mod trace;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use vpfs_core::Bytes;
 use vpfs_model::plan::{Plan, PlanError};
 use vpfs_testbed::client::ClientError;
 use vpfs_testbed::load::measure::Report;
@@ -73,6 +74,7 @@ struct Job<'a, P> {
 impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
     /// Runs all repetitions, prints them as formatted by `table`, writes JSON, and fails if data was wrong.
     async fn run(&self, table: impl Fn(&[Report]) -> String) -> Result<(), Exit> {
+        self.plan.validate().map_err(|error| usage(&error))?;
         let mut options = self.target.options(self.name, self.keep, self.plan.processes())?;
         let tracer;
         (tracer, options.trace) = Tracer::start(self.target.trace.as_deref())?;
@@ -102,6 +104,11 @@ impl<P: Plan + Clone + serde::Serialize + 'static> Job<'_, P> {
         line.clear();
         report
     }
+}
+
+/// The bytes of one call.
+fn call(option: &str, size: Bytes) -> Result<u32, Exit> {
+    u32::try_from(size.0).map_err(|_| Exit::Usage(format!("--{option}: must be below 4GiB")))
 }
 
 /// An error in the style of clap.

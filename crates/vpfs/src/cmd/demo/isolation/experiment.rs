@@ -37,9 +37,6 @@ pub(crate) type Meter<'a> = &'a dyn Fn() -> u64;
 
 impl Experiment {
     /// Runs the writer alone for `time`; returns its bytes per second.
-    ///
-    /// # Errors
-    /// A call that failed.
     pub(crate) async fn writer_alone(
         &self,
         url: &str,
@@ -58,9 +55,6 @@ impl Experiment {
     }
 
     /// Runs the small application beside the writer, then stops the writer wherever it is.
-    ///
-    /// # Errors
-    /// A call of either that failed.
     pub(crate) async fn both(
         &self,
         url: &str,
