@@ -106,6 +106,7 @@ fn options(app: &App, url: &str) -> Result<RunOptions, String> {
 }
 
 /// A plan whose processes stop when they are told to, and clean up.
+#[derive(Debug)]
 struct UntilTold {
     plan: Arc<dyn Plan>,
     told: Option<Arc<AtomicBool>>,
