@@ -1,13 +1,13 @@
 //! What proxies measure, read as Prometheus and administrators do, against what a client measured.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vpfs_e2e::http::{cells, get};
 use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
@@ -106,18 +106,6 @@ impl Site {
         };
         ["read", "write"].map(sum).into()
     }
-}
-
-/// Status and body of the answer to GET.
-fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("somebody listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
-    write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    (status, body.to_owned())
 }
 
 /// The value of the series of a metric whose labels contain `labels`.
@@ -362,15 +350,18 @@ fn a_page_shows_what_goes_on() {
     let measured = site.load();
     let bytes: f64 = measured.values().sum();
     // Of the last five seconds, or nothing while there was none.
-    let rate = || -> f64 {
-        let page = page();
-        let cells = page.split_once("<td>climate</td>").map(|(_, rest)| rest.split("</td>"));
-        let rate = cells.and_then(|mut cells| cells.nth(3)?.strip_prefix("<td>")?.parse().ok());
-        rate.unwrap_or_default()
-    };
-    await_equal(&true, || rate() > 0.0);
-    let seen = rate();
+    let rate = || cells(&page(), "Applications now", "climate")?.get(3)?.parse::<f64>().ok();
+    await_equal(&true, || rate() > Some(0.0));
+    let seen = rate().expect("a rate");
     assert!(seen * 5e6 <= bytes * 1.2, "{seen} MB/s of {bytes} bytes");
+    // All of it was after the first look, so the hour has what the API has, which is what the client measured.
+    let requests = (1..=Site::SERVERS).map(|server| {
+        let text = site.scrape(server);
+        let of = |op| value(&text, "vpfs_app_requests_total", &format!("app=\"climate\",op=\"{op}\""));
+        ["read", "write", "metadata"].map(of).iter().sum::<f64>()
+    });
+    let expected = vec![format!("{:.1}", bytes / 1e6), requests.sum::<f64>().to_string()];
+    await_equal(&Some(expected), || Some(cells(&page(), "The last hour", "climate")?[..2].to_vec()));
     if are_present("chromium", &["chromium"]) {
         let mut browser = Command::new("chromium");
         browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(format!("{url}still"));

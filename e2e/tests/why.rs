@@ -1,12 +1,15 @@
 //! `vpfs why` and `vpfs history` where the answer is known: an embedded server on models of devices, a proxy, a small
 //! application and a large one.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vpfs_e2e::http::{cells, get, get_by};
+use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
 /// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
@@ -242,6 +245,50 @@ fn history_outlives_the_process_and_answers_why() {
     assert!(why["requests"].as_u64() > Some(requests(&samples)), "{why}");
     let text = site.ask(&["why", "small", "--since", "1h"]);
     assert!(String::from_utf8_lossy(&text.stderr).contains("it begins at"), "{text:?}");
+}
+
+/// The page of `vpfs web` begins with the history, and says who waits for whom, as the API does; in a browser, too.
+#[test]
+fn a_page_has_the_last_hour_and_who_waits_for_whom() {
+    let site = Site::start("throttled-disk", "fifo", "");
+    run(&mut site.small("2s"));
+    let requests = |app: &Value| -> u64 {
+        ["read", "write", "metadata"].iter().filter_map(|op| app[op]["requests"].as_u64()).sum()
+    };
+    let socket = || UnixStream::connect(site.dir.path().join("sockets/s1.sock")).expect("a socket");
+    let status: Value = serde_json::from_str(&get_by(socket(), "/v1/status", "").1).expect("JSON");
+    let apps = status["servers"][0]["apps"].as_array().expect("applications");
+    let all = requests(apps.iter().find(|app| app["app"] == "small").expect("small"));
+    let start = Instant::now();
+    while site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>() != all {
+        assert!(start.elapsed() < Duration::from_secs(60), "the history has not all {all}");
+    }
+    let mut web = Command::new(vpfs());
+    web.args(["web", "--config"]).arg(site.dir.path().join("vpfs.toml"));
+    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    web.await_log("http://");
+    let url = format!("{}still", web.log().trim());
+    let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
+    let page = || get(address, &format!("/{path}"), "").1;
+    let hour = cells(&page(), "The last hour", "small").expect("small did something");
+    assert_eq!(hour[1], all.to_string(), "{hour:?}");
+    site.beside(&[Site::small, Site::large], || {
+        let start = Instant::now();
+        let behind_large = |page: &str| -> Option<f64> {
+            let columns = page.split_once("<h2>Who waits for whom</h2>")?.1.split("<th>").skip(2);
+            let column = columns.take(7).position(|name| name.starts_with("large</th>"))?;
+            cells(page, "Who waits for whom", "small")?.get(column)?.trim_end_matches('%').parse().ok()
+        };
+        while behind_large(&page()) < Some(50.0) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", page());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        if are_present("chromium", &["chromium"]) {
+            let mut browser = Command::new("chromium");
+            browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(&url);
+            assert!(behind_large(&run(&mut browser)) > Some(0.0));
+        }
+    });
 }
 
 #[test]

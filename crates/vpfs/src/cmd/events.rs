@@ -10,7 +10,7 @@ use vpfs_admin::events::{Event, EventsReport};
 use super::asking::{Answer, Answers, Asking};
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{plain, print};
 
 impl Answer for EventsReport {
     const ROUTE: &str = EVENTS;
@@ -110,7 +110,7 @@ impl Line {
         let Event { time, level, message, fields, .. } = &self.event;
         let mut text = format!("{time} {level:>5} {message}");
         fields.iter().for_each(|field| text += &format!(" {}={}", field.name, field.value));
-        text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+        plain(&text)
     }
 }
 

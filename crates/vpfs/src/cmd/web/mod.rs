@@ -21,9 +21,9 @@ use samples::Samples;
 /// How often the proxies are asked, and the page is loaded again.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Show a live page for a browser: throughput, waits, shares due and got, servers, peers and events
+/// Show a live page for a browser: throughput, who waits for whom, shares due and got, servers, peers and events
 ///
-/// Asks the proxies on this host at their sockets every five seconds, keeps the last hour, and serves one page on the
+/// Asks the proxies on this host at their sockets every five seconds, begins with the hour of their history, and serves one page on the
 /// loopback interface, at an address with a key that only its output says. The page needs no scripts and no other host;
 /// `still` at the end of its address stays as it is. From another host: ssh -L 8080:127.0.0.1:8080 HOST.
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ impl Web {
         runtime()?.block_on(async {
             let failed = |error: std::io::Error| Exit::Failed(format!("cannot serve at port {}: {error}", self.port));
             let mut stop = Stop::new().map_err(failed)?;
-            let mut samples = Samples::default();
+            let mut samples = Samples::of_history(&self.asking, &config).await;
             samples.look(&self.asking, &config).await?;
             let samples = Arc::new(Mutex::new(samples));
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.map_err(failed)?;

@@ -20,6 +20,7 @@ pub(super) use breakdown::tests::app as example;
 
 use breakdown::Breakdown;
 use cause::Cause;
+pub(super) use matrix::Matrix;
 
 /// Say why an application is as slow as it is, and whom it waits for
 ///
