@@ -12,6 +12,7 @@ use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
 const TOKEN: &str = "f00d";
+const KEY: &str = "0123456789abcdef";
 
 /// Two embedded servers, each with a proxy process that serves metrics; the second wants a token.
 struct Site {
@@ -26,13 +27,14 @@ impl Site {
 
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = free_ports(4 * Self::SERVERS);
+        let port = free_ports(5 * Self::SERVERS);
         let listen = format!("127.0.0.1:{port}");
         let mut serve = Command::new(vpfs());
         serve.args(["serve", "--servers", &Self::SERVERS.to_string(), "--listen", &listen]);
         let mut servers = Daemon::start(dir.path(), "servers", &mut serve);
         servers.await_log("serving");
         std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
+        std::fs::write(dir.path().join("key"), format!("{KEY}\n")).expect("a file");
         let mut site = Self { dir, _servers: servers, proxies: Vec::new(), port };
         site.proxies = (1..=Self::SERVERS).map(|server| site.proxy(server)).collect();
         site
@@ -45,6 +47,11 @@ impl Site {
     /// Where the proxy of a server serves metrics.
     fn metrics(&self, server: u16) -> String {
         format!("127.0.0.1:{}", self.port + 3 * Self::SERVERS + server - 1)
+    }
+
+    /// Where the proxy of a server serves its page.
+    fn web(&self, server: u16) -> String {
+        format!("127.0.0.1:{}", self.port + 4 * Self::SERVERS + server - 1)
     }
 
     fn proxy(&self, server: u16) -> Daemon {
@@ -60,7 +67,9 @@ impl Site {
         }
         text += &format!(
             "[[listener]]\naddresses = {{ {proxies} }}\n[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
-             [peers]\naddresses = {{ {peers} }}\nsecurity = \"none\"\nsockets = \"sockets\"\n[metrics]\nlisten = {:?}\n",
+             [peers]\naddresses = {{ {peers} }}\nsecurity = \"none\"\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
+             [metrics]\nlisten = {:?}\n",
+            self.web(server),
             self.metrics(server)
         );
         if server == 2 {
@@ -370,4 +379,33 @@ fn a_page_shows_what_goes_on() {
             assert!(shown.contains(text), "no {text} in\n{shown}");
         }
     }
+}
+
+/// With `[web]`, the proxy serves the page of its own server, also after an upgrade, to those alone who know its key.
+#[test]
+fn a_proxy_serves_its_page_if_told() {
+    let mut site = Site::start();
+    let address = site.web(1);
+    let page = || get(&address, &format!("/{KEY}/"), "").1;
+    for path in ["/", "/0123456789abcdee/", "//", "/v1/status", "/metrics"] {
+        let (status, body) = get(&address, path, "");
+        assert!(status == 404 && !body.contains("climate"), "{path}: {status} {body}");
+    }
+    site.load();
+    let shown = |text: &str| {
+        let of = |op| value(text, "vpfs_app_requests_total", &format!("app=\"climate\",op=\"{op}\""));
+        Some(["read", "write", "metadata"].map(of).iter().sum::<f64>().to_string())
+    };
+    let requests = || Some(cells(&page(), "The last hour", "climate")?[1].clone());
+    await_equal(&shown(&site.scrape(1)), requests);
+    assert!(page().contains("<td>s1</td>") && !page().contains("<h1>vpfs: s2"), "{}", page());
+    let mut successor = Successor::default();
+    site.proxies[0].signal("USR2");
+    site.proxies[0].await_log("connections are handed over");
+    successor.follow(&site.proxies[0].log());
+    assert!(site.proxies[0].wait().success(), "{}", site.proxies[0].log());
+    await_equal(&2, || site.proxies[0].log().matches("serving the page").count());
+    await_equal(&true, || page().contains("took over"));
+    std::fs::remove_file(site.dir.path().join("key")).expect("the file");
+    assert_eq!(get(&address, &format!("/{KEY}/"), "").0, 404, "without its file nobody may");
 }

@@ -115,7 +115,8 @@ impl Respond for Server {
         let answer = match checked {
             Ok(()) => {
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                self.answer(Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() }).await
+                let question = Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() };
+                answer(&self.observer, &self.kept, question).await
             }
             Err(refusal) => refusal,
         };
@@ -123,13 +124,23 @@ impl Respond for Server {
     }
 }
 
-impl Server {
-    async fn answer(&self, question: Question) -> Answer {
-        let (status, kept) = (self.observer.status().await, self.kept.clone());
-        let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
-        let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
-        answering.await.unwrap_or_else(failed)
-    }
+/// What is asked of a process at its socket, asked in the process itself: the body of the answer to GET `route`, as by
+/// [`crate::get`].
+///
+/// # Errors
+/// If it has no such thing: the reason.
+pub async fn get_here(observer: &Observer, kept: &Kept, route: &str) -> Result<String, String> {
+    let (path, query) = route.split_once('?').unwrap_or((route, ""));
+    let question = Question { path: path.to_owned(), query: query.to_owned(), accept: String::new() };
+    let Answer { status, body, .. } = answer(observer, kept, question).await;
+    if status == StatusCode::OK { Ok(body) } else { Err(body) }
+}
+
+async fn answer(observer: &Observer, kept: &Kept, question: Question) -> Answer {
+    let (status, kept) = (observer.status().await, kept.clone());
+    let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
+    let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
+    answering.await.unwrap_or_else(failed)
 }
 
 impl MetricsAccess {
@@ -148,7 +159,7 @@ impl MetricsAccess {
 }
 
 /// Compares without telling by the time taken how much is right.
-fn are_equal(one: &str, other: &str) -> bool {
+pub(crate) fn are_equal(one: &str, other: &str) -> bool {
     let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
     hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
 }

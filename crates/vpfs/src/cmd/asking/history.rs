@@ -6,7 +6,7 @@ use vpfs_admin::api::{History, Sample};
 use vpfs_admin::{HISTORY, route_of_history};
 use vpfs_config::Config;
 
-use super::{Answer, Answers, Asking};
+use super::{Answer, Asking};
 use crate::cmd::runtime;
 use crate::exit::Exit;
 
@@ -30,24 +30,12 @@ impl Asking {
     /// All samples of `app` of the latest time, or of all applications the sum of each.
     pub(in super::super) fn history(&self, app: Option<&str>, since: Duration) -> Result<Kept, Exit> {
         let config: Config = self.config()?;
-        Ok(self.kept(runtime()?.block_on(self.histories(app, since, &config))?.told()))
-    }
-
-    /// What proxies say of it.
-    pub(in super::super) async fn histories(
-        &self,
-        app: Option<&str>,
-        since: Duration,
-        config: &Config,
-    ) -> Result<Answers<History>, Exit> {
-        self.answers_to(&route_of_history(app, since.as_secs()), config).await
-    }
-
-    fn kept(&self, answers: Vec<History>) -> Kept {
+        let route = route_of_history(app, since.as_secs());
+        let answers = runtime()?.block_on(self.answers_to::<History>(&route, &config))?.told();
         let begins = answers.iter().filter_map(|history| history.begins).min();
         let samples = answers.into_iter().flat_map(|history| history.samples);
         let mut samples: Vec<Sample> = samples.filter(|sample| self.is_wanted(&sample.server)).collect();
         samples.sort_by_key(|sample| sample.at);
-        Kept { begins, samples }
+        Ok(Kept { begins, samples })
     }
 }

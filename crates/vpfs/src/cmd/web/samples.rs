@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use vpfs_admin::api::{App, Sample, Span, Status};
+use vpfs_admin::api::{App, History, Sample, Span, Status};
 use vpfs_admin::events::{Event, EventsReport};
-use vpfs_config::Config;
+use vpfs_admin::{EVENTS, PEERS, STATUS, route_of_history};
 use vpfs_proxy::{PeerReport, PeersReport};
 
-use crate::cmd::asking::Asking;
+use super::source::Source;
 use crate::cmd::rows::{Row, Total, rows};
 use crate::cmd::why::Matrix;
 use crate::exit::Exit;
@@ -45,23 +45,23 @@ impl Samples {
     const EVENTS: usize = 30;
 
     /// What the proxies have kept of the last hour, if they keep anything.
-    pub(super) async fn of_history(asking: &Asking, config: &Config) -> Self {
+    pub(super) async fn of_history(source: &Source<'_>) -> Self {
         let mut moments = BTreeMap::new();
-        let sums = histories(None, asking, config).await;
+        let sums = histories(None, source).await;
         let mut apps: BTreeMap<String, Total> = BTreeMap::new();
         sums.iter().for_each(|sample| apps.entry(sample.app.app.clone()).or_default().add(&sample.app));
         for app in most(apps).keys() {
-            let samples = histories(Some(app), asking, config).await;
+            let samples = histories(Some(app), source).await;
             samples.iter().for_each(|sample| add_sample(&mut moments, sample));
         }
         Self { list: moments.into_values().collect(), ..Self::default() }
     }
 
     /// Asks the proxies.
-    pub(super) async fn look(&mut self, asking: &Asking, config: &Config) -> Result<(), Exit> {
-        let statuses = asking.answers::<Status>(config).await?.list;
-        let peers = asking.answers::<PeersReport>(config).await?.list;
-        let events = asking.answers::<EventsReport>(config).await?.list;
+    pub(super) async fn look(&mut self, source: &Source<'_>) -> Result<(), Exit> {
+        let statuses = source.answers::<Status>(STATUS).await?;
+        let peers = source.answers::<PeersReport>(PEERS).await?;
+        let events = source.answers::<EventsReport>(EVENTS).await?;
         self.add(now(), statuses);
         self.peers = peers.into_iter().flat_map(|report| report.peers).collect();
         self.peers.sort_by(|one, other| one.server.cmp(&other.server));
@@ -89,11 +89,10 @@ impl Samples {
     }
 }
 
-async fn histories(app: Option<&str>, asking: &Asking, config: &Config) -> Vec<Sample> {
+async fn histories(app: Option<&str>, source: &Source<'_>) -> Vec<Sample> {
     // Without a history the hour begins now.
-    let answers = asking.histories(app, Samples::KEPT_FOR, config).await;
-    let samples = answers.into_iter().flat_map(|answers| answers.list).flat_map(|history| history.samples);
-    samples.filter(|sample| asking.is_wanted(&sample.server)).collect()
+    let answers = source.answers::<History>(&route_of_history(app, Samples::KEPT_FOR.as_secs())).await;
+    answers.into_iter().flatten().flat_map(|history| history.samples).collect()
 }
 
 /// Those of an hour are ten seconds long; processes take them at moments of their own.
