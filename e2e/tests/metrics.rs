@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ const KEY: &str = "0123456789abcdef";
 /// Two embedded servers, each with a proxy process that serves metrics; the second wants a token.
 struct Site {
     dir: tempfile::TempDir,
+    security: &'static str,
     _servers: Daemon,
     proxies: Vec<Daemon>,
     port: u16,
@@ -26,6 +28,11 @@ impl Site {
     const SERVERS: u16 = 2;
 
     fn start() -> Self {
+        Self::start_with("security = \"none\"")
+    }
+
+    /// With what `[peers]` says of security; there is a `peers.key`.
+    fn start_with(security: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_ports(5 * Self::SERVERS);
         let listen = format!("127.0.0.1:{port}");
@@ -35,7 +42,8 @@ impl Site {
         servers.await_log("serving");
         std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
         std::fs::write(dir.path().join("key"), format!("{KEY}\n")).expect("a file");
-        let mut site = Self { dir, _servers: servers, proxies: Vec::new(), port };
+        write_key(&dir.path().join("peers.key"), "0");
+        let mut site = Self { dir, security, _servers: servers, proxies: Vec::new(), port };
         site.proxies = (1..=Self::SERVERS).map(|server| site.proxy(server)).collect();
         site
     }
@@ -67,8 +75,9 @@ impl Site {
         }
         text += &format!(
             "[[listener]]\naddresses = {{ {proxies} }}\n[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
-             [peers]\naddresses = {{ {peers} }}\nsecurity = \"none\"\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
+             [peers]\naddresses = {{ {peers} }}\n{}\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
              [metrics]\nlisten = {:?}\n",
+            self.security,
             self.web(server),
             self.metrics(server)
         );
@@ -137,6 +146,12 @@ fn await_equal<T: PartialEq + std::fmt::Debug>(expected: &T, found: impl Fn() ->
         assert!(start.elapsed() < Duration::from_secs(30), "{found:?} instead of {expected:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A key for `[peers]` of this digit.
+fn write_key(path: &Path, digit: &str) {
+    std::fs::write(path, digit.repeat(64)).expect("a file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("its owner's");
 }
 
 fn repository(path: &str) -> PathBuf {
@@ -408,4 +423,38 @@ fn a_proxy_serves_its_page_if_told() {
     await_equal(&true, || page().contains("took over"));
     std::fs::remove_file(site.dir.path().join("key")).expect("the file");
     assert_eq!(get(&address, &format!("/{KEY}/"), "").0, 404, "without its file nobody may");
+}
+
+/// Commands on a host without proxies ask all of the cluster with its key, and get nothing without.
+#[test]
+fn commands_ask_from_elsewhere_with_the_key() {
+    let site = Site::start_with("shared_key = \"peers.key\"");
+    site.load();
+    let elsewhere = site.dir.path().join("elsewhere.toml");
+    let text = std::fs::read_to_string(site.file(1)).expect("a file").replace("\"sockets\"", "\"nowhere\"");
+    std::fs::write(&elsewhere, &text).expect("a file");
+    let ask = |args: &[&str]| output(Command::new(vpfs()).args(args).arg("--config").arg(&elsewhere));
+    assert!(!ask(&["events"]).status.success(), "there is no socket");
+    let top = ask(&["top", "--once", "--json", "--interval", "1", "--remote"]);
+    let top: Value = serde_json::from_slice(&top.stdout).unwrap_or_else(|_| panic!("{top:?}"));
+    assert!(top["apps"].as_array().is_some_and(|apps| apps.iter().any(|app| app["app"] == "climate")), "{top}");
+    for (args, count) in [(&["events", "--remote"][..], 2), (&["events", "--remote", "--server", "s2"], 1)] {
+        let events = ask(args);
+        let events = String::from_utf8_lossy(&events.stdout).into_owned();
+        assert_eq!(events.matches(" ready ").count(), count, "{events}");
+    }
+    write_key(&site.dir.path().join("other.key"), "1");
+    for (found, replacement) in [("shared_key = \"peers.key\"", "security = \"none\""), ("peers.key", "other.key")] {
+        std::fs::write(&elsewhere, text.replace(found, replacement)).expect("a file");
+        let refused = ask(&["events", "--remote"]);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{replacement}: {refused:?}");
+    }
+    // The port says nothing to those who do not speak TLS.
+    let port = site.port + 2 * Site::SERVERS;
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    std::io::Write::write_all(&mut stranger, b"GET /v1/status HTTP/1.0\r\n\r\n").expect("sent");
+    let mut answer = Vec::new();
+    // It may be reset.
+    let _ = std::io::Read::read_to_end(&mut stranger, &mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
 }

@@ -19,8 +19,8 @@ pub mod socket;
 #[cfg(test)]
 mod testing;
 
-pub use client::{Failure, get};
+pub use client::{Failure, get, get_by};
 pub use history::{HISTORY, keep as keep_history, route as route_of_history};
 pub use page::{PageKey, serve_page};
 pub use routes::{EVENTS, Kept, METRICS, PEERS, STATUS};
-pub use server::{MetricsAccess, get_here, serve_metrics, serve_socket};
+pub use server::{MetricsAccess, get_here, serve_askers, serve_metrics, serve_socket};

@@ -19,7 +19,7 @@ use ring::hmac;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use vpfs_proxy::Observer;
+use vpfs_proxy::{Askers, Observer};
 
 use crate::routes::{self, Answer, Kept, METRICS, Question, ROUTES};
 
@@ -62,19 +62,25 @@ pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
+/// Serves all routes to those who have the key or a certificate of `[peers]`, for ever.
+pub async fn serve_askers(mut askers: Askers, observer: Observer, kept: Kept) {
+    let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
+    accept(move |cx| askers.poll_next(cx).map(Ok), server).await;
+}
+
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
     let server = Server { observer, kept: Kept::default(), routes: &[METRICS], access };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
-pub(crate) async fn accept<S>(next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
+pub(crate) async fn accept<S>(mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (server, permits) = (Arc::new(server), Arc::new(Semaphore::new(CONNECTIONS)));
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        match poll_fn(&next).await {
+        match poll_fn(&mut next).await {
             Ok(stream) => {
                 let server = Arc::clone(&server);
                 tokio::spawn(async move {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use vpfs_admin::events::Events;
-use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_metrics, serve_socket, socket};
+use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket};
 use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{Observer, StateDir};
+use vpfs_proxy::{Askers, Observer, StateDir};
 
 use super::web;
 
@@ -24,7 +24,7 @@ pub(super) fn serve(
     config: &Config,
     servers: &[ServerId],
     take_over: bool,
-    (observer, events): (&Observer, &Events),
+    (observer, events, askers): (&Observer, &Events, Option<Askers>),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let history = history_file(config, servers);
@@ -34,6 +34,9 @@ pub(super) fn serve(
     let kept = Kept { events: events.clone(), history };
     if let Some(listener) = open_socket(config, servers, take_over) {
         tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()));
+    }
+    if let Some(askers) = askers {
+        tasks.spawn(serve_askers(askers, observer.clone(), kept.clone()));
     }
     if let Some(page) = config.web.clone() {
         let observer = observer.clone();

@@ -71,25 +71,23 @@ impl Events {
 
 /// How many events of each process were shown.
 #[derive(Default)]
-struct Shown(BTreeMap<u32, u64>);
+struct Shown(BTreeMap<(u32, Vec<String>), u64>);
 
 impl Shown {
     /// Those that were not shown yet, in the order of time.
     fn take_new(&mut self, reports: Vec<EventsReport>) -> Vec<Line> {
         let mut new = Vec::new();
-        for EventsReport { process, events, .. } in reports {
-            let next = self.0.entry(process).or_default();
+        for EventsReport { process, servers, events } in reports {
+            // Processes of two hosts may have the same id.
+            let next = self.0.entry((process, servers)).or_default();
             // In a container, a process that starts anew has the id of the one before.
             if events.last().is_some_and(|last| last.number + 1 < *next) {
                 *next = 0;
             }
+            let after = events.last().map_or(*next, |last| last.number + 1);
             let fresh = events.into_iter().filter(|event| event.number >= *next);
             new.extend(fresh.map(|event| Line { process, event }));
-            *next = new
-                .iter()
-                .filter(|line| line.process == process)
-                .map(|line| line.event.number + 1)
-                .fold(*next, u64::max);
+            *next = after;
         }
         new.sort_by(|one, other| one.event.time.cmp(&other.event.time));
         new
