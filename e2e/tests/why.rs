@@ -217,6 +217,26 @@ fn storage_that_becomes_slower_is_named_with_the_time() {
 }
 
 #[test]
+fn storage_that_becomes_slower_is_an_event_and_so_is_its_end() {
+    let mut site = Site::start("ssd", "isolation", "");
+    run(&mut site.small("3s"));
+    let messages = [("hdd", "the storage is slower than it was"), ("ssd", "the storage is as fast as it was")];
+    for (device, message) in messages {
+        site.replace_device(device);
+        site.beside(&[Site::small], || {
+            let start = Instant::now();
+            let events = || String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+            while !events().contains(message) {
+                assert!(start.elapsed() < Duration::from_secs(120), "{}", events());
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+    }
+    let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+    assert!(messages.iter().all(|(_, message)| events.matches(message).count() == 1), "{events}");
+}
+
+#[test]
 fn history_outlives_the_process_and_answers_why() {
     let mut site = Site::start("none", "isolation", "");
     run(&mut site.small("2s"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use vpfs_admin::events::Events;
-use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket};
+use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage};
 use vpfs_config::Config;
 use vpfs_core::ServerId;
 use vpfs_proxy::{Askers, Observer, StateDir};
@@ -27,6 +27,7 @@ pub(super) fn serve(
     (observer, events, askers): (&Observer, &Events, Option<Askers>),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    tasks.spawn(watch_storage(observer.clone()));
     let history = history_file(config, servers);
     if let Some(path) = history.clone() {
         tasks.spawn(keep_history(path, observer.clone()));

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use vpfs_admin::api::{Span, Waits};
+use vpfs_admin::api::{Slower, Span, Waits};
 use vpfs_config::units::Rate;
 
-use super::breakdown::{Breakdown, Slower};
+use super::breakdown::Breakdown;
 use super::cause::Cause;
 use crate::print::{clock_time, now, plain, roughly};
 
