@@ -684,7 +684,8 @@ pub(crate) const LOG: Section = Section {
             "The least severe level shown.",
         )
         .default("info"),
-        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs.")
+        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs. The journal of systemd gets text with its fields, or lines of \
+             JSON.")
             .default("text")
             .at_restart(),
     ],
