@@ -57,7 +57,8 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
     Ok(LogSwitch { handle, overridden: variable.is_some() })
 }
 
-/// The journal of systemd, if standard error goes there and it can be reached: `VPFS_APP` there is the field `app` here.
+/// The journal of systemd, if standard error goes there and it can be reached. `VPFS_APP` there is the field `app`
+/// here.
 fn journal() -> Option<tracing_journald::Layer> {
     let stream = std::env::var("JOURNAL_STREAM").ok()?;
     let error = File::from(std::io::stderr().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
