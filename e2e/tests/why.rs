@@ -311,6 +311,33 @@ fn a_page_has_the_last_hour_and_who_waits_for_whom() {
     });
 }
 
+/// What a careful site does first: it only observes, and reads the next morning who slowed whom.
+#[test]
+fn a_report_of_observed_applications_says_who_slowed_whom() {
+    let site = Site::start("throttled-disk", "isolation\"\nmode = \"observe", "");
+    run(&mut site.small("2s"));
+    let report = site.dir.path().join("report.html");
+    let file = report.to_str().expect("a name");
+    site.beside(&[Site::small, Site::large], || {
+        let start = Instant::now();
+        loop {
+            let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
+            let page = std::fs::read_to_string(&report).unwrap_or_default();
+            let rows = cells(&page, "Who slowed whom", "small");
+            if rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large")) {
+                assert!(page.contains("fifo at s1") && cells(&page, "What was due", "small").is_some(), "{page}");
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{written:?} {page}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
+    let refused = site.ask(&["report", "--html", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
+    let text = site.ask(&["report", "--since", "1h"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("Who slowed whom"), "{text:?}");
+}
+
 #[test]
 fn history_that_is_off_is_not_kept() {
     let site = Site::start("none", "isolation", "[history]\nenabled = \"off\"\n");

@@ -66,7 +66,7 @@ pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
 }
 
 /// For whom an application waited, in vpfs and in the storage.
-fn behind(app: &Breakdown) -> BTreeMap<&str, f64> {
+pub(super) fn behind(app: &Breakdown) -> BTreeMap<&str, f64> {
     let mut sums = BTreeMap::<&str, f64>::new();
     for (name, seconds) in app.behind.iter().chain(&app.behind_in_storage) {
         *sums.entry(name).or_default() += seconds;
