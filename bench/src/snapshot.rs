@@ -65,6 +65,7 @@ fn status(node: &Node<()>, apps: u32) -> Status {
         snapshot: node.snapshot(Time::from_millis(100_000)),
     };
     Status {
+        started: Time::ZERO,
         uptime: Duration::from_secs(100),
         memory: used,
         connections: used,

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod hosts;
+pub mod http;
 pub mod requirements;
 
 use std::fs::File;

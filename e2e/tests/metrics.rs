@@ -1,21 +1,24 @@
 //! What proxies measure, read as Prometheus and administrators do, against what a client measured.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vpfs_e2e::http::{cells, get};
 use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
 const TOKEN: &str = "f00d";
+const KEY: &str = "0123456789abcdef";
 
 /// Two embedded servers, each with a proxy process that serves metrics; the second wants a token.
 struct Site {
     dir: tempfile::TempDir,
+    security: &'static str,
     _servers: Daemon,
     proxies: Vec<Daemon>,
     port: u16,
@@ -25,15 +28,22 @@ impl Site {
     const SERVERS: u16 = 2;
 
     fn start() -> Self {
+        Self::start_with("security = \"none\"")
+    }
+
+    /// With what `[peers]` says of security; there is a `peers.key`.
+    fn start_with(security: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = free_ports(4 * Self::SERVERS);
+        let port = free_ports(5 * Self::SERVERS);
         let listen = format!("127.0.0.1:{port}");
         let mut serve = Command::new(vpfs());
         serve.args(["serve", "--servers", &Self::SERVERS.to_string(), "--listen", &listen]);
         let mut servers = Daemon::start(dir.path(), "servers", &mut serve);
         servers.await_log("serving");
         std::fs::write(dir.path().join("token"), format!("{TOKEN}\n")).expect("a file");
-        let mut site = Self { dir, _servers: servers, proxies: Vec::new(), port };
+        std::fs::write(dir.path().join("key"), format!("{KEY}\n")).expect("a file");
+        write_key(&dir.path().join("peers.key"), "0");
+        let mut site = Self { dir, security, _servers: servers, proxies: Vec::new(), port };
         site.proxies = (1..=Self::SERVERS).map(|server| site.proxy(server)).collect();
         site
     }
@@ -45,6 +55,11 @@ impl Site {
     /// Where the proxy of a server serves metrics.
     fn metrics(&self, server: u16) -> String {
         format!("127.0.0.1:{}", self.port + 3 * Self::SERVERS + server - 1)
+    }
+
+    /// Where the proxy of a server serves its page.
+    fn web(&self, server: u16) -> String {
+        format!("127.0.0.1:{}", self.port + 4 * Self::SERVERS + server - 1)
     }
 
     fn proxy(&self, server: u16) -> Daemon {
@@ -60,7 +75,10 @@ impl Site {
         }
         text += &format!(
             "[[listener]]\naddresses = {{ {proxies} }}\n[[app]]\nname = \"climate\"\nclients = \"127.0.0.1\"\n\
-             [peers]\naddresses = {{ {peers} }}\nsecurity = \"none\"\nsockets = \"sockets\"\n[metrics]\nlisten = {:?}\n",
+             [peers]\naddresses = {{ {peers} }}\n{}\nsockets = \"sockets\"\n[web]\nlisten = {:?}\nkey = \"key\"\n\
+             [metrics]\nlisten = {:?}\n",
+            self.security,
+            self.web(server),
             self.metrics(server)
         );
         if server == 2 {
@@ -108,18 +126,6 @@ impl Site {
     }
 }
 
-/// Status and body of the answer to GET.
-fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("somebody listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
-    write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    (status, body.to_owned())
-}
-
 /// The value of the series of a metric whose labels contain `labels`.
 fn value(text: &str, metric: &str, labels: &str) -> f64 {
     let found = text.lines().find(|line| {
@@ -142,6 +148,12 @@ fn await_equal<T: PartialEq + std::fmt::Debug>(expected: &T, found: impl Fn() ->
     }
 }
 
+/// A key for `[peers]` of this digit.
+fn write_key(path: &Path, digit: &str) {
+    std::fs::write(path, digit.repeat(64)).expect("a file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("its owner's");
+}
+
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").join(path)
 }
@@ -157,7 +169,9 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
     site.proxies[0].signal("HUP");
     site.proxies[0].await_log("reloaded");
     assert_eq!(site.data(), measured, "a reload forgets nothing");
-    let before = value(&site.scrape(1), "vpfs_uptime_seconds", "");
+    let before = site.scrape(1);
+    let started = |text: &str| value(text, "process_start_time_seconds", "");
+    assert_eq!(started(&before), started(&site.scrape(1)), "it is the same as long as the process lives");
     let mut successor = Successor::default();
     site.proxies[0].signal("USR2");
     site.proxies[0].await_log("connections are handed over");
@@ -166,7 +180,7 @@ fn counters_are_what_clients_measured_across_a_reload_and_an_upgrade() {
     // By the log of both.
     await_equal(&2, || site.proxies[0].log().matches("serving metrics").count());
     let text = site.scrape(1);
-    assert!(value(&text, "vpfs_uptime_seconds", "") < before, "a counter that begins anew is known by this");
+    assert!(started(&text) > started(&before), "a counter that begins anew is known by this");
     assert_eq!(value(&text, "vpfs_app_data_bytes_total", "app=\"climate\",op=\"read\""), 0.0, "{text}");
 
     let there = site.data();
@@ -362,15 +376,18 @@ fn a_page_shows_what_goes_on() {
     let measured = site.load();
     let bytes: f64 = measured.values().sum();
     // Of the last five seconds, or nothing while there was none.
-    let rate = || -> f64 {
-        let page = page();
-        let cells = page.split_once("<td>climate</td>").map(|(_, rest)| rest.split("</td>"));
-        let rate = cells.and_then(|mut cells| cells.nth(3)?.strip_prefix("<td>")?.parse().ok());
-        rate.unwrap_or_default()
-    };
-    await_equal(&true, || rate() > 0.0);
-    let seen = rate();
+    let rate = || cells(&page(), "Applications now", "climate")?.get(3)?.parse::<f64>().ok();
+    await_equal(&true, || rate() > Some(0.0));
+    let seen = rate().expect("a rate");
     assert!(seen * 5e6 <= bytes * 1.2, "{seen} MB/s of {bytes} bytes");
+    // All of it was after the first look, so the hour has what the API has, which is what the client measured.
+    let requests = (1..=Site::SERVERS).map(|server| {
+        let text = site.scrape(server);
+        let of = |op| value(&text, "vpfs_app_requests_total", &format!("app=\"climate\",op=\"{op}\""));
+        ["read", "write", "metadata"].map(of).iter().sum::<f64>()
+    });
+    let expected = vec![format!("{:.1}", bytes / 1e6), requests.sum::<f64>().to_string()];
+    await_equal(&Some(expected), || Some(cells(&page(), "The last hour", "climate")?[..2].to_vec()));
     if are_present("chromium", &["chromium"]) {
         let mut browser = Command::new("chromium");
         browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(format!("{url}still"));
@@ -379,4 +396,67 @@ fn a_page_shows_what_goes_on() {
             assert!(shown.contains(text), "no {text} in\n{shown}");
         }
     }
+}
+
+/// With `[web]`, the proxy serves the page of its own server, also after an upgrade, to those alone who know its key.
+#[test]
+fn a_proxy_serves_its_page_if_told() {
+    let mut site = Site::start();
+    let address = site.web(1);
+    let page = || get(&address, &format!("/{KEY}/"), "").1;
+    for path in ["/", "/0123456789abcdee/", "//", "/v1/status", "/metrics"] {
+        let (status, body) = get(&address, path, "");
+        assert!(status == 404 && !body.contains("climate"), "{path}: {status} {body}");
+    }
+    site.load();
+    let shown = |text: &str| {
+        let of = |op| value(text, "vpfs_app_requests_total", &format!("app=\"climate\",op=\"{op}\""));
+        Some(["read", "write", "metadata"].map(of).iter().sum::<f64>().to_string())
+    };
+    let requests = || Some(cells(&page(), "The last hour", "climate")?[1].clone());
+    await_equal(&shown(&site.scrape(1)), requests);
+    assert!(page().contains("<td>s1</td>") && !page().contains("<h1>vpfs: s2"), "{}", page());
+    let mut successor = Successor::default();
+    site.proxies[0].signal("USR2");
+    site.proxies[0].await_log("connections are handed over");
+    successor.follow(&site.proxies[0].log());
+    assert!(site.proxies[0].wait().success(), "{}", site.proxies[0].log());
+    await_equal(&2, || site.proxies[0].log().matches("serving the page").count());
+    await_equal(&true, || page().contains("took over"));
+    std::fs::remove_file(site.dir.path().join("key")).expect("the file");
+    assert_eq!(get(&address, &format!("/{KEY}/"), "").0, 404, "without its file nobody may");
+}
+
+/// Commands on a host without proxies ask all of the cluster with its key, and get nothing without.
+#[test]
+fn commands_ask_from_elsewhere_with_the_key() {
+    let site = Site::start_with("shared_key = \"peers.key\"");
+    site.load();
+    let elsewhere = site.dir.path().join("elsewhere.toml");
+    let text = std::fs::read_to_string(site.file(1)).expect("a file").replace("\"sockets\"", "\"nowhere\"");
+    std::fs::write(&elsewhere, &text).expect("a file");
+    let ask = |args: &[&str]| output(Command::new(vpfs()).args(args).arg("--config").arg(&elsewhere));
+    assert!(!ask(&["events"]).status.success(), "there is no socket");
+    let top = ask(&["top", "--once", "--json", "--interval", "1", "--remote"]);
+    let top: Value = serde_json::from_slice(&top.stdout).unwrap_or_else(|_| panic!("{top:?}"));
+    assert!(top["apps"].as_array().is_some_and(|apps| apps.iter().any(|app| app["app"] == "climate")), "{top}");
+    for (args, count) in [(&["events", "--remote"][..], 2), (&["events", "--remote", "--server", "s2"], 1)] {
+        let events = ask(args);
+        let events = String::from_utf8_lossy(&events.stdout).into_owned();
+        assert_eq!(events.matches(" ready ").count(), count, "{events}");
+    }
+    write_key(&site.dir.path().join("other.key"), "1");
+    for (found, replacement) in [("shared_key = \"peers.key\"", "security = \"none\""), ("peers.key", "other.key")] {
+        std::fs::write(&elsewhere, text.replace(found, replacement)).expect("a file");
+        let refused = ask(&["events", "--remote"]);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{replacement}: {refused:?}");
+    }
+    // The port says nothing to those who do not speak TLS.
+    let port = site.port + 2 * Site::SERVERS;
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    std::io::Write::write_all(&mut stranger, b"GET /v1/status HTTP/1.0\r\n\r\n").expect("sent");
+    let mut answer = Vec::new();
+    // It may be reset.
+    let _ = std::io::Read::read_to_end(&mut stranger, &mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP"), "{answer:?}");
 }

@@ -1,12 +1,15 @@
 //! `vpfs why` and `vpfs history` where the answer is known: an embedded server on models of devices, a proxy, a small
 //! application and a large one.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vpfs_e2e::http::{cells, get, get_by};
+use vpfs_e2e::requirements::are_present;
 use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
 
 /// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
@@ -214,6 +217,26 @@ fn storage_that_becomes_slower_is_named_with_the_time() {
 }
 
 #[test]
+fn storage_that_becomes_slower_is_an_event_and_so_is_its_end() {
+    let mut site = Site::start("ssd", "isolation", "");
+    run(&mut site.small("3s"));
+    let messages = [("hdd", "the storage is slower than it was"), ("ssd", "the storage is as fast as it was")];
+    for (device, message) in messages {
+        site.replace_device(device);
+        site.beside(&[Site::small], || {
+            let start = Instant::now();
+            let events = || String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+            while !events().contains(message) {
+                assert!(start.elapsed() < Duration::from_secs(120), "{}", events());
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+    }
+    let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+    assert!(messages.iter().all(|(_, message)| events.matches(message).count() == 1), "{events}");
+}
+
+#[test]
 fn history_outlives_the_process_and_answers_why() {
     let mut site = Site::start("none", "isolation", "");
     run(&mut site.small("2s"));
@@ -242,6 +265,77 @@ fn history_outlives_the_process_and_answers_why() {
     assert!(why["requests"].as_u64() > Some(requests(&samples)), "{why}");
     let text = site.ask(&["why", "small", "--since", "1h"]);
     assert!(String::from_utf8_lossy(&text.stderr).contains("it begins at"), "{text:?}");
+}
+
+/// The page of `vpfs web` begins with the history, and says who waits for whom, as the API does; in a browser, too.
+#[test]
+fn a_page_has_the_last_hour_and_who_waits_for_whom() {
+    let site = Site::start("throttled-disk", "fifo", "");
+    run(&mut site.small("2s"));
+    let requests = |app: &Value| -> u64 {
+        ["read", "write", "metadata"].iter().filter_map(|op| app[op]["requests"].as_u64()).sum()
+    };
+    let socket = || UnixStream::connect(site.dir.path().join("sockets/s1.sock")).expect("a socket");
+    let status: Value = serde_json::from_str(&get_by(socket(), "/v1/status", "").1).expect("JSON");
+    let apps = status["servers"][0]["apps"].as_array().expect("applications");
+    let all = requests(apps.iter().find(|app| app["app"] == "small").expect("small"));
+    let start = Instant::now();
+    while site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>() != all {
+        assert!(start.elapsed() < Duration::from_secs(60), "the history has not all {all}");
+    }
+    let mut web = Command::new(vpfs());
+    web.args(["web", "--config"]).arg(site.dir.path().join("vpfs.toml"));
+    let mut web = Daemon::start(site.dir.path(), "web", &mut web);
+    web.await_log("http://");
+    let url = format!("{}still", web.log().trim());
+    let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("an address");
+    let page = || get(address, &format!("/{path}"), "").1;
+    let hour = cells(&page(), "The last hour", "small").expect("small did something");
+    assert_eq!(hour[1], all.to_string(), "{hour:?}");
+    site.beside(&[Site::small, Site::large], || {
+        let start = Instant::now();
+        let behind_large = |page: &str| -> Option<f64> {
+            let columns = page.split_once("<h2>Who waits for whom</h2>")?.1.split("<th>").skip(2);
+            let column = columns.take(7).position(|name| name.starts_with("large</th>"))?;
+            cells(page, "Who waits for whom", "small")?.get(column)?.trim_end_matches('%').parse().ok()
+        };
+        while behind_large(&page()) < Some(50.0) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", page());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        if are_present("chromium", &["chromium"]) {
+            let mut browser = Command::new("chromium");
+            browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(&url);
+            assert!(behind_large(&run(&mut browser)) > Some(0.0));
+        }
+    });
+}
+
+/// What a careful site does first: it only observes, and reads the next morning who slowed whom.
+#[test]
+fn a_report_of_observed_applications_says_who_slowed_whom() {
+    let site = Site::start("throttled-disk", "isolation\"\nmode = \"observe", "");
+    run(&mut site.small("2s"));
+    let report = site.dir.path().join("report.html");
+    let file = report.to_str().expect("a name");
+    site.beside(&[Site::small, Site::large], || {
+        let start = Instant::now();
+        loop {
+            let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
+            let page = std::fs::read_to_string(&report).unwrap_or_default();
+            let rows = cells(&page, "Who slowed whom", "small");
+            if rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large")) {
+                assert!(page.contains("fifo at s1") && cells(&page, "What was due", "small").is_some(), "{page}");
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{written:?} {page}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
+    let refused = site.ask(&["report", "--html", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
+    let text = site.ask(&["report", "--since", "1h"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("Who slowed whom"), "{text:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use hyper::body::Bytes;
 use hyper::header::HOST;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
 use crate::routes::NO_HISTORY;
@@ -39,11 +40,21 @@ pub enum Failure {
 /// # Errors
 /// See [`Failure`].
 pub async fn get(path: &Path, route: &str) -> Result<Bytes, Failure> {
-    let stream = UnixStream::connect(path).await.map_err(Failure::Connect)?;
+    get_by(UnixStream::connect(path).await.map_err(Failure::Connect)?, route).await
+}
+
+/// The same by a connection, for example of [`vpfs_proxy::connect_to_ask`].
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn get_by(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    route: &str,
+) -> Result<Bytes, Failure> {
     tokio::time::timeout(PATIENCE, ask(stream, route)).await.unwrap_or(Err(Failure::Late))
 }
 
-async fn ask(stream: UnixStream, route: &str) -> Result<Bytes, Failure> {
+async fn ask(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, route: &str) -> Result<Bytes, Failure> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failure(&error))?;
     // It ends with the sender.

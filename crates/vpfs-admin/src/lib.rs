@@ -15,12 +15,14 @@ pub mod metrics;
 mod page;
 mod routes;
 mod server;
+mod slowness;
 pub mod socket;
 #[cfg(test)]
 mod testing;
 
-pub use client::{Failure, get};
+pub use client::{Failure, get, get_by};
 pub use history::{HISTORY, keep as keep_history, route as route_of_history};
-pub use page::serve_page;
+pub use page::{PageKey, serve_page};
 pub use routes::{EVENTS, Kept, METRICS, PEERS, STATUS};
-pub use server::{MetricsAccess, serve_metrics, serve_socket};
+pub use server::{MetricsAccess, get_here, serve_askers, serve_metrics, serve_socket};
+pub use slowness::watch_storage;

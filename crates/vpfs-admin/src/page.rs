@@ -1,5 +1,6 @@
 //! One page for a browser, which asks for it again and again.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,38 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 
 use crate::routes::Answer;
-use crate::server::{Respond, accept, response};
+use crate::server::{Respond, accept, are_equal, response};
 
 /// Nothing but the page itself: it has styles and pictures, no scripts, and asks nobody else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// The secret in the path of a page; who does not know it gets nothing.
+#[derive(Clone, Debug)]
+pub enum PageKey {
+    /// This text.
+    Text(String),
+    /// The text of this file, without white space around it. It is read for each request, so that it can be replaced;
+    /// one shorter than 16 bytes opens nothing.
+    File(PathBuf),
+}
+
+impl PageKey {
+    const SHORTEST: usize = 16;
+
+    /// What stands after `/KEY/` in `path`; `None` for those who do not know the key.
+    async fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let (presented, rest) = path.strip_prefix('/')?.split_once('/')?;
+        let key = match self {
+            Self::Text(key) => key.clone(),
+            Self::File(path) => tokio::fs::read_to_string(path).await.unwrap_or_default(),
+        };
+        let key = key.trim();
+        (key.len() >= Self::SHORTEST && are_equal(presented, key)).then_some(rest)
+    }
+}
+
 struct Page<F> {
-    path: String,
+    key: PageKey,
     every: Duration,
     html: Arc<F>,
 }
@@ -24,21 +50,21 @@ struct Page<F> {
 /// Serves the page that `html` makes at `/KEY/`, to be loaded again by the browser after `every`, and at `/KEY/still`,
 /// which stays; for ever. Whoever does not know the key gets nothing. `html` is called for each request, in a thread
 /// for blocking work.
-pub async fn serve_page<F>(listener: TcpListener, key: &str, every: Duration, html: F)
+pub async fn serve_page<F>(listener: TcpListener, key: PageKey, every: Duration, html: F)
 where
     F: Fn() -> String + Send + Sync + 'static,
 {
-    let page = Page { path: format!("/{key}/"), every, html: Arc::new(html) };
+    let page = Page { key, every, html: Arc::new(html) };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), page).await;
 }
 
 impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
     async fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let rest = request.uri().path().strip_prefix(&self.path);
+        let rest = self.key.rest(request.uri().path()).await;
         let (Some(rest @ ("" | "still")), &Method::GET) = (rest, request.method()) else {
             return response(Answer::refusal(
                 StatusCode::NOT_FOUND,
-                "the address is the one that vpfs web has printed",
+                "the address is the one that vpfs web has printed, or has the text of the file web.key between its last slashes",
             ));
         };
         let html = Arc::clone(&self.html);
@@ -55,5 +81,28 @@ impl<F: Fn() -> String + Send + Sync + 'static> Respond for Page<F> {
             headers.insert(REFRESH, HeaderValue::from(self.every.as_secs()));
         }
         page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_key_opens() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let key = PageKey::File(file.path().to_owned());
+        for (text, path, rest) in [
+            ("0123456789abcdef\n", "/0123456789abcdef/still", Some("still")),
+            ("0123456789abcdef\n", "/0123456789abcdef", None),
+            ("0123456789abcdef\n", "/0123456789abcde/", None),
+            ("", "//", None),
+            ("short", "/short/", None),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(key.rest(path).await, rest, "{text} {path}");
+        }
+        drop(file);
+        assert_eq!(key.rest("/0123456789abcdef/").await, None, "without its file nobody may");
     }
 }

@@ -19,7 +19,7 @@ use ring::hmac;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use vpfs_proxy::Observer;
+use vpfs_proxy::{Askers, Observer};
 
 use crate::routes::{self, Answer, Kept, METRICS, Question, ROUTES};
 
@@ -62,19 +62,25 @@ pub async fn serve_socket(listener: UnixListener, observer: Observer, kept: Kept
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
+/// Serves all routes to those who have the key or a certificate of `[peers]`, for ever.
+pub async fn serve_askers(mut askers: Askers, observer: Observer, kept: Kept) {
+    let server = Server { observer, kept, routes: &ROUTES, access: MetricsAccess::Everybody };
+    accept(move |cx| askers.poll_next(cx).map(Ok), server).await;
+}
+
 /// Serves nothing but metrics to the network, for ever.
 pub async fn serve_metrics(listener: TcpListener, access: MetricsAccess, observer: Observer) {
     let server = Server { observer, kept: Kept::default(), routes: &[METRICS], access };
     accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), server).await;
 }
 
-pub(crate) async fn accept<S>(next: impl Fn(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
+pub(crate) async fn accept<S>(mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>, server: impl Respond)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (server, permits) = (Arc::new(server), Arc::new(Semaphore::new(CONNECTIONS)));
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        match poll_fn(&next).await {
+        match poll_fn(&mut next).await {
             Ok(stream) => {
                 let server = Arc::clone(&server);
                 tokio::spawn(async move {
@@ -115,7 +121,8 @@ impl Respond for Server {
         let answer = match checked {
             Ok(()) => {
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                self.answer(Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() }).await
+                let question = Question { path: path.to_owned(), query, accept: header(ACCEPT).to_owned() };
+                answer(&self.observer, &self.kept, question).await
             }
             Err(refusal) => refusal,
         };
@@ -123,13 +130,23 @@ impl Respond for Server {
     }
 }
 
-impl Server {
-    async fn answer(&self, question: Question) -> Answer {
-        let (status, kept) = (self.observer.status().await, self.kept.clone());
-        let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
-        let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
-        answering.await.unwrap_or_else(failed)
-    }
+/// What is asked of a process at its socket, asked in the process itself: the body of the answer to GET `route`, as by
+/// [`crate::get`].
+///
+/// # Errors
+/// If it has no such thing: the reason.
+pub async fn get_here(observer: &Observer, kept: &Kept, route: &str) -> Result<String, String> {
+    let (path, query) = route.split_once('?').unwrap_or((route, ""));
+    let question = Question { path: path.to_owned(), query: query.to_owned(), accept: String::new() };
+    let Answer { status, body, .. } = answer(observer, kept, question).await;
+    if status == StatusCode::OK { Ok(body) } else { Err(body) }
+}
+
+async fn answer(observer: &Observer, kept: &Kept, question: Question) -> Answer {
+    let (status, kept) = (observer.status().await, kept.clone());
+    let answering = tokio::task::spawn_blocking(move || routes::answer(&question, status, &kept));
+    let failed = |_| Answer::refusal(StatusCode::INTERNAL_SERVER_ERROR, "a bug in vpfs; its log says where");
+    answering.await.unwrap_or_else(failed)
 }
 
 impl MetricsAccess {
@@ -148,7 +165,7 @@ impl MetricsAccess {
 }
 
 /// Compares without telling by the time taken how much is right.
-fn are_equal(one: &str, other: &str) -> bool {
+pub(crate) fn are_equal(one: &str, other: &str) -> bool {
     let Ok(key) = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()) else { return false };
     hmac::verify(&key, one.as_bytes(), hmac::sign(&key, other.as_bytes()).as_ref()).is_ok()
 }

@@ -18,6 +18,7 @@ pub(crate) fn status(apps: &[&str]) -> Status {
     let app = |name: &&str| AppStatus { name: (*name).to_owned(), is_automatic: name.contains(':') };
     let server = |name: &str| ServerStatus { name: name.to_owned(), refused_connections: 3, snapshot: snapshot(apps) };
     Status {
+        started: Time::from_millis(1_800_000_000_500),
         uptime: 60 * SECOND,
         memory: Used { now: 1 << 20, limit: 1 << 30 },
         connections: Used { now: 7, limit: 4096 },

@@ -53,3 +53,4 @@ pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;
 pub use vpfs_toml::trust::Trust;
+pub use vpfs_toml::web::Web;

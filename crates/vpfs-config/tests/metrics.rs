@@ -1,4 +1,4 @@
-//! `[metrics]`: off by default, and never open to other hosts by oversight.
+//! `[metrics]` and `[web]`: off by default, and never open to other hosts by oversight.
 
 use std::path::Path;
 
@@ -40,4 +40,21 @@ fn nonsense_is_refused_with_place_and_fix() {
         assert!(problem(text).contains("write for example \"127.0.0.1:9334\""), "{}", problem(text));
     }
     assert!(problem("token = \"a\"\n").contains("has no effect without listen"));
+}
+
+/// The page shows more than metrics, and a browser sends no token: it needs its key everywhere.
+#[test]
+fn the_page_is_off_by_default_and_needs_a_key() {
+    let web = |text: &str| Config::parse("f", &format!("{SITE}[web]\n{text}")).map(|config| config.web);
+    assert_eq!(web("").ok(), Some(None));
+    let found = web("listen = \"127.0.0.1:9335\"\nkey = \"web.key\"\n").ok().flatten().map(|web| web.key);
+    assert_eq!(found.as_deref(), Some(Path::new("web.key")));
+    for (text, fix) in [
+        ("listen = \"127.0.0.1:9335\"\n", "openssl rand"),
+        ("key = \"web.key\"\n", "add listen ="),
+        ("listen = \"9335\"\nkey = \"k\"\n", "write for example"),
+    ] {
+        let problem = web(text).expect_err(text).to_string();
+        assert!(problem.starts_with("f:7: web.") && problem.contains(fix), "{problem}");
+    }
 }

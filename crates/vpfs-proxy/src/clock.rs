@@ -47,6 +47,11 @@ impl Clock {
         Time::ZERO + self.course().at(self.started.elapsed())
     }
 
+    /// When it started.
+    pub(crate) fn started(&self) -> Time {
+        Time::ZERO + self.begun.at(Duration::ZERO)
+    }
+
     /// How long it has run.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()

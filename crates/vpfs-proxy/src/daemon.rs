@@ -26,7 +26,7 @@ use crate::learned;
 use crate::names::{Environment, Names};
 use crate::observer::{self, Observer};
 use crate::outbox::Outbox;
-use crate::peers::{Peers, PeersError, Prepared};
+use crate::peers::{Askers, Peers, PeersError, Prepared};
 use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
@@ -174,6 +174,12 @@ impl Daemon {
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Connections of those who want to ask what [`Daemon::observer`] sees; `None` if there are no peers, or the second
+    /// time.
+    pub fn take_askers(&mut self) -> Option<Askers> {
+        self.peers.as_mut()?.take_askers()
     }
 
     /// Switches to a newer configuration without dropping a connection: policy, depth, costs, weights, caps, rules and

@@ -51,6 +51,7 @@ pub use handover::{Inheritance, Offer};
 pub use names::{Environment, Resolver, check_names};
 pub use observer::{AppStatus, Observer, ServerStatus, Status};
 pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, TrafficReport};
+pub use peers::{Askers, Stream, connect_to_ask};
 pub use start_error::StartError;
 pub use state_dir::StateDir;
 pub use vpfs_node::AppTotals;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vpfs_core::AppId;
+use vpfs_core::{AppId, Time};
 use vpfs_node::{AppTotals, PeerService, Snapshot};
 
 use crate::budget::Used;
@@ -25,6 +25,8 @@ pub struct Observer {
 /// A daemon at one moment.
 #[derive(Clone, Debug)]
 pub struct Status {
+    /// When it started, since 1970.
+    pub started: Time,
     /// How long it has run.
     pub uptime: Duration,
     /// What connections hold, and may hold.
@@ -82,6 +84,7 @@ impl Observer {
         // After the snapshots: whoever is in them has a name.
         let apps = self.shared.apps().iter().map(status).collect();
         Status {
+            started: self.shared.clock.started(),
             uptime: self.shared.clock.uptime(),
             memory: self.shared.memory.used(),
             connections: self.permits.used(),

@@ -1,6 +1,9 @@
-//! Structured logs on standard error.
+//! Structured logs on standard error, or in the journal of systemd with their fields.
 
+use std::fs::File;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::reload::{self, Handle};
@@ -39,12 +42,28 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
         None => EnvFilter::new(level.name()),
     };
     let (filter, handle) = reload::Layer::new(filter);
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    let layer = if json { layer.json().boxed() } else { layer.boxed() };
+    let layer = match journal().filter(|_| !json) {
+        Some(journal) => journal.boxed(),
+        None => {
+            let layer = tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_target(false);
+            if json { layer.json().boxed() } else { layer.boxed() }
+        }
+    };
     let kept = events.layer().with_filter(LevelFilter::INFO);
     tracing_subscriber::registry().with(layer.with_filter(filter)).with(kept).init();
     Ok(LogSwitch { handle, overridden: variable.is_some() })
+}
+
+/// The journal of systemd, if standard error goes there and it can be reached. `VPFS_APP` there is the field `app`
+/// here.
+fn journal() -> Option<tracing_journald::Layer> {
+    let stream = std::env::var("JOURNAL_STREAM").ok()?;
+    let error = File::from(std::io::stderr().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    // It is inherited by whatever a service starts, also with standard error elsewhere.
+    let is_journal = stream == format!("{}:{}", error.dev(), error.ino());
+    let journal = is_journal.then(tracing_journald::layer)?.ok()?;
+    Some(journal.with_field_prefix(Some("VPFS".to_owned())))
 }

@@ -18,6 +18,11 @@ pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
     }
 }
 
+/// A text from elsewhere, which must not control the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+}
+
 /// A duration as people say it: one number that is accurate to a few percent, unless it is below 10 s.
 pub(crate) fn roughly(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();

@@ -1,6 +1,7 @@
 //! The JSON of `/v1/status`. openapi.json says the same for programs in other languages; a test compares both.
 
 mod difference;
+mod slower;
 mod span;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use vpfs_core::{Learned, OpKind, Rule, Time};
 use vpfs_node::{Activity, AppSnapshot, Situation, StorageTimes, WaitedFor};
 use vpfs_proxy::{AppStatus, ServerStatus, Used};
 
+pub use slower::{Best, Slower};
 pub use span::{AtServer, Span};
 
 /// Stands for applications that have no place of their own: no name has parentheses.

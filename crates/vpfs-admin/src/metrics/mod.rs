@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
+use vpfs_core::Time;
 use vpfs_proxy::Status;
+
+use family::Family;
 
 /// What the one who asks understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +40,9 @@ impl Format {
 
 /// All metrics of a daemon. O(servers × applications), a millisecond for some dozens.
 pub fn text(status: Status, format: Format) -> String {
-    let mut registry = Registry::with_prefix("vpfs");
-    registry.register_collector(Box::new(Daemon(Arc::new(status))));
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Start(status.started)));
+    registry.sub_registry_with_prefix("vpfs").register_collector(Box::new(Daemon(Arc::new(status))));
     let mut text = String::new();
     let encoded = match format {
         Format::OpenMetrics => text::encode(&mut text, &registry),
@@ -46,6 +50,19 @@ pub fn text(status: Status, format: Format) -> String {
     };
     encoded.expect("a String takes everything");
     text
+}
+
+/// By the name that each exporter has for it, by which Prometheus and its users see that counters began anew, also
+/// where they are higher already than before.
+#[derive(Debug)]
+struct Start(Time);
+
+impl Collector for Start {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let family = Family::gauge("process_start_time", Some(Unit::Seconds), "Start, since 1970; counters begin then");
+        let since_1970 = self.0.since(Time::ZERO).as_secs_f64();
+        family.put(&mut family.open(&mut encoder)?, &[], since_1970)
+    }
 }
 
 #[derive(Debug)]

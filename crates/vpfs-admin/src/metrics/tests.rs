@@ -19,6 +19,7 @@ fn counters_gauges_and_histograms_say_what_the_snapshot_says() {
         &lines,
         &[
             "# TYPE vpfs_app_data_bytes_total counter",
+            "process_start_time_seconds 1800000000.5",
             "vpfs_app_data_bytes_total{server=\"s1\",app=\"climate\",op=\"read\"} 3145728.0",
             "vpfs_app_requests_total{server=\"s2\",app=\"climate\",op=\"metadata\"} 0.0",
             "vpfs_app_due_seconds_total{server=\"s1\",app=\"climate\"} 30.0",

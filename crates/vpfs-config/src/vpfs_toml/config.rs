@@ -22,6 +22,7 @@ use super::peers::{self, Peers};
 use super::profile::Files;
 use super::scheduler::{self, SchedulerConfig};
 use super::trust::{self, Trust};
+use super::web::{self, Web};
 use crate::schema::file::read_text;
 use crate::schema::problem::{self, Problems, did_you_mean};
 use crate::schema::reader::Reader;
@@ -46,6 +47,8 @@ pub struct Config {
     pub peers: Option<Peers>,
     /// Where metrics are served by TCP; `None`: nowhere.
     pub metrics: Option<Metrics>,
+    /// Where the live page is served by TCP; `None`: nowhere.
+    pub web: Option<Web>,
     /// Whether history is kept, if there is a state directory.
     pub keeps_history: bool,
     /// Whose requests are believed to come from a server, and who may administer servers.
@@ -69,6 +72,7 @@ impl Config {
         let mut config = Self::parse_with(&file, &text, &|name| read_text(&folder.join(name)))?;
         config.peers.iter_mut().for_each(|peers| peers.resolve_paths(folder));
         config.metrics.iter_mut().for_each(|metrics| metrics.resolve_paths(folder));
+        config.web.iter_mut().for_each(|web| web.resolve_paths(folder));
         Ok(config)
     }
 
@@ -117,6 +121,7 @@ impl Config {
             auto: apps.auto,
             peers,
             metrics: metrics::read(root),
+            web: web::read(root),
             keeps_history: history::read(root),
             trust,
             limits,

@@ -19,6 +19,7 @@ pub const SECTIONS: &[&Section] = &[
     &APP,
     &PEERS,
     &METRICS,
+    &WEB,
     &HISTORY,
     &TRUST,
     &LIMITS,
@@ -38,6 +39,7 @@ pub(crate) const ROOT: Section = Section {
         Tunable::new("app", Kind::List("[[app]]"), ""),
         Tunable::new("peers", Kind::Table("[peers]"), ""),
         Tunable::new("metrics", Kind::Table("[metrics]"), ""),
+        Tunable::new("web", Kind::Table("[web]"), ""),
         Tunable::new("history", Kind::Table("[history]"), ""),
         Tunable::new("trust", Kind::Table("[trust]"), ""),
         Tunable::new("limits", Kind::Table("[limits]"), ""),
@@ -574,6 +576,7 @@ pub(crate) const PEERS: Section = Section {
     ],
 };
 
+const ENDPOINT: Kind = Kind::Text("an IP address and a port such as \"127.0.0.1:9334\"");
 const FILE: Kind = Kind::Text("a file, relative to this one");
 
 pub(crate) const METRICS: Section = Section {
@@ -585,7 +588,7 @@ pub(crate) const METRICS: Section = Section {
     keys: &[
         Tunable::new(
             "listen",
-            Kind::Text("an IP address and a port such as \"127.0.0.1:9334\""),
+            ENDPOINT,
             "Where metrics are served over HTTP. The address must be one of the loopback, unless there is a `token`.",
         )
         .absent_means("not by TCP")
@@ -598,6 +601,33 @@ pub(crate) const METRICS: Section = Section {
              encrypt it: use networks that you trust.",
         )
         .absent_means("whoever reaches `listen` may read")
+        .at_restart(),
+    ],
+};
+
+pub(crate) const WEB: Section = Section {
+    name: "web",
+    header: "[web]",
+    doc: "The live page of this process for a browser: what [`vpfs web`](guide/metrics.md#can-i-see-it-in-a-browser) shows, \
+          served as long as the proxy runs. A proxy whose address is in use works without, says so in its log, and tries \
+          again.",
+    keys: &[
+        Tunable::new(
+            "listen",
+            ENDPOINT,
+            "Where the page is served over HTTP. It needs a `key`, on the loopback, too: other users of the host could \
+             connect.",
+        )
+        .absent_means("no page")
+        .at_restart(),
+        Tunable::new(
+            "key",
+            FILE,
+            "A secret of at least 16 letters and digits, which is the path of the page: `http://oss1:9335/KEY/`. Who does \
+             not know it gets nothing. The file is read for each request. HTTP does not encrypt it: use networks that you \
+             trust.",
+        )
+        .absent_means("no page")
         .at_restart(),
     ],
 };
@@ -654,7 +684,8 @@ pub(crate) const LOG: Section = Section {
             "The least severe level shown.",
         )
         .default("info"),
-        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs.")
+        Tunable::new("format", Kind::Choice(&["text", "json"]), "The format: readable text, or JSON for programs. The journal of systemd gets text with its fields, or lines of \
+             JSON.")
             .default("text")
             .at_restart(),
     ],

@@ -34,11 +34,7 @@ pub(crate) fn read(root: &Reader<'_>) -> Option<Metrics> {
         }
         return None;
     };
-    let Some(listen) = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0) else {
-        let fix = "is not an IP address with a port; write for example \"127.0.0.1:9334\"";
-        reader.refuse("listen", format!("{} {fix}", quote(text)));
-        return None;
-    };
+    let listen = endpoint(&reader, text)?;
     if token.is_none() && !listen.ip().to_canonical().is_loopback() {
         let (quoted, port) = (quote(text), listen.port());
         let message = format!(
@@ -50,4 +46,14 @@ pub(crate) fn read(root: &Reader<'_>) -> Option<Metrics> {
     }
     reader.set("listen", text);
     Some(Metrics { listen, token: token.map(PathBuf::from) })
+}
+
+/// The address in `listen`; reports what is none.
+pub(super) fn endpoint(reader: &Reader<'_>, text: &str) -> Option<SocketAddr> {
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    if address.is_none() {
+        let fix = "is not an IP address with a port; write for example \"127.0.0.1:9334\"";
+        reader.refuse("listen", format!("{} {fix}", quote(text)));
+    }
+    address
 }

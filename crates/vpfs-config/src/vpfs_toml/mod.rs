@@ -24,3 +24,4 @@ mod profile;
 pub(crate) mod scheduler;
 mod slot_costs;
 pub(crate) mod trust;
+pub(crate) mod web;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use vpfs_peer::mesh::Origin;
 
 use super::Cluster;
-use super::handshake;
+use super::handshake::{self, Accepted};
 use super::input::Input;
 use super::strangers::{Place, Strangers};
 use crate::log_limit::{Kind, LogLimit};
@@ -50,7 +50,12 @@ async fn introduce(
     let address = stream.peer_addr().map_or_else(|error| error.to_string(), |address| address.to_string());
     let security = cluster.security();
     match handshake::accept(&cluster, &security, stream).await {
-        Ok(introduced) => {
+        Ok(Accepted::Asker(stream)) => {
+            drop(place);
+            // Beyond what may wait, it is closed; who asked may ask again.
+            let _ = cluster.askers.try_send(stream);
+        }
+        Ok(Accepted::Peer(introduced)) => {
             drop(place);
             // Fails only if the process ends.
             let _ = inputs.send(Input::Connected(Origin::Accepted, introduced)).await;

@@ -40,14 +40,34 @@ pub(super) async fn dial(cluster: &Cluster, security: &Security, server: ServerI
     .await
 }
 
+/// A connection that somebody else opened.
+pub(super) enum Accepted {
+    Peer(Introduced),
+    /// Of somebody who wants to ask, by HTTP.
+    Asker(Box<dyn Stream>),
+}
+
 /// Lets a process that connected prove who it is.
-pub(super) async fn accept(cluster: &Cluster, security: &Security, stream: TcpStream) -> io::Result<Introduced> {
+pub(super) async fn accept(cluster: &Cluster, security: &Security, stream: TcpStream) -> io::Result<Accepted> {
     within(PATIENCE, async {
         prepare(&stream)?;
         let address = stream.peer_addr()?.to_string();
-        introduce(cluster, security.accept(stream).await?, address).await
+        let other = security.accept(stream).await?;
+        if !other.asks {
+            return introduce(cluster, other, address).await.map(Accepted::Peer);
+        }
+        if cluster.addresses.iter().any(|(host, _)| other.may_speak_for(host)) {
+            return Ok(Accepted::Asker(other.stream));
+        }
+        Err(invalid("it asks with a certificate that is not for the host of any server"))
     })
     .await
+}
+
+/// Connects to the proxy whose address for peers is `host` and `port`, to ask it by HTTP; `None` without keys.
+pub(super) async fn dial_to_ask(security: &Security, host: &str, port: u16) -> io::Result<Option<Box<dyn Stream>>> {
+    let stream = within(CONNECT, TcpStream::connect((host, port))).await?;
+    within(PATIENCE, security.connect_to_ask(stream, host)).await
 }
 
 async fn introduce(cluster: &Cluster, mut peer: Authenticated, address: String) -> io::Result<Introduced> {

@@ -17,6 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -37,7 +38,7 @@ use crate::sockets::{Bound, listen, listen_later};
 use security::Security;
 
 pub use report::{AppReport, PeerReport, PeersReport, TrafficReport};
-pub use security::KeyError;
+pub use security::{KeyError, Stream};
 
 /// How often a peer is asked for its time.
 const PING: Duration = Duration::from_secs(1);
@@ -71,6 +72,7 @@ struct Cluster {
     /// Has the addresses of hosts.
     hosts: Names,
     security: RwLock<Security>,
+    askers: mpsc::Sender<Box<dyn Stream>>,
 }
 
 impl Cluster {
@@ -89,8 +91,39 @@ pub(crate) struct PeerState {
 /// Where peers connect; those whose names are found late are added then.
 type Sockets = Arc<Mutex<Vec<Arc<TcpListener>>>>;
 
+/// Connections of those who want to ask what this process knows, by HTTP, and have proved that they may: they have the
+/// key or a certificate of `[peers]`.
+#[derive(Debug)]
+pub struct Askers(mpsc::Receiver<Box<dyn Stream>>);
+
+impl Askers {
+    /// More wait for nobody: their connections are closed.
+    const WAITING: usize = 4;
+
+    /// The next connection; pending for ever when the process hands over.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Box<dyn Stream>> {
+        match self.0.poll_recv(context) {
+            Poll::Ready(Some(stream)) => Poll::Ready(stream),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// A connection to the proxy of `server`, to ask it by HTTP, with the key or certificate of `[peers]`. Call within a
+/// tokio runtime.
+///
+/// # Errors
+/// If there is no key, it cannot be used, or nobody who has it can be reached there within seconds.
+pub async fn connect_to_ask(peers: &Configured, server: ServerId) -> io::Result<Box<dyn Stream>> {
+    let security = load(peers.security.clone()).await.map_err(io::Error::other)?;
+    let (host, port) = &peers.addresses[server.index()];
+    let none = || io::Error::other("peers.security is \"none\"; proxies tell only those who have a key or certificate");
+    handshake::dial_to_ask(&security, host, *port).await?.ok_or_else(none)
+}
+
 /// The connections to other processes. Dropping it closes them.
 pub(crate) struct Peers {
+    askers: Option<Askers>,
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
     sockets: Sockets,
@@ -113,6 +146,7 @@ impl PeerStates {
 
 /// Sockets that are bound, and keys that are valid, before the process starts to serve.
 pub(crate) struct Prepared {
+    askers: Askers,
     mesh: Mesh,
     cluster: Arc<Cluster>,
     configured: PeerSecurity,
@@ -151,18 +185,19 @@ impl Prepared {
         let (sockets, missing) = bind(configured, own, names, inheritance).await?;
         let (addresses, hello) = (configured.addresses.clone(), mesh.hello().clone());
         let (clock, hosts, security) = (clock.clone(), names.0.clone(), RwLock::new(security));
-        let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security };
+        let (askers, asking) = mpsc::channel(Askers::WAITING);
+        let cluster = Cluster { names: servers, addresses, hello, clock, hosts, security, askers };
         if configured.security == PeerSecurity::None {
             tracing::warn!("peers.security is none: whoever reaches the port of [peers] can change shares");
         }
         let configured = configured.security.clone();
-        Ok(Some(Self { mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
+        Ok(Some(Self { askers: Askers(asking), mesh, cluster: Arc::new(cluster), configured, sockets, missing }))
     }
 
     /// Connects to peers, passes messages between them and the gates of `outbox`, and tells `gates` the cluster's
     /// clock.
     pub(crate) fn start(self, (outbox, outgoing): (Outbox, mpsc::Receiver<Outgoing>), gates: Vec<Arc<Gate>>) -> Peers {
-        let Self { mesh, cluster, configured, sockets, missing } = self;
+        let Self { askers, mesh, cluster, configured, sockets, missing } = self;
         let mut tasks = JoinSet::new();
         let (inputs, taken) = mpsc::channel(input::INPUTS);
         let (asking, asked) = mpsc::channel(1);
@@ -175,7 +210,7 @@ impl Prepared {
         }
         let switch = switch::Switch::new(mesh, Arc::clone(&cluster), outbox, gates, inputs);
         tasks.spawn(switch.run(outgoing, taken, asked));
-        Peers { cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
+        Peers { askers: Some(askers), cluster, configured, sockets, states: PeerStates(asking), _tasks: tasks }
     }
 }
 
@@ -185,6 +220,11 @@ impl Peers {
         let security = load(self.configured.clone()).await?;
         *self.cluster.security.write().unwrap_or_else(PoisonError::into_inner) = security;
         Ok(())
+    }
+
+    /// Those who want to ask, once.
+    pub(crate) fn take_askers(&mut self) -> Option<Askers> {
+        self.askers.take()
     }
 
     /// The listening sockets with their addresses, for a successor.

@@ -19,6 +19,8 @@ use vpfs_config::PeerSecurity;
 use super::shared_key::{self, OneKey};
 
 const ALPN: &[u8] = b"vpfs-peer/1";
+/// Of those who do not want to be a peer, but to ask what this process knows.
+const ASKING_ALPN: &[u8] = b"vpfs-api/1";
 
 /// Why keys or certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +31,7 @@ pub struct KeyError {
 }
 
 /// A connection, encrypted or not.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -38,12 +40,14 @@ pub(super) struct Authenticated {
     pub(super) stream: Box<dyn Stream>,
     /// The certificate at the other end, if it has one.
     certificate: Option<CertificateDer<'static>>,
+    /// The other end wants to ask, by HTTP.
+    pub(super) asks: bool,
 }
 
 /// What a process needs to recognise others, and to be recognised.
 #[derive(Clone)]
 pub(super) enum Security {
-    Tls { connector: TlsConnector, acceptor: TlsAcceptor, has_certificates: bool },
+    Tls { connector: TlsConnector, asking: TlsConnector, acceptor: TlsAcceptor, has_certificates: bool },
     None,
 }
 
@@ -107,8 +111,11 @@ impl Security {
         client.alpn_protocols = vec![ALPN.to_vec()];
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
-        server.alpn_protocols = vec![ALPN.to_vec()];
-        Self::Tls { connector: Arc::new(client).into(), acceptor: Arc::new(server).into(), has_certificates }
+        server.alpn_protocols = vec![ALPN.to_vec(), ASKING_ALPN.to_vec()];
+        let mut asking = client.clone();
+        asking.alpn_protocols = vec![ASKING_ALPN.to_vec()];
+        let [connector, asking] = [client, asking].map(|client| TlsConnector::from(Arc::new(client)));
+        Self::Tls { connector, asking, acceptor: Arc::new(server).into(), has_certificates }
     }
 
     /// Authenticates the process at the other end of a connection that this one opened to `host`.
@@ -116,7 +123,13 @@ impl Security {
         let Self::Tls { connector, .. } = self else { return Ok(Authenticated::unknown(stream)) };
         let stream = connector.connect(server_name(host)?, stream).await?;
         let certificate = self.certificate(stream.get_ref().1.peer_certificates());
-        Ok(Authenticated { stream: Box::new(stream), certificate })
+        Ok(Authenticated { stream: Box::new(stream), certificate, asks: false })
+    }
+
+    /// The same to ask there; `None` without keys, as strangers could ask as well.
+    pub(super) async fn connect_to_ask(&self, stream: TcpStream, host: &str) -> io::Result<Option<Box<dyn Stream>>> {
+        let Self::Tls { asking, .. } = self else { return Ok(None) };
+        Ok(Some(Box::new(asking.connect(server_name(host)?, stream).await?)))
     }
 
     /// Authenticates the process at the other end of a connection that it opened.
@@ -124,7 +137,8 @@ impl Security {
         let Self::Tls { acceptor, .. } = self else { return Ok(Authenticated::unknown(stream)) };
         let stream = acceptor.accept(stream).await?;
         let certificate = self.certificate(stream.get_ref().1.peer_certificates());
-        Ok(Authenticated { stream: Box::new(stream), certificate })
+        let asks = stream.get_ref().1.alpn_protocol() == Some(ASKING_ALPN);
+        Ok(Authenticated { stream: Box::new(stream), certificate, asks })
     }
 
     fn certificate(&self, chain: Option<&[CertificateDer<'static>]>) -> Option<CertificateDer<'static>> {
@@ -135,7 +149,7 @@ impl Security {
 
 impl Authenticated {
     fn unknown(stream: TcpStream) -> Self {
-        Self { stream: Box::new(stream), certificate: None }
+        Self { stream: Box::new(stream), certificate: None, asks: false }
     }
 
     /// Whether the process may speak for a server whose proxy should be at `host`: its certificate, if it has one, must

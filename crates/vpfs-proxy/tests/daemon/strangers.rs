@@ -1,6 +1,7 @@
 //! Who may connect to the port of peers: nobody without the key, or a certificate of the authority for the host.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,9 +10,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use vpfs_config::PeerSecurity;
 use vpfs_core::ServerId;
 use vpfs_peer::wire::{Frame, Hello};
-use vpfs_proxy::{Daemon, StartError};
+use vpfs_proxy::{Askers, Daemon, StartError, connect_to_ask};
 use vpfs_testbed::ClusterConfig;
 
 use crate::common::cluster::{Cluster, KEY, write_key};
@@ -63,15 +65,22 @@ const CERTIFICATES: &str = "security = \"certificates\"\nauthority = \"{}/ca.pem
 
 /// Writes an authority, and a certificate for `hosts` with its key.
 fn issue(files: &TempDir, authority: &str, name: &str, hosts: Vec<String>) {
+    issue_all(files, authority, vec![(name, hosts)]);
+}
+
+/// The same with several certificates.
+fn issue_all(files: &TempDir, authority: &str, certificates: Vec<(&str, Vec<String>)>) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(hosts).unwrap().signed_by(&key, &issuer).unwrap();
     let write = |name: &str, text: String| fs::write(files.path().join(name), text).unwrap();
     write(&format!("{authority}.pem"), issuer.pem());
-    write(&format!("{name}.pem"), certificate.pem());
-    write(&format!("{name}.key"), key.serialize_pem());
+    for (name, hosts) in certificates {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(hosts).unwrap().signed_by(&key, &issuer).unwrap();
+        write(&format!("{name}.pem"), certificate.pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
 }
 
 fn host(address: SocketAddr) -> String {
@@ -112,6 +121,56 @@ async fn a_certificate_for_another_host() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(cluster.reached(0).await.is_empty() && cluster.reached(1).await.is_empty());
     assert!(!log.with("certificate").is_empty());
+}
+
+/// A daemon, and those whom it lets ask.
+async fn asked(cluster: &Cluster) -> (Daemon, Askers) {
+    let mut daemon = cluster.try_start(0, &cluster.settings()).await.unwrap();
+    let askers = daemon.take_askers().unwrap();
+    (daemon, askers)
+}
+
+/// Whether a daemon lets somebody ask who has this instead of its own.
+async fn may_ask((daemon, askers): &mut (Daemon, Askers), security: Option<PeerSecurity>) -> bool {
+    let mut peers = daemon.config().peers.clone().unwrap();
+    peers.security = security.unwrap_or(peers.security);
+    let asker = connect_to_ask(&peers, ServerId(0)).await;
+    let admitted = tokio::time::timeout(Duration::from_secs(10), poll_fn(|cx| askers.poll_next(cx))).await;
+    let (Ok(mut asker), Ok(mut admitted)) = (asker, admitted) else { return false };
+    admitted.write_all(b"answer").await.unwrap();
+    admitted.flush().await.unwrap();
+    let mut answer = [0; 6];
+    asker.read_exact(&mut answer).await.unwrap();
+    &answer == b"answer"
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_needs_the_key() {
+    let files = TempDir::new().unwrap();
+    write_key(&files, "other.key", &KEY.replace('0', "1"));
+    let other = files.path().join("other.key");
+    let cluster = two(files, "shared_key = \"{}/peers.key\"\n").await;
+    let mut asked = asked(&cluster).await;
+    assert!(may_ask(&mut asked, None).await);
+    assert!(!may_ask(&mut asked, Some(PeerSecurity::SharedKey(other))).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_keys_nobody_may_ask() {
+    let mut asked = asked(&two(TempDir::new().unwrap(), "security = \"none\"\n").await).await;
+    assert!(!may_ask(&mut asked, None).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_needs_a_certificate_for_the_host_of_a_server() {
+    let cluster = two(TempDir::new().unwrap(), CERTIFICATES).await;
+    let good = vec![host(cluster.peers[0])];
+    issue_all(&cluster.files, "ca", vec![("good", good), ("guest", vec!["127.0.0.99".into()])]);
+    let mut asked = asked(&cluster).await;
+    assert!(may_ask(&mut asked, None).await);
+    let [authority, certificate, private_key] =
+        ["ca.pem", "guest.pem", "guest.key"].map(|name| cluster.files.path().join(name));
+    assert!(!may_ask(&mut asked, Some(PeerSecurity::Certificates { authority, certificate, private_key })).await);
 }
 
 #[tokio::test(start_paused = true)]

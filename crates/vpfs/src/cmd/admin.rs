@@ -1,15 +1,18 @@
 //! Where a proxy tells what it knows: its socket, and metrics for the network (`vpfs-admin`). A proxy works without.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use vpfs_admin::events::Events;
-use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_metrics, serve_socket, socket};
-use vpfs_config::{Config, Metrics};
+use vpfs_admin::{Kept, MetricsAccess, keep_history, serve_askers, serve_metrics, serve_socket, socket, watch_storage};
+use vpfs_config::Config;
 use vpfs_core::ServerId;
-use vpfs_proxy::{Observer, StateDir};
+use vpfs_proxy::{Askers, Observer, StateDir};
+
+use super::web;
 
 /// How often to try an address that is in use, at first by a predecessor.
 const RETRY: Duration = Duration::from_millis(100);
@@ -21,21 +24,33 @@ pub(super) fn serve(
     config: &Config,
     servers: &[ServerId],
     take_over: bool,
-    (observer, events): (&Observer, &Events),
+    (observer, events, askers): (&Observer, &Events, Option<Askers>),
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    tasks.spawn(watch_storage(observer.clone()));
     let history = history_file(config, servers);
     if let Some(path) = history.clone() {
         tasks.spawn(keep_history(path, observer.clone()));
     }
+    let kept = Kept { events: events.clone(), history };
     if let Some(listener) = open_socket(config, servers, take_over) {
-        let kept = Kept { events: events.clone(), history };
-        tasks.spawn(serve_socket(listener, observer.clone(), kept));
+        tasks.spawn(serve_socket(listener, observer.clone(), kept.clone()));
+    }
+    if let Some(askers) = askers {
+        tasks.spawn(serve_askers(askers, observer.clone(), kept.clone()));
+    }
+    if let Some(page) = config.web.clone() {
+        let observer = observer.clone();
+        tasks.spawn(async move {
+            let listener = listen(page.listen, "the page is").await;
+            tracing::info!(listen = %page.listen, "serving the page");
+            web::serve_own(listener, page.key, observer, kept).await;
+        });
     }
     if let Some(metrics) = config.metrics.clone() {
         let observer = observer.clone();
         tasks.spawn(async move {
-            let listener = listen(&metrics).await;
+            let listener = listen(metrics.listen, "metrics are").await;
             tracing::info!(listen = %metrics.listen, "serving metrics");
             let access = metrics.token.map_or(MetricsAccess::Everybody, MetricsAccess::Token);
             serve_metrics(listener, access, observer).await;
@@ -65,15 +80,15 @@ fn open_socket(config: &Config, servers: &[ServerId], take_over: bool) -> Option
 
 /// Tries until it succeeds: a predecessor closes its listener when it hands over, and whatever else is wrong may be
 /// mended at any time.
-async fn listen(metrics: &Metrics) -> TcpListener {
+async fn listen(address: SocketAddr, what: &str) -> TcpListener {
     let mut failures = 0;
     loop {
-        match TcpListener::bind(metrics.listen).await {
+        match TcpListener::bind(address).await {
             Ok(listener) => return listener,
             Err(error) => {
                 failures += 1;
                 if failures == TOLD {
-                    tracing::warn!(listen = %metrics.listen, %error, "metrics are not served yet");
+                    tracing::warn!(listen = %address, %error, "{what} not served yet");
                 }
             }
         }

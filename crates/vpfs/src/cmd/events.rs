@@ -10,7 +10,7 @@ use vpfs_admin::events::{Event, EventsReport};
 use super::asking::{Answer, Answers, Asking};
 use super::runtime;
 use crate::exit::Exit;
-use crate::print::print;
+use crate::print::{plain, print};
 
 impl Answer for EventsReport {
     const ROUTE: &str = EVENTS;
@@ -71,25 +71,23 @@ impl Events {
 
 /// How many events of each process were shown.
 #[derive(Default)]
-struct Shown(BTreeMap<u32, u64>);
+struct Shown(BTreeMap<(u32, Vec<String>), u64>);
 
 impl Shown {
     /// Those that were not shown yet, in the order of time.
     fn take_new(&mut self, reports: Vec<EventsReport>) -> Vec<Line> {
         let mut new = Vec::new();
-        for EventsReport { process, events, .. } in reports {
-            let next = self.0.entry(process).or_default();
+        for EventsReport { process, servers, events } in reports {
+            // Processes of two hosts may have the same id.
+            let next = self.0.entry((process, servers)).or_default();
             // In a container, a process that starts anew has the id of the one before.
             if events.last().is_some_and(|last| last.number + 1 < *next) {
                 *next = 0;
             }
+            let after = events.last().map_or(*next, |last| last.number + 1);
             let fresh = events.into_iter().filter(|event| event.number >= *next);
             new.extend(fresh.map(|event| Line { process, event }));
-            *next = new
-                .iter()
-                .filter(|line| line.process == process)
-                .map(|line| line.event.number + 1)
-                .fold(*next, u64::max);
+            *next = after;
         }
         new.sort_by(|one, other| one.event.time.cmp(&other.event.time));
         new
@@ -110,7 +108,7 @@ impl Line {
         let Event { time, level, message, fields, .. } = &self.event;
         let mut text = format!("{time} {level:>5} {message}");
         fields.iter().for_each(|field| text += &format!(" {}={}", field.name, field.value));
-        text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+        plain(&text)
     }
 }
 

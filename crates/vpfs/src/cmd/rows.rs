@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vpfs_admin::api::{App, Server, Status, Work};
+use vpfs_admin::api::{App, Server, Status};
+
+use crate::print::plain;
 
 /// An application.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,23 +81,39 @@ struct Sum {
     is_bulk: bool,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Total {
-    bytes: u64,
-    requests: u64,
-    wait: f64,
-    storage: f64,
+/// Of all requests of an application.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Total {
+    /// Data that they moved.
+    pub(super) bytes: u64,
+    /// Those that ended.
+    pub(super) requests: u64,
+    /// Their time in vpfs, ...
+    pub(super) wait: f64,
+    /// ... and in the storage, in seconds.
+    pub(super) storage: f64,
 }
 
 impl Total {
     fn of(app: &App) -> Self {
-        let add = |sum: Self, work: &Work| Self {
-            bytes: sum.bytes + work.bytes,
-            requests: sum.requests + work.requests,
-            wait: sum.wait + work.wait_seconds,
-            storage: sum.storage + work.storage_seconds,
-        };
-        [&app.read, &app.write, &app.metadata].into_iter().fold(Self::default(), add)
+        let mut total = Self::default();
+        total.add(app);
+        total
+    }
+
+    /// Adds those of an application.
+    pub(super) fn add(&mut self, app: &App) {
+        for work in app.works() {
+            self.bytes += work.bytes;
+            self.requests += work.requests;
+            self.wait += work.wait_seconds;
+            self.storage += work.storage_seconds;
+        }
+    }
+
+    /// A sum of times, for each request; `None` if there were none.
+    pub(super) fn mean(&self, seconds: f64) -> Option<f64> {
+        (self.requests > 0).then(|| seconds / self.requests as f64)
     }
 }
 
@@ -157,17 +175,15 @@ fn add(sum: &mut Sum, now: &App, then: Option<&App>) {
 
 fn row(app: &str, sum: &Sum, seconds: f64, server_seconds: f64) -> Row {
     let Total { bytes, requests, wait, storage } = sum.work;
-    let mean = |sum: f64| (requests > 0).then(|| sum / requests as f64);
     Row {
-        // Whatever answered at a socket, it must not control the terminal.
-        app: app.chars().map(|char| if char.is_control() { '?' } else { char }).collect(),
+        app: plain(app),
         weight: sum.weight,
         due: sum.due / server_seconds,
         got: sum.got / server_seconds,
         bytes_per_second: bytes as f64 / seconds,
         requests_per_second: requests as f64 / seconds,
-        wait_seconds: mean(wait),
-        storage_seconds: mean(storage),
+        wait_seconds: sum.work.mean(wait),
+        storage_seconds: sum.work.mean(storage),
         queued: sum.queued,
         outstanding: sum.outstanding,
         state: state(sum),
@@ -187,7 +203,7 @@ fn state(sum: &Sum) -> State {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use vpfs_admin::api::{Usage, Waits};
+    use vpfs_admin::api::{Usage, Waits, Work};
 
     use super::*;
 

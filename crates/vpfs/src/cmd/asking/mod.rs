@@ -10,7 +10,7 @@ use vpfs_admin::socket;
 use vpfs_config::Config;
 
 use crate::exit::Exit;
-use silence::{Silence, ask};
+use silence::{Silence, ask, ask_remote};
 
 /// Which proxies are asked.
 #[derive(clap::Args)]
@@ -22,6 +22,11 @@ pub(crate) struct Asking {
     /// Only the proxy of this server, by its name in the file; may be given several times [default: all that run here]
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
+
+    /// Ask the proxies of all hosts at their addresses in [peers], with its key or certificate, instead of those of
+    /// this host at their sockets
+    #[arg(long)]
+    remote: bool,
 }
 
 /// What a proxy says.
@@ -72,13 +77,21 @@ impl Asking {
         let (mut answers, mut silent) = (Vec::<A>::new(), Vec::new());
         let is_named = |name: &String| self.servers.contains(name);
         // A process has the socket of its first server, so another one may answer for a server that was named.
-        let (named, others): (Vec<_>, Vec<_>) = config.servers.iter().partition(|server| is_named(&server.name));
-        for server in named.into_iter().chain(others) {
+        let (named, others): (Vec<_>, Vec<_>) = config.servers().partition(|(_, server)| is_named(&server.name));
+        for (id, server) in named.into_iter().chain(others) {
             let answered = |name: &String| answers.iter().any(|answer| answer.servers().contains(&name.as_str()));
+            if answered(&server.name) {
+                continue;
+            }
             if !self.servers.is_empty() && self.servers.iter().all(answered) {
                 break;
             }
-            match ask(&socket::path(config.sockets(), &server.name), route).await {
+            let answer = match &config.peers {
+                Some(peers) if self.remote => ask_remote(peers, id, route).await,
+                _ if self.remote => return Err(Exit::Usage("--remote needs a [peers] table".to_owned())),
+                _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+            };
+            match answer {
                 Ok(answer) => answers.push(answer),
                 Err(Silence::Absent) => {}
                 Err(silence) => silent.push((server.name.as_str(), silence)),
@@ -99,8 +112,13 @@ impl Asking {
 
     /// Why `wanted` cannot be asked.
     fn missing(&self, config: &Config, wanted: &str, here: &[&str], silent: &[(&str, Silence)]) -> Exit {
+        let mut text = format!("cannot ask {wanted} of {}", self.config.display());
+        if self.remote {
+            silent.iter().for_each(|(server, silence)| text += &format!("\n  the proxy of {server} {silence}"));
+            return Exit::Failed(text);
+        }
+        text += " on this host";
         let directory = config.sockets();
-        let mut text = format!("cannot ask {wanted} of {} on this host", self.config.display());
         for (server, silence) in silent {
             text += &format!("\n  the proxy of {server} {silence} ({})", socket::path(directory, server).display());
         }
@@ -147,7 +165,7 @@ mod tests {
         let config = Config::load(&path).unwrap();
         let why = |servers: &[&str]| {
             let servers = servers.iter().map(|name| (*name).to_owned()).collect();
-            let asking = Asking { config: path.clone(), servers };
+            let asking = Asking { config: path.clone(), servers, remote: false };
             match runtime().unwrap().block_on(asking.answers::<PeersReport>(&config)) {
                 Err(Exit::Failed(text) | Exit::Usage(text)) => text,
                 other => panic!("{other:?}"),

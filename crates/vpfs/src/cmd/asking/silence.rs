@@ -5,7 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-use vpfs_admin::{Failure, get};
+use vpfs_admin::{Failure, get, get_by};
+use vpfs_config::Peers;
+use vpfs_core::ServerId;
+use vpfs_proxy::connect_to_ask;
 
 /// Why there is no report.
 #[derive(Debug)]
@@ -22,8 +25,31 @@ pub(super) enum Silence {
 
 /// The answer to `route` of the proxy whose socket is at `path`.
 pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result<T, Silence> {
+    understood(get(path, route).await)
+}
+
+/// The same of the proxy of a server, anywhere, by `[peers]`.
+pub(super) async fn ask_remote<T: DeserializeOwned>(
+    peers: &Peers,
+    server: ServerId,
+    route: &str,
+) -> Result<T, Silence> {
+    let (host, port) = &peers.addresses[server.index()];
+    let failed = |error| Silence::Unclear(format!("cannot be asked at {host}:{port}: {error}"));
+    let stream = connect_to_ask(peers, server).await.map_err(failed)?;
+    match get_by(stream, route).await {
+        // With TLS 1.3, a refusal comes when the connection is open already.
+        Err(Failure::Closed) => {
+            let why = "it has another key, does not accept this certificate, or is stopping; its log says which";
+            Err(Silence::Unclear(format!("sends no answer at {host}:{port}: {why}")))
+        }
+        other => understood(other),
+    }
+}
+
+fn understood<T: DeserializeOwned>(answer: Result<impl AsRef<[u8]>, Failure>) -> Result<T, Silence> {
     let another = "sends an answer of another version; upgrade it (SIGUSR2)";
-    let answer = get(path, route).await.map_err(|failure| match failure {
+    let answer = answer.map_err(|failure| match failure {
         Failure::Connect(error) => match error.kind() {
             ErrorKind::NotFound => Silence::Absent,
             // A proxy leaves its socket behind.
@@ -39,7 +65,7 @@ pub(super) async fn ask<T: DeserializeOwned>(path: &Path, route: &str) -> Result
         Failure::Refused(reason) => Silence::Unclear(format!("says: {reason}")),
         Failure::Unknown(error) => Silence::Unclear(format!("{another} ({error})")),
     })?;
-    serde_json::from_slice(&answer).map_err(|error| Silence::Unclear(format!("{another} ({error})")))
+    serde_json::from_slice(answer.as_ref()).map_err(|error| Silence::Unclear(format!("{another} ({error})")))
 }
 
 /// What is said of the proxy before "at" and its socket's path.

@@ -2,7 +2,7 @@
 
 use vpfs_admin::api::{Sample, Waits};
 
-use crate::print::clock_time;
+use crate::print::{clock_time, plain};
 
 /// Rates and means of a sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,11 +113,6 @@ fn behind(sample: &Sample) -> &str {
     let others = app.behind.iter().chain(&app.behind_in_storage);
     let others = others.filter(|behind| behind.app != app.app && behind.seconds > 0.0);
     others.max_by(|one, other| one.seconds.total_cmp(&other.seconds)).map_or("", |behind| &behind.app)
-}
-
-/// Whatever answered at a socket, it must not control the terminal.
-fn plain(name: &str) -> String {
-    name.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
 fn field(name: &str) -> String {

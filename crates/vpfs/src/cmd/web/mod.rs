@@ -2,14 +2,17 @@
 
 mod page;
 mod samples;
+mod source;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::net::TcpListener;
-use vpfs_admin::serve_page;
+use vpfs_admin::{Kept, PageKey, serve_page};
+use vpfs_proxy::Observer;
 
 use super::asking::Asking;
 use super::runtime;
@@ -17,15 +20,17 @@ use crate::exit::Exit;
 use crate::print::print;
 use crate::signals::Stop;
 use samples::Samples;
+use source::Source;
 
 /// How often the proxies are asked, and the page is loaded again.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Show a live page for a browser: throughput, waits, shares due and got, servers, peers and events
+/// Show a live page for a browser: throughput, who waits for whom, shares due and got, servers, peers and events
 ///
-/// Asks the proxies on this host at their sockets every five seconds, keeps the last hour, and serves one page on the
-/// loopback interface, at an address with a key that only its output says. The page needs no scripts and no other host;
-/// `still` at the end of its address stays as it is. From another host: ssh -L 8080:127.0.0.1:8080 HOST.
+/// Asks the proxies on this host at their sockets every five seconds, begins with the hour of their history, and
+/// serves one page on the loopback interface, at an address with a key that only its output says. The page needs no
+/// scripts and no other host; `still` at the end of its address stays as it is. From another host: ssh -L
+/// 8080:127.0.0.1:8080 HOST.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs web                   print the address of the page, and serve it until interrupted\n  \
@@ -45,31 +50,47 @@ impl Web {
         runtime()?.block_on(async {
             let failed = |error: std::io::Error| Exit::Failed(format!("cannot serve at port {}: {error}", self.port));
             let mut stop = Stop::new().map_err(failed)?;
-            let mut samples = Samples::default();
-            samples.look(&self.asking, &config).await?;
-            let samples = Arc::new(Mutex::new(samples));
+            let source = Source::Host(&self.asking, &config);
+            let mut samples = Samples::of_history(&source).await;
+            samples.look(&source).await?;
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.map_err(failed)?;
             let (address, key) = (listener.local_addr().map_err(failed)?, key()?);
             print(url(address, &key))?;
-            let shown = Arc::clone(&samples);
-            let html = move || page::html(&shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
             tokio::select! {
-                () = serve_page(listener, &key, EVERY, html) => Ok(()),
-                () = self.watch(&config, &samples) => Ok(()),
+                () = serve(listener, PageKey::Text(key), samples, &source) => Ok(()),
                 () = stop.asked() => Ok(()),
             }
         })
     }
+}
 
-    /// Looks again and again.
-    async fn watch(&self, config: &vpfs_config::Config, samples: &Mutex<Samples>) {
-        loop {
-            tokio::time::sleep(EVERY).await;
-            let mut next = samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            // While none answers, the page shows what was.
-            let _ = next.look(&self.asking, config).await;
-            *samples.lock().unwrap_or_else(PoisonError::into_inner) = next;
-        }
+/// Serves the page of a proxy at `listener`, for ever.
+pub(super) async fn serve_own(listener: TcpListener, key: PathBuf, observer: Observer, kept: Kept) {
+    let source = Source::Itself(observer, kept);
+    let mut samples = Samples::of_history(&source).await;
+    // It always has answers of its own.
+    let _ = samples.look(&source).await;
+    serve(listener, PageKey::File(key), samples, &source).await;
+}
+
+async fn serve(listener: TcpListener, key: PageKey, samples: Samples, source: &Source<'_>) {
+    let samples = Arc::new(Mutex::new(samples));
+    let shown = Arc::clone(&samples);
+    let html = move || page::html(&shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    tokio::select! {
+        () = serve_page(listener, key, EVERY, html) => {}
+        () = watch(source, &samples) => {}
+    }
+}
+
+/// Looks again and again.
+async fn watch(source: &Source<'_>, samples: &Mutex<Samples>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let mut next = samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // While none answers, the page shows what was.
+        let _ = next.look(source).await;
+        *samples.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }
 

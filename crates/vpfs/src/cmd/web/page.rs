@@ -1,11 +1,14 @@
 //! The page: tables and pictures of what the proxies said.
 
-use std::time::Instant;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use vpfs_report::{Axis, Bar, Bars, Plot, Report, Section, Series, Table};
 
-use super::samples::{Sample, Samples};
-use crate::cmd::rows::{Row, time};
+use super::samples::Samples;
+use crate::cmd::rows::{Row, Total, time};
+use crate::cmd::why::Matrix;
+use crate::print::plain;
 
 /// More lines in a picture cannot be told apart.
 const LINES: usize = 8;
@@ -15,23 +18,21 @@ pub(super) fn html(samples: &Samples) -> String {
     let servers: Vec<&str> =
         samples.statuses.iter().flat_map(|status| &status.servers).map(|server| &*server.server).collect();
     let report = Report::new(format!("vpfs: {}", servers.join(", ")));
-    let report = match samples.list.back() {
-        None => report.introduction("The first five seconds are being measured."),
-        Some(latest) => report
-            .introduction(
-                "The mean of the last five seconds, over all servers named above; pictures show up to an hour.",
-            )
-            .section(now(latest))
-            .section(over_time(samples)),
+    let report = match samples.rows.is_empty() {
+        true => report.introduction("The first five seconds are being measured."),
+        false => report
+            .introduction("The mean of the last five seconds, over all servers named above, and up to an hour before.")
+            .section(now(&samples.rows))
+            .section(waits(&samples.matrix)),
     };
-    report.section(storage(samples)).section(peers(samples)).section(events(samples)).html()
+    report.section(over_time(samples)).section(storage(samples)).section(peers(samples)).section(events(samples)).html()
 }
 
 /// Who gets what now.
-fn now(latest: &Sample) -> Section {
+fn now(rows: &[Row]) -> Section {
     let headings =
         ["application", "weight", "due", "got", "MB/s", "requests/s", "wait", "storage", "waiting now", "state"];
-    let table = latest.rows.iter().fold(Table::new(headings), |table, row| {
+    let table = rows.iter().fold(Table::new(headings), |table, row| {
         table.row([
             row.app.clone(),
             row.weight.to_string(),
@@ -45,7 +46,7 @@ fn now(latest: &Sample) -> Section {
             row.state.name().to_owned(),
         ])
     });
-    let active = || latest.rows.iter().filter(|row| row.due + row.got > 0.0).take(LINES);
+    let active = || rows.iter().filter(|row| row.due + row.got > 0.0).take(LINES);
     let bars =
         Bars::new("Share of the storage's time", Axis::linear("share", "%"), active().map(|row| row.app.clone()))
             .series("due", active().map(|row| Bar::new((row.due * 100.0).round())))
@@ -54,42 +55,87 @@ fn now(latest: &Sample) -> Section {
     Section::new("Applications now").table(table).figure(bars, caption)
 }
 
-/// Lines of the applications that moved most.
+/// Who waits for whom now.
+fn waits(matrix: &Matrix) -> Section {
+    let section = Section::new("Who waits for whom");
+    if matrix.rows.is_empty() {
+        return section.text("No application has requests.");
+    }
+    let table = matrix.rows.iter().fold(Table::new(matrix.header.clone()), |table, row| table.row(row.clone()));
+    section.table(table).text(
+        "Of the time of a row's requests: the part in which they waited, in vpfs or in the storage, behind the \
+         application of the column; were held by rules alone (a cap, a pace); were in storage that is slower than at \
+         best; and were in the storage as at best. vpfs why says the same of one application in words.",
+    )
+}
+
+/// Sums and lines of the applications that moved most.
 fn over_time(samples: &Samples) -> Section {
-    let picture = |title: &str, axis: Axis, value: fn(&Row) -> Option<f64>| {
+    let sums = sums(samples);
+    let picture = |title: &str, axis: Axis, value: fn(&Total, f64) -> Option<f64>| {
         let plot = Plot::new(title, Axis::linear("time before now", "min"), axis.include(0.0));
-        let end = samples.list.back().map_or_else(Instant::now, |sample| sample.at);
-        largest(samples).into_iter().fold(plot, |plot, app| {
-            let points = samples.list.iter().filter_map(|sample| {
-                let row = sample.rows.iter().find(|row| row.app == app)?;
-                Some((-(end - sample.at).as_secs_f64() / 60.0, value(row)?))
+        let end = samples.list.back().map_or(0, |moment| moment.at);
+        largest(&sums).into_iter().fold(plot, |plot, app| {
+            let points = samples.list.iter().filter_map(|moment| {
+                let did = moment.did.get(app).copied().unwrap_or_default();
+                Some((-(end.saturating_sub(moment.at) as f64) / 60.0, value(&did, moment.seconds)?))
             });
-            plot.series(Series::line(app, points))
+            plot.series(Series::line(plain(app), points))
         })
     };
     Section::new("The last hour")
-        .figure(picture("Throughput", Axis::linear("throughput", "MB/s"), |row| Some(row.bytes_per_second / 1e6)), "")
+        .table(hour(&sums))
         .figure(
-            picture("Wait in vpfs", Axis::linear("mean wait", "ms"), |row| Some(row.wait_seconds? * 1e3)),
+            picture("Throughput", Axis::linear("throughput", "MB/s"), |did, seconds| {
+                (seconds > 0.0).then(|| did.bytes as f64 / 1e6 / seconds)
+            }),
+            "",
+        )
+        .figure(
+            picture("Wait in vpfs", Axis::linear("mean wait", "ms"), |did, _| Some(did.mean(did.wait)? * 1e3)),
             "For others that have a right to the storage, or for its own cap.",
         )
         .figure(
-            picture("Time in the storage", Axis::linear("mean time", "ms"), |row| Some(row.storage_seconds? * 1e3)),
+            picture("Time in the storage", Axis::linear("mean time", "ms"), |did, _| {
+                Some(did.mean(did.storage)? * 1e3)
+            }),
             "Longer than usual: the storage is slow, or others fill it.",
         )
 }
 
-/// The names of the applications that moved most, in the order of their names.
-fn largest(samples: &Samples) -> Vec<&str> {
-    let mut moved: std::collections::BTreeMap<&str, f64> = std::collections::BTreeMap::new();
-    for row in samples.list.iter().flat_map(|sample| &sample.rows) {
-        *moved.entry(&row.app).or_default() += row.bytes_per_second + row.requests_per_second;
+/// The same as numbers, over all of that time.
+fn hour(sums: &BTreeMap<&str, Total>) -> Table {
+    let table = Table::new(["application", "moved [MB]", "requests", "mean wait", "mean time in the storage"]);
+    sums.iter().fold(table, |table, (app, sum)| {
+        table.row([
+            plain(app),
+            format!("{:.1}", sum.bytes as f64 / 1e6),
+            sum.requests.to_string(),
+            time(sum.mean(sum.wait)),
+            time(sum.mean(sum.storage)),
+        ])
+    })
+}
+
+fn sums(samples: &Samples) -> BTreeMap<&str, Total> {
+    let mut sums = BTreeMap::<&str, Total>::new();
+    for (app, did) in samples.list.iter().flat_map(|moment| &moment.did) {
+        let sum = sums.entry(app).or_default();
+        sum.bytes += did.bytes;
+        sum.requests += did.requests;
+        sum.wait += did.wait;
+        sum.storage += did.storage;
     }
-    let mut names: Vec<(&str, f64)> = moved.into_iter().collect();
-    names.sort_by(|one, other| other.1.total_cmp(&one.1));
+    sums
+}
+
+/// The names of the applications that moved most, in the order of their names.
+fn largest<'a>(sums: &BTreeMap<&'a str, Total>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = sums.keys().copied().collect();
+    names.sort_by_key(|name| Reverse(sums[name].bytes + sums[name].requests));
     names.truncate(LINES);
-    names.sort_by_key(|(name, _)| *name);
-    names.into_iter().map(|(name, _)| name).collect()
+    names.sort_unstable();
+    names
 }
 
 fn storage(samples: &Samples) -> Section {
@@ -135,18 +181,16 @@ fn percent(part: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::cmd::rows::tests::status;
 
     #[test]
     fn the_page_has_what_top_has_and_escapes_it() {
-        let (mut samples, start) = (Samples::default(), Instant::now());
+        let mut samples = Samples::default();
         for round in 1..4 {
             let mut status = status("s1", 10 * round);
             status.servers[0].apps[0].app = "<b>climate</b>".to_owned();
-            samples.add(start + Duration::from_secs(10) * round, vec![status]);
+            samples.add(u64::from(10 * round), vec![status]);
         }
         assert_eq!(samples.list.len(), 2, "a rate needs two looks");
         let html = html(&samples);
@@ -154,13 +198,10 @@ mod tests {
             html.contains("<td>&lt;b&gt;climate&lt;/b&gt;</td><td>2</td><td>50 %</td><td>50 %</td><td>1.0</td>"),
             "{html}"
         );
+        // Twenty requests in twenty seconds, which the storage served as at best for all that is known.
+        let hour = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>21.0</td><td>20</td><td>500ms</td><td>250ms</td>";
+        let waits = "<td>&lt;b&gt;climate&lt;/b&gt;</td><td>0%</td><td>0%</td><td>0%</td><td>100%</td>";
+        assert!(html.contains(hour) && html.contains(waits), "{html}");
         assert!(!html.contains("<b>climate") && !html.contains("<script"));
-    }
-
-    #[test]
-    fn an_hour_is_kept() {
-        let (mut samples, start) = (Samples::default(), Instant::now());
-        (0..1000).for_each(|round| samples.add(start + Duration::from_secs(5) * round, vec![status("s1", 1 + round)]));
-        assert_eq!(samples.list.len(), 721);
     }
 }

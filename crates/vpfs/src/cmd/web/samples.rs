@@ -1,28 +1,38 @@
 //! What the proxies said in the last hour.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use vpfs_admin::api::Status;
+use vpfs_admin::api::{App, History, Sample, Span, Status};
 use vpfs_admin::events::{Event, EventsReport};
-use vpfs_config::Config;
+use vpfs_admin::{EVENTS, PEERS, STATUS, route_of_history};
 use vpfs_proxy::{PeerReport, PeersReport};
 
-use crate::cmd::asking::Asking;
-use crate::cmd::rows::{Row, rows};
+use super::source::Source;
+use crate::cmd::rows::{Row, Total, rows};
+use crate::cmd::why::Matrix;
 use crate::exit::Exit;
+use crate::print::now;
 
-/// What applications did in the time before a moment.
-#[derive(Clone)]
-pub(super) struct Sample {
-    pub(super) at: Instant,
-    pub(super) rows: Vec<Row>,
+/// What applications did in some time, over all servers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Moment {
+    /// The end of that time, in seconds since 1970.
+    pub(super) at: u64,
+    /// How long it is.
+    pub(super) seconds: f64,
+    /// By name.
+    pub(super) did: BTreeMap<String, Total>,
 }
 
-/// At most an hour of samples, and what was said last.
+/// At most an hour, and what was said last.
 #[derive(Clone, Default)]
 pub(super) struct Samples {
-    pub(super) list: VecDeque<Sample>,
+    pub(super) list: VecDeque<Moment>,
+    /// What applications get now,
+    pub(super) rows: Vec<Row>,
+    /// and who waits for whom.
+    pub(super) matrix: Matrix,
     pub(super) statuses: Vec<Status>,
     pub(super) peers: Vec<PeerReport>,
     pub(super) events: Vec<Event>,
@@ -30,16 +40,29 @@ pub(super) struct Samples {
 
 impl Samples {
     const KEPT_FOR: Duration = Duration::from_secs(3600);
-    /// Of more applications, those that moved most.
+    /// Of more applications, those whose requests took longest.
     const APPS: usize = 32;
     const EVENTS: usize = 30;
 
+    /// What the proxies have kept of the last hour, if they keep anything.
+    pub(super) async fn of_history(source: &Source<'_>) -> Self {
+        let mut moments = BTreeMap::new();
+        let sums = histories(None, source).await;
+        let mut apps: BTreeMap<String, Total> = BTreeMap::new();
+        sums.iter().for_each(|sample| apps.entry(sample.app.app.clone()).or_default().add(&sample.app));
+        for app in most(apps).keys() {
+            let samples = histories(Some(app), source).await;
+            samples.iter().for_each(|sample| add_sample(&mut moments, sample));
+        }
+        Self { list: moments.into_values().collect(), ..Self::default() }
+    }
+
     /// Asks the proxies.
-    pub(super) async fn look(&mut self, asking: &Asking, config: &Config) -> Result<(), Exit> {
-        let statuses = asking.answers::<Status>(config).await?.list;
-        let peers = asking.answers::<PeersReport>(config).await?.list;
-        let events = asking.answers::<EventsReport>(config).await?.list;
-        self.add(Instant::now(), statuses);
+    pub(super) async fn look(&mut self, source: &Source<'_>) -> Result<(), Exit> {
+        let statuses = source.answers::<Status>(STATUS).await?;
+        let peers = source.answers::<PeersReport>(PEERS).await?;
+        let events = source.answers::<EventsReport>(EVENTS).await?;
+        self.add(now(), statuses);
         self.peers = peers.into_iter().flat_map(|report| report.peers).collect();
         self.peers.sort_by(|one, other| one.server.cmp(&other.server));
         self.peers.dedup_by(|one, other| one.server == other.server);
@@ -49,17 +72,83 @@ impl Samples {
         Ok(())
     }
 
-    pub(super) fn add(&mut self, at: Instant, statuses: Vec<Status>) {
-        let mut rows = rows(&self.statuses, &statuses, None);
-        let is_first = std::mem::replace(&mut self.statuses, statuses).is_empty();
-        if is_first {
+    pub(super) fn add(&mut self, at: u64, statuses: Vec<Status>) {
+        let before = std::mem::replace(&mut self.statuses, statuses);
+        if before.is_empty() {
             return;
         }
-        rows.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
-        rows.truncate(Self::APPS);
-        self.list.push_back(Sample { at, rows });
-        while self.list.front().is_some_and(|oldest| at - oldest.at > Self::KEPT_FOR) {
+        self.rows = rows(&before, &self.statuses, None);
+        self.rows.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
+        self.rows.truncate(Self::APPS);
+        let span = Span::between(&before, &self.statuses);
+        self.matrix = Matrix::of(&span, Self::APPS);
+        self.list.push_back(Moment { at, seconds: span.seconds, did: most(totals(&span)) });
+        while self.list.front().is_some_and(|oldest| oldest.at + Self::KEPT_FOR.as_secs() < at) {
             self.list.pop_front();
         }
+    }
+}
+
+async fn histories(app: Option<&str>, source: &Source<'_>) -> Vec<Sample> {
+    // Without a history the hour begins now.
+    let answers = source.answers::<History>(&route_of_history(app, Samples::KEPT_FOR.as_secs())).await;
+    answers.into_iter().flatten().flat_map(|history| history.samples).collect()
+}
+
+/// Those of an hour are ten seconds long; processes take them at moments of their own.
+fn add_sample(moments: &mut BTreeMap<u64, Moment>, sample: &Sample) {
+    let moment = moments.entry(sample.at.div_ceil(10)).or_default();
+    moment.at = moment.at.max(sample.at);
+    moment.seconds = moment.seconds.max(sample.seconds);
+    moment.did.entry(sample.app.app.clone()).or_default().add(&sample.app);
+}
+
+fn totals(span: &Span) -> BTreeMap<String, Total> {
+    let mut sums = BTreeMap::<String, Total>::new();
+    let apps = span.servers.iter().flat_map(|server| &server.apps);
+    apps.for_each(|app: &App| sums.entry(app.app.clone()).or_default().add(app));
+    sums
+}
+
+/// Those whose requests took longest.
+fn most(sums: BTreeMap<String, Total>) -> BTreeMap<String, Total> {
+    let mut list: Vec<(String, Total)> = sums.into_iter().collect();
+    let took = |total: &Total| total.wait + total.storage;
+    list.sort_by(|(_, one), (_, other)| took(other).total_cmp(&took(one)));
+    list.truncate(Samples::APPS);
+    list.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::rows::tests::status;
+
+    fn sample(at: u64, server: &str) -> Sample {
+        let status = status(server, 10);
+        let app = status.servers[0].apps[0].clone();
+        Sample { at, seconds: 10.0, server: server.into(), policy: "isolation".into(), app }
+    }
+
+    #[test]
+    fn samples_of_all_servers_are_one_moment() {
+        let mut moments = BTreeMap::new();
+        [(107, "s1"), (109, "s2"), (117, "s1")].iter().for_each(|(at, s)| add_sample(&mut moments, &sample(*at, s)));
+        let seen: Vec<_> = moments.values().map(|m| (m.at, m.seconds, m.did["climate"].requests)).collect();
+        assert_eq!(seen, [(109, 10.0, 20), (117, 10.0, 10)]);
+    }
+
+    #[test]
+    fn an_hour_is_kept() {
+        let mut samples = Samples::default();
+        (0..1000).for_each(|round| samples.add(u64::from(5 * round), vec![status("s1", 1 + round)]));
+        assert_eq!(samples.list.len(), 721);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let total = |took| Total { wait: f64::from(took), ..Total::default() };
+        let kept = most((0..100).map(|app| (format!("a{app}"), total(app))).collect());
+        assert_eq!((kept.len(), kept.contains_key("a99"), kept.contains_key("a67")), (Samples::APPS, true, false));
     }
 }

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use vpfs_admin::api::{App, AtServer, Span, Storage, Waits};
+use vpfs_admin::api::{App, AtServer, Best, Slower, Span, Storage, Waits};
 
-/// Storage is slower than at best from this factor on; less is chance.
-const SLOWER: f64 = 2.5;
 /// The situation of requests that had the storage for their application.
 const ALONE: &str = "alone";
 /// As in the API.
@@ -53,14 +51,6 @@ pub(super) struct Breakdown {
     pub(super) share: f64,
     pub(super) weight: u32,
     pub(super) cap_bytes_per_second: Option<u64>,
-}
-
-/// How much slower the storage is than at best, for all that use it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Slower {
-    pub(super) factor: f64,
-    /// For how long, if that is known.
-    pub(super) for_seconds: Option<f64>,
 }
 
 impl Breakdown {
@@ -138,7 +128,7 @@ impl Breakdown {
 
     /// Divides its time in the storage; returns that of which the best is not known.
     fn add_storage(&mut self, server: &AtServer, app: &App) -> f64 {
-        let slower = slower(server);
+        let slower = server.slower();
         let (mut behind, mut unknown) = (0.0, 0.0);
         for alike in app.in_storage.iter().filter(|alike| alike.requests > 0) {
             let Some(best) = Best::of(alike, quietest(app, alike)) else {
@@ -182,38 +172,6 @@ fn quietest<'a>(app: &'a App, alike: &'a Storage) -> &'a Storage {
     let same = |other: &&Storage| (&other.op, other.size_bytes) == (&alike.op, alike.size_bytes);
     let alone = app.in_storage.iter().filter(same).find(|other| other.situation == ALONE);
     alone.filter(|alone| alone.quiet_seconds.is_some()).unwrap_or(alike)
-}
-
-/// What requests would have taken at best.
-struct Best {
-    seconds: f64,
-    own_seconds: f64,
-}
-
-impl Best {
-    /// As those that are like `quiet`.
-    fn of(alike: &Storage, quiet: &Storage) -> Option<Self> {
-        let requests = alike.requests as f64;
-        let (seconds, own_seconds) = (quiet.quiet_seconds? * requests, quiet.quiet_own_seconds? * requests);
-        Some(Self { seconds, own_seconds })
-    }
-}
-
-/// How much slower the storage is for all of its work than it was in the same situations: more requests in front change
-/// the whole time alone, and more parallel work the own part alone.
-fn slower(server: &AtServer) -> Option<Slower> {
-    let (mut took, mut usual, mut longest) = (0.0, 0.0, (0.0, None));
-    for alike in server.apps.iter().flat_map(|app| &app.in_storage).filter(|alike| alike.requests > 0) {
-        let Some(best) = Best::of(alike, alike).filter(|best| best.own_seconds > 0.0) else { continue };
-        let factor = (alike.seconds / best.seconds).min(alike.own_seconds / best.own_seconds).max(1.0);
-        took += factor * best.own_seconds;
-        usual += best.own_seconds;
-        if alike.slower_seconds.is_some() && best.own_seconds > longest.0 {
-            longest = (best.own_seconds, alike.slower_seconds);
-        }
-    }
-    let factor = if usual > 0.0 { took / usual } else { 1.0 };
-    (factor > SLOWER).then_some(Slower { factor, for_seconds: longest.1 })
 }
 
 /// Its weight's part of the weights of those that had requests; a group has one weight, in equal parts.

@@ -7,32 +7,53 @@ use comfy_table::{CellAlignment, Table};
 use vpfs_admin::api::Span;
 
 use super::breakdown::{Breakdown, OTHERS};
-use super::text::{percent, plain};
+use super::text::percent;
+use crate::print::plain;
 
 /// More columns do not fit a terminal; the others together have the last one.
 const COLUMNS: usize = 6;
 
 /// A row for each application: of the time of its requests, what was behind whom, for rules alone, in storage that was
 /// slow itself, and as at best.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Matrix {
+    pub(in super::super) header: Vec<String>,
+    pub(in super::super) rows: Vec<Vec<String>>,
+}
+
+impl Matrix {
+    /// Of the first `most` applications by name.
+    pub(in super::super) fn of(span: &Span, most: usize) -> Self {
+        Self::new(&span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).take(most).collect::<Vec<_>>())
+    }
+
+    pub(super) fn new(all: &[Breakdown]) -> Self {
+        let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, behind(app))).collect();
+        let columns = columns(&rows);
+        let names = columns.iter().map(|name| plain(name));
+        let last = [OTHERS, "rules", "storage", "at best"].map(str::to_owned);
+        let header = ["application".to_owned()].into_iter().chain(names).chain(last).collect();
+        Self { header, rows: rows.iter().map(|(app, behind)| cells(app, behind, &columns)).collect() }
+    }
+}
+
+fn cells(app: &Breakdown, behind: &BTreeMap<&str, f64>, columns: &[&str]) -> Vec<String> {
+    let named = columns.iter().map(|name| behind.get(name).copied().unwrap_or(0.0));
+    let others = behind.values().sum::<f64>() - named.clone().sum::<f64>();
+    let held = app.vpfs_seconds() - app.behind.values().sum::<f64>();
+    let last = [others, held.max(0.0), app.storage_itself_seconds, app.quiet_seconds];
+    let parts = named.chain(last).map(|seconds| percent(app.part(seconds)));
+    [plain(&app.app)].into_iter().chain(parts).collect()
+}
+
+/// For a terminal.
 pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
     if all.is_empty() {
         return "No application had requests.".to_owned();
     }
-    let rows: Vec<(&Breakdown, BTreeMap<&str, f64>)> = all.iter().map(|app| (app, behind(app))).collect();
-    let columns = columns(&rows);
+    let Matrix { header, rows } = Matrix::new(all);
     let mut table = Table::new();
-    let names = columns.iter().map(|name| plain(name));
-    let header = ["application".to_owned()].into_iter().chain(names);
-    let last = [OTHERS, "rules", "storage", "at best"].map(str::to_owned);
-    table.load_style(NOTHING).set_header(header.chain(last));
-    for (app, behind) in &rows {
-        let part = |seconds: f64| percent(app.part(seconds));
-        let named = columns.iter().map(|name| behind.get(name).copied().unwrap_or(0.0));
-        let others = behind.values().sum::<f64>() - named.clone().sum::<f64>();
-        let held = app.vpfs_seconds() - app.behind.values().sum::<f64>();
-        let last = [others, held.max(0.0), app.storage_itself_seconds, app.quiet_seconds];
-        table.add_row([plain(&app.app)].into_iter().chain(named.chain(last).map(part)));
-    }
+    table.load_style(NOTHING).set_header(header).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -45,7 +66,7 @@ pub(super) fn of(all: &[Breakdown], span: &Span) -> String {
 }
 
 /// For whom an application waited, in vpfs and in the storage.
-fn behind(app: &Breakdown) -> BTreeMap<&str, f64> {
+pub(super) fn behind(app: &Breakdown) -> BTreeMap<&str, f64> {
     let mut sums = BTreeMap::<&str, f64>::new();
     for (name, seconds) in app.behind.iter().chain(&app.behind_in_storage) {
         *sums.entry(name).or_default() += seconds;

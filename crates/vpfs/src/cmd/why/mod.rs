@@ -3,6 +3,7 @@
 mod breakdown;
 mod cause;
 mod matrix;
+mod report;
 mod text;
 
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) use breakdown::tests::app as example;
 
 use breakdown::Breakdown;
 use cause::Cause;
+pub(super) use matrix::Matrix;
+pub(crate) use report::Report;
 
 /// Say why an application is as slow as it is, and whom it waits for
 ///
@@ -75,20 +78,7 @@ impl Why {
     }
 
     fn span(&self) -> Result<Span, Exit> {
-        self.since.map_or_else(|| self.look_twice(), |since| self.look_back(since))
-    }
-
-    /// What the history has of the latest time; says so if it does not go back that far.
-    fn look_back(&self, since: Duration) -> Result<Span, Exit> {
-        let kept = self.asking.history(None, since)?;
-        let from = now().saturating_sub(since.as_secs());
-        let Some(begins) = kept.begins else {
-            return Err(Exit::Failed("there is no history yet; without --since, vpfs looks twice".to_owned()));
-        };
-        if begins > from + SLACK {
-            eprintln!("vpfs: the history does not go back that far; it begins at {} UTC", clock_time(begins));
-        }
-        Ok(sums(kept.samples))
+        self.since.map_or_else(|| self.look_twice(), |since| Ok(look_back(&self.asking, since)?.span))
     }
 
     fn look_twice(&self) -> Result<Span, Exit> {
@@ -119,6 +109,28 @@ impl Why {
         }
         print(matrix::of(&all, span))
     }
+}
+
+/// Some time until now.
+struct Window {
+    /// Its beginning, in seconds since 1970.
+    from: u64,
+    span: Span,
+}
+
+/// What the history has of the latest time; says so if it does not go back that far.
+fn look_back(asking: &Asking, since: Duration) -> Result<Window, Exit> {
+    let kept = asking.history(None, since)?;
+    let from = now().saturating_sub(since.as_secs());
+    let Some(begins) = kept.begins else {
+        return Err(Exit::Failed(
+            "there is no history yet; proxies keep it from ten seconds after their start on".to_owned(),
+        ));
+    };
+    if begins > from + SLACK {
+        eprintln!("vpfs: the history does not go back that far; it begins at {} UTC", clock_time(begins));
+    }
+    Ok(Window { from: from.max(begins), span: sums(kept.samples) })
 }
 
 /// Samples as one span.

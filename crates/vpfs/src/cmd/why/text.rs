@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use vpfs_admin::api::{Span, Waits};
+use vpfs_admin::api::{Slower, Span, Waits};
 use vpfs_config::units::Rate;
 
-use super::breakdown::{Breakdown, Slower};
+use super::breakdown::Breakdown;
 use super::cause::Cause;
-use crate::print::{clock_time, now, roughly};
+use crate::print::{clock_time, now, plain, roughly};
 
 /// Less of the time is not worth a word.
 const LITTLE: f64 = 0.01;
@@ -111,11 +111,6 @@ fn slower(Slower { factor, for_seconds }: Slower) -> String {
     });
     let since = since.unwrap_or_default();
     format!("The storage itself is slow{since}: the same requests take {factor:.1} times as long as at best.")
-}
-
-/// Whatever answered at a socket, it must not control the terminal.
-pub(super) fn plain(name: &str) -> String {
-    name.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
 pub(super) fn percent(part: f64) -> String {

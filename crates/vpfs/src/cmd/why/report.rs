@@ -1,0 +1,164 @@
+//! `vpfs report`: who slowed whom, and what was due, on one page.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use vpfs_admin::api::Span;
+use vpfs_config::units::parse_duration;
+use vpfs_report::{Axis, Bar, Bars, Report as Page, Section, Table};
+
+use super::breakdown::{Breakdown, OTHERS};
+use super::matrix::{Matrix, behind};
+use super::text::percent;
+use super::{Window, look_back};
+use crate::cmd::asking::Asking;
+use crate::cmd::rows::time;
+use crate::exit::Exit;
+use crate::new_file;
+use crate::print::{clock_time, now, plain, print};
+
+/// Less of an application's time behind another one is not said to have slowed it.
+const WORTH_A_ROW: f64 = 0.1;
+/// More applications make no page that is read; these are the ones whose requests took longest.
+const APPS: usize = 40;
+
+/// Report who slowed whom and what was due to each application, from the history that proxies keep
+///
+/// For a site that has run with mode = "observe" in [scheduler], and for any other: which applications waited for
+/// which others, for how much of their time, what part of the storage was due to each by its weight and what it got,
+/// on one page, as text or as HTML without scripts (docs/guide/metrics.md).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    vpfs report --since 24h                       as text\n  \
+    vpfs report --since 7d --html report.html     as a page for a browser")]
+pub(crate) struct Report {
+    #[command(flatten)]
+    asking: Asking,
+
+    /// For how long until now
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
+    since: Duration,
+
+    /// Write a page for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Replace the file if it exists
+    #[arg(long, requires = "html")]
+    overwrite: bool,
+}
+
+impl Report {
+    pub(crate) fn run(&self) -> Result<(), Exit> {
+        if let Some(path) = &self.html {
+            new_file::check(path, self.overwrite)?;
+        }
+        let page = page(&look_back(&self.asking, self.since)?);
+        match &self.html {
+            Some(path) => new_file::write(path, &page.html(), self.overwrite),
+            None => print(page.text().trim_end()),
+        }
+    }
+}
+
+/// All of it.
+fn page(Window { from, span }: &Window) -> Page {
+    let mut all: Vec<Breakdown> = span.apps().into_iter().filter_map(|app| Breakdown::of(span, app)).collect();
+    all.sort_by(|one, other| other.request_seconds.total_cmp(&one.request_seconds));
+    all.truncate(APPS);
+    let servers: Vec<&str> = span.servers.iter().map(|server| &*server.name).collect();
+    Page::new(format!("vpfs: who slowed whom at {}", servers.join(", ")))
+        .introduction(format!("From {} to {} UTC; {}", clock_time(*from), clock_time(now()), policies(span)))
+        .section(slowed(&all))
+        .section(waits(&all))
+        .section(due(&all))
+        .section(Section::new("What vpfs would have done").text(
+            "Left out: a history has sums of ten seconds and more, and no single requests. A simulation of these would rest \
+             on assumptions about when each came, and its result would be theirs. What was due is exact; how fast \
+             applications are with it, a trial shows: policy = \"isolation\" on one server, then this report again.",
+        ))
+}
+
+fn policies(span: &Span) -> String {
+    let of = |server: &vpfs_admin::api::AtServer| format!("{} at {}", server.policy, server.name);
+    format!("policy at its end: {}.", span.servers.iter().map(of).collect::<Vec<_>>().join(", "))
+}
+
+/// A row for each two of which one waited for the other for a part worth it; those who waited longest first.
+fn slowed(all: &[Breakdown]) -> Section {
+    let mut pairs = Vec::new();
+    for app in all {
+        let others = behind(app).into_iter().filter(|(name, _)| *name != app.app && *name != OTHERS);
+        pairs.extend(
+            others.filter(|(_, seconds)| app.part(*seconds) >= WORTH_A_ROW).map(|(by, seconds)| (app, by, seconds)),
+        );
+    }
+    let section = Section::new("Who slowed whom");
+    if pairs.is_empty() {
+        return section.text("No application waited for another one for a tenth of its requests' time.");
+    }
+    pairs.sort_by(|one, other| other.2.total_cmp(&one.2));
+    let table = Table::new(["slowed", "by", "part of its requests' time", "of each request"]);
+    let table = pairs.iter().fold(table, |table, (app, by, seconds)| {
+        let each = time((app.requests > 0).then(|| seconds / app.requests as f64));
+        table.row([plain(&app.app), plain(by), percent(app.part(*seconds)), each])
+    });
+    section.table(table).text(
+        "Time in vpfs while the other one was preferred, and time in the storage beyond the best that the same requests took \
+         there, while the other one's left it first.",
+    )
+}
+
+/// The same of all, with what was for nobody.
+fn waits(all: &[Breakdown]) -> Section {
+    let Matrix { header, rows } = Matrix::new(all);
+    let table = rows.into_iter().fold(Table::new(header), Table::row);
+    Section::new("What the time of requests was for").table(table).text(
+        "Behind the application of the column; for rules alone (a cap, a pace); in storage that was slower than at best; in \
+         the storage as at best.",
+    )
+}
+
+/// What was due to each, and what it got.
+fn due(all: &[Breakdown]) -> Section {
+    let headings = ["application", "weight", "due", "got", "got its due", "moved [MB]", "requests", "wait", "storage"];
+    let table = all.iter().fold(Table::new(headings), |table, app| {
+        let mean = |seconds: f64| time((app.requests > 0).then(|| seconds / app.requests as f64));
+        table.row([
+            plain(&app.app),
+            app.weight.to_string(),
+            percent(app.due),
+            percent(app.got),
+            (if app.got_its_due() { "yes" } else { "no" }).to_owned(),
+            format!("{:.1}", app.bytes as f64 / 1e6),
+            app.requests.to_string(),
+            mean(app.vpfs_seconds()),
+            mean(app.storage_seconds()),
+        ])
+    });
+    let shown = || all.iter().take(8);
+    let bar = |part: f64| Bar::new((part * 100.0).round());
+    let bars = Bars::new("Share of the storage's time", Axis::linear("share", "%"), shown().map(|app| plain(&app.app)))
+        .series("due", shown().map(|app| bar(app.due)))
+        .series("got", shown().map(|app| bar(app.got)));
+    Section::new("What was due")
+        .table(table)
+        .figure(bars, "Due: by weight, while it had requests. Got: by its requests in the storage.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breakdown::tests::{app, span};
+    use super::*;
+
+    #[test]
+    fn the_page_names_who_slowed_whom_and_what_was_due() {
+        let apps = vec![app("small", [0.0, 20.0, 1.0], "<b>large"), app("<b>large", [0.0, 1.0, 1.0], "<b>large")];
+        let html = page(&Window { from: 1_800_000_000, span: span(apps) }).html();
+        assert!(html.contains("<td>small</td><td>&lt;b&gt;large</td><td>95%</td><td>19ms</td>"), "{html}");
+        assert!(html.contains("<td>small</td><td>1</td><td>50%</td><td>10%</td><td>no</td>"), "{html}");
+        assert!(html.contains("From 2027-01-15 08:00:00") && html.contains("fifo at s1") && !html.contains("<b>large"));
+        let alone = page(&Window { from: 0, span: span(vec![app("a", [0.0, 1.0, 1.0], "a")]) }).html();
+        assert!(alone.contains("No application waited for another one"), "{alone}");
+    }
+}
