@@ -225,10 +225,12 @@ impl Connection {
         // What a predecessor had read.
         self.catch_up();
         loop {
-            self.suspend();
+            // Once for each turn: a change after this wakes the next wait, so none is overlooked.
+            let stage = *self.stage.borrow_and_update();
+            self.suspend(stage);
             self.settle()?;
             self.count_memory()?;
-            if let Some(end) = self.end() {
+            if let Some(end) = self.end(stage) {
                 return Ok(end);
             }
             self.pass_on_half_close().await?;
@@ -302,8 +304,8 @@ impl Connection {
     }
 
     /// While the daemon hands over: stops as soon as the session can continue elsewhere.
-    fn suspend(&mut self) {
-        if *self.stage.borrow_and_update() == Stage::HandingOver && self.suspended.is_none() && !self.server.eof {
+    fn suspend(&mut self, stage: Stage) {
+        if stage == Stage::HandingOver && self.suspended.is_none() && !self.server.eof {
             let now = self.shared.clock.now();
             self.suspended = self.session.suspend(now);
             // Data that waited for its turn no longer does.
@@ -312,7 +314,7 @@ impl Connection {
     }
 
     /// How the connection ends, if it ends now.
-    fn end(&mut self) -> Option<End> {
+    fn end(&mut self, stage: Stage) -> Option<End> {
         if self.suspended.is_some() {
             return Some(End::HandedOver);
         }
@@ -326,7 +328,7 @@ impl Connection {
                 return Some(End::Closed);
             }
         }
-        match *self.stage.borrow_and_update() {
+        match stage {
             Stage::Serving | Stage::HandingOver => None,
             Stage::Draining => {
                 self.session.drain();
