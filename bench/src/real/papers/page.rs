@@ -42,12 +42,10 @@ fn spread(row: &Row, mut live: Vec<f64>) -> String {
     match live.as_slice() {
         [] => "–".to_owned(),
         [one] => row.number(*one),
-        all => format!(
-            "**{}** ({} to {})",
-            row.number(all[all.len() / 2]),
-            row.number(all[0]),
-            row.number(all[all.len() - 1])
-        ),
+        [least, .., most] => {
+            let median = (live[(live.len() - 1) / 2] + live[live.len() / 2]) / 2.0;
+            format!("**{}** ({} to {})", row.number(median), row.number(*least), row.number(*most))
+        }
     }
 }
 
