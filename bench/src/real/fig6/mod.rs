@@ -65,7 +65,7 @@ fn measure(proxies: &Proxies<'_>, scratch: &Scratch, cluster: &Cluster, options:
         for short in 1..=options.short_in_long() {
             let end = options.windows(window * options.short_in_long() + short);
             sleep(end.saturating_sub(start.elapsed()));
-            samples.push(sample(&proxies)?);
+            samples.push(sample(proxies)?);
         }
         running.iter_mut().try_for_each(|(_, app)| app.assert_running())?;
     }

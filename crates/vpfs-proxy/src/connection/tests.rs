@@ -94,8 +94,8 @@ async fn an_aborted_task_frees_its_slots() {
     assert_eq!(first_server.read(&mut arrived).await.unwrap(), 0);
 }
 
-/// Symptom: once in hundreds of upgrades under load, an idle connection was cut off after `limits.drain_timeout`. Cause:
-/// the stage was looked at twice in a turn, and a hand-over that began in between was taken for seen.
+/// Symptom: once in hundreds of upgrades under load, an idle connection was cut off after `limits.drain_timeout`.
+/// Cause: the stage was looked at twice in a turn, and a hand-over that began in between was taken for seen.
 #[tokio::test]
 async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
     let place = Place::new().await;
