@@ -23,7 +23,7 @@ pub(crate) struct Asking {
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
 
-    /// Ask the proxies of all hosts at their addresses in [peers], with its key or certificate, instead of those of
+    /// Ask the proxies of all hosts at their addresses in `[peers]`, with its key or certificate, instead of those of
     /// this host at their sockets
     #[arg(long)]
     remote: bool,

@@ -24,7 +24,7 @@ const APPS: usize = 40;
 
 /// Report who slowed whom and what was due to each application, from the history that proxies keep
 ///
-/// For a site that has run with mode = "observe" in [scheduler], and for any other: which applications waited for
+/// For a site that has run with mode = "observe" in `[scheduler]`, and for any other: which applications waited for
 /// which others, for how much of their time, what part of the storage was due to each by its weight and what it got,
 /// on one page, as text or as HTML without scripts (docs/guide/metrics.md).
 #[derive(clap::Args)]
