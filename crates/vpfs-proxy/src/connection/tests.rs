@@ -104,8 +104,7 @@ async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
     connection.suspend(stage);
     place.shared.enter(Stage::HandingOver);
     assert_eq!(connection.end(stage), None);
-    let woken = tokio::time::timeout(std::time::Duration::from_secs(10), connection.step()).await;
-    woken.expect("the hand-over ends the wait").unwrap();
+    assert!(connection.stage.has_changed().unwrap(), "otherwise nothing ends its next wait");
     let stage = *connection.stage.borrow_and_update();
     connection.suspend(stage);
     assert_eq!(connection.end(stage), Some(End::HandedOver));
