@@ -50,5 +50,8 @@ pub trait Storage {
     fn is_writable(&self) -> bool;
 
     /// Measures the random accesses of `point` for about `time`.
+    ///
+    /// # Errors
+    /// An access failed.
     fn measure(&mut self, point: Point, time: Duration) -> Result<Measurement, ProfileError>;
 }

@@ -68,6 +68,9 @@ pub struct Measurements {
 
 impl Measurements {
     /// Depth and slot costs.
+    ///
+    /// # Errors
+    /// The measurements are not sufficient.
     pub fn fit(&self) -> Result<StorageFit, FitError> {
         fit(&self.reads, &self.writes)
     }
@@ -83,6 +86,9 @@ impl Sweep {
     ///
     /// With a limit of `time`, depths of a size that would take several times their share of it are left out, except
     /// for the first two.
+    ///
+    /// # Errors
+    /// An access failed.
     pub fn run(
         &self,
         storage: &mut dyn Storage,

@@ -64,6 +64,9 @@ pub struct Daemon {
 
 impl Daemon {
     /// [`Self::start_in`] an environment that keeps nothing.
+    ///
+    /// # Errors
+    /// As [`Self::start_in`].
     pub async fn start(config: Config, servers: &[ServerId]) -> Result<Self, StartError> {
         Self::start_in(&Environment::default(), config, servers).await
     }

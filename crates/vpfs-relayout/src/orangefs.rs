@@ -112,6 +112,9 @@ impl OrangefsRelayout {
     }
 
     /// Executes all steps.
+    ///
+    /// # Errors
+    /// As [`OrangefsRelayout::advance`].
     pub async fn run(mut self, mut on_progress: impl FnMut(Progress)) -> Result<Summary, RelayoutError> {
         while self.job.step().is_some() {
             self.advance(&mut on_progress).await?;

@@ -153,6 +153,9 @@ impl Relayout {
     }
 
     /// Executes all steps.
+    ///
+    /// # Errors
+    /// As [`Relayout::advance`].
     pub fn run(mut self, mut on_progress: impl FnMut(Progress)) -> Result<Summary, RelayoutError> {
         while self.job.step().is_some() {
             self.advance(&mut on_progress)?;

@@ -7,6 +7,9 @@ use std::thread;
 /// items.
 ///
 /// The results do not depend on the threads: each item is processed independently.
+///
+/// # Panics
+/// If `work` does.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {

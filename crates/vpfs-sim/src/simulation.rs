@@ -45,6 +45,9 @@ const PROGRESS_EVERY: u64 = 1 << 16;
 
 impl Simulation {
     /// Builds the cluster of `scenario` with `policy` at every server.
+    ///
+    /// # Errors
+    /// [`SimError::Scenario`] if the scenario is inconsistent.
     pub fn new(scenario: &Scenario, policy: &PolicySpec) -> Result<Self, SimError> {
         let world = Builder::new(scenario).build(policy)?;
         let weights = scenario.apps.iter().map(|app| app.weight.get()).collect();

@@ -212,6 +212,9 @@ impl fmt::Display for Phase {
 /// A generator of steps.
 pub trait Plan: fmt::Debug + Send + Sync {
     /// Checks the parameters against each other.
+    ///
+    /// # Errors
+    /// The invalid option, and why.
     fn validate(&self) -> Result<(), PlanError> {
         Ok(())
     }

@@ -50,6 +50,9 @@ pub trait TimedStorage {
     fn probes(&self) -> Vec<Probe>;
 
     /// The times of the accesses of `series`.
+    ///
+    /// # Errors
+    /// An access failed.
     fn times(&mut self, series: Series) -> Result<Vec<Duration>, ProfileError>;
 }
 

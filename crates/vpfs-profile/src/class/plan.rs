@@ -47,6 +47,9 @@ impl ClassPlan {
 
     /// Times all series in about `time`; without a limit, each has its largest number of accesses. Repetitions follow
     /// each other, so that a disturbance falls into few of them.
+    ///
+    /// # Errors
+    /// An access failed.
     pub fn run(
         &self,
         storage: &mut dyn TimedStorage,

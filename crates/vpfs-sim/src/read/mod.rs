@@ -21,12 +21,18 @@ use crate::scenario::{PolicySpec, RequestTime, Scenario};
 
 impl Scenario {
     /// Reads the text of a scenario file that refers to no other file; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// All problems that were found, each with its line.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
         Self::parse_with(file, text, &|_| Err(io::Error::other("a scenario without a directory cannot name files")))
     }
 
     /// [`Scenario::parse`] for a file whose policies may name profiles of `vpfs profile`; `files` returns their text by
     /// name.
+    ///
+    /// # Errors
+    /// All problems that were found, each with its line.
     pub fn parse_with(file: &str, text: &str, files: Files<'_>) -> Result<Self, Problems> {
         read_file(file, text, &keys::ROOT, |root| read(root, file, files))
     }
