@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Daemon, Hosts, free_ports, run, vpfs};
+use crate::{Daemon, Hosts, PATIENCE, await_some, free_ports, run, vpfs};
 
 /// Embedded servers on disks of 15 MB/s, proxies that share by the sum over all of them, and two applications with
 /// listeners of their own: *wide*, of weight 2, and *narrow*, of weight 1.
@@ -180,15 +180,12 @@ impl Cluster {
     pub fn await_lost(&self, server: u16, lost: &[u16]) -> Duration {
         let start = Instant::now();
         let expected: Vec<String> = lost.iter().map(|id| format!("s{id}")).collect();
-        loop {
+        await_some(PATIENCE, || {
             let report = self.report(server);
             let peers = report["peers"].as_array().expect("a list").iter();
             let unreached = peers.filter(|peer| peer["connected"] == false).filter_map(|peer| peer["server"].as_str());
-            if unreached.eq(expected.iter().map(String::as_str)) {
-                return start.elapsed();
-            }
-            assert!(start.elapsed() < Duration::from_secs(20), "s{server}, not {lost:?}: {report}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            let is_so = unreached.eq(expected.iter().map(String::as_str));
+            if is_so { Ok(start.elapsed()) } else { Err(format!("s{server}, not {lost:?}: {report}")) }
+        })
     }
 }

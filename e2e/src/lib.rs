@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 pub use cluster::Cluster;
 pub use hosts::Hosts;
 
+/// How long is waited for what takes a moment.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// The vpfs command that was built along with the tests.
 ///
 /// # Panics
@@ -41,6 +44,21 @@ pub fn free_ports(count: u16) -> u16 {
         .step_by(usize::from(count))
         .find(|&first| (first..first + count).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()))
         .expect("no free ports")
+}
+
+/// Asks again and again for something that other processes do by their own clocks, until `found` is `Ok`.
+///
+/// # Panics
+/// With what was found last, after `limit`.
+pub fn await_some<T>(limit: Duration, mut found: impl FnMut() -> Result<T, String>) -> T {
+    let start = Instant::now();
+    loop {
+        match found() {
+            Ok(found) => return found,
+            Err(last) => assert!(start.elapsed() < limit, "not after {limit:?}: {last}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A background process that is stopped with the test.
@@ -78,13 +96,14 @@ impl Daemon {
     }
 
     fn await_that(&mut self, what: &str, mut done: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !done() {
+        await_some(PATIENCE, || {
+            if done() {
+                return Ok(());
+            }
             let ended = self.ended();
             assert!(ended.is_none(), "{} ended ({ended:?}):\n{}", self.name, self.log());
-            assert!(start.elapsed() < Duration::from_secs(20), "{} did not {what}:\n{}", self.name, self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            Err(format!("{} did not {what}:\n{}", self.name, self.log()))
+        });
     }
 
     /// Everything it has printed.
@@ -116,14 +135,7 @@ impl Daemon {
     /// # Panics
     /// If it does not end within 20 s.
     pub fn wait(&mut self) -> std::process::ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            assert!(start.elapsed() < Duration::from_secs(20), "{} does not end:\n{}", self.name, self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_some(PATIENCE, || self.ended().ok_or_else(|| format!("{} does not end:\n{}", self.name, self.log())))
     }
 
     /// Ends it at once, as a crash would.
@@ -183,13 +195,10 @@ pub fn run(command: &mut Command) -> String {
 /// # Panics
 /// If it does not within 30 s; the message has its last output.
 pub fn run_until_it_succeeds(command: &mut Command) {
-    let start = Instant::now();
-    while !output(command).status.success() {
-        if start.elapsed() > Duration::from_secs(30) {
-            run(command);
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    await_some(Duration::from_secs(30), || {
+        let last = output(command);
+        if last.status.success() { Ok(()) } else { Err(format!("{command:?}: {last:?}")) }
+    });
 }
 
 /// Runs a command to its end, whatever its result.

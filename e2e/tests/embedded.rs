@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Successor, free_ports, output, proxy_config, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, proxy_config, run, vpfs};
 
 const SERVERS: u16 = 2;
 
@@ -222,10 +222,10 @@ fn upgrades_break_no_connection() {
                 successor.signal("USR2")
             }
             upgrades += 1;
-            while log().matches("took over").count() < upgrades {
+            await_some(std::time::Duration::from_secs(60), || {
                 assert!(!log().contains("ERROR"), "{}", log());
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
+                if log().matches("took over").count() < upgrades { Err(log()) } else { Ok(()) }
+            });
             successor.follow(&log());
         }
         assert!(load.join().expect("a load").contains("MiB/sec"));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vpfs_e2e::{Daemon, Hosts, requirements, run, vpfs};
+use vpfs_e2e::{Daemon, Hosts, await_some, requirements, run, vpfs};
 
 const PROXIES: u16 = Hosts::COUNT;
 
@@ -22,11 +22,10 @@ fn reached(config: &Path, server: &str) -> Vec<String> {
 /// Waits until these are connected, and returns how long that took.
 fn await_reached(config: &Path, server: &str, expected: &[&str]) -> Duration {
     let start = Instant::now();
-    while reached(config, server) != expected {
-        assert!(start.elapsed() < Duration::from_secs(20), "{server} has {:?}", reached(config, server));
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    start.elapsed()
+    await_some(Duration::from_secs(20), || {
+        let reached = reached(config, server);
+        if reached == expected { Ok(start.elapsed()) } else { Err(format!("{server} has {reached:?}")) }
+    })
 }
 
 /// The configuration of four servers as OrangeFS has it.

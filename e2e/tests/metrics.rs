@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use vpfs_e2e::http::{cells, get};
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, run, vpfs};
 
 const TOKEN: &str = "f00d";
 const KEY: &str = "0123456789abcdef";
@@ -137,15 +137,10 @@ fn value(text: &str, metric: &str, labels: &str) -> f64 {
 
 /// Tries until it is so; fails after half a minute, and says what was instead.
 fn await_equal<T: PartialEq + std::fmt::Debug>(expected: &T, found: impl Fn() -> T) {
-    let start = Instant::now();
-    loop {
+    await_some(Duration::from_secs(30), || {
         let found = found();
-        if found == *expected {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(30), "{found:?} instead of {expected:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        if found == *expected { Ok(()) } else { Err(format!("{found:?} instead of {expected:?}")) }
+    });
 }
 
 /// A key for `[peers]` of this digit.

@@ -5,12 +5,15 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use vpfs_e2e::http::{cells, get, get_by};
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Successor, free_ports, output, run, vpfs};
+use vpfs_e2e::{Daemon, Successor, await_some, free_ports, output, run, vpfs};
+
+/// For what needs some samples or windows.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An embedded server behind a proxy, for clients at 127.0.0.2 (*small*) and 127.0.0.3 (*large*).
 struct Site {
@@ -84,32 +87,20 @@ impl Site {
 
     /// The samples of the small application, once there are more than `least`.
     fn await_history(&self, least: usize) -> Vec<Value> {
-        let start = Instant::now();
-        loop {
+        await_some(PATIENCE, || {
             let answer = self.ask(&["history", "small", "--since", "1h", "--json"]);
             let samples: Vec<Value> = serde_json::from_slice(&answer.stdout).unwrap_or_default();
-            if samples.len() > least {
-                return samples;
-            }
-            let error = String::from_utf8_lossy(&answer.stderr);
-            assert!(start.elapsed() < Duration::from_secs(60), "{} samples {error}", samples.len());
-            std::thread::sleep(Duration::from_millis(200));
-        }
+            if samples.len() > least { Ok(samples) } else { Err(format!("{answer:?}")) }
+        })
     }
 
     /// Asks why the small application is as slow as it is until the answer is as expected; the words of that time.
     fn await_answer(&self, expected: impl Fn(&Value) -> bool) -> Value {
-        let start = Instant::now();
-        loop {
+        await_some(PATIENCE, || {
             let answer = self.why(&["small", "--json"]);
-            let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-            let found: Value = serde_json::from_str(&text).unwrap_or_default();
-            if found.is_object() && expected(&found) {
-                return found;
-            }
-            let error = String::from_utf8_lossy(&answer.stderr).into_owned();
-            assert!(start.elapsed() < Duration::from_secs(60), "{text}{error}");
-        }
+            let found: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+            if found.is_object() && expected(&found) { Ok(found) } else { Err(format!("{answer:?}")) }
+        })
     }
 
     /// Runs `loads` again and again, each by itself, while `during` runs.
@@ -224,12 +215,10 @@ fn storage_that_becomes_slower_is_an_event_and_so_is_its_end() {
     for (device, message) in messages {
         site.replace_device(device);
         site.beside(&[Site::small], || {
-            let start = Instant::now();
-            let events = || String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
-            while !events().contains(message) {
-                assert!(start.elapsed() < Duration::from_secs(120), "{}", events());
-                std::thread::sleep(Duration::from_millis(200));
-            }
+            await_some(2 * PATIENCE, || {
+                let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
+                if events.contains(message) { Ok(()) } else { Err(events) }
+            });
         });
     }
     let events = String::from_utf8_lossy(&site.ask(&["events"]).stdout).into_owned();
@@ -279,10 +268,10 @@ fn a_page_has_the_last_hour_and_who_waits_for_whom() {
     let status: Value = serde_json::from_str(&get_by(socket(), "/v1/status", "").1).expect("JSON");
     let apps = status["servers"][0]["apps"].as_array().expect("applications");
     let all = requests(apps.iter().find(|app| app["app"] == "small").expect("small"));
-    let start = Instant::now();
-    while site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>() != all {
-        assert!(start.elapsed() < Duration::from_secs(60), "the history has not all {all}");
-    }
+    await_some(PATIENCE, || {
+        let kept = site.await_history(0).iter().map(|sample| requests(&sample["app"])).sum::<u64>();
+        if kept == all { Ok(()) } else { Err(format!("{kept} of {all} requests")) }
+    });
     let mut web = Command::new(vpfs());
     web.args(["web", "--config"]).arg(site.dir.path().join("vpfs.toml"));
     let mut web = Daemon::start(site.dir.path(), "web", &mut web);
@@ -293,16 +282,15 @@ fn a_page_has_the_last_hour_and_who_waits_for_whom() {
     let hour = cells(&page(), "The last hour", "small").expect("small did something");
     assert_eq!(hour[1], all.to_string(), "{hour:?}");
     site.beside(&[Site::small, Site::large], || {
-        let start = Instant::now();
         let behind_large = |page: &str| -> Option<f64> {
             let columns = page.split_once("<h2>Who waits for whom</h2>")?.1.split("<th>").skip(2);
             let column = columns.take(7).position(|name| name.starts_with("large</th>"))?;
             cells(page, "Who waits for whom", "small")?.get(column)?.trim_end_matches('%').parse().ok()
         };
-        while behind_large(&page()) < Some(50.0) {
-            assert!(start.elapsed() < Duration::from_secs(60), "{}", page());
-            std::thread::sleep(Duration::from_millis(500));
-        }
+        await_some(PATIENCE, || {
+            let page = page();
+            if behind_large(&page) >= Some(50.0) { Ok(()) } else { Err(page) }
+        });
         if are_present("chromium", &["chromium"]) {
             let mut browser = Command::new("chromium");
             browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]).arg(&url);
@@ -319,18 +307,14 @@ fn a_report_of_observed_applications_says_who_slowed_whom() {
     let report = site.dir.path().join("report.html");
     let file = report.to_str().expect("a name");
     site.beside(&[Site::small, Site::large], || {
-        let start = Instant::now();
-        loop {
+        let page = await_some(PATIENCE, || {
             let written = site.ask(&["report", "--since", "1h", "--html", file, "--overwrite"]);
             let page = std::fs::read_to_string(&report).unwrap_or_default();
             let rows = cells(&page, "Who slowed whom", "small");
-            if rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large")) {
-                assert!(page.contains("fifo at s1") && cells(&page, "What was due", "small").is_some(), "{page}");
-                break;
-            }
-            assert!(start.elapsed() < Duration::from_secs(60), "{written:?} {page}");
-            std::thread::sleep(Duration::from_millis(500));
-        }
+            let is_named = rows.is_some_and(|cells| cells.first().is_some_and(|by| by == "large"));
+            if is_named { Ok(page) } else { Err(format!("{written:?} {page}")) }
+        });
+        assert!(page.contains("fifo at s1") && cells(&page, "What was due", "small").is_some(), "{page}");
     });
     let refused = site.ask(&["report", "--html", file]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--overwrite"), "{refused:?}");
