@@ -69,10 +69,16 @@ impl Cases<'_> {
         Some(bytes("app2")? / bytes("app1")?)
     }
 
-    /// How long BTIO takes relative to alone.
-    fn btio(&self, variant: &str, policy: &str) -> Option<f64> {
+    /// How long BTIO of a class takes relative to alone.
+    fn btio(&self, class: &str, policy: &str) -> Option<f64> {
+        let seconds = |variant: &str, policy| Some(self.of(variant, policy)?.app("btio")?.seconds);
+        Some(seconds(class, policy)? / seconds(&format!("{class} alone"), NO_PROXY)?)
+    }
+
+    /// The same of class A while IOR has a cap.
+    fn capped(&self) -> Option<f64> {
         let seconds = |variant, policy| Some(self.of(variant, policy)?.app("btio")?.seconds);
-        Some(seconds(variant, policy)? / seconds("alone", NO_PROXY)?)
+        Some(seconds("class A capped", "SFQ(D)")? / seconds("class A alone", NO_PROXY)?)
     }
 
     /// What IOR gets beside BTIO with one policy, relative to what it gets without a proxy.
@@ -81,8 +87,8 @@ impl Cases<'_> {
         Some(rate(policy)? / rate(NO_PROXY)?)
     }
 
-    /// Two applications do the same work, the first with twice the weight: its service relative to the other's for as
-    /// long as both run, if all service per unit of time is the same.
+    /// The service of the first of two applications that do the same work, relative to the second's, for as long as both
+    /// run: from the times at which they end, if all service in a unit of time is the same.
     fn service(&self, variant: &str, policy: &str) -> Option<f64> {
         let outcome = self.of(variant, policy)?;
         let seconds = |app| outcome.app(app).map(|app| app.seconds);
@@ -215,9 +221,9 @@ const ALL: &[Experiment] = &[
                  calls of 16 KiB; class C in calls of 1 MiB, one process on each of four nodes. Capped: IOR at a 33rd.",
         is_simulated: true,
         variants: &[
-            ("alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
+            ("class A alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
             ("class A", &[]),
-            ("capped", &[("app.1.cap", "\"1.8MB/s\""), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
+            ("class A capped", &[("app.1.cap", "\"1.8MB/s\""), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
             (
                 "class C alone",
                 &[
@@ -237,7 +243,7 @@ const ALL: &[Experiment] = &[
             Row { what: "A, no proxy", paper: Some(3.288), value: |cases| cases.btio("class A", NO_PROXY) },
             Row { what: "A, SFQ(D)", paper: Some(2.533), value: |cases| cases.btio("class A", "SFQ(D)") },
             Row { what: "A, SFQ(D)+", paper: Some(1.2), value: |cases| cases.btio("class A", "SFQ(D)+") },
-            Row { what: "A, SFQ(D), IOR capped", paper: Some(1.019), value: |cases| cases.btio("capped", "SFQ(D)") },
+            Row { what: "A, SFQ(D), IOR capped", paper: Some(1.019), value: |cases| cases.capped() },
             Row { what: "A, `isolation`", paper: None, value: |cases| cases.btio("class A", "isolation") },
             Row { what: "IOR, SFQ(D)+, of no proxy", paper: None, value: |cases| cases.ior("class A", "SFQ(D)+") },
             Row {
@@ -245,10 +251,10 @@ const ALL: &[Experiment] = &[
                 paper: None,
                 value: |cases| cases.ior("class A", "isolation"),
             },
-            Row { what: "C, no proxy", paper: Some(1.75), value: |cases| class_c(cases, NO_PROXY) },
-            Row { what: "C, SFQ(D)", paper: Some(1.203), value: |cases| class_c(cases, "SFQ(D)") },
-            Row { what: "C, SFQ(D)+", paper: Some(1.203), value: |cases| class_c(cases, "SFQ(D)+") },
-            Row { what: "C, `isolation`", paper: None, value: |cases| class_c(cases, "isolation") },
+            Row { what: "C, no proxy", paper: Some(1.75), value: |cases| cases.btio("class C", NO_PROXY) },
+            Row { what: "C, SFQ(D)", paper: Some(1.203), value: |cases| cases.btio("class C", "SFQ(D)") },
+            Row { what: "C, SFQ(D)+", paper: Some(1.203), value: |cases| cases.btio("class C", "SFQ(D)+") },
+            Row { what: "C, `isolation`", paper: None, value: |cases| cases.btio("class C", "isolation") },
         ],
     },
     Experiment {
@@ -311,11 +317,6 @@ const CLASS_C: (&str, &str) = ("app.0.btio.class", "\"c\"");
 const CALLS_C: (&str, &str) = ("app.0.btio.transfer", "\"1MiB\"");
 const NODES_C: (&str, &str) = ("app.0.nodes", "4");
 const TOTAL_C: (&str, &str) = ("app.0.btio.total", "\"72MiB\"");
-
-fn class_c(cases: &Cases<'_>, policy: &str) -> Option<f64> {
-    let seconds = |variant, policy| Some(cases.of(variant, policy)?.app("btio")?.seconds);
-    Some(seconds("class C", policy)? / seconds("class C alone", NO_PROXY)?)
-}
 
 #[cfg(test)]
 mod tests {

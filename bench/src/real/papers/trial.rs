@@ -43,7 +43,7 @@ pub(super) fn trials(prefix: &str, file: &str, text: &str, edits: &[(&str, &str)
     }
     let text = toml::to_string(&table).map_err(|error| format!("{file}: {error}"))?;
     let scenario = Scenario::parse(file, &text).map_err(|error| error.to_string())?;
-    let apps = tables(&table, "app").zip(0..).flat_map(|(app, _): (&Table, u32)| configs(app)).collect::<Vec<_>>();
+    let apps: Vec<AppConfig> = tables(&table, "app").flat_map(configs).collect();
     let of = |(table, policy): (&Table, &PolicySpec)| {
         let scheduler = Table::from_iter([("scheduler".to_owned(), table["scheduler"].clone())]);
         Trial {
