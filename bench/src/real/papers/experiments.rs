@@ -87,8 +87,8 @@ impl Cases<'_> {
         Some(rate(policy)? / rate(NO_PROXY)?)
     }
 
-    /// The service of the first of two applications that do the same work, relative to the second's, for as long as both
-    /// run: from the times at which they end, if all service in a unit of time is the same.
+    /// The service of the first of two applications that do the same work, relative to the second's, for as long as
+    /// both run: from the times at which they end, if all service in a unit of time is the same.
     fn service(&self, variant: &str, policy: &str) -> Option<f64> {
         let outcome = self.of(variant, policy)?;
         let seconds = |app| outcome.app(app).map(|app| app.seconds);
