@@ -1,5 +1,7 @@
 //! The built command alone: embedded servers, proxies in front of them, and load through the proxies.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -73,6 +75,25 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(cluster.proxy.wait().success(), "{}", cluster.proxy.log());
     let log = cluster.proxy.log();
     assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
+}
+
+/// Standard error is a pipe that is full.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let cluster = Cluster::start("");
+    let (dir, port) = (cluster.dir.path(), free_ports(SERVERS));
+    write_config(&dir.join("silent.toml"), cluster.server_port, port, "");
+    run(Command::new("mkfifo").arg(dir.join("log")));
+    let mut log = File::options().read(true).write(true).open(dir.join("log")).expect("a pipe");
+    log.write_all(&[b'.'; 64 << 10]).expect("its whole buffer");
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" proxy --config silent.toml 2>log"#]).arg(vpfs()).current_dir(dir);
+    let mut proxy = Daemon::start(dir, "silent", command.env("RUNTIME_DIRECTORY", dir));
+    proxy.await_port(port + SERVERS - 1);
+    let url = format!("tcp://127.0.0.1:{port}/pfs");
+    run(Command::new("timeout").arg("20").arg(vpfs()).args(["workload", "md", "--items", "10", "--url", &url]));
+    proxy.signal("TERM");
+    assert!(proxy.wait().success());
 }
 
 #[test]

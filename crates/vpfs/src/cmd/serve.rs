@@ -71,7 +71,7 @@ fn device_help() -> String {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        log::start(self.log_level, false, &Events::default())?;
+        let _log = log::start(self.log_level, false, &Events::default())?;
         let config = self.config()?;
         let runtime = super::runtime()?;
         runtime.block_on(self.serve(config)).map_err(|error| match error.kind() {

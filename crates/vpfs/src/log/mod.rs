@@ -1,0 +1,89 @@
+//! Structured logs on standard error, or in the journal of systemd with their fields. Whatever takes them may stop doing
+//! so: a thread of its own writes them, and nothing else ever waits for it.
+
+mod journal;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, OnceLock};
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::{EnvFilter, Registry, prelude::*};
+use vpfs_admin::events::Events;
+use vpfs_config::LogLevel;
+
+use crate::exit::Exit;
+use journal::Journal;
+
+/// Overrides every configured level: a tracing filter such as `vpfs_proxy=debug`.
+const VARIABLE: &str = "VPFS_LOG";
+
+/// Lines that wait for the thread that writes them. More than these are lost, and counted.
+const WAITING: usize = 4096;
+
+/// Changes the level of a running daemon.
+pub(crate) struct LogSwitch {
+    handle: Handle<EnvFilter, Registry>,
+    overridden: bool,
+    /// When it is dropped, what was logged is written, unless that takes more than a second.
+    _writer: WorkerGuard,
+}
+
+impl LogSwitch {
+    /// Applies a configured level, unless the environment overrides it.
+    pub(crate) fn set(&self, level: LogLevel) {
+        if !self.overridden {
+            // The only possible error is that the subscriber is gone, and with it the log.
+            let _ = self.handle.reload(EnvFilter::new(level.name()));
+        }
+    }
+}
+
+/// Starts logging at `level`, or at the level in the environment variable `VPFS_LOG`. `events` get what has the default
+/// level, whatever the level of the log is.
+pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogSwitch, Exit> {
+    let variable = std::env::var(VARIABLE).ok();
+    let filter = match &variable {
+        Some(text) => EnvFilter::try_new(text)
+            .map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is not a filter: {error}")))?,
+        None => EnvFilter::new(level.name()),
+    };
+    let (filter, handle) = reload::Layer::new(filter);
+    let journal = Journal::of_standard_error().filter(|_| !json);
+    let is_plain = journal.is_none() && !json;
+    let out = journal.map_or_else(|| Box::new(io::stderr()) as Box<dyn Write + Send>, |journal| Box::new(journal));
+    let lost = Arc::default();
+    let out = Out { out, lost: Arc::clone(&lost), told: 0 };
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(out);
+    let _ = lost.set(writer.error_counter());
+    let is_terminal = io::stderr().is_terminal();
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(is_terminal).with_target(false);
+    let layer = if is_plain { layer.boxed() } else { layer.json().boxed() };
+    let kept = events.layer().with_filter(LevelFilter::INFO);
+    tracing_subscriber::registry().with(layer.with_filter(filter)).with(kept).init();
+    Ok(LogSwitch { handle, overridden: variable.is_some(), _writer: guard })
+}
+
+/// Where the thread writes to. It also says how many lines were lost.
+struct Out {
+    out: Box<dyn Write + Send>,
+    lost: Arc<OnceLock<ErrorCounter>>,
+    told: usize,
+}
+
+impl Write for Out {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let lost = self.lost.get().map_or(0, ErrorCounter::dropped_lines);
+        if lost > self.told {
+            let lines = lost - self.told;
+            self.told = lost;
+            tracing::warn!(lines, "lines of the log were lost, since what takes them was too slow");
+        }
+        self.out.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
