@@ -5,6 +5,7 @@ mod silence;
 
 use std::path::PathBuf;
 
+use futures_util::future::join_all;
 use serde::de::DeserializeOwned;
 use vpfs_admin::socket;
 use vpfs_config::Config;
@@ -78,7 +79,17 @@ impl Asking {
         let is_named = |name: &String| self.servers.contains(name);
         // A process has the socket of its first server, so another one may answer for a server that was named.
         let (named, others): (Vec<_>, Vec<_>) = config.servers().partition(|(_, server)| is_named(&server.name));
-        for (id, server) in named.into_iter().chain(others) {
+        let is_enough = self.remote && !named.is_empty();
+        let asked: Vec<_> = named.into_iter().chain(others.into_iter().filter(|_| !is_enough)).collect();
+        if self.remote && config.peers.is_none() {
+            return Err(Exit::Usage("--remote needs a [peers] table".to_owned()));
+        }
+        // All at once: one whose host is down takes ten seconds.
+        let asking = asked.iter().map(async |(id, server)| match &config.peers {
+            Some(peers) if self.remote => ask_remote(peers, *id, route).await,
+            _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+        });
+        for ((_, server), answer) in asked.iter().zip(join_all(asking).await) {
             let answered = |name: &String| answers.iter().any(|answer| answer.servers().contains(&name.as_str()));
             if answered(&server.name) {
                 continue;
@@ -86,11 +97,6 @@ impl Asking {
             if !self.servers.is_empty() && self.servers.iter().all(answered) {
                 break;
             }
-            let answer = match &config.peers {
-                Some(peers) if self.remote => ask_remote(peers, id, route).await,
-                _ if self.remote => return Err(Exit::Usage("--remote needs a [peers] table".to_owned())),
-                _ => ask(&socket::path(config.sockets(), &server.name), route).await,
-            };
             match answer {
                 Ok(answer) => answers.push(answer),
                 Err(Silence::Absent) => {}
