@@ -1,5 +1,5 @@
-//! Structured logs on standard error, or in the journal of systemd with their fields. Whatever takes them may stop doing
-//! so: a thread of its own writes them, and nothing else ever waits for it.
+//! Structured logs on standard error, or in the journal of systemd with their fields. A thread of its own writes them:
+//! whatever takes them may stop doing so, and nothing else waits for it.
 
 mod journal;
 
