@@ -53,13 +53,15 @@ impl Half {
         let rest = std::mem::replace(&mut self.buf, read_buffers::take());
         self.buf.extend_from_slice(&rest);
         self.buf.reserve(MIN_READ);
+        read_buffers::give_back(rest);
     }
 
     /// Gives back the memory of an empty buffer. Call it before each wait: an idle connection, of which there may be
     /// thousands, then holds no buffer, and a busy one gets the same memory again.
     pub(crate) fn rest(&mut self) {
-        if self.buf.is_empty() {
-            read_buffers::give_back(&mut self.buf);
+        // Otherwise each small message that waits to be sent would keep a buffer of its own.
+        if self.buf.is_empty() && self.buf.try_reclaim(READ_SIZE) {
+            read_buffers::give_back(std::mem::take(&mut self.buf));
         }
     }
 
@@ -96,6 +98,8 @@ impl Half {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -146,6 +150,25 @@ mod tests {
         drop(waits);
         half.rest();
         assert_eq!(half.buf.capacity(), 0);
+    }
+
+    /// Symptom: a quarter more CPU for each byte than HAProxy. One cause: whenever the receiver was slower than the sender,
+    /// each read allocated a buffer, of which the kernel had to clear every page.
+    #[tokio::test]
+    async fn a_slow_receiver_costs_no_allocations() {
+        let (mut half, mut peer) = pair().await;
+        let (mut memory, mut waits) = (BTreeSet::new(), VecDeque::new());
+        for _ in 0..40 {
+            peer.write_all(&[7; 250_000]).await.unwrap();
+            read(&mut half, 250_000).await;
+            memory.insert(half.buf.as_ptr());
+            waits.push_back(half.buf.split());
+            half.rest();
+            if waits.len() == 3 {
+                waits.pop_front();
+            }
+        }
+        assert!(memory.len() <= 4, "the same buffers again: {memory:?}");
     }
 
     #[tokio::test]

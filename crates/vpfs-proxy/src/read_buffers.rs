@@ -5,10 +5,11 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 
-/// Bytes read at once from a socket; one bulk message of the default flow buffer size.
-pub(crate) const READ_SIZE: usize = 256 << 10;
-/// Spare buffers of a thread. It serves one connection at a time, which reads from two sockets.
-const SPARE: usize = 2;
+/// Bytes read at once from a socket: one message with the data of a default flow buffer, and what comes with it.
+pub(crate) const READ_SIZE: usize = (256 << 10) + (4 << 10);
+/// Spare buffers of a thread: those of one connection, which reads from two sockets, and some with bytes that the
+/// system has not accepted yet, so that a connection with a slow receiver does not allocate for each read.
+const SPARE: usize = 8;
 
 thread_local! {
     static SPARES: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
@@ -16,18 +17,19 @@ thread_local! {
 
 /// An empty buffer with room for [`READ_SIZE`].
 pub(crate) fn take() -> BytesMut {
-    SPARES.with_borrow_mut(Vec::pop).unwrap_or_else(|| BytesMut::with_capacity(READ_SIZE))
+    SPARES.with_borrow_mut(|spares| {
+        let free = spares.iter_mut().position(|spare| spare.try_reclaim(READ_SIZE));
+        free.map_or_else(|| BytesMut::with_capacity(READ_SIZE), |free| spares.swap_remove(free))
+    })
 }
 
-/// Takes the memory of an empty buffer, unless messages that wait to be sent are still in it.
-pub(crate) fn give_back(buf: &mut BytesMut) {
-    debug_assert!(buf.is_empty(), "bytes that were read are not lost");
-    if buf.try_reclaim(READ_SIZE) {
-        let buf = std::mem::take(buf);
-        SPARES.with_borrow_mut(|spares| {
-            if spares.len() < SPARE {
-                spares.push(buf);
-            }
-        });
-    }
+/// Takes the memory of a buffer that is read no more. Messages that are in it may still wait to be sent.
+pub(crate) fn give_back(mut buf: BytesMut) {
+    buf.clear();
+    SPARES.with_borrow_mut(|spares| {
+        if spares.len() == SPARE {
+            spares.remove(0);
+        }
+        spares.push(buf);
+    });
 }
