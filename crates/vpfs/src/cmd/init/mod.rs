@@ -163,7 +163,17 @@ mod tests {
         let from = output.with_extension("conf");
         std::fs::write(&from, FsConfig::new("orangefs", &addresses).to_text()).unwrap();
         let output = output.to_owned();
-        Init { from: Some(from), nfs: None, file_system: None, output, port: None, peer_port: 7334, certificates, redirect }.run()
+        Init {
+            from: Some(from),
+            nfs: None,
+            file_system: None,
+            output,
+            port: None,
+            peer_port: 7334,
+            certificates,
+            redirect,
+        }
+        .run()
     }
 
     fn usage(result: Result<(), Exit>) -> String {
@@ -214,7 +224,17 @@ mod tests {
         std::fs::write(&from, text + second).unwrap();
         let init = |output: &Path, name: Option<&str>| {
             let (from, output, file_system) = (from.clone(), output.to_owned(), name.map(str::to_owned));
-            Init { from: Some(from), nfs: None, file_system, output, port: None, peer_port: 7334, certificates: false, redirect: false }.run()
+            Init {
+                from: Some(from),
+                nfs: None,
+                file_system,
+                output,
+                port: None,
+                peer_port: 7334,
+                certificates: false,
+                redirect: false,
+            }
+            .run()
         };
         init(&output, None).unwrap();
         assert_eq!(Config::load(&output.join("vpfs.toml")).unwrap().servers.len(), 2);

@@ -25,12 +25,17 @@ impl Export {
     /// Reads `host:/path` or `nfs://host:port/path?mountport=port`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let refused = || {
-            "write HOST:/EXPORT, or nfs://HOST:PORT/EXPORT?mountport=PORT for other ports than 2049 and 20048".to_owned()
+            "write HOST:/EXPORT, or nfs://HOST:PORT/EXPORT?mountport=PORT for other ports than 2049 and 20048"
+                .to_owned()
         };
         let Some(url) = text.strip_prefix("nfs://") else {
             let (host, path) = text.split_once(":/").ok_or_else(refused)?;
             let (host, path) = (host.to_owned(), format!("/{path}"));
-            return if host.is_empty() { Err(refused()) } else { Ok(Self { host, path, port: 2049, mount_port: 20048 }) };
+            return if host.is_empty() {
+                Err(refused())
+            } else {
+                Ok(Self { host, path, port: 2049, mount_port: 20048 })
+            };
         };
         let (address, path) = url.split_once('/').ok_or_else(refused)?;
         let (path, mount_port) = path.split_once("?mountport=").unwrap_or((path, "20048"));
