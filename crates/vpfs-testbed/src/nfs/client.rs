@@ -133,8 +133,8 @@ impl Client {
     }
 
     /// Sets the times of last access and change, in seconds since 1970.
-    pub async fn set_times(&self, path: &str, accessed: u32, modified: u32) -> Result<()> {
-        let time = |seconds| nfstime3 { seconds, nseconds: 0 };
+    pub async fn set_times(&self, path: &str, accessed: u64, modified: u64) -> Result<()> {
+        let time = |seconds| nfstime3 { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), nseconds: 0 };
         let new_attributes = sattr3 {
             atime: set_atime::SET_TO_CLIENT_TIME(time(accessed)),
             mtime: set_mtime::SET_TO_CLIENT_TIME(time(modified)),

@@ -131,8 +131,8 @@ impl FileSystem {
     }
 
     /// Sets both times of a file, in seconds since 1970.
-    pub(super) async fn set_times(&self, path: &str, time: u32) -> Result<()> {
-        either!(self, client => client.set_times(path, time.into(), time.into()));
+    pub(super) async fn set_times(&self, path: &str, time: u64) -> Result<()> {
+        either!(self, client => client.set_times(path, time, time));
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use vpfs_model::plan::{Call, Extent, FileId, Phase, Step};
 use crate::load::measure::WrongRead;
 
 /// The value that files' times are set to, in seconds since 1970: a constant, so that runs are repeatable.
-const SET_TIME: u32 = 1_000_000_000;
+const SET_TIME: u64 = 1_000_000_000;
 
 pub(super) struct Process {
     number: u32,

@@ -146,12 +146,12 @@ impl Scale {
         let bursts =
             |call| format!("{} of {}", count(self.iterations.into(), "burst"), count(self.calls_per_burst, call));
         format!(
-            "{} with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), each behind a proxy, D = {DEPTH}.\n\
+            "{} with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), D = {DEPTH}.\n\
              Small application: {} processes, {}, then {}, {SMALL_CALL} B each, computation between.\n\
              Checkpoint writer: {} processes, writes of {} MiB back to back.",
             match self.protocol {
-                Protocol::OrangeFs => count(self.servers().into(), "server"),
-                Protocol::Nfs => count(self.servers().into(), "server") + " of NFS",
+                Protocol::OrangeFs => format!("{} servers, each behind a proxy,", self.servers()),
+                Protocol::Nfs => "A server of NFSv3 behind a proxy".to_owned(),
             },
             self.small_processes,
             bursts("write"),
