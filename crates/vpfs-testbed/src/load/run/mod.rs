@@ -38,8 +38,8 @@ pub enum Connections {
 /// The target and identity of a plan's run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Target, user and time-outs; the local address comes from `local_addresses`. The target is an export of NFS if its
-    /// URL begins with `nfs://`.
+    /// Target, user and time-outs; the local address comes from `local_addresses`. The target is NFS if its URL begins
+    /// with `nfs://`.
     pub client: ClientOptions,
     /// Node n connects from address n modulo the number of addresses; empty: the system chooses.
     pub local_addresses: Vec<IpAddr>,

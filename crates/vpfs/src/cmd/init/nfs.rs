@@ -52,9 +52,10 @@ impl Export {
     /// Writes vpfs.toml to the directory `output`, for a proxy at `port`, and says what to do with it.
     pub(super) fn write(&self, output: &Path, port: u16) -> Result<(), Exit> {
         let text = self.config(port);
+        // One is enough: the others are the same at other ports.
         let refused = |problems: Problems| {
-            let problems: Vec<&str> = problems.list.iter().map(|problem| &*problem.message).collect();
-            Exit::Usage(format!("--nfs {}: {}", self.host, problems.join("\n")))
+            let first = problems.list.first().map_or("", |problem| &problem.message);
+            Exit::Usage(format!("--nfs {}: {first}", self.host))
         };
         Config::parse("vpfs.toml", &text).map_err(refused)?;
         files::write(output, &[NewFile::new("vpfs.toml", text, 0o644)])?;

@@ -48,7 +48,8 @@ pub(super) struct Target {
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     directory: Option<String>,
 
-    /// Strip size of new files on OrangeFS; several: of each server, in the order of the file system's configuration, 0B for none
+    /// Strip size of new files on OrangeFS; several: of each server, in the order of the file system's configuration,
+    /// 0B for none
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
     strip: Vec<Bytes>,
 
