@@ -326,3 +326,46 @@ fn a_drain_cuts_off_what_does_not_end() {
     assert!(proxy.wait().success(), "{}", proxy.log());
     assert!(proxy.log().contains("cut off"), "{}", proxy.log());
 }
+
+#[test]
+fn an_export_is_served_configured_checked_and_loaded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = free_ports(2);
+    let listen = format!("127.0.0.1:{port}");
+    let serve = ["serve", "--protocol", "nfs", "--name", "home", "--listen", &listen];
+    let mut server = Daemon::start(dir.path(), "server", Command::new(vpfs()).args(serve));
+    server.await_port(port);
+    let (proxy_port, export) = (port + 1, format!("nfs://{listen}/home?mountport={port}"));
+    run(Command::new(vpfs())
+        .args(["init", "--nfs", &export, "--port", &proxy_port.to_string(), "--output"])
+        .arg(dir.path()));
+    let config = dir.path().join("vpfs.toml");
+    let checked = output(Command::new(vpfs()).args(["proxy", "--check", "--connect", "--config"]).arg(&config));
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("answers NFSv3, the mount protocol of NFSv3"), "{said}");
+    assert!(said.contains("valid: 1 server of NFS, 1 listener"), "{said}");
+    let mut command = Command::new(vpfs());
+    command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
+    let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
+    proxy.await_log("ready");
+    let url = format!("nfs://127.0.0.1:{proxy_port}/home");
+    let load = |uid: &str, args: &[&str]| {
+        run(Command::new(vpfs()).arg("workload").args(args).args(["--url", &url, "--uid", uid, "--gid", uid]))
+    };
+    let table = load("1000", &["ior", "-n", "4", "-t", "256KiB", "-b", "2MiB", "--random", "--fsync"]);
+    assert!(table.contains("MiB/sec"), "{table}");
+    load("1001", &["md", "--processes", "2", "--items", "50"]);
+    let isolation =
+        ["isolation", "-n", "2", "--file", "1MiB", "--think", "1ms", "--time", "500ms", "--large-uid", "1002"];
+    let table = load("1001", &[&isolation[..], &["--large-processes", "2", "--large-file", "4MiB"]].concat());
+    assert!(table.contains("kept"), "{table}");
+    let refused = output(Command::new(vpfs()).args(["workload", "ior", "--datafiles", "2", "--url", &url]));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--datafiles: is for OrangeFS only"));
+    proxy.signal("TERM");
+    assert!(proxy.wait().success(), "{}", proxy.log());
+    // Written and read once, and nothing else is data.
+    let log = proxy.log();
+    let served = log.lines().find(|line| line.contains("served app=uid:1000 ")).unwrap_or_else(|| panic!("{log}"));
+    assert!(served.contains(&format!(" bytes={} ", 2 * 4 * (2 << 20))), "{served}");
+}

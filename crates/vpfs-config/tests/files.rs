@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vpfs_config::{AppIndex, Config, Protocol, config_manual};
+use vpfs_config::{AppIndex, Config, Identity, Protocol, config_manual};
 use vpfs_core::{Bytes, OpKind, SlotCostTable};
 
 fn repository() -> PathBuf {
@@ -71,6 +71,16 @@ fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
     let config = example("nfs.toml");
     assert!(config.servers.iter().all(|server| server.address.protocol() == Protocol::Nfs));
     assert_eq!([&config, &example("minimal.toml")].map(|config| config.limits.request_bytes), [80, 4].map(Bytes::mib));
+}
+
+#[test]
+fn users_of_a_hub_are_applications_beside_its_backup() {
+    let who = example("jupyterhub-home.toml").resolve(&|_| Vec::new());
+    let of = |last: u8, uid| who.identify(None, [10, 0, 0, last].into(), Some(uid), &[]);
+    assert_eq!(of(9, 0), Identity::App(AppIndex(0)), "the backup is also root");
+    assert_eq!(of(1, 0), Identity::App(AppIndex(1)));
+    assert_eq!(of(1, 1000), of(2, 1000), "a user on two nodes is one application");
+    assert_ne!(of(1, 1000), of(1, 1001));
 }
 
 #[test]

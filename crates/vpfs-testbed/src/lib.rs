@@ -30,6 +30,7 @@ pub mod device;
 mod flow;
 pub mod fsconfig;
 pub mod load;
+pub mod nfs;
 pub mod server;
 pub mod store;
 mod transport;

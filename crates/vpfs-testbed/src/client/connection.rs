@@ -184,7 +184,8 @@ impl Drop for Exchange {
     }
 }
 
-async fn connect(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
+/// Connects to `address` (`host:port`), from `local` if given.
+pub(crate) async fn connect(address: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for remote in lookup_host(address).await? {
         match connect_to(remote, local).await {

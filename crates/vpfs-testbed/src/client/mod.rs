@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 pub use vpfs_wire::pvfs2::{Dist, Errno};
 
+pub(crate) use self::connection::connect;
 pub use self::error::ClientError;
 pub use self::file::File;
 use self::mount::Mount;

@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::TcpListener;
 
-use self::cluster::{Cluster, Storage, now};
+pub(crate) use self::cluster::Storage;
+use self::cluster::{Cluster, now};
 pub use self::config::{ClusterConfig, ServerLimits, StorageKind};
 use self::listener::{Listening, listen};
 use self::namespace::{Journal, Namespace};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use vpfs_config::{Config, Server};
+use vpfs_config::{Config, Protocol, Server};
 use vpfs_core::ServerId;
 use vpfs_testbed::client::fetch_config;
 use vpfs_testbed::fsconfig::{Alias, Configuration};
+use vpfs_testbed::nfs;
 
 use crate::exit::Exit;
 
@@ -15,8 +16,34 @@ const WAIT: Duration = Duration::from_secs(5);
 /// How many servers are asked at a time, which needs as many sockets.
 const AT_ONCE: usize = 64;
 
-/// Asks these servers for their configuration, as clients do. Prints a line for each; an error if one cannot be used.
+/// Asks these servers for their configuration, as clients do, or for what they speak. Prints a line for each; an error
+/// if one cannot be used.
 pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
+    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Protocol::Nfs;
+    let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
+    let mut findings = nfs_findings(config, &of_nfs).await;
+    findings.extend(orangefs_findings(config, &of_orangefs).await);
+    if findings.is_empty() {
+        eprintln!("the servers agree with the configuration ({} reached)", servers.len());
+        return Ok(());
+    }
+    Err(Exit::Failed(format!("the servers do not agree with the configuration\n{}", findings.join("\n"))))
+}
+
+async fn nfs_findings(config: &Config, servers: &[ServerId]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for id in servers {
+        let Server { name, address } = &config.servers[id.index()];
+        match nfs::answers(&format!("{}:{}", address.host(), address.port()), WAIT).await {
+            Err(error) => findings.push(format!("{name}: {error}")),
+            Ok(offered) if offered.is_empty() => findings.push(format!("{name}: {address} has neither NFS nor mountd")),
+            Ok(offered) => eprintln!("{name}: {address} answers {}", offered.join(", ")),
+        }
+    }
+    findings
+}
+
+async fn orangefs_findings(config: &Config, servers: &[ServerId]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut first: Option<(&str, Vec<u8>)> = None;
     for group in servers.chunks(AT_ONCE) {
@@ -37,11 +64,7 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
             }
         }
     }
-    if findings.is_empty() {
-        eprintln!("the servers agree with the configuration ({} reached)", servers.len());
-        return Ok(());
-    }
-    Err(Exit::Failed(format!("the servers do not agree with the configuration\n{}", findings.join("\n"))))
+    findings
 }
 
 /// What these servers answer, in their order.
@@ -64,7 +87,8 @@ fn compared(config: &Config, server: &str, text: &[u8]) -> Vec<String> {
         Err(error) => return vec![format!("{server}: its configuration cannot be used: {error}")],
     };
     let other_aliases = theirs.aliases.iter().filter_map(|alias| other_alias(config, alias));
-    other_aliases.chain(config.servers.iter().filter_map(|server| unknown(&theirs, server))).collect()
+    let ours = config.servers.iter().filter(|server| server.address.protocol() == Protocol::OrangeFs);
+    other_aliases.chain(ours.filter_map(|server| unknown(&theirs, server))).collect()
 }
 
 /// What we say otherwise about a server than `alias`.

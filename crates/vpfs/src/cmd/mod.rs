@@ -24,7 +24,16 @@ pub(crate) mod web;
 pub(crate) mod why;
 pub(crate) mod workload;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use vpfs_config::Protocol;
+
 use crate::exit::Exit;
+
+/// Reads `--protocol`.
+fn protocol() -> impl TypedValueParser<Value = Protocol> {
+    let by_name = |name: String| if name == "nfs" { Protocol::Nfs } else { Protocol::OrangeFs };
+    PossibleValuesParser::new(["orangefs", "nfs"]).map(by_name)
+}
 
 /// The threads that a subcommand runs on.
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {

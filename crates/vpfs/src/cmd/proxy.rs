@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vpfs_admin::events::Events;
-use vpfs_config::{Config, LogFormat};
+use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
@@ -24,7 +24,7 @@ use crate::signals::{self, Stop};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs proxy --config vpfs.toml --check          report the problems of the file, or print all settings\n  \
-    vpfs proxy --check --connect                   and ask the servers whether it agrees with their configuration\n  \
+    vpfs proxy --check --connect                   and ask the servers whether it agrees with them\n  \
     vpfs proxy --config vpfs.toml                  a proxy for every server in the file\n  \
     vpfs proxy --config vpfs.toml --server s1      a proxy for s1 only, on its host\n  \
     vpfs proxy --reload 4711                       let the proxy of this process id read its file again")]
@@ -43,7 +43,8 @@ pub(crate) struct Proxy {
     #[arg(long)]
     check: bool,
 
-    /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses
+    /// With --check, also ask each server for its configuration, as clients do, and compare names and addresses; and
+    /// NFS servers for the versions that they speak
     #[arg(long, requires = "check")]
     connect: bool,
 
@@ -236,6 +237,14 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
+/// For example `2 servers of NFS`.
+fn servers_of_protocols(config: &Config) -> String {
+    let of = |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == protocol).count();
+    let counts = [(of(Protocol::OrangeFs), "OrangeFS"), (of(Protocol::Nfs), "NFS")];
+    let named = counts.iter().filter(|(number, _)| *number > 0);
+    named.map(|(number, name)| format!("{} of {name}", count(*number, "server"))).collect::<Vec<_>>().join(", ")
+}
+
 fn handled<T>(result: std::io::Result<T>) -> Result<T, Exit> {
     result.map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")))
 }
@@ -251,8 +260,9 @@ async fn check(config: &Config, servers: &[ServerId], are_chosen: bool) -> Resul
     }
     check_start::run(config, servers, are_chosen).await?;
     let (names, missing) = check_names(config, servers, Resolver::default()).await;
-    let parts = [(config.servers.len(), "server"), (config.listeners.len(), "listener"), (names, "host name")];
+    let parts = [(config.listeners.len(), "listener"), (names, "host name")];
     let parts = parts.map(|(number, what)| count(number, what)).join(", ");
+    let parts = format!("{}, {parts}", servers_of_protocols(config));
     if missing.is_empty() {
         eprintln!("the configuration is valid: {parts}");
         return Ok(());

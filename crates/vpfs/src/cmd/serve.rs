@@ -1,44 +1,51 @@
-//! `vpfs serve`: embedded OrangeFS-protocol servers.
+//! `vpfs serve`: embedded servers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use vpfs_admin::events::Events;
-use vpfs_config::LogLevel;
 use vpfs_config::units::{Size, parse_size};
+use vpfs_config::{LogLevel, Protocol};
 use vpfs_core::Bytes;
 use vpfs_model::device::DeviceProfile;
+use vpfs_testbed::nfs::{NfsConfig, NfsServer};
 use vpfs_testbed::{ClusterConfig, EmbeddedCluster, StorageKind};
 
 use crate::exit::Exit;
 use crate::log;
 use crate::signals::Stop;
 
-/// Run embedded servers that speak the OrangeFS protocol, for tests and trials
+/// Run embedded servers that speak the OrangeFS protocol, or one of NFSv3, for tests and trials
 ///
-/// Stock OrangeFS tools and pvfs2fuse can use them. With a device model, requests take as long as they would on that
-/// device, so contention is realistic and repeatable. Not for production: there is no replication and no
-/// server-to-server protocol.
+/// Stock OrangeFS tools and pvfs2fuse can use them, or clients of NFSv3. With a device model, requests take as long as
+/// they would on that device, so contention is realistic and repeatable. Not for production: there is no replication,
+/// no server-to-server protocol, and with NFS no access control and no links.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs serve                                    four servers in memory at 127.0.0.1:6334 to 6337\n  \
     vpfs serve --device hdd --servers 2           two servers, each as slow as a disk\n  \
-    vpfs serve --storage /var/tmp/pfs             keep the files in a directory")]
+    vpfs serve --storage /var/tmp/pfs             keep the files in a directory\n  \
+    vpfs serve --protocol nfs --device hdd        a server of NFSv3 and its mount protocol at 127.0.0.1:2049")]
 pub(crate) struct Serve {
-    /// Number of servers, each for metadata and data
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    servers: u16,
+    /// What the servers speak
+    #[arg(long, value_name = "NAME", default_value = "orangefs", value_parser = super::protocol())]
+    protocol: Protocol,
+
+    /// Number of servers, each for metadata and data [default: 4; always 1 with NFS]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    servers: Option<u16>,
 
     /// Where the first server listens, which is also the address announced to clients; the others take the following
-    /// ports
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 6334)))]
-    listen: SocketAddr,
+    /// ports [default: 127.0.0.1:6334, or 127.0.0.1:2049 with NFS]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
 
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = device, help = device_help())]
     device: DeviceProfile,
 
-    /// Keep files in this directory, which is created if it does not exist [default: in memory, lost on exit]
+    /// Keep files in this directory, which is created if it does not exist; not with NFS [default: in memory, lost on
+    /// exit]
     #[arg(long, value_name = "DIR")]
     storage: Option<PathBuf>,
 
@@ -46,7 +53,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = parse_size)]
     capacity: Bytes,
 
-    /// Name of the file system, the last part of its URL
+    /// Name of the file system or export, the last part of its URL
     #[arg(long, value_name = "NAME", default_value = "pfs")]
     name: String,
 
@@ -72,29 +79,35 @@ fn device_help() -> String {
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let _log = log::start(self.log_level, false, &Events::default())?;
-        let config = self.config()?;
         let runtime = super::runtime()?;
-        runtime.block_on(self.serve(config)).map_err(|error| match error.kind() {
+        let served = match self.protocol {
+            Protocol::OrangeFs => runtime.block_on(self.serve(self.config()?)),
+            Protocol::Nfs => runtime.block_on(self.serve_nfs(self.nfs_config()?)),
+        };
+        served.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => Exit::Usage(error.to_string()),
             _ => Exit::Failed(error.to_string()),
         })
     }
 
+    fn listen(&self, port: u16) -> Result<SocketAddr, Exit> {
+        let listen = self.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        match listen.ip().is_unspecified() {
+            true => Err(Exit::Usage(format!("clients cannot reach {listen}; give the address they connect to"))),
+            false => Ok(listen),
+        }
+    }
+
     fn config(&self) -> Result<ClusterConfig, Exit> {
-        let mut config = ClusterConfig::new(usize::from(self.servers));
-        if self.listen.ip().is_unspecified() {
-            return Err(Exit::Usage(format!("clients cannot reach {}; give the address they connect to", self.listen)));
+        let (listen, servers) = (self.listen(6334)?, self.servers.unwrap_or(4));
+        let mut config = ClusterConfig::new(usize::from(servers));
+        let last = u32::from(listen.port()) + u32::from(servers).saturating_sub(1);
+        if listen.port() != 0 && last > u32::from(u16::MAX) {
+            let port = listen.port();
+            return Err(Exit::Usage(format!("{servers} ports from {port} on go beyond 65535; choose a lower port")));
         }
-        let last = u32::from(self.listen.port()) + u32::from(self.servers).saturating_sub(1);
-        if self.listen.port() != 0 && last > u32::from(u16::MAX) {
-            let port = self.listen.port();
-            return Err(Exit::Usage(format!(
-                "{} ports from {port} on go beyond 65535; choose a lower port",
-                self.servers
-            )));
-        }
-        let port = |server: u16| if self.listen.port() == 0 { 0 } else { self.listen.port() + server };
-        config.listen = (0..self.servers).map(|server| SocketAddr::new(self.listen.ip(), port(server))).collect();
+        let port = |server: u16| if listen.port() == 0 { 0 } else { listen.port() + server };
+        config.listen = (0..servers).map(|server| SocketAddr::new(listen.ip(), port(server))).collect();
         config.fs_name.clone_from(&self.name);
         config.capacity_bytes = self.capacity.0;
         config.devices = vec![self.device.clone()];
@@ -102,6 +115,27 @@ impl Serve {
             config.storage = StorageKind::Directory(directory.clone());
         }
         Ok(config)
+    }
+
+    fn nfs_config(&self) -> Result<NfsConfig, Exit> {
+        let refused = |what: &str| Err(Exit::Usage(format!("{what} with --protocol nfs")));
+        let SocketAddr::V4(listen) = self.listen(2049)? else { return refused("--listen: only IPv4 is supported") };
+        if self.servers.is_some_and(|servers| servers != 1) {
+            return refused("--servers: an export has one server");
+        }
+        if self.storage.is_some() {
+            return refused("--storage: files are kept in memory only");
+        }
+        let (export, device) = (self.name.clone(), self.device.clone());
+        Ok(NfsConfig { listen, export, device, capacity_bytes: self.capacity.0, ..NfsConfig::default() })
+    }
+
+    async fn serve_nfs(&self, config: NfsConfig) -> io::Result<()> {
+        let mut stop = Stop::new()?;
+        let server = NfsServer::start(config).await?;
+        println!("serving {} ({}); stop with Ctrl-C", server.url(), Size(self.capacity));
+        stop.asked().await;
+        Ok(())
     }
 
     async fn serve(&self, config: ClusterConfig) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Executes a plan: one task for each process, each with one call outstanding, over a client for each node.
 
+mod file_system;
 mod names;
 mod process;
 
@@ -12,11 +13,14 @@ use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+pub use file_system::FileSystemError;
+
+use file_system::FileSystem;
 use names::Names;
 use process::Process;
 use vpfs_model::plan::{Extent, Phase, Plan, node};
 
-use crate::client::{Client, ClientError, ClientOptions, CreateOptions};
+use crate::client::{ClientOptions, CreateOptions};
 use crate::load::content::Content;
 use crate::load::measure::{Progress, Recorder, Report};
 
@@ -34,7 +38,8 @@ pub enum Connections {
 /// The target and identity of a plan's run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Target, user and time-outs; the local address comes from `local_addresses`.
+    /// Target, user and time-outs; the local address comes from `local_addresses`. The target is NFS if its URL begins
+    /// with `nfs://`.
     pub client: ClientOptions,
     /// Node n connects from address n modulo the number of addresses; empty: the system chooses.
     pub local_addresses: Vec<IpAddr>,
@@ -44,7 +49,7 @@ pub struct RunOptions {
     pub connections: Connections,
     /// Absolute path of the run's directory: created if it does not exist, and then also removed.
     pub directory: String,
-    /// Layout of new files.
+    /// Layout of new files, on OrangeFS.
     pub create: CreateOptions,
     /// Whether to replace an existing file instead of failing.
     pub overwrite: bool,
@@ -82,10 +87,10 @@ pub struct Transfer {
 pub enum RunError {
     /// A node could not connect.
     #[error("node {node} cannot connect: {source}")]
-    Connect { node: u32, source: ClientError },
+    Connect { node: u32, source: FileSystemError },
     /// A call failed after the retries the protocol allows.
     #[error("process {process}: {call} {path}: {source}")]
-    Call { process: u32, call: &'static str, path: String, source: ClientError },
+    Call { process: u32, call: &'static str, path: String, source: FileSystemError },
     /// A background run ended before the measurement did.
     #[error("the load ended before the measurement did; its time limit is too short")]
     EndedEarly,
@@ -98,7 +103,7 @@ pub enum RunError {
 pub struct Run {
     shared: Arc<Shared>,
     /// One for each process; those of a node are clones, unless each process has its own.
-    clients: Vec<Client>,
+    clients: Vec<FileSystem>,
     nodes: u32,
     made_directory: bool,
     keep: bool,
@@ -158,7 +163,7 @@ impl Run {
 
     /// The addresses that its connections come from, each with those of the servers or proxies that it connects to.
     pub fn ends(&self) -> BTreeSet<(IpAddr, SocketAddr)> {
-        self.clients.iter().flat_map(Client::ends).collect()
+        self.clients.iter().flat_map(FileSystem::ends).collect()
     }
 
     /// Stays valid while [`Self::execute`] runs and after it.
@@ -189,8 +194,8 @@ impl Run {
 }
 
 /// The client of each process.
-async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> Result<Vec<Client>, RunError> {
-    let mut clients: Vec<Client> = Vec::new();
+async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> Result<Vec<FileSystem>, RunError> {
+    let mut clients: Vec<FileSystem> = Vec::new();
     for process in 0..processes {
         let node = node::of_process(process, nodes, processes);
         let first = node::first_process(node, nodes, processes);
@@ -200,21 +205,21 @@ async fn connect(options: &RunOptions, nodes: u32, processes: u32) -> Result<Vec
         }
         let local_address = options.local_addresses.iter().cycle().nth(node as usize).copied();
         let client = ClientOptions { local_address, ..options.client.clone() };
-        clients.push(Client::connect(client).await.map_err(|source| RunError::Connect { node, source })?);
+        clients.push(FileSystem::connect(client).await.map_err(|source| RunError::Connect { node, source })?);
     }
     Ok(clients)
 }
 
 /// Whether the directory had to be created.
-async fn make_directory(client: &Client, path: &str) -> Result<bool, RunError> {
-    match client.mkdir(path, 0o755).await {
+async fn make_directory(client: &FileSystem, path: &str) -> Result<bool, RunError> {
+    match client.mkdir(path).await {
         Ok(()) => Ok(true),
         Err(error) if error.is_already_exists() => Ok(false),
         Err(source) => Err(directory_error("mkdir", path, source)),
     }
 }
 
-fn directory_error(call: &'static str, path: &str, source: ClientError) -> RunError {
+fn directory_error(call: &'static str, path: &str, source: FileSystemError) -> RunError {
     RunError::Call { process: 0, call, path: path.to_owned(), source }
 }
 

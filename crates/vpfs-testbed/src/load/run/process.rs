@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, sleep};
 
+use super::file_system::{FileSystem, FileSystemError, OpenFile};
 use super::{RunError, Shared};
 use vpfs_model::plan::{Call, Extent, FileId, Phase, Step};
 
-use crate::client::{Client, ClientError, File};
 use crate::load::measure::WrongRead;
 
 /// The value that files' times are set to, in seconds since 1970: a constant, so that runs are repeatable.
@@ -18,9 +18,9 @@ const SET_TIME: u64 = 1_000_000_000;
 
 pub(super) struct Process {
     number: u32,
-    client: Client,
+    client: FileSystem,
     shared: Arc<Shared>,
-    files: HashMap<FileId, File>,
+    files: HashMap<FileId, OpenFile>,
     /// Lent to a write and reclaimed after it, so that large writes do not allocate each time.
     buffer: BytesMut,
     /// What the buffer contains, so that repeated writes to one place need not generate the data again.
@@ -28,7 +28,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(number: u32, client: Client, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(number: u32, client: FileSystem, shared: Arc<Shared>) -> Self {
         Self { number, client, shared, files: HashMap::new(), buffer: BytesMut::new(), buffered: None }
     }
 
@@ -87,7 +87,7 @@ impl Process {
         self.shared.recorder.wait(begin.elapsed());
     }
 
-    async fn call(&mut self, phase: Phase, call: Call) -> Result<(), ClientError> {
+    async fn call(&mut self, phase: Phase, call: Call) -> Result<(), FileSystemError> {
         match call {
             Call::Write(extent) => self.write(phase, extent).await,
             Call::Read(extent) => self.read(phase, extent).await,
@@ -114,11 +114,11 @@ impl Process {
     }
 
     /// Generating the data is not work of the file system, so it is not measured.
-    async fn write(&mut self, phase: Phase, extent: Extent) -> Result<(), ClientError> {
+    async fn write(&mut self, phase: Phase, extent: Extent) -> Result<(), FileSystemError> {
         let data = self.content(extent);
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
-        self.client.write_at(&file, extent.offset, data.clone()).await?;
+        file.write_at(extent.offset, &data).await?;
         self.shared.transfer(phase, self.number, true, extent, begin).await;
         // Fails, at the cost of one allocation, if the client still holds a reference to the data.
         if let Ok(buffer) = data.try_into_mut() {
@@ -127,10 +127,10 @@ impl Process {
         Ok(())
     }
 
-    async fn read(&mut self, phase: Phase, extent: Extent) -> Result<(), ClientError> {
+    async fn read(&mut self, phase: Phase, extent: Extent) -> Result<(), FileSystemError> {
         let file = self.file(extent.file).await?;
         let begin = Instant::now();
-        let data = self.client.read_at(&file, extent.offset, extent.bytes as usize).await?;
+        let data = file.read_at(extent.offset, extent.bytes as usize).await?;
         let moved = Extent { bytes: u32::try_from(data.len()).unwrap_or(u32::MAX), ..extent };
         self.shared.transfer(phase, self.number, false, moved, begin).await;
         match self.verify(extent, &data) {
@@ -140,12 +140,12 @@ impl Process {
         Ok(())
     }
 
-    async fn metadata(&mut self, call: Call) -> Result<(), ClientError> {
+    async fn metadata(&mut self, call: Call) -> Result<(), FileSystemError> {
         let path = self.shared.names.of(call);
         match call {
-            Call::MakeDir(_) => self.client.mkdir(&path, 0o755).await,
+            Call::MakeDir(_) => self.client.mkdir(&path).await,
             Call::RemoveDir(_) => self.client.rmdir(&path).await,
-            Call::ListDir(_) => self.client.readdir(&path).await.map(drop),
+            Call::ListDir(_) => self.client.readdir(&path).await,
             Call::Create(id) => {
                 let file = self.create(&path).await?;
                 self.files.insert(id, file);
@@ -156,12 +156,12 @@ impl Process {
                 self.files.insert(id, file);
                 Ok(())
             }
-            Call::Stat(_) => self.client.stat(&path).await.map(drop),
-            Call::SetTimes(_) => self.client.set_times(&path, SET_TIME, SET_TIME).await,
+            Call::Stat(_) => self.client.stat(&path).await,
+            Call::SetTimes(_) => self.client.set_times(&path, SET_TIME).await,
             Call::Remove(_) => self.client.remove(&path).await,
             Call::Sync(id) => {
                 let file = self.file(id).await?;
-                self.client.fsync(&file).await
+                file.fsync().await
             }
             Call::Write(_) | Call::Read(_) | Call::WriteStrided(_) | Call::ReadStrided(_) => {
                 unreachable!("data calls have functions of their own")
@@ -169,7 +169,7 @@ impl Process {
         }
     }
 
-    async fn create(&self, path: &str) -> Result<File, ClientError> {
+    async fn create(&self, path: &str) -> Result<OpenFile, FileSystemError> {
         match self.client.create(path, &self.shared.create).await {
             Err(error) if error.is_already_exists() && self.shared.overwrite => {
                 self.client.remove(path).await?;
@@ -204,7 +204,7 @@ impl Process {
     }
 
     /// The open file; plans open the files that they use, so this is only a look-up.
-    async fn file(&mut self, id: FileId) -> Result<File, ClientError> {
+    async fn file(&mut self, id: FileId) -> Result<OpenFile, FileSystemError> {
         if let Some(file) = self.files.get(&id) {
             return Ok(file.clone());
         }
@@ -213,7 +213,7 @@ impl Process {
         Ok(file)
     }
 
-    fn error(&self, call: Call, source: ClientError) -> RunError {
+    fn error(&self, call: Call, source: FileSystemError) -> RunError {
         RunError::Call { process: self.number, call: call.name(), path: self.shared.names.of(call), source }
     }
 }

@@ -1,15 +1,17 @@
 //! The test bed of a run: embedded servers with a disk model, and proxies in front of them.
 
 use std::fmt::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use vpfs_config::Config;
+use vpfs_config::{Config, Protocol};
 use vpfs_core::ServerId;
 use vpfs_proxy::Daemon;
+use vpfs_testbed::nfs::{NfsConfig, NfsServer};
 use vpfs_testbed::{ClusterConfig, DeviceClock, EmbeddedCluster};
 
 use super::isolation::Management;
-use super::scale::{self, SMALL_NETWORK, WRITER_NETWORK};
+use super::scale::{self, SMALL_NETWORK, Scale, WRITER_NETWORK};
 use crate::exit::Exit;
 
 /// Servers and proxies; dropping it stops both.
@@ -17,21 +19,56 @@ pub(super) struct Bed {
     /// The URL that clients connect to: the first proxy.
     pub(super) url: String,
     proxies: Daemon,
-    _servers: EmbeddedCluster,
+    _servers: Servers,
+}
+
+enum Servers {
+    OrangeFs(EmbeddedCluster),
+    Nfs(NfsServer),
+}
+
+impl Servers {
+    async fn start(scale: &Scale, clock: DeviceClock) -> io::Result<Self> {
+        Ok(match scale.protocol {
+            Protocol::OrangeFs => {
+                let config = ClusterConfig::new(scale.servers().into());
+                let config = ClusterConfig { devices: vec![scale::DEVICE], clock, ..config };
+                Self::OrangeFs(EmbeddedCluster::start(config).await?)
+            }
+            Protocol::Nfs => {
+                let config = NfsConfig { device: scale::DEVICE, clock, ..NfsConfig::default() };
+                Self::Nfs(NfsServer::start(config).await?)
+            }
+        })
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::OrangeFs(cluster) => cluster.addresses().to_vec(),
+            Self::Nfs(server) => vec![server.address()],
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::OrangeFs(cluster) => cluster.url(),
+            Self::Nfs(server) => server.url().to_owned(),
+        }
+    }
 }
 
 impl Bed {
-    pub(super) async fn start(management: Management, clock: DeviceClock) -> Result<Self, Exit> {
+    pub(super) async fn start(management: Management, scale: &Scale, clock: DeviceClock) -> Result<Self, Exit> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Exit::Failed(format!("cannot start {what}: {error}"));
-        let cluster = ClusterConfig { devices: vec![scale::DEVICE], clock, ..ClusterConfig::new(scale::SERVERS) };
-        let servers = EmbeddedCluster::start(cluster).await.map_err(|error| failed("file servers", &error))?;
-        let addresses: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
+        let servers = Servers::start(scale, clock).await.map_err(|error| failed("file servers", &error))?;
+        let url = servers.url();
+        let (scheme, addresses) = (url.split("://").next().unwrap_or_default(), servers.addresses());
         let ports = free_ports(addresses.len()).map_err(|error| failed("proxies", &error))?;
-        let text = configuration(management, &addresses, &ports);
+        let text = configuration(management, scheme, &addresses, &ports);
         let config = Config::parse("demo", &text).map_err(|problems| failed("proxies", &problems))?;
         let ids: Vec<ServerId> = config.servers().map(|(id, _)| id).collect();
         let proxies = Daemon::start(config, &ids).await.map_err(|error| failed("proxies", &error))?;
-        let url = format!("tcp://127.0.0.1:{}/{}", ports[0], servers.fs_config().name);
+        let url = url.replacen(&addresses[0].to_string(), &format!("127.0.0.1:{}", ports[0]), 1);
         Ok(Self { url, proxies, _servers: servers })
     }
 
@@ -45,12 +82,12 @@ impl Bed {
 const WRITER: &str = "checkpoint";
 
 /// The daemon's configuration, in the form of its file.
-fn configuration(management: Management, servers: &[String], ports: &[u16]) -> String {
+fn configuration(management: Management, scheme: &str, servers: &[SocketAddr], ports: &[u16]) -> String {
     let mut text = String::new();
     for (index, address) in servers.iter().enumerate() {
-        let _ = writeln!(text, "[[server]]\nname = \"s{index}\"\naddress = \"tcp://{address}\"");
+        let _ = writeln!(text, "[[server]]\nname = \"s{index}\"\naddress = \"{scheme}://{address}\"");
     }
-    let told = (0..).zip(ports).map(|(index, port): (usize, _)| format!("s{index} = \"tcp://127.0.0.1:{port}\""));
+    let told = (0..).zip(ports).map(|(index, port): (usize, _)| format!("s{index} = \"{scheme}://127.0.0.1:{port}\""));
     let _ = writeln!(text, "[[listener]]\naddresses = {{ {} }}", told.collect::<Vec<_>>().join(", "));
     let depth = format!("depth = {}", scale::DEPTH);
     let (policy, set_by_hand) = match management {
@@ -67,9 +104,9 @@ fn configuration(management: Management, servers: &[String], ports: &[u16]) -> S
 }
 
 /// Free ports. Another program could take one before the proxies do; they would report it.
-fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let listeners: Vec<_> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<std::io::Result<_>>()?;
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
@@ -79,10 +116,10 @@ mod tests {
 
     #[test]
     fn every_configuration_is_valid_and_without_warnings() {
-        let servers: Vec<String> = (1..=4).map(|n| format!("127.0.0.1:100{n}")).collect();
-        for management in Management::ALL {
-            let config =
-                Config::parse("demo", &configuration(management, &servers, &[2001, 2002, 2003, 2004])).unwrap();
+        let servers: Vec<SocketAddr> = (1001..=1004).map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect();
+        for (management, scheme) in Management::ALL.into_iter().flat_map(|all| [(all, "tcp"), (all, "nfs")]) {
+            let text = configuration(management, scheme, &servers, &[2001, 2002, 2003, 2004]);
+            let config = Config::parse("demo", &text).unwrap();
             assert!(config.warnings.list.is_empty());
             assert_eq!(
                 config.apps.iter().filter(|app| app.cap.is_some()).count(),

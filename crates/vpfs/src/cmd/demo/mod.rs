@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use vpfs_config::Protocol;
 use vpfs_testbed::DeviceClock;
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::RunError;
@@ -27,6 +28,8 @@ use scale::Scale;
 /// management, SFQ(D), SFQ(D)+, SFQ(D) with a cap on the writer, and `isolation`, the default, without any settings.
 /// The table shows the results of both applications.
 ///
+/// With --protocol nfs, one server of NFSv3 takes the place of the four, behind one proxy.
+///
 /// This is the experiment of vPFS+ (MSST 2019), Fig. 5 and 6, scaled down, with `isolation` added. All numbers are
 /// measured during the run.
 #[derive(clap::Args)]
@@ -34,6 +37,10 @@ pub(crate) struct Demo {
     /// Shorter runs: 25 seconds in total, too short to judge what `isolation` promises
     #[arg(long)]
     quick: bool,
+
+    /// What the file servers speak
+    #[arg(long, value_name = "NAME", default_value = "orangefs", value_parser = super::protocol())]
+    protocol: Protocol,
 
     /// Write parameters and all measurements to this file; "-" for standard output instead of the table
     #[arg(long, value_name = "FILE")]
@@ -59,7 +66,7 @@ impl Demo {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         let runtime = super::runtime()?;
         let begin = Instant::now();
-        let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
+        let scale = if self.quick { Scale::QUICK } else { Scale::FULL }.with(self.protocol);
         let line = ProgressLine::start(self.quiet);
         let runs = runtime.block_on(run_all(&scale, DeviceClock::default(), &line));
         line.clear();
@@ -94,11 +101,11 @@ async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Resu
     };
 
     let title = step(1, "small application alone");
-    let bed = Bed::start(Management::None, clock).await?;
+    let bed = Bed::start(Management::None, scale, clock).await?;
     let small_alone = experiment.small.at(&bed.url).alone(&title, line).await.map_err(failed)?;
 
     let title = step(2, "checkpoint writer alone");
-    let bed = Bed::start(Management::None, clock).await?;
+    let bed = Bed::start(Management::None, scale, clock).await?;
     let meter = || bed.writer_bytes();
     let writer_alone = experiment.writer_alone(&bed.url, &meter, scale.writer_alone, &title, line).await;
     let writer_alone = writer_alone.map_err(failed)?;
@@ -106,7 +113,7 @@ async fn run_all(scale: &Scale, clock: DeviceClock, line: &ProgressLine) -> Resu
     let mut trials = Vec::new();
     for (number, management) in (3..).zip(Management::ALL) {
         let title = step(number, &format!("both, {}", management.title()));
-        let bed = Bed::start(management, clock).await?;
+        let bed = Bed::start(management, scale, clock).await?;
         let trial = experiment.both(&bed.url, &|| bed.writer_bytes(), &title, line).await.map_err(failed)?;
         trials.push((management, trial));
     }
@@ -132,7 +139,16 @@ mod tests {
     /// The whole demo in virtual time: sockets, proxies and servers are real, but waiting takes no time.
     #[tokio::test(start_paused = true)]
     async fn a_short_demo_matches_the_papers_ordering() {
-        let runs = run_all(&Scale::TEST, DeviceClock::Tokio, &ProgressLine::Quiet).await;
+        assert_matches_paper(&Scale::TEST).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_does_one_with_nfs() {
+        assert_matches_paper(&Scale::TEST.with(Protocol::Nfs)).await;
+    }
+
+    async fn assert_matches_paper(scale: &Scale) {
+        let runs = run_all(scale, DeviceClock::Tokio, &ProgressLine::Quiet).await;
         let runs = runs.unwrap_or_else(|exit| panic!("{exit:?}"));
         let comparison = Comparison::new(&runs.small_alone, runs.writer_alone, &runs.trials);
         assert!(comparison.matches_paper, "{}", isolation::table(&comparison));

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vpfs_config::Protocol;
 use vpfs_model::device::{DeviceProfile, HddProfile};
 use vpfs_model::plan::{Btio, BtioClass, Ior};
 use vpfs_testbed::client::{ClientOptions, CreateOptions};
@@ -13,8 +14,6 @@ use vpfs_testbed::load::run::{Connections, RunOptions};
 use super::isolation::Experiment;
 use crate::cmd::workload::application::Application;
 
-/// Servers, each with a proxy. The paper has eight.
-pub(super) const SERVERS: usize = 4;
 /// The disk of the paper's storage nodes. Files were just written, so they are contiguous within a block group of EXT3.
 /// Four such disks move less than 300 MB/s, which is a light load for two processors.
 pub(super) const DEVICE: DeviceProfile =
@@ -35,12 +34,13 @@ const NODES: u8 = 4;
 
 /// Bytes of one call of the small application [vPFS+ §V-B].
 const SMALL_CALL: u32 = 320;
-/// Bytes of one call of the writer. The paper's 32 MiB over eight servers are 4 MiB for each; here it is 2 MiB for each
-/// of four, the size that the paper profiled.
-const WRITER_CALL: u32 = 8 << 20;
+/// Bytes of one call of the writer for each server, the size that the paper profiled. The paper's 32 MiB over eight
+/// servers are 4 MiB for each. Clients of NFS make two WRITEs of it.
+const WRITER_CALL: u32 = 2 << 20;
 
-/// The lengths of the demo's parts.
+/// The protocol of the servers, and the lengths of the demo's parts.
 pub(super) struct Scale {
+    pub(super) protocol: Protocol,
     small_processes: u32,
     iterations: u32,
     calls_per_burst: u64,
@@ -64,6 +64,7 @@ impl Scale {
     ///   is therefore a larger part, so that the longest run stays short and slowdowns are of the same order as in the
     ///   paper.
     pub(super) const FULL: Self = Self {
+        protocol: Protocol::OrangeFs,
         small_processes: 8,
         iterations: 4,
         calls_per_burst: 1,
@@ -88,6 +89,19 @@ impl Scale {
         ..Self::QUICK
     };
 
+    /// The same with this protocol.
+    pub(super) fn with(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Servers, each with a proxy. The paper has eight of OrangeFS; an export of NFS has one.
+    pub(super) fn servers(&self) -> u8 {
+        match self.protocol {
+            Protocol::OrangeFs => 4,
+            Protocol::Nfs => 1,
+        }
+    }
+
     pub(super) fn experiment(&self) -> Experiment {
         Experiment { small: self.small(), writer: self.writer(), warm_up: self.warm_up }
     }
@@ -107,7 +121,8 @@ impl Scale {
         };
         // A dump in the paper's run is 10 MB in 160 strips; strips of one call spread ours over all servers as well.
         // Naming the servers makes the file striped from its first byte.
-        let create = CreateOptions::simple_stripe(SMALL_CALL.into()).on_servers((0..SERVERS).collect::<Vec<_>>());
+        let create =
+            CreateOptions::simple_stripe(SMALL_CALL.into()).on_servers((0..self.servers().into()).collect::<Vec<_>>());
         Application { plan, options: options("/simulation", 1, create) }
     }
 
@@ -117,9 +132,13 @@ impl Scale {
             // Stopped when the small application ends.
             time_limit: Some(Duration::from_secs(3600)),
             seed: 2,
-            ..Ior::writes(self.writer_processes, WRITER_CALL, WRITER_CALL.into())
+            ..Ior::writes(self.writer_processes, self.writer_call(), self.writer_call().into())
         };
         Application { plan, options: options("/checkpoint", 2, CreateOptions::default()) }
+    }
+
+    fn writer_call(&self) -> u32 {
+        WRITER_CALL * u32::from(self.servers())
     }
 
     /// A description of the setup, for people.
@@ -127,21 +146,25 @@ impl Scale {
         let bursts =
             |call| format!("{} of {}", count(self.iterations.into(), "burst"), count(self.calls_per_burst, call));
         format!(
-            "{SERVERS} servers with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), each behind a proxy, D = {DEPTH}.\n\
+            "{} with the disk model of vPFS+ §V-A (7200 rpm, 72 MB/s), D = {DEPTH}.\n\
              Small application: {} processes, {}, then {}, {SMALL_CALL} B each, computation between.\n\
              Checkpoint writer: {} processes, writes of {} MiB back to back.",
+            match self.protocol {
+                Protocol::OrangeFs => format!("{} servers, each behind a proxy,", self.servers()),
+                Protocol::Nfs => "A server of NFSv3 behind a proxy".to_owned(),
+            },
             self.small_processes,
             bursts("write"),
             bursts("read"),
             self.writer_processes,
-            WRITER_CALL >> 20,
+            self.writer_call() >> 20,
         )
     }
 
     /// All parameters that affect the results, for the JSON document.
     pub(super) fn parameters(&self) -> Value {
         json!({
-            "servers": SERVERS,
+            "servers": self.servers(),
             "device": format!("{DEVICE:?}"),
             "depth": DEPTH,
             "small": self.small().plan,

@@ -6,6 +6,9 @@ use vpfs_testbed::fsconfig::FsServer;
 
 use super::Init;
 
+/// The port where proxies listen for clients, unless another one is given.
+const PORT: u16 = 5334;
+
 /// A table for each server, one listener and `[peers]`.
 pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
     let mut text = String::from(
@@ -15,7 +18,7 @@ pub(super) fn text(init: &Init, servers: &[FsServer]) -> String {
     for server in servers {
         text += &format!("[[server]]\nname = {:?}\naddress = {:?}\n\n", server.alias, server.address);
     }
-    text += &format!("[[listener]]\n{}", addresses(servers, "tcp://", init.port));
+    text += &format!("[[listener]]\n{}", addresses(servers, "tcp://", init.port.unwrap_or(PORT)));
     if init.redirect {
         text += "# vpfs.nft redirects clients from there to the listener.\nadvertise = \"server\"\n";
     }

@@ -1,33 +1,43 @@
-//! `vpfs init`: the configuration of a cluster, with keys or certificates, from the servers' own one.
+//! `vpfs init`: the configuration of a cluster, with keys or certificates, from the servers' own one; or for an NFS
+//! server.
 
 mod config;
 mod files;
+mod nfs;
 mod nftables;
 mod secrets;
 mod servers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use vpfs_config::{Config, Problem};
 
 use self::files::NewFile;
+use self::nfs::Export;
 use self::servers::Found;
 use crate::exit::Exit;
 use crate::print::print;
 
-/// Write the configuration of a cluster from that of its OrangeFS servers
+/// Write the configuration of a cluster from that of its OrangeFS servers, or for an NFS server
 ///
-/// Writes vpfs.toml and what proxies recognise each other by: a shared key, or an authority with a certificate for each
+/// With --nfs, writes a vpfs.toml with one proxy on the server's host, in which each user is an application. Otherwise
+/// writes vpfs.toml and what proxies recognise each other by: a shared key, or an authority with a certificate for each
 /// server's host; with --redirect also rules of nftables, by which clients reach the proxies at the servers' own
 /// addresses. Says where each file belongs. Nothing that exists is overwritten.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     vpfs init --from /etc/orangefs/orangefs-server.conf --output /etc/vpfs\n  \
-    vpfs init --from fs.conf --output cluster --certificates      then copy cluster/s1/* to /etc/vpfs of s1's host")]
+    vpfs init --from fs.conf --output cluster --certificates      then copy cluster/s1/* to /etc/vpfs of s1's host\n  \
+    vpfs init --nfs nas1:/export/home --output /etc/vpfs")]
 pub(crate) struct Init {
     /// The configuration of the OrangeFS servers, the file that all of them have in common
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "nfs")]
+    from: Option<PathBuf>,
+
+    /// The NFS server as for mount, or nfs://HOST:PORT/EXPORT?mountport=PORT if its ports are not 2049 and 20048
+    #[arg(long, value_name = "HOST:/EXPORT", value_parser = Export::parse,
+        conflicts_with_all = ["from", "file_system", "peer_port", "certificates", "redirect"])]
+    nfs: Option<Export>,
 
     /// Only the servers of this file system [default: of all in the file]
     #[arg(long, value_name = "NAME")]
@@ -37,9 +47,10 @@ pub(crate) struct Init {
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 
-    /// The port where proxies listen for clients
-    #[arg(long, value_name = "PORT", default_value = "5334")]
-    port: u16,
+    /// The port where proxies listen for clients; with --nfs, that before it is for the mount daemon [default: 5334, or
+    /// 12049 with --nfs]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(2..))]
+    port: Option<u16>,
 
     /// The port where proxies listen for each other
     #[arg(long, value_name = "PORT", default_value = "7334")]
@@ -56,11 +67,19 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn run(&self) -> Result<(), Exit> {
-        let found = servers::read(&self.from, self.file_system.as_deref())?;
+        match (&self.nfs, &self.from) {
+            (Some(export), _) => export.write(&self.output, self.port.unwrap_or(nfs::PORT)),
+            (None, Some(from)) => self.for_orangefs(from),
+            (None, None) => Err(Exit::Usage("give --from or --nfs".to_owned())),
+        }
+    }
+
+    fn for_orangefs(&self, from: &Path) -> Result<(), Exit> {
+        let found = servers::read(from, self.file_system.as_deref())?;
         let text = config::text(self, &found.servers);
         // What is written must be valid: names of servers can be too long, or ports too high.
         let config =
-            Config::parse("vpfs.toml", &text).map_err(|problems| self.refused(&found, &text, &problems.list))?;
+            Config::parse("vpfs.toml", &text).map_err(|problems| refused(from, &found, &text, &problems.list))?;
         files::write(&self.output, &self.files(&found, &config, text)?)?;
         found.notes.iter().for_each(|note| eprintln!("vpfs: note: {note}"));
         print(self.next_steps(&found, &config))
@@ -77,21 +96,6 @@ impl Init {
             files.push(NewFile::new("peers.key", secrets::key()?, 0o600));
         }
         Ok(files)
-    }
-
-    /// The problems of a text that is not written, at the places in the servers' configuration that lead to them.
-    fn refused(&self, found: &Found<'_>, text: &str, problems: &[Problem]) -> Exit {
-        let described = problems.iter().map(|problem| match config::server_at(text, problem.line) {
-            Some(index) => {
-                let server = &found.servers[index];
-                format!("{}: Alias {:?}: {}", found.place(server), server.alias, problem.message)
-            }
-            None => {
-                let (from, ports) = (self.from.display(), "--port and --peer-port are the first ports");
-                format!("{from}: {}: {} ({ports})", problem.key, problem.message)
-            }
-        });
-        Exit::Usage(described.collect::<Vec<_>>().join("\n"))
     }
 
     /// What an administrator does with the files.
@@ -125,6 +129,21 @@ impl Init {
     }
 }
 
+/// The problems of a text that is not written, at the places in the servers' configuration that lead to them.
+fn refused(from: &Path, found: &Found<'_>, text: &str, problems: &[Problem]) -> Exit {
+    let described = problems.iter().map(|problem| match config::server_at(text, problem.line) {
+        Some(index) => {
+            let server = &found.servers[index];
+            format!("{}: Alias {:?}: {}", found.place(server), server.alias, problem.message)
+        }
+        None => {
+            let (from, ports) = (from.display(), "--port and --peer-port are the first ports");
+            format!("{from}: {}: {} ({ports})", problem.key, problem.message)
+        }
+    });
+    Exit::Usage(described.collect::<Vec<_>>().join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -144,7 +163,17 @@ mod tests {
         let from = output.with_extension("conf");
         std::fs::write(&from, FsConfig::new("orangefs", &addresses).to_text()).unwrap();
         let output = output.to_owned();
-        Init { from, file_system: None, output, port: 5334, peer_port: 7334, certificates, redirect }.run()
+        Init {
+            from: Some(from),
+            nfs: None,
+            file_system: None,
+            output,
+            port: None,
+            peer_port: 7334,
+            certificates,
+            redirect,
+        }
+        .run()
     }
 
     fn usage(result: Result<(), Exit>) -> String {
@@ -195,7 +224,17 @@ mod tests {
         std::fs::write(&from, text + second).unwrap();
         let init = |output: &Path, name: Option<&str>| {
             let (from, output, file_system) = (from.clone(), output.to_owned(), name.map(str::to_owned));
-            Init { from, file_system, output, port: 5334, peer_port: 7334, certificates: false, redirect: false }.run()
+            Init {
+                from: Some(from),
+                nfs: None,
+                file_system,
+                output,
+                port: None,
+                peer_port: 7334,
+                certificates: false,
+                redirect: false,
+            }
+            .run()
         };
         init(&output, None).unwrap();
         assert_eq!(Config::load(&output.join("vpfs.toml")).unwrap().servers.len(), 2);

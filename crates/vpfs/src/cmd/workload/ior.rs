@@ -18,7 +18,8 @@ use crate::exit::Exit;
 #[command(after_help = "Examples:\n  \
     vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 16 -b 64MiB -t 8MiB\n  \
     vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 16 --write --time 30s --bind 127.0.0.2\n  \
-    vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 8 --nodes 2 --reorder-tasks --random -t 64KiB")]
+    vpfs workload ior --url tcp://127.0.0.1:5334/orangefs -n 8 --nodes 2 --reorder-tasks --random -t 64KiB\n  \
+    vpfs workload ior --url 'nfs://10.0.0.1:12049/home?mountport=12048' -n 8 --uid 1000 --gid 1000")]
 pub(super) struct IorArgs {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use vpfs_core::Bytes;
 use vpfs_model::plan::{Plan, PlanError};
-use vpfs_testbed::client::ClientError;
 use vpfs_testbed::load::measure::Report;
 use vpfs_testbed::load::run::{Run, RunError, RunOptions};
 
@@ -29,8 +28,8 @@ use trace::Tracer;
 
 /// Load a file system with the I/O of a known application, verify the data, and measure
 ///
-/// Works with any OrangeFS-protocol server: `vpfs serve`, real ones, or vpfs proxies in front of either. Exits with 3
-/// if data read back differs from what was written.
+/// Works with any server of OrangeFS or NFSv3: `vpfs serve`, real ones, or vpfs proxies in front of either. Exits with
+/// 3 if data read back differs from what was written.
 #[derive(clap::Args)]
 pub(crate) struct Workload {
     #[command(subcommand)]
@@ -125,7 +124,7 @@ fn explain(error: &RunError) -> String {
         RunError::Call { call: "open", source, .. } if source.is_not_found() => {
             "\nreading without writing needs the files of a run with --keep and the same --directory, sizes and --seed"
         }
-        RunError::Connect { source: ClientError::Connection { kind: ErrorKind::AddrNotAvailable, .. }, .. } => {
+        RunError::Connect { source, .. } if source.connection() == Some(ErrorKind::AddrNotAvailable) => {
             "\n--bind and --large-bind take addresses that this host has (ip address)"
         }
         _ => "",

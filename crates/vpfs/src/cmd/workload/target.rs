@@ -14,7 +14,8 @@ use crate::exit::Exit;
 
 #[derive(clap::Args)]
 pub(super) struct Target {
-    /// Any one server or proxy of the file system: tcp://HOST:PORT/NAME
+    /// Any one server or proxy of the file system, tcp://HOST:PORT/NAME; or nfs://HOST:PORT/EXPORT, with
+    /// ?mountport=PORT if the mount daemon has another port
     #[arg(long, value_name = "URL", help_heading = "Target")]
     pub(super) url: String,
 
@@ -47,7 +48,8 @@ pub(super) struct Target {
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     directory: Option<String>,
 
-    /// Strip size of new files; several: of each server, in the order of the file system's configuration, 0B for none
+    /// Strip size of new files on OrangeFS; several: of each server, in the order of the file system's configuration,
+    /// 0B for none
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "64KiB", value_parser = parse_size, help_heading = "Target")]
     strip: Vec<Bytes>,
 
@@ -59,11 +61,11 @@ pub(super) struct Target {
     #[arg(long, help_heading = "Target")]
     overwrite: bool,
 
-    /// Attempts after the first one [default: from the servers' configuration]
+    /// Attempts after the first one, with OrangeFS [default: from the servers' configuration]
     #[arg(long, value_name = "N", help_heading = "Target")]
     retries: Option<u32>,
 
-    /// How long to wait for a reply [default: from the servers' configuration]
+    /// How long to wait for a reply [default: from the servers' configuration; 5min with NFS]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Target")]
     reply_timeout: Option<Duration>,
 
@@ -105,6 +107,11 @@ impl Target {
     pub(super) fn options(&self, name: &str, keep: bool, processes: u32) -> Result<RunOptions, Exit> {
         if self.nodes > processes {
             return Err(Exit::Usage(format!("--nodes: more nodes than processes ({processes})")));
+        }
+        for (option, is_given) in [("datafiles", self.datafiles.is_some()), ("retries", self.retries.is_some())] {
+            if is_given && self.url.starts_with("nfs://") {
+                return Err(Exit::Usage(format!("--{option}: is for OrangeFS only; leave it out with nfs://")));
+            }
         }
         let directory = self.directory.clone().unwrap_or_else(|| format!("/{name}"));
         if !directory.starts_with('/') {

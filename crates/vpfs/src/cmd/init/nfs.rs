@@ -1,0 +1,149 @@
+//! The configuration for an NFS server: one proxy in front of it, on its host.
+
+use std::path::Path;
+
+use vpfs_config::{Config, Problems};
+
+use super::files::{self, NewFile};
+use crate::exit::Exit;
+use crate::print::print;
+
+/// The port where the proxy listens for NFS; the one before it is for the mount daemon.
+pub(super) const PORT: u16 = 12049;
+
+/// What a server exports, as written for `mount` or as a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Export {
+    host: String,
+    path: String,
+    port: u16,
+    /// The port of the mount daemon; the same as `port` if one program serves both.
+    mount_port: u16,
+}
+
+impl Export {
+    /// Reads `host:/path` or `nfs://host:port/path?mountport=port`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let refused = || {
+            "write HOST:/EXPORT, or nfs://HOST:PORT/EXPORT?mountport=PORT for other ports than 2049 and 20048"
+                .to_owned()
+        };
+        let Some(url) = text.strip_prefix("nfs://") else {
+            let (host, path) = text.split_once(":/").ok_or_else(refused)?;
+            let (host, path) = (host.to_owned(), format!("/{path}"));
+            return if host.is_empty() {
+                Err(refused())
+            } else {
+                Ok(Self { host, path, port: 2049, mount_port: 20048 })
+            };
+        };
+        let (address, path) = url.split_once('/').ok_or_else(refused)?;
+        let (path, mount_port) = path.split_once("?mountport=").unwrap_or((path, "20048"));
+        let (host, port) = match address.rsplit_once(':') {
+            // The colons of an IPv6 address are in brackets.
+            Some((host, port)) if !port.contains(']') => (host, port),
+            _ => (address, "2049"),
+        };
+        let ports = [port, mount_port].map(|port| port.parse().ok().filter(|port| *port > 0));
+        let ([Some(port), Some(mount_port)], false) = (ports, host.is_empty()) else { return Err(refused()) };
+        Ok(Self { host: host.to_owned(), path: format!("/{path}"), port, mount_port })
+    }
+
+    /// Writes vpfs.toml to the directory `output`, for a proxy at `port`, and says what to do with it.
+    pub(super) fn write(&self, output: &Path, port: u16) -> Result<(), Exit> {
+        let text = self.config(port);
+        // One is enough: the others are the same at other ports.
+        let refused = |problems: Problems| {
+            let first = problems.list.first().map_or("", |problem| &problem.message);
+            Exit::Usage(format!("--nfs {}: {first}", self.host))
+        };
+        Config::parse("vpfs.toml", &text).map_err(refused)?;
+        files::write(output, &[NewFile::new("vpfs.toml", text, 0o644)])?;
+        print(self.next_steps(output, port))
+    }
+
+    fn has_mount_daemon(&self) -> bool {
+        self.mount_port != self.port
+    }
+
+    fn config(&self, port: u16) -> String {
+        let (host, mut addresses) = (&self.host, format!("nfs = \"nfs://{}:{port}\"", self.host));
+        let mut text = format!(
+            "# Written by `vpfs init` for {host}:{}. `vpfs proxy --check` prints all settings with their defaults, and\n\
+             # `vpfs proxy --check --connect` asks the server what it speaks.\n\n\
+             [[server]]\nname = \"nfs\"\naddress = \"nfs://{host}:{}\"\n\n",
+            self.path, self.port
+        );
+        if self.has_mount_daemon() {
+            text += &format!(
+                "# The mount daemon, for NFSv3. NFSv4 has none: remove this and its address below if nobody uses NFSv3.\n\
+                 [[server]]\nname = \"mountd\"\naddress = \"nfs://{host}:{}\"\n\n",
+                self.mount_port
+            );
+            addresses += &format!(", mountd = \"nfs://{host}:{}\"", port - 1);
+        }
+        text + &format!(
+            "[[listener]]\naddresses = {{ {addresses} }}\n\n\
+             # Each user is an application, on whichever host; give some of them other weights with [[app]] and uids.\n\
+             [apps]\nauto = \"uid\"\n"
+        )
+    }
+
+    fn next_steps(&self, output: &Path, port: u16) -> String {
+        let Self { host, path, .. } = self;
+        let mount_port = if self.has_mount_daemon() { port - 1 } else { port };
+        format!(
+            "wrote {}\n\
+             On {host}:\n  \
+                 copy vpfs.toml to /etc/vpfs\n  \
+                 vpfs proxy --check --connect\n  \
+                 vpfs proxy\n\
+             The server sees the proxy as its client: export {path} to {host}, with `insecure` in Linux's exports\n\
+             Once the proxy runs, clients mount through it:\n  \
+                 mount -t nfs -o vers=4.1,port={port} {host}:{path} {path}\n  \
+                 mount -t nfs -o vers=3,proto=tcp,nolock,port={port},mountproto=tcp,mountport={mount_port} {host}:{path} {path}",
+            output.join("vpfs.toml").display()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_are_written_as_administrators_write_them() {
+        let export = |host: &str, path: &str, port, mount_port| {
+            Ok(Export { host: host.to_owned(), path: path.to_owned(), port, mount_port })
+        };
+        assert_eq!(Export::parse("nas1:/export/home"), export("nas1", "/export/home", 2049, 20048));
+        assert_eq!(Export::parse("10.0.0.1:/"), export("10.0.0.1", "/", 2049, 20048));
+        assert_eq!(Export::parse("[fd00::1]:/home"), export("[fd00::1]", "/home", 2049, 20048));
+        assert_eq!(Export::parse("nfs://nas1/home"), export("nas1", "/home", 2049, 20048));
+        assert_eq!(Export::parse("nfs://[fd00::1]:3049/home"), export("[fd00::1]", "/home", 3049, 20048));
+        assert_eq!(Export::parse("nfs://nas1:3049/home?mountport=635"), export("nas1", "/home", 3049, 635));
+        for bad in ["nas1", "nas1:home", ":/home", "nfs://nas1", "nfs:///home", "nfs://nas1:0/home", "nfs://a:x/home"] {
+            assert!(Export::parse(bad).is_err_and(|problem| problem.starts_with("write HOST:/EXPORT")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str, output: &str| Export::parse(text).unwrap().write(&folder.path().join(output), PORT);
+        let servers = |output: &str| {
+            let config = Config::load(&folder.path().join(output).join("vpfs.toml")).unwrap();
+            assert!(config.warnings.list.is_empty(), "{}", config.warnings);
+            let pairs = config.servers.iter().zip(&config.listeners[0].addresses);
+            pairs.map(|(server, proxy)| format!("{} {proxy}", server.address)).collect::<Vec<_>>()
+        };
+        write("10.0.0.1:/home", "two").unwrap();
+        let nfs = "nfs://10.0.0.1:2049 nfs://10.0.0.1:12049".to_owned();
+        assert_eq!(servers("two"), [nfs.clone(), "nfs://10.0.0.1:20048 nfs://10.0.0.1:12048".to_owned()]);
+        write("nfs://10.0.0.1/home?mountport=2049", "one").unwrap();
+        assert_eq!(servers("one"), [nfs]);
+        let Err(Exit::Usage(problem)) = write("[fd00::1]:/home", "six") else { panic!("IPv6 is not supported") };
+        assert!(problem.starts_with("--nfs [fd00::1]: ") && problem.contains("IPv6"), "{problem}");
+        assert!(!folder.path().join("six").exists());
+    }
+}
