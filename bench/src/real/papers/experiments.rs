@@ -421,7 +421,7 @@ const ALL: &[Experiment] = &[
         name: "two-level",
         text: scenario!("two-level"),
         title: "Two-level: what 95 % of the calls keep, ms, of 100 and 300 ms",
-        scaled: "four servers instead of one; 40 s instead of some minutes. The second one leaves its rate after 17 s, \
+        scaled: "four servers instead of one; 40 s instead of some minutes. The second one leaves its rate after 15 s, \
                  so its deadline is not promised from then on.",
         servers: None,
         is_simulated: true,
