@@ -15,6 +15,8 @@ pub(super) struct Experiment {
     pub(super) title: &'static str,
     /// What is scaled, and why.
     pub(super) scaled: &'static str,
+    /// Other servers than those of the page, which have to be started before: it runs only by name.
+    pub(super) servers: Option<&'static str>,
     /// Whether the simulator models what is measured.
     pub(super) is_simulated: bool,
     variants: &'static [Variant],
@@ -87,12 +89,51 @@ impl Cases<'_> {
         Some(rate(policy)? / rate(NO_PROXY)?)
     }
 
+    /// How long WRF takes relative to alone.
+    fn wrf(&self, variant: &str, policy: &str) -> Option<f64> {
+        let seconds = |variant, policy| Some(self.of(variant, policy)?.app("wrf")?.seconds);
+        Some(seconds(variant, policy)? / seconds("alone", NO_PROXY)?)
+    }
+
+    /// The throughput of applications beside each other under SFQ(D)+, relative to that with five slots for a large
+    /// request.
+    fn of_l5(&self, variant: &str, apps: &[&str]) -> Option<f64> {
+        let rate = |variant| {
+            let outcome = self.of(variant, "SFQ(D)+")?;
+            apps.iter().map(|app| outcome.app(app).map(|app| app.bytes as f64 / app.seconds)).sum::<Option<f64>>()
+        };
+        Some(rate(variant)? / rate("1:1")?)
+    }
+
+    /// The latency that 95 % of an application's calls keep.
+    fn p95_ms(&self, policy: &str, app: &str) -> Option<f64> {
+        Some(self.of("", policy)?.app(app)?.p95_latency_seconds * 1e3)
+    }
+
+    /// The calls of the application with a deadline, relative to alone.
+    fn small(&self, variant: &str, policy: &str) -> Option<f64> {
+        let rate = |variant, policy| operations(self.of(variant, policy)?.app("small")?);
+        Some(rate(variant, policy)? / rate("alone", NO_PROXY)?)
+    }
+
+    /// What the copies beside it get, relative to what a cap by hand gives them.
+    fn large(&self, policy: &str) -> Option<f64> {
+        let rate = |variant, policy| self.of(variant, policy)?.app("large").map(|app| app.bytes as f64 / app.seconds);
+        Some(rate("", policy)? / rate("capped", "fifo")?)
+    }
+
     /// The service of the first of two applications that do the same work, relative to the second's, for as long as
     /// both run: from the times at which they end, if all service in a unit of time is the same.
     fn service(&self, variant: &str, policy: &str) -> Option<f64> {
         let outcome = self.of(variant, policy)?;
         let seconds = |app| outcome.app(app).map(|app| app.seconds);
         Some(1.0 / (2.0 * seconds("app1")? / seconds("app2")? - 1.0))
+    }
+
+    /// How much more throughput the only application has with some stripes than with others, in %.
+    fn more(&self, variant: &str, other: &str) -> Option<f64> {
+        let rate = |variant| self.of(variant, NO_PROXY)?.app("ior").map(|app| app.bytes as f64 / app.seconds);
+        Some((rate(variant)? / rate(other)? - 1.0) * 100.0)
     }
 
     /// How much sooner calls of the applications complete on average than with another policy, in %.
@@ -159,6 +200,7 @@ const ALL: &[Experiment] = &[
         text: scenario!("vpfs-3"),
         title: "vPFS Fig. 3: throughput through a proxy, of direct",
         scaled: "16 processes instead of 256, with the disks as the limit instead of a warm cache.",
+        servers: None,
         is_simulated: false,
         variants: PLAIN,
         rows: &[
@@ -173,6 +215,7 @@ const ALL: &[Experiment] = &[
         text: scenario!("vpfs-4"),
         title: "vPFS Fig. 4: what a proxy uses with eight applications of 32 flows",
         scaled: "all 256 flows, in front of slower disks; the paper's text gives no numbers.",
+        servers: None,
         is_simulated: false,
         variants: PLAIN,
         rows: &[
@@ -196,12 +239,26 @@ const ALL: &[Experiment] = &[
         text: scenario!("vpfs-5"),
         title: "vPFS Fig. 5a: service of an application on all servers, of one on half of them",
         scaled: "32 processes each instead of 128, four servers instead of eight, seconds 5 to 25 (32:1: 25 \
-                 to 65) instead of four minutes; writes only, since reads and random accesses need files first.",
+                 to 65) instead of four minutes. The first application always writes; the second one writes, or reads \
+                 or does both at random places of files that were written before.",
+        servers: None,
         is_simulated: true,
         variants: &[
             ("2:1", &[("app.1.weight", "2")]),
             ("8:1", &[("app.1.weight", "8"), ("policy.0", "")]),
             ("32:1", &[("app.1.weight", "32"), ("policy.0", ""), LONG[0], LONG[1]]),
+            ("reads 2:1", &[READS[0], READS[1], ONE_POLICY[0], ONE_POLICY[1]]),
+            ("reads 8:1", &[READS[0], READS[1], ("app.1.weight", "8"), ONE_POLICY[0], ONE_POLICY[1]]),
+            (
+                "reads 32:1",
+                &[READS[0], READS[1], ("app.1.weight", "32"), LONG[0], LONG[1], ONE_POLICY[0], ONE_POLICY[1]],
+            ),
+            ("random 2:1", &[RANDOM[0], RANDOM[1], ONE_POLICY[0], ONE_POLICY[1]]),
+            ("random 8:1", &[RANDOM[0], RANDOM[1], ("app.1.weight", "8"), ONE_POLICY[0], ONE_POLICY[1]]),
+            (
+                "random 32:1",
+                &[RANDOM[0], RANDOM[1], ("app.1.weight", "32"), LONG[0], LONG[1], ONE_POLICY[0], ONE_POLICY[1]],
+            ),
         ],
         rows: &[
             Row { what: "no proxy", paper: Some(2.0), value: |cases| cases.shares("2:1", NO_PROXY, 5..25) },
@@ -211,6 +268,36 @@ const ALL: &[Experiment] = &[
             Row { what: "2:1, 512 KB", paper: Some(2.0), value: |cases| cases.shares("2:1", "512 KB", 5..25) },
             Row { what: "8:1, 512 KB", paper: Some(8.0), value: |cases| cases.shares("8:1", "512 KB", 5..25) },
             Row { what: "32:1, 512 KB", paper: Some(32.0), value: |cases| cases.shares("32:1", "512 KB", 25..65) },
+            Row {
+                what: "reads, 2:1, 10 MB",
+                paper: Some(2.0),
+                value: |cases| cases.shares("reads 2:1", "10 MB", 5..25),
+            },
+            Row {
+                what: "reads, 8:1, 10 MB",
+                paper: Some(8.0),
+                value: |cases| cases.shares("reads 8:1", "10 MB", 5..25),
+            },
+            Row {
+                what: "reads, 32:1, 10 MB",
+                paper: Some(32.0),
+                value: |cases| cases.shares("reads 32:1", "10 MB", 25..65),
+            },
+            Row {
+                what: "random, 2:1, 10 MB",
+                paper: Some(2.0),
+                value: |cases| cases.shares("random 2:1", "10 MB", 5..25),
+            },
+            Row {
+                what: "random, 8:1, 10 MB",
+                paper: Some(8.0),
+                value: |cases| cases.shares("random 8:1", "10 MB", 5..25),
+            },
+            Row {
+                what: "random, 32:1, 10 MB",
+                paper: Some(32.0),
+                value: |cases| cases.shares("random 32:1", "10 MB", 25..65),
+            },
         ],
     },
     Experiment {
@@ -219,6 +306,7 @@ const ALL: &[Experiment] = &[
         title: "vPFS+ Fig. 6 and vPFS Fig. 7: run time of BTIO beside IOR, of alone",
         scaled: "16 processes each instead of 64, four servers instead of eight, 12 bursts instead of 80. Class A in \
                  calls of 16 KiB; class C in calls of 1 MiB, one process on each of four nodes. Capped: IOR at a 33rd.",
+        servers: None,
         is_simulated: true,
         variants: &[
             ("class A alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
@@ -258,38 +346,124 @@ const ALL: &[Experiment] = &[
         ],
     },
     Experiment {
+        name: "vpfs-plus-7",
+        text: scenario!("vpfs-plus-7"),
+        title: "vPFS+ Fig. 7 and 8: run time of WRF beside IOR, of alone; throughput of both against L",
+        scaled: "16 processes each instead of 64, four servers instead of eight, 5 minutes of forecast with 20 MB each \
+                 instead of 60 with 1.3 GB. Throughputs are relative to L = 5.",
+        servers: None,
+        is_simulated: true,
+        variants: &[
+            ("alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
+            ("1:1", &[("policy.1", "")]),
+            ("16:1", &[("app.0.weight", "16"), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
+            ("L = 1", &[("policy.2.scheduler.slot_cost.0.slots", "1"), PLUS[0], PLUS[1], PLUS[2]]),
+            ("L = 3", &[("policy.2.scheduler.slot_cost.0.slots", "3"), PLUS[0], PLUS[1], PLUS[2]]),
+            ("L = 9", &[("policy.2.scheduler.slot_cost.0.slots", "9"), PLUS[0], PLUS[1], PLUS[2]]),
+        ],
+        rows: &[
+            Row { what: "no proxy", paper: Some(6.82), value: |cases| cases.wrf("1:1", NO_PROXY) },
+            Row { what: "SFQ(D), 16:1", paper: Some(2.80), value: |cases| cases.wrf("16:1", "SFQ(D)") },
+            Row { what: "SFQ(D)+, 1:1", paper: Some(1.79), value: |cases| cases.wrf("1:1", "SFQ(D)+") },
+            Row { what: "`isolation`, 1:1", paper: None, value: |cases| cases.wrf("1:1", "isolation") },
+            Row { what: "WRF, L = 1", paper: None, value: |cases| cases.of_l5("L = 1", &["wrf"]) },
+            Row { what: "WRF, L = 3", paper: None, value: |cases| cases.of_l5("L = 3", &["wrf"]) },
+            Row { what: "WRF, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["wrf"]) },
+            Row { what: "IOR, L = 1", paper: None, value: |cases| cases.of_l5("L = 1", &["ior"]) },
+            Row { what: "IOR, L = 3", paper: None, value: |cases| cases.of_l5("L = 3", &["ior"]) },
+            Row { what: "IOR, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["ior"]) },
+            Row { what: "both, L = 1", paper: Some(0.8), value: |cases| cases.of_l5("L = 1", &["wrf", "ior"]) },
+            Row { what: "both, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["wrf", "ior"]) },
+        ],
+    },
+    Experiment {
         name: "vpfs-plus-9",
         text: scenario!("vpfs-plus-9"),
         title: "vPFS+ Fig. 9: service of the first of two metadata applications, of the second",
         scaled: "32 processes each instead of 64, four servers instead of eight, 50 items instead of 1000, no data. \
                  From the times at which the two end, which do the same.",
+        servers: None,
         is_simulated: true,
         variants: &[("1:1", &[("app.0.weight", "1")]), ("2:1", &[])],
-        rows: &[
-            Row { what: "2:1, no proxy", paper: None, value: |cases| cases.service("2:1", NO_PROXY) },
-            Row { what: "1:1, SFQ(D)+", paper: Some(1.0), value: |cases| cases.service("1:1", "SFQ(D)+") },
-            Row { what: "2:1, SFQ(D)+", paper: Some(2.0), value: |cases| cases.service("2:1", "SFQ(D)+") },
-            Row { what: "2:1, SFQ(D)+, D = 4", paper: None, value: |cases| cases.service("2:1", "SFQ(D)+, D = 4") },
-        ],
+        rows: SHARES_OF_METADATA,
     },
     Experiment {
         name: "vpfs-plus-10",
         text: scenario!("vpfs-plus-10"),
         title: "vPFS+ Fig. 10: metadata operations through a proxy, of direct",
         scaled: "16 processes instead of 128, four servers instead of eight, all on the same processors.",
+        servers: None,
         is_simulated: false,
         variants: PLAIN,
+        rows: OVERHEAD_OF_METADATA,
+    },
+    Experiment {
+        name: "vpfs-plus-9-synced",
+        text: scenario!("vpfs-plus-9"),
+        title: "vPFS+ Fig. 9 where the storage is the limit, as in the paper",
+        scaled: "as vpfs-plus-9, with 10 items.",
+        servers: Some("OrangeFS built with Berkeley DB, which syncs metadata to the disks"),
+        is_simulated: true,
+        variants: &[("1:1", &[("app.0.weight", "1"), ITEMS_10[0], ITEMS_10[1]]), ("2:1", &[ITEMS_10[0], ITEMS_10[1]])],
+        rows: SHARES_OF_METADATA,
+    },
+    Experiment {
+        name: "vpfs-plus-10-synced",
+        text: scenario!("vpfs-plus-10"),
+        title: "vPFS+ Fig. 10 where the storage is the limit",
+        scaled: "as vpfs-plus-10, with 20 items.",
+        servers: Some("OrangeFS built with Berkeley DB, which syncs metadata to the disks"),
+        is_simulated: false,
+        variants: &[("", &[("app.0.md.items", "20")])],
+        rows: OVERHEAD_OF_METADATA,
+    },
+    Experiment {
+        name: "two-level",
+        text: scenario!("two-level"),
+        title: "Two-level: what 95 % of the calls keep, ms, of 100 and 300 ms",
+        scaled: "four servers instead of one; 40 s instead of some minutes. The second one leaves its rate after 15 s, \
+                 so its deadline is not promised from then on.",
+        servers: None,
+        is_simulated: true,
+        variants: PLAIN,
         rows: &[
-            Row { what: "all, fifo", paper: None, value: |cases| cases.of_native("fifo", operations) },
-            Row { what: "all, SFQ(D)+", paper: Some(0.97), value: |cases| cases.of_native("SFQ(D)+", operations) },
-            Row { what: "all, `isolation`", paper: None, value: |cases| cases.of_native("isolation", operations) },
-            Row { what: "mkdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("mkdir")) },
-            Row { what: "create, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("create")) },
-            Row { what: "stat, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("stat")) },
-            Row { what: "utime, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("utime")) },
-            Row { what: "readdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("readdir")) },
-            Row { what: "unlink, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("unlink")) },
-            Row { what: "rmdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("rmdir")) },
+            Row { what: "app1, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "app1") },
+            Row { what: "app1, as on the slides", paper: Some(100.0), value: |cases| cases.p95_ms("slides", "app1") },
+            Row { what: "app1, `two-level`", paper: Some(100.0), value: |cases| cases.p95_ms("two-level", "app1") },
+            Row { what: "app2, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "app2") },
+            Row { what: "app2, as on the slides", paper: None, value: |cases| cases.p95_ms("slides", "app2") },
+            Row { what: "app2, `two-level`", paper: None, value: |cases| cases.p95_ms("two-level", "app2") },
+        ],
+    },
+    Experiment {
+        name: "two-level-beside",
+        text: scenario!("two-level-beside"),
+        title: "Two-level: 8 KiB calls with 10 MB/s in 20 ms beside copies with calls of 4 MiB",
+        scaled: "not in the paper; what the best cap by hand gives stands beside it.",
+        servers: None,
+        is_simulated: true,
+        variants: &[
+            ("alone", &[("app.1", ""), ("policy.3", ""), ("policy.2", ""), ("policy.1", "")]),
+            ("", &[("policy.1", "")]),
+            ("capped", &[("app.1.cap", "\"48MB/s\""), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
+        ],
+        rows: &[
+            Row { what: "small, of alone, no proxy", paper: None, value: |cases| cases.small("", NO_PROXY) },
+            Row { what: "small, of alone, as on the slides", paper: None, value: |cases| cases.small("", "slides") },
+            Row { what: "small, of alone, `two-level`", paper: None, value: |cases| cases.small("", "two-level") },
+            Row { what: "small, of alone, capped by hand", paper: None, value: |cases| cases.small("capped", "fifo") },
+            Row { what: "95 % within, ms, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "small") },
+            Row {
+                what: "95 % within, ms, as on the slides",
+                paper: None,
+                value: |cases| cases.p95_ms("slides", "small"),
+            },
+            Row {
+                what: "95 % within, ms, `two-level`",
+                paper: None,
+                value: |cases| cases.p95_ms("two-level", "small"),
+            },
+            Row { what: "large, of capped, `two-level`", paper: None, value: |cases| cases.large("two-level") },
         ],
     },
     Experiment {
@@ -298,6 +472,7 @@ const ALL: &[Experiment] = &[
         title: "IOCO Fig. 6: mean completion time, % sooner than without coordination",
         scaled: "four processes for each application instead of 8 to 32, four servers instead of sixteen, writes \
                  instead of reads. From the creation of the file on. A queue of its own for metadata.",
+        servers: None,
         is_simulated: true,
         variants: &[("2", &[]), ("8", &[("app.0.copies", "8")]), ("16", &[("app.0.copies", "16")])],
         rows: &[
@@ -309,10 +484,81 @@ const ALL: &[Experiment] = &[
             Row { what: "16, than SFQ(D), D = 1", paper: None, value: |cases| cases.sooner("16", "SFQ(D)") },
         ],
     },
+    Experiment {
+        name: "harl-7",
+        text: scenario!("harl-7"),
+        title: "HARL Fig. 7 to 9: throughput with advised stripes, % more than with 64 KiB on all servers",
+        scaled: "two slow and two fast servers instead of six and two; 16 processes with calls of 512 KiB at random \
+                 places, if not said otherwise.",
+        servers: Some("the last two with disks of 45 MB/s and 900 I/Os a second"),
+        is_simulated: true,
+        variants: &[
+            ("writes", &[]),
+            ("writes, 256 KiB", &[EQUAL_256K]),
+            ("writes, advised", &[ADVISED]),
+            ("reads", &[READ]),
+            ("reads, advised", &[READ, ADVISED]),
+            ("64 processes", &[PROCESSES_64]),
+            ("64 processes, advised", &[PROCESSES_64, ADVISED]),
+            ("128 KiB", &[CALLS_128K]),
+            ("128 KiB, advised", &[CALLS_128K, FAST_ONLY[0], FAST_ONLY[1]]),
+        ],
+        rows: &[
+            Row { what: "reads", paper: Some(73.4), value: |cases| cases.more("reads, advised", "reads") },
+            Row { what: "writes", paper: Some(176.7), value: |cases| cases.more("writes, advised", "writes") },
+            Row {
+                what: "writes, than 256 KiB on all",
+                paper: None,
+                value: |cases| cases.more("writes, advised", "writes, 256 KiB"),
+            },
+            Row {
+                what: "writes of 64 processes",
+                paper: None,
+                value: |cases| cases.more("64 processes, advised", "64 processes"),
+            },
+            Row { what: "writes of 128 KiB", paper: None, value: |cases| cases.more("128 KiB, advised", "128 KiB") },
+        ],
+    },
+];
+
+/// Fig. 9.
+const SHARES_OF_METADATA: &[Row] = &[
+    Row { what: "2:1, no proxy", paper: None, value: |cases| cases.service("2:1", NO_PROXY) },
+    Row { what: "1:1, SFQ(D)+", paper: Some(1.0), value: |cases| cases.service("1:1", "SFQ(D)+") },
+    Row { what: "2:1, SFQ(D)+", paper: Some(2.0), value: |cases| cases.service("2:1", "SFQ(D)+") },
+    Row { what: "2:1, SFQ(D)+, D = 4", paper: None, value: |cases| cases.service("2:1", "SFQ(D)+, D = 4") },
+];
+
+/// Fig. 10.
+const OVERHEAD_OF_METADATA: &[Row] = &[
+    Row { what: "all, fifo", paper: None, value: |cases| cases.of_native("fifo", operations) },
+    Row { what: "all, SFQ(D)+", paper: Some(0.97), value: |cases| cases.of_native("SFQ(D)+", operations) },
+    Row { what: "all, `isolation`", paper: None, value: |cases| cases.of_native("isolation", operations) },
+    Row { what: "mkdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("mkdir")) },
+    Row { what: "create, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("create")) },
+    Row { what: "stat, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("stat")) },
+    Row { what: "utime, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("utime")) },
+    Row { what: "readdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("readdir")) },
+    Row { what: "unlink, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("unlink")) },
+    Row { what: "rmdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("rmdir")) },
 ];
 
 /// At 32:1 one of the two gets a call for each of its processes only in a minute.
 const LONG: [(&str, &str); 2] = [("app.0.ior.time_limit", "\"66s\""), ("app.1.ior.time_limit", "\"66s\"")];
+const READS: [(&str, &str); 2] = [("app.1.phases", "[\"read\"]"), ("app.1.ior.read", "\"on\"")];
+const RANDOM: [(&str, &str); 2] = [("app.1.phases", "[\"mixed\"]"), ("app.1.ior.mixed", "\"on\"")];
+/// Leaves the second policy of three.
+const ONE_POLICY: [(&str, &str); 2] = [("policy.2", ""), ("policy.0", "")];
+/// Leaves SFQ(D)+ of the four policies of WRF.
+const PLUS: [(&str, &str); 3] = [("policy.3", ""), ("policy.1", ""), ("policy.0", "")];
+const ITEMS_10: [(&str, &str); 2] = [("app.0.md.items", "10"), ("app.1.md.items", "10")];
+const READ: (&str, &str) = ("app.0.phases", "[\"read\"]");
+const PROCESSES_64: (&str, &str) = ("app.0.ior.processes", "64");
+const CALLS_128K: (&str, &str) = ("app.0.ior.transfer", "\"128KiB\"");
+const EQUAL_256K: (&str, &str) = ("app.0.strips", "\"0:256K;1:256K;2:256K;3:256K\"");
+const ADVISED: (&str, &str) = ("app.0.strips", "\"0:64K;1:64K;2:192K;3:192K\"");
+/// What the paper finds for calls of 128 KiB.
+const FAST_ONLY: [(&str, &str); 2] = [("app.0.servers", "[\"2-3\"]"), ("app.0.strips", "\"0:64K;1:64K\"")];
 const CLASS_C: (&str, &str) = ("app.0.btio.class", "\"c\"");
 const CALLS_C: (&str, &str) = ("app.0.btio.transfer", "\"1MiB\"");
 const NODES_C: (&str, &str) = ("app.0.nodes", "4");
@@ -355,6 +601,7 @@ mod tests {
             bytes_series: vec![1; 65],
             operations: 1,
             mean_latency_seconds: 1.0,
+            p95_latency_seconds: 1.0,
             phases: phases.map(rate).to_vec(),
         }
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use vpfs_core::stripe::Distribution;
-use vpfs_model::plan::{Amount, Limit, Phase, Plan, Steps};
-use vpfs_sim::{App, Scenario};
-use vpfs_testbed::client::{ClientOptions, CreateOptions};
+use vpfs_sim::App;
+use vpfs_testbed::client::{Client, ClientOptions, CreateOptions};
 use vpfs_testbed::load::run::{Connections, Run, RunOptions};
 
 use super::outcome::{AppOutcome, Outcome, Used};
+use super::part::Part;
 use super::trial::Trial;
 use crate::real::cluster::Cluster;
 use crate::real::proxies::Proxies;
@@ -29,34 +29,89 @@ pub(super) struct Place<'a> {
     pub(super) cluster: &'a Cluster,
 }
 
-/// Runs a case once.
+/// An application of a case.
+struct Job<'a> {
+    app: &'a App,
+    /// What prepares its files, if anything does.
+    before: Option<Arc<Part>>,
+    measured: Arc<Part>,
+    /// Straight to the servers.
+    options: RunOptions,
+}
+
+/// Runs a case once: files are prepared without the proxies, and are not measured.
 pub(super) fn run(trial: &Trial, place: &Place<'_>, seed: u64) -> Result<Outcome, String> {
     let Place { scratch, program, cluster } = *place;
     let start = |scheduler| Proxies::start(scratch, program, cluster, &trial.apps, scheduler);
     let proxies = trial.scheduler.as_deref().map(start).transpose()?;
-    let address = |app| proxies.as_ref().map_or_else(|| cluster.addresses[0].clone(), |proxies| proxies.address(app));
-    let urls: Vec<String> = (0..trial.apps.len()).map(|app| cluster.spec(&address(app))).collect();
+    let direct = cluster.spec(&cluster.addresses[0]);
+    let url = |app| proxies.as_ref().map_or_else(|| direct.clone(), |proxies| cluster.spec(&proxies.address(app)));
+    let urls: Vec<String> = (0..trial.apps.len()).map(url).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let began = Instant::now();
-    let limited = async { tokio::time::timeout(LIMIT, load(&trial.scenario, &urls, seed)).await };
-    let apps = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
-    let seconds = began.elapsed().as_secs_f64();
+    let limited = async { tokio::time::timeout(LIMIT, applications(trial, &direct, &urls, seed)).await };
+    let (apps, time) = runtime.block_on(limited).map_err(|_| format!("not done after {LIMIT:?}"))??;
     let used = |proxies: &Proxies<'_>| {
-        let (time, memory_bytes) = proxies.used()?;
-        Ok::<_, String>(Used { processor_seconds: time.as_secs_f64(), seconds, memory_bytes })
+        let (processors, memory_bytes) = proxies.used()?;
+        let (processor_seconds, seconds) = (processors.as_secs_f64(), time.as_secs_f64());
+        Ok::<_, String>(Used { processor_seconds, seconds, memory_bytes })
     };
     Ok(Outcome { apps, proxies: proxies.as_ref().map(used).transpose()? })
 }
 
-/// Runs all applications until those that are not in the background are done.
-async fn load(scenario: &Scenario, urls: &[String], seed: u64) -> Result<Vec<AppOutcome>, String> {
+/// The results of all applications, and how long they took without the preparation.
+async fn applications(
+    trial: &Trial,
+    direct: &str,
+    urls: &[String],
+    seed: u64,
+) -> Result<(Vec<AppOutcome>, Duration), String> {
     let told = Arc::new(AtomicBool::new(false));
+    let job = |(number, app): (usize, _)| -> Result<Job<'_>, String> {
+        let (before, measured) = Part::split(app, seed << 16 | number as u64, &told);
+        let options = options(app, trial.strips[number].as_deref(), direct)?;
+        Ok(Job { app, before: before.map(Arc::new), measured: Arc::new(measured), options })
+    };
+    let jobs: Vec<_> = trial.scenario.apps.iter().enumerate().map(job).collect::<Result<_, _>>()?;
+    prepare(&jobs).await?;
+    let began = Instant::now();
+    let outcomes = load(&jobs, urls, &told).await?;
+    let time = began.elapsed();
+    clear(&jobs).await?;
+    Ok((outcomes, time))
+}
+
+/// Writes the files that applications only read, all at once.
+async fn prepare(jobs: &[Job<'_>]) -> Result<(), String> {
+    let mut runs = JoinSet::new();
+    for Job { before, options, .. } in jobs {
+        let Some(before) = before else { continue };
+        let options = RunOptions { keep: true, ..options.clone() };
+        let run = Run::prepare(Arc::<Part>::clone(before), options).await.map_err(|error| error.to_string())?;
+        runs.spawn(run.execute());
+    }
+    while let Some(ended) = runs.join_next().await {
+        ended.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Removes the directories in which files were prepared; all others are gone.
+async fn clear(jobs: &[Job<'_>]) -> Result<(), String> {
+    for Job { options, .. } in jobs.iter().filter(|job| job.before.is_some()) {
+        let client = Client::connect(options.client.clone()).await.map_err(|error| error.to_string())?;
+        client.rmdir(&options.directory).await.map_err(|error| format!("rmdir {}: {error}", options.directory))?;
+    }
+    Ok(())
+}
+
+/// Runs all applications until those that are not in the background are done.
+async fn load(jobs: &[Job<'_>], urls: &[String], told: &AtomicBool) -> Result<Vec<AppOutcome>, String> {
     let [mut foreground, mut background] = [JoinSet::new(), JoinSet::new()];
-    for (number, (app, url)) in scenario.apps.iter().zip(urls).enumerate() {
-        let plan = app.workload.plan(seed << 16 | number as u64);
-        let plan = UntilTold { plan, told: app.background.then(|| Arc::clone(&told)) };
-        let run = Run::prepare(Arc::new(plan), options(app, url)?).await.map_err(|error| error.to_string())?;
+    for (number, (Job { app, measured, options, .. }, url)) in jobs.iter().zip(urls).enumerate() {
+        let client = ClientOptions { url: url.clone(), ..options.client.clone() };
+        let options = RunOptions { client, ..options.clone() };
+        let run = Run::prepare(Arc::<Part>::clone(measured), options).await.map_err(|error| error.to_string())?;
         let start = app.start;
         let task = async move {
             tokio::time::sleep(start).await;
@@ -73,21 +128,22 @@ async fn load(scenario: &Scenario, urls: &[String], seed: u64) -> Result<Vec<App
             if !report.verification.is_clean() {
                 return Err(format!("{}: data is wrong: {:?}", urls[number], report.verification.examples));
             }
-            outcomes.push((number, AppOutcome::live(&scenario.apps[number], &report)));
+            outcomes.push((number, AppOutcome::live(jobs[number].app, &report)));
         }
     }
     outcomes.sort_by_key(|(number, _)| *number);
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-/// Processes with connections of their own, as MPI programs have.
-fn options(app: &App, url: &str) -> Result<RunOptions, String> {
+/// Processes with connections of their own, as MPI programs have. `strips` is the text of a `varstrip`.
+fn options(app: &App, strips: Option<&str>, url: &str) -> Result<RunOptions, String> {
     /// Each run has a directory of its own, so that nothing is left of another.
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    let Distribution::SimpleStripe { strip } = app.layout.distribution else {
-        return Err(format!("{}: only simple-stripe files run live", app.name));
+    let create = match (&app.layout.distribution, strips) {
+        (Distribution::SimpleStripe { strip }, _) => CreateOptions::simple_stripe(*strip),
+        (Distribution::VarStrip(_), Some(strips)) => CreateOptions::variable_strips(strips),
+        _ => return Err(format!("{}: only simple-stripe and varstrip files run live", app.name)),
     };
-    let create = CreateOptions::simple_stripe(strip);
     let servers: Vec<usize> = app.layout.servers.iter().map(|server| *server as usize).collect();
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(RunOptions {
@@ -103,38 +159,4 @@ fn options(app: &App, url: &str) -> Result<RunOptions, String> {
         interval: Duration::from_secs(1),
         trace: None,
     })
-}
-
-/// A plan whose processes stop when they are told to, and clean up.
-#[derive(Debug)]
-struct UntilTold {
-    plan: Arc<dyn Plan>,
-    told: Option<Arc<AtomicBool>>,
-}
-
-impl Plan for UntilTold {
-    fn processes(&self) -> u32 {
-        self.plan.processes()
-    }
-
-    fn phases(&self) -> Vec<Phase> {
-        self.plan.phases()
-    }
-
-    fn steps(&self, phase: Phase, process: u32) -> Steps {
-        let steps = self.plan.steps(phase, process);
-        let cleans = matches!(phase, Phase::Remove | Phase::RemoveDir | Phase::Cleanup);
-        match self.told.clone().filter(|_| !cleans) {
-            Some(told) => Box::new(steps.take_while(move |_| !told.load(Ordering::Relaxed))),
-            None => steps,
-        }
-    }
-
-    fn limit(&self, phase: Phase) -> Option<Limit> {
-        self.plan.limit(phase)
-    }
-
-    fn amount(&self, phase: Phase) -> Option<Amount> {
-        self.plan.amount(phase)
-    }
 }

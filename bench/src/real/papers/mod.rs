@@ -9,6 +9,7 @@ mod experiments;
 mod live;
 mod outcome;
 mod page;
+mod part;
 mod record;
 mod trial;
 
@@ -31,7 +32,7 @@ const SERVERS: usize = 4;
 /// Servers of the published page: four OrangeFS servers, each on a disk limited to 15 MB/s and 300 I/Os a second.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Names of experiments; all by default
+    /// Names of experiments; by default all that need no special servers
     names: Vec<String>,
     /// Live runs of each case, in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -68,9 +69,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     options.page.as_ref().map_or(Ok(()), |file| super::local::write(file, &page))
 }
 
-/// Each case once, then each again, so that a change of the machine's load meets all of them.
+/// Each case once, then each again, so that a change of the machine's load meets all of them. Experiments that need
+/// special servers only by name.
 fn measure(chosen: &[&Experiment], options: &Options, place: &Place<'_>, record: &mut Record) -> Result<(), String> {
-    let trials = trials(chosen)?;
+    let named = |one: &&Experiment| one.servers.is_none() || options.names.iter().any(|name| name == one.name);
+    let trials = trials(&chosen.iter().copied().filter(named).collect::<Vec<_>>())?;
     let wanted = (1..=options.runs).flat_map(|run| trials.iter().map(move |trial| (run, trial)));
     let missing: Vec<_> = wanted.filter(|(run, trial)| !record.has(&trial.key, *run)).collect();
     let start = Instant::now();

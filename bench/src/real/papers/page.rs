@@ -22,9 +22,12 @@ pub(super) fn markdown(chosen: &[&Experiment], record: &Record, embedded: Option
         runs.len()
     );
     for experiment in chosen {
-        let Experiment { name, title, scaled, rows, .. } = experiment;
-        let _ =
-            writeln!(text, "\n## {title}\n\n`{name}`: {scaled}\n\n| | paper | simulated | live |\n|---|---|---|---|");
+        let Experiment { name, title, scaled, servers, rows, .. } = experiment;
+        let servers = servers.map_or_else(String::new, |servers| format!(" Live servers: {servers}."));
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n`{name}`: {scaled}{servers}\n\n| | paper | simulated | live |\n|---|---|---|---|"
+        );
         for row in *rows {
             let live: Vec<f64> = runs.iter().filter_map(|run| (row.value)(&Cases { name, outcomes: run })).collect();
             let cell = |value: Option<f64>| value.map_or("–".to_owned(), |value| row.number(value));

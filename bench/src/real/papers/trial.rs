@@ -31,6 +31,8 @@ pub(super) struct Trial {
     pub(super) policy: PolicySpec,
     /// The applications of the scenario, in its order.
     pub(super) apps: Vec<AppConfig>,
+    /// The `strips` of each application's files, where they are not simple stripes.
+    pub(super) strips: Vec<Option<String>>,
     /// The table `[scheduler]`; `None` without a proxy.
     pub(super) scheduler: Option<String>,
 }
@@ -44,6 +46,7 @@ pub(super) fn trials(prefix: &str, file: &str, text: &str, edits: &[(&str, &str)
     let text = toml::to_string(&table).map_err(|error| format!("{file}: {error}"))?;
     let scenario = Scenario::parse(file, &text).map_err(|error| error.to_string())?;
     let apps: Vec<AppConfig> = tables(&table, "app").flat_map(configs).collect();
+    let strips: Vec<_> = tables(&table, "app").flat_map(strips).collect();
     let of = |(table, policy): (&Table, &PolicySpec)| {
         let scheduler = Table::from_iter([("scheduler".to_owned(), table["scheduler"].clone())]);
         Trial {
@@ -51,6 +54,7 @@ pub(super) fn trials(prefix: &str, file: &str, text: &str, edits: &[(&str, &str)
             scenario: scenario.clone(),
             policy: policy.clone(),
             apps: apps.clone(),
+            strips: strips.clone(),
             scheduler: (policy.name != NO_PROXY).then(|| scheduler.to_string()),
         }
     };
@@ -91,10 +95,19 @@ fn configs(app: &Table) -> Vec<AppConfig> {
     let kept = APP_KEYS.iter().filter_map(|key| Some(((*key).to_owned(), app.get(*key)?.clone())));
     let lines = Table::from_iter(kept).to_string();
     let config = |name: String| AppConfig { name, lines: lines.clone() };
-    match app.get("copies").and_then(Value::as_integer) {
-        None | Some(1) => vec![config(name.to_owned())],
-        Some(copies) => (1..=copies).map(|copy| config(format!("{name}-{copy}"))).collect(),
+    match copies(app) {
+        1 => vec![config(name.to_owned())],
+        copies => (1..=copies).map(|copy| config(format!("{name}-{copy}"))).collect(),
     }
+}
+
+fn strips(app: &Table) -> impl Iterator<Item = Option<String>> + use<> {
+    let strips = app.get("strips").and_then(Value::as_str).map(str::to_owned);
+    std::iter::repeat_n(strips, copies(app))
+}
+
+fn copies(app: &Table) -> usize {
+    app.get("copies").and_then(Value::as_integer).and_then(|copies| copies.try_into().ok()).unwrap_or(1)
 }
 
 #[cfg(test)]

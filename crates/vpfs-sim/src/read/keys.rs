@@ -330,7 +330,10 @@ pub(super) const WRF: Section = Section {
     doc: "Forecasts with restart files and many reads of attributes; the paper's amounts by default [vPFS §V].",
     keys: &[
         key("processes", COUNT, "Number of processes.").default("64").range("1", "65536"),
-        some("minutes", "60", "Minutes of the forecast, each with its fraction of the paper's output."),
+        some("minutes", "60", "Minutes of the forecast."),
+        key("data", SIZE, "Bytes of restart files and of output in each minute, in the paper's proportion.")
+            .absent_means("the paper's")
+            .range("1B", "1PiB"),
         key("think", TIME, "Computation for each minute of the forecast.").default("5s").range("0s", "1d"),
         key("stats", COUNT, "Reads of attributes before each call that moves data.").default("6").range("0", "1000"),
     ],

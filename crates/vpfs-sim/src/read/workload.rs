@@ -104,7 +104,13 @@ fn read_md(table: &Table<'_>) -> Md {
 }
 
 fn read_wrf(table: &Table<'_>) -> Wrf {
-    let paper = Wrf::PAPER.with_minutes(table.count("minutes").unwrap_or(Wrf::PAPER.forecast_minutes));
+    let mut all = Wrf::PAPER;
+    if let Some(minute) = table.number("data") {
+        let bytes = minute.saturating_mul(all.forecast_minutes.into());
+        all.output_bytes = bytes / 11;
+        all.restart_bytes = bytes - all.output_bytes;
+    }
+    let paper = all.with_minutes(table.count("minutes").unwrap_or(Wrf::PAPER.forecast_minutes));
     Wrf {
         processes: table.count("processes").unwrap_or(paper.processes),
         think: table.duration("think").unwrap_or(paper.think),
