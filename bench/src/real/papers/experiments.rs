@@ -107,7 +107,7 @@ impl Cases<'_> {
 
     /// The latency that 95 % of an application's calls keep.
     fn p95_ms(&self, policy: &str, app: &str) -> Option<f64> {
-        Some(self.of("", policy)?.app(app)?.p95_latency_seconds * 1e3)
+        Some(self.of("", policy)?.app(app)?.p95_latency_seconds? * 1e3)
     }
 
     /// The calls of the application with a deadline, relative to alone.
@@ -401,10 +401,13 @@ const ALL: &[Experiment] = &[
         name: "vpfs-plus-9-synced",
         text: scenario!("vpfs-plus-9"),
         title: "vPFS+ Fig. 9 where the storage is the limit, as in the paper",
-        scaled: "as vpfs-plus-9, with 10 items.",
+        scaled: "as vpfs-plus-9, with 96 processes each, so that requests wait in front of 14 slots, and 5 items.",
         servers: Some("OrangeFS built with Berkeley DB, which syncs metadata to the disks"),
         is_simulated: true,
-        variants: &[("1:1", &[("app.0.weight", "1"), ITEMS_10[0], ITEMS_10[1]]), ("2:1", &[ITEMS_10[0], ITEMS_10[1]])],
+        variants: &[
+            ("1:1", &[("app.0.weight", "1"), MANY[0], MANY[1], MANY[2], MANY[3]]),
+            ("2:1", &[MANY[0], MANY[1], MANY[2], MANY[3]]),
+        ],
         rows: SHARES_OF_METADATA,
     },
     Experiment {
@@ -551,7 +554,12 @@ const RANDOM: [(&str, &str); 2] = [("app.1.phases", "[\"mixed\"]"), ("app.1.ior.
 const ONE_POLICY: [(&str, &str); 2] = [("policy.2", ""), ("policy.0", "")];
 /// Leaves SFQ(D)+ of the four policies of WRF.
 const PLUS: [(&str, &str); 3] = [("policy.3", ""), ("policy.1", ""), ("policy.0", "")];
-const ITEMS_10: [(&str, &str); 2] = [("app.0.md.items", "10"), ("app.1.md.items", "10")];
+const MANY: [(&str, &str); 4] = [
+    ("app.0.md", "{ processes = 96, items = 5 }"),
+    ("app.1.md", "{ processes = 96, items = 5 }"),
+    ("app.0.nodes", "96"),
+    ("app.1.nodes", "96"),
+];
 const READ: (&str, &str) = ("app.0.phases", "[\"read\"]");
 const PROCESSES_64: (&str, &str) = ("app.0.ior.processes", "64");
 const CALLS_128K: (&str, &str) = ("app.0.ior.transfer", "\"128KiB\"");
@@ -601,7 +609,7 @@ mod tests {
             bytes_series: vec![1; 65],
             operations: 1,
             mean_latency_seconds: 1.0,
-            p95_latency_seconds: 1.0,
+            p95_latency_seconds: Some(1.0),
             phases: phases.map(rate).to_vec(),
         }
     }

@@ -28,7 +28,8 @@ pub(super) struct AppOutcome {
     pub(super) operations: u64,
     pub(super) mean_latency_seconds: f64,
     /// The latency that 95 in 100 calls keep: of data and of metadata, or of each phase, the largest.
-    pub(super) p95_latency_seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) p95_latency_seconds: Option<f64>,
     /// Bytes in each second since its start.
     pub(super) bytes_series: Vec<u64>,
     /// Live: operations and bytes a second by phase.
@@ -76,7 +77,7 @@ impl AppOutcome {
             bytes: app.bytes(),
             operations: app.calls,
             mean_latency_seconds: mean(&[app.read, app.write, app.metadata]),
-            p95_latency_seconds: p95(&[app.read, app.write, app.metadata]),
+            p95_latency_seconds: Some(p95(&[app.read, app.write, app.metadata])),
             bytes_series: app.bytes_series.clone(),
             phases: Vec::new(),
         }
@@ -98,7 +99,7 @@ impl AppOutcome {
             bytes: phases.iter().map(|report| report.bytes).sum(),
             operations: phases.iter().map(|report| report.operations).sum(),
             mean_latency_seconds: mean(&latencies),
-            p95_latency_seconds: p95(&latencies),
+            p95_latency_seconds: Some(p95(&latencies)),
             bytes_series: report.timeline.samples.iter().map(|sample| sample.bytes).collect(),
             phases: phases.iter().map(rate).collect(),
         }
