@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use serde_json::Value;
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, free_ports, proxy_config, run, run_until_it_succeeds, vpfs};
+use vpfs_e2e::{Daemon, await_some, free_ports, http, proxy_config, run, run_until_it_succeeds, vpfs};
 
 const SERVERS: u16 = 4;
 const TOOLS: [&str; 7] =
@@ -18,6 +20,8 @@ struct Cluster {
     dir: tempfile::TempDir,
     _servers: Vec<Daemon>,
     proxy: Daemon,
+    proxy_port: u16,
+    metrics: String,
     tab: PathBuf,
 }
 
@@ -76,7 +80,7 @@ impl Cluster {
 
     fn start(servers: impl FnOnce(&Path, u16) -> Vec<Daemon>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let server_port = free_ports(2 * SERVERS);
+        let server_port = free_ports(2 * SERVERS + 1);
         let proxy_port = server_port + SERVERS;
         let mut servers = servers(dir.path(), server_port);
         for i in 0..SERVERS {
@@ -84,7 +88,9 @@ impl Cluster {
             servers[daemon].await_port(server_port + i);
         }
         let toml = dir.path().join("vpfs.toml");
-        let text = proxy_config(SERVERS, server_port, proxy_port, "[scheduler]\npolicy = \"sfq-d-plus\"\n");
+        let metrics = format!("127.0.0.1:{}", proxy_port + SERVERS);
+        let rest = format!("[scheduler]\npolicy = \"sfq-d-plus\"\n[metrics]\nlisten = \"{metrics}\"\n");
+        let text = proxy_config(SERVERS, server_port, proxy_port, &rest);
         std::fs::write(&toml, text).expect("a file");
         let mut proxy = Daemon::start(dir.path(), "proxy", Command::new(vpfs()).args(["proxy", "--config"]).arg(&toml));
         for i in 0..SERVERS {
@@ -93,7 +99,7 @@ impl Cluster {
         let tab = dir.path().join("tab");
         std::fs::write(&tab, format!("tcp://127.0.0.1:{proxy_port}/pfs /mnt/pfs pvfs2 defaults,noauto 0 0\n"))
             .expect("a file");
-        Self { dir, _servers: servers, proxy, tab }
+        Self { dir, _servers: servers, proxy, proxy_port, metrics, tab }
     }
 
     fn tool(&self, name: &str, args: &[&str]) -> String {
@@ -132,6 +138,59 @@ fn pattern(len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// What fio writes to a mount and reads from it is what the proxies have counted, to the byte.
+fn count(cluster: &Cluster) {
+    run_until_it_succeeds(cluster.command("pvfs2-ping").args(["-m", "/mnt/pfs"]));
+    let mount = cluster.file("mount");
+    std::fs::create_dir(&mount).expect("a directory");
+    let from = format!("fs_spec=tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
+    run(Command::new("pvfs2fuse").arg(&mount).args(["-o", &from]));
+    let mounted = Mounted(&mount);
+    let counted = |op: &str| {
+        let (_, text) = http::get(&cluster.metrics, "/metrics", "");
+        let of_op = |line: &&str| line.starts_with("vpfs_app_data_bytes_total{") && line.contains(op);
+        text.lines().filter(of_op).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    for (op, fio) in [("write", "--rw=randwrite"), ("read", "--rw=read")] {
+        let before = counted(&format!("op=\"{op}\""));
+        let mut command = Command::new("fio");
+        command.args(["--name=count", "--ioengine=psync", fio, "--bs=64k", "--size=8m", "--output-format=json"]);
+        let report = run(command.arg("--filename=data").current_dir(&mount));
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        let bytes = report["jobs"][0][op]["io_bytes"].as_f64().expect("a number");
+        let counts = || counted(&format!("op=\"{op}\"")) - before;
+        // The last answer may be at the client a moment before it is counted.
+        await_some(Duration::from_secs(5), || match counts() {
+            same if same == bytes => Ok(()),
+            other => Err(format!("fio has {op} {bytes} bytes, the proxies have counted {other}")),
+        });
+    }
+    drop(mounted);
+}
+
+/// A mount that ends with the test.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fusermount").arg("-u").arg(self.0).status();
+    }
+}
+
+#[test]
+fn counters_are_what_fio_measured_at_stock_servers() {
+    if are_present("orangefs", &[SERVER, "pvfs2-ping", "pvfs2fuse", "fio", "fusermount"]) {
+        count(&Cluster::stock());
+    }
+}
+
+#[test]
+fn counters_are_what_fio_measured_at_embedded_servers() {
+    if are_present("orangefs", &["pvfs2-ping", "pvfs2fuse", "fio", "fusermount"]) {
+        count(&Cluster::embedded());
+    }
 }
 
 /// Basic operations by the stock tools, then a clean shutdown of the proxies.
