@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(half.buf.capacity(), 0);
     }
 
-    /// Symptom: a quarter more CPU for each byte than HAProxy. One cause: whenever the receiver was slower than the sender,
-    /// each read allocated a buffer, of which the kernel had to clear every page.
+    /// Symptom: a quarter more CPU for each byte than HAProxy. One cause: whenever the receiver was slower than the
+    /// sender, each read allocated a buffer, of which the kernel had to clear every page.
     #[tokio::test]
     async fn a_slow_receiver_costs_no_allocations() {
         let (mut half, mut peer) = pair().await;
