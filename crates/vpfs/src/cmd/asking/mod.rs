@@ -5,10 +5,12 @@ mod silence;
 
 use std::path::PathBuf;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde::de::DeserializeOwned;
 use vpfs_admin::socket;
-use vpfs_config::Config;
+use vpfs_config::{Config, Server};
+use vpfs_core::ServerId;
 
 use crate::exit::Exit;
 use silence::{Silence, ask, ask_remote};
@@ -75,7 +77,6 @@ impl Asking {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
         }
-        let (mut answers, mut silent) = (Vec::<A>::new(), Vec::new());
         let is_named = |name: &String| self.servers.contains(name);
         // A process has the socket of its first server, so another one may answer for a server that was named.
         let (named, others): (Vec<_>, Vec<_>) = config.servers().partition(|(_, server)| is_named(&server.name));
@@ -84,25 +85,7 @@ impl Asking {
         if self.remote && config.peers.is_none() {
             return Err(Exit::Usage("--remote needs a [peers] table".to_owned()));
         }
-        // All at once: one whose host is down takes ten seconds.
-        let asking = asked.iter().map(async |(id, server)| match &config.peers {
-            Some(peers) if self.remote => ask_remote(peers, *id, route).await,
-            _ => ask(&socket::path(config.sockets(), &server.name), route).await,
-        });
-        for ((_, server), answer) in asked.iter().zip(join_all(asking).await) {
-            let answered = |name: &String| answers.iter().any(|answer| answer.servers().contains(&name.as_str()));
-            if answered(&server.name) {
-                continue;
-            }
-            if !self.servers.is_empty() && self.servers.iter().all(answered) {
-                break;
-            }
-            match answer {
-                Ok(answer) => answers.push(answer),
-                Err(Silence::Absent) => {}
-                Err(silence) => silent.push((server.name.as_str(), silence)),
-            }
-        }
+        let (mut answers, silent) = self.gather(&asked, config, route).await;
         let here: Vec<&str> = answers.iter().flat_map(A::servers).collect();
         match self.servers.iter().find(|name| !here.contains(&name.as_str())) {
             Some(name) => return Err(self.missing(config, &format!("the proxy of {name}"), &here, &silent)),
@@ -114,6 +97,51 @@ impl Asking {
         let silent = concerning.map(|(server, silence)| format!("the proxy of {server} {silence}")).collect();
         answers.retain(|answer| answer.servers().iter().any(|server| self.is_wanted(server)));
         Ok(Answers { list: answers, silent })
+    }
+
+    /// Asks all at once: one that hangs, or whose host is down, takes ten seconds, and may not matter. Returns the answers
+    /// and who gave none, in the order of `asked`, as soon as all servers that were named have answered.
+    async fn gather<'a, A: Answer>(
+        &self,
+        asked: &[(ServerId, &'a Server)],
+        config: &Config,
+        route: &str,
+    ) -> (Vec<A>, Vec<(&'a str, Silence)>) {
+        let (mut answers, mut silent) = (Vec::<(usize, A)>::new(), Vec::new());
+        let has =
+            |answers: &[(usize, A)], name: &str| answers.iter().any(|(_, answer)| answer.servers().contains(&name));
+        let mut asking: FuturesUnordered<_> = (0..).zip(asked).map(|at| self.ask_one(config, at, route)).collect();
+        while let Some((place, server, answer)) = asking.next().await {
+            match answer {
+                // One process, which answered for another of its servers.
+                Ok(_) if has(&answers, server) => {}
+                Ok(answer) => answers.push((place, answer)),
+                Err(Silence::Absent) => {}
+                Err(silence) => silent.push((place, server, silence)),
+            }
+            if !self.servers.is_empty() && self.servers.iter().all(|name| has(&answers, name)) {
+                silent.clear();
+                break;
+            }
+        }
+        silent.retain(|(_, server, _)| !has(&answers, server));
+        answers.sort_by_key(|(place, _)| *place);
+        silent.sort_by_key(|(place, ..)| *place);
+        let silent = silent.into_iter().map(|(_, server, silence)| (server, silence)).collect();
+        (answers.into_iter().map(|(_, answer)| answer).collect(), silent)
+    }
+
+    async fn ask_one<'a, A: Answer>(
+        &self,
+        config: &Config,
+        (place, (id, server)): (usize, &(ServerId, &'a Server)),
+        route: &str,
+    ) -> (usize, &'a str, Result<A, Silence>) {
+        let answer = match &config.peers {
+            Some(peers) if self.remote => ask_remote(peers, *id, route).await,
+            _ => ask(&socket::path(config.sockets(), &server.name), route).await,
+        };
+        (place, &server.name, answer)
     }
 
     /// Why `wanted` cannot be asked.
