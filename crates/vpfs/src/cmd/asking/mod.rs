@@ -99,8 +99,8 @@ impl Asking {
         Ok(Answers { list: answers, silent })
     }
 
-    /// Asks all at once: one that hangs, or whose host is down, takes ten seconds, and may not matter. Returns the answers
-    /// and who gave none, in the order of `asked`, as soon as all servers that were named have answered.
+    /// Asks all at once: one that hangs, or whose host is down, takes ten seconds, and may not matter. Returns the
+    /// answers and who gave none, in the order of `asked`, as soon as all servers that were named have answered.
     async fn gather<'a, A: Answer>(
         &self,
         asked: &[(ServerId, &'a Server)],
