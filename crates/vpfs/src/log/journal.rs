@@ -47,6 +47,7 @@ fn entry(line: &Map<String, Value>) -> Vec<u8> {
         Some("ERROR") => "3",
         Some("WARN") => "4",
         Some("INFO") => "5",
+        Some("DEBUG") => "6",
         _ => "7",
     };
     let mut entry = Vec::new();
