@@ -354,7 +354,7 @@ fn an_export_is_served_configured_checked_and_loaded() {
     command.args(["proxy", "--config"]).arg(&config).env("RUNTIME_DIRECTORY", dir.path());
     let mut proxy = Daemon::start(dir.path(), "proxy", &mut command);
     proxy.await_log("ready");
-    let url = format!("nfs://127.0.0.1:{proxy_port}/home");
+    let url = format!("nfs://127.0.0.1:{proxy_port}/home?mountport={proxy_port}");
     let load = |uid: &str, args: &[&str]| {
         run(Command::new(vpfs()).arg("workload").args(args).args(["--url", &url, "--uid", uid, "--gid", uid]))
     };

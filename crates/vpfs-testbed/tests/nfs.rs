@@ -18,12 +18,12 @@ use vpfs_testbed::nfs::{Client, NfsConfig, NfsError, NfsServer, answers};
 use vpfs_testbed::{ClientOptions, CreateOptions, DeviceClock};
 
 async fn client(server: &NfsServer) -> Client {
-    Client::connect(&ClientOptions::new(server.url())).await.unwrap()
+    Client::connect(&ClientOptions::new(server.url().to_string())).await.unwrap()
 }
 
 async fn run(server: &NfsServer, plan: impl Plan + 'static, connections: Connections) -> Result<Report, RunError> {
     let options = RunOptions {
-        client: ClientOptions::new(server.url()),
+        client: ClientOptions::new(server.url().to_string()),
         local_addresses: vec![Ipv4Addr::new(127, 0, 3, 1).into(), Ipv4Addr::new(127, 0, 3, 2).into()],
         nodes: 2,
         connections,
@@ -103,7 +103,7 @@ async fn refusals_say_why() {
     assert!(client.open("/other").await.unwrap_err().is_not_found());
     let full = client.write_at(&file, 0, &Bytes::from(vec![0; 2 << 20])).await.unwrap_err();
     assert_eq!(full.to_string(), "NFS3ERR_NOSPC");
-    let elsewhere = ClientOptions::new(server.url().replace("/vpfs", "/home"));
+    let elsewhere = ClientOptions::new(server.url().to_string().replace("/vpfs", "/home"));
     let unknown = Client::connect(&elsewhere).await.unwrap_err();
     assert!(matches!(&unknown, NfsError::Mount { export, .. } if export == "/home"), "{unknown}");
     let address = server.address().to_string();
@@ -117,7 +117,9 @@ async fn a_connection_that_is_closed_ends_its_calls() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { while listener.accept().await.is_ok() {} });
-    let ended = Client::connect(&ClientOptions::new(format!("nfs://{address}/vpfs"))).await.unwrap_err();
+    let ended = Client::connect(&ClientOptions::new(format!("nfs://{address}/vpfs?mountport={}", address.port())))
+        .await
+        .unwrap_err();
     let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
     assert!(matches!(&ended, NfsError::Connection { kind, .. } if kinds.contains(kind)), "{ended:?}");
 }

@@ -28,7 +28,8 @@ impl Protocol {
     /// All protocols with their schemes.
     const SCHEMES: [(&'static str, Self); 2] = [("tcp://", Self::OrangeFs), ("nfs://", Self::Nfs)];
 
-    fn scheme(self) -> &'static str {
+    /// What its addresses begin with, `tcp://` or `nfs://`.
+    pub fn scheme(self) -> &'static str {
         Self::SCHEMES.iter().find(|(_, known)| *known == self).expect("each has a scheme").0
     }
 

@@ -11,7 +11,7 @@ use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
 
 use super::NfsError;
-use super::rpc::{Connection, Pending};
+use super::rpc::{Connection, DATA_MAX, Pending};
 use super::url::Url;
 use crate::client::ClientOptions;
 
@@ -48,25 +48,27 @@ pub struct File(nfs_fh3);
 impl Client {
     /// Mounts `options.url`. Names, groups, address and the time to wait for replies count, and nothing is repeated.
     pub async fn connect(options: &ClientOptions) -> Result<Self> {
-        let url = Url::parse(&options.url)?;
+        let Url { host, port, mount_port, export } = Url::parse(&options.url)?;
+        let (mount_daemon, server) = (format!("{host}:{mount_port}"), format!("{host}:{port}"));
         let (credential, wait) = (credential(options)?, options.reply_timeout.unwrap_or(REPLY_WAIT));
         let open = |server| Connection::open(server, options.local_address, credential.clone(), wait);
-        let path = dirpath(Opaque::borrowed(url.export.as_bytes()));
+        let path = dirpath(Opaque::borrowed(export.as_bytes()));
         let procedure = (mount::PROGRAM, mount::VERSION, MOUNT_PROGRAM::MOUNTPROC3_MNT as u32);
-        let root = match open(&url.mount).await?.call(procedure, &path).await? {
+        let root = match open(&mount_daemon).await?.call(procedure, &path).await? {
             mountres3::Ok(found) => nfs_fh3 { data: found.fhandle.0 },
             mountres3::Err(status) => {
-                return Err(NfsError::Mount { server: url.mount, export: url.export, status });
+                return Err(NfsError::Mount { server: mount_daemon, export, status });
             }
         };
-        let connection = open(&url.nfs).await?;
+        let connection = open(&server).await?;
         let args = FSINFO3args { fsroot: root.clone() };
         let info = connection.call(procedure_of(NFS_PROGRAM::NFSPROC3_FSINFO), &args).await?;
         let info = done::<FSINFO3resok, FSINFO3resfail>(info)?;
         if info.rtmax == 0 || info.wtmax == 0 {
             return Err(connection.violated(&"moves no bytes"));
         }
-        let mount = Mount { connection, root, read_max: info.rtmax, write_max: info.wtmax };
+        let [read_max, write_max] = [info.rtmax, info.wtmax].map(|most| most.min(DATA_MAX));
+        let mount = Mount { connection, root, read_max, write_max };
         Ok(Self { mount: Arc::new(mount) })
     }
 

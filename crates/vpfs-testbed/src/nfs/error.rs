@@ -10,8 +10,8 @@ use nfs3_types::nfs3::nfsstat3;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum NfsError {
-    /// Not `nfs://host:port/export`.
-    #[error("`{0}` is not nfs://HOST:PORT/EXPORT or nfs://HOST:PORT/EXPORT?mountport=PORT")]
+    /// No URL of an export.
+    #[error("`{0}` is not nfs://HOST/EXPORT or nfs://HOST:PORT/EXPORT?mountport=PORT")]
     Url(String),
     /// An argument that the protocol cannot express.
     #[error("{0}")]

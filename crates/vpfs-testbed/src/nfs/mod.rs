@@ -17,3 +17,4 @@ pub use self::answers::answers;
 pub use self::client::{Client, File};
 pub use self::error::NfsError;
 pub use self::server::{NfsConfig, NfsServer};
+pub use self::url::Url;

@@ -23,8 +23,10 @@ use crate::client::connect;
 
 /// Calls in flight on a connection; further ones wait, as for the slots of a mount. Servers offer about as many.
 const IN_FLIGHT: usize = 64;
-/// The largest reply: 4 MiB of data and what is around it.
-const RECORD_MAX: usize = (4 << 20) + (64 << 10);
+/// Bytes of data in a call or reply, as proxies pass at most. Servers offer more: Ganesha 64 MiB, if it is not told.
+pub(super) const DATA_MAX: u32 = 4 << 20;
+/// The largest reply: its data and what is around it.
+const RECORD_MAX: usize = DATA_MAX as usize + (64 << 10);
 
 /// What to call: program, version, procedure.
 pub(super) type Procedure = (u32, u32, u32);
@@ -137,7 +139,7 @@ impl Connection {
         let call = rpc_msg { xid, body };
         let len = call.packed_size() + args.packed_size();
         let mut record = Vec::with_capacity(4 + len);
-        let marker = fragment_header::new(u32::try_from(len).expect("calls are below 2 GiB"), true);
+        let marker = fragment_header::new(u32::try_from(len).expect("calls have at most DATA_MAX"), true);
         marker.pack(&mut record)?;
         call.pack(&mut record)?;
         args.pack(&mut record)?;

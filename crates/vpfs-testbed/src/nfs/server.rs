@@ -10,9 +10,13 @@ use tokio::task::JoinSet;
 use vpfs_model::device::DeviceProfile;
 
 use super::files::Files;
+use super::url::Url;
 use crate::device::{DeviceClock, DeviceHandle};
 use crate::server::Storage;
 use crate::store::MemoryStore;
+
+/// After a failure to accept, the time to the next attempt.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A server to start. Start from [`NfsConfig::default`] and change fields.
 #[derive(Clone, Debug)]
@@ -50,7 +54,7 @@ impl Default for NfsConfig {
 #[derive(Debug)]
 pub struct NfsServer {
     address: SocketAddr,
-    url: String,
+    export: String,
     _task: JoinSet<()>,
 }
 
@@ -72,7 +76,7 @@ impl NfsServer {
         let address = SocketAddr::new((*config.listen.ip()).into(), listener.get_listen_port());
         let mut task = JoinSet::new();
         task.spawn(serve(Arc::new(listener)));
-        Ok(Self { address, url: format!("nfs://{address}/{export}"), _task: task })
+        Ok(Self { address, export: format!("/{export}"), _task: task })
     }
 
     /// Where it listens.
@@ -81,8 +85,14 @@ impl NfsServer {
     }
 
     /// The URL for clients.
-    pub fn url(&self) -> &str {
-        &self.url
+    pub fn url(&self) -> Url {
+        self.url_at(self.address)
+    }
+
+    /// The URL for clients of a proxy at this address, of NFS and the mount protocol.
+    pub fn url_at(&self, proxy: SocketAddr) -> Url {
+        let (port, export) = (proxy.port(), self.export.clone());
+        Url { host: proxy.ip().to_string(), port, mount_port: port, export }
     }
 }
 
@@ -97,6 +107,6 @@ async fn serve(listener: Arc<NFSTcpListener<Files>>) {
             Some(Ok(Err(error))) => tracing::warn!(%error, "cannot accept"),
             ended => tracing::warn!(?ended, "accepting ended"),
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(RETRY).await;
     }
 }

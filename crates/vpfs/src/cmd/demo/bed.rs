@@ -49,10 +49,13 @@ impl Servers {
         }
     }
 
-    fn url(&self) -> String {
+    /// The URL for clients, through a proxy in front of the first server.
+    fn url_at(&self, proxy: SocketAddr) -> String {
         match self {
-            Self::OrangeFs(cluster) => cluster.url(),
-            Self::Nfs(server) => server.url().to_owned(),
+            Self::OrangeFs(cluster) => {
+                cluster.url().replacen(&cluster.addresses()[0].to_string(), &proxy.to_string(), 1)
+            }
+            Self::Nfs(server) => server.url_at(proxy).to_string(),
         }
     }
 }
@@ -61,14 +64,13 @@ impl Bed {
     pub(super) async fn start(management: Management, scale: &Scale, clock: DeviceClock) -> Result<Self, Exit> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Exit::Failed(format!("cannot start {what}: {error}"));
         let servers = Servers::start(scale, clock).await.map_err(|error| failed("file servers", &error))?;
-        let url = servers.url();
-        let (scheme, addresses) = (url.split("://").next().unwrap_or_default(), servers.addresses());
+        let (scheme, addresses) = (scale.protocol.scheme(), servers.addresses());
         let ports = free_ports(addresses.len()).map_err(|error| failed("proxies", &error))?;
         let text = configuration(management, scheme, &addresses, &ports);
         let config = Config::parse("demo", &text).map_err(|problems| failed("proxies", &problems))?;
         let ids: Vec<ServerId> = config.servers().map(|(id, _)| id).collect();
         let proxies = Daemon::start(config, &ids).await.map_err(|error| failed("proxies", &error))?;
-        let url = url.replacen(&addresses[0].to_string(), &format!("127.0.0.1:{}", ports[0]), 1);
+        let url = servers.url_at((Ipv4Addr::LOCALHOST, ports[0]).into());
         Ok(Self { url, proxies, _servers: servers })
     }
 
@@ -85,9 +87,9 @@ const WRITER: &str = "checkpoint";
 fn configuration(management: Management, scheme: &str, servers: &[SocketAddr], ports: &[u16]) -> String {
     let mut text = String::new();
     for (index, address) in servers.iter().enumerate() {
-        let _ = writeln!(text, "[[server]]\nname = \"s{index}\"\naddress = \"{scheme}://{address}\"");
+        let _ = writeln!(text, "[[server]]\nname = \"s{index}\"\naddress = \"{scheme}{address}\"");
     }
-    let told = (0..).zip(ports).map(|(index, port): (usize, _)| format!("s{index} = \"{scheme}://127.0.0.1:{port}\""));
+    let told = (0..).zip(ports).map(|(index, port): (usize, _)| format!("s{index} = \"{scheme}127.0.0.1:{port}\""));
     let _ = writeln!(text, "[[listener]]\naddresses = {{ {} }}", told.collect::<Vec<_>>().join(", "));
     let depth = format!("depth = {}", scale::DEPTH);
     let (policy, set_by_hand) = match management {
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn every_configuration_is_valid_and_without_warnings() {
         let servers: Vec<SocketAddr> = (1001..=1004).map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect();
-        for (management, scheme) in Management::ALL.into_iter().flat_map(|all| [(all, "tcp"), (all, "nfs")]) {
+        for (management, scheme) in Management::ALL.into_iter().flat_map(|all| [(all, "tcp://"), (all, "nfs://")]) {
             let text = configuration(management, scheme, &servers, &[2001, 2002, 2003, 2004]);
             let config = Config::parse("demo", &text).unwrap();
             assert!(config.warnings.list.is_empty());

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use vpfs_config::{Config, Problems};
+use vpfs_testbed::nfs::Url;
 
 use super::files::{self, NewFile};
 use crate::exit::Exit;
@@ -11,42 +12,21 @@ use crate::print::print;
 /// The port where the proxy listens for NFS; the one before it is for the mount daemon.
 pub(super) const PORT: u16 = 12049;
 
-/// What a server exports, as written for `mount` or as a URL.
+/// What a server exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Export {
-    host: String,
-    path: String,
-    port: u16,
-    /// The port of the mount daemon; the same as `port` if one program serves both.
-    mount_port: u16,
-}
+pub(super) struct Export(Url);
 
 impl Export {
-    /// Reads `host:/path` or `nfs://host:port/path?mountport=port`.
+    /// Reads `host:/path`, as for `mount`, or a URL.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let refused = || {
+        let url = match text.split_once(":/") {
+            Some((host, path)) if host != "nfs" => format!("nfs://{host}/{path}"),
+            _ => text.to_owned(),
+        };
+        Url::parse(&url).map(Self).map_err(|_| {
             "write HOST:/EXPORT, or nfs://HOST:PORT/EXPORT?mountport=PORT for other ports than 2049 and 20048"
                 .to_owned()
-        };
-        let Some(url) = text.strip_prefix("nfs://") else {
-            let (host, path) = text.split_once(":/").ok_or_else(refused)?;
-            let (host, path) = (host.to_owned(), format!("/{path}"));
-            return if host.is_empty() {
-                Err(refused())
-            } else {
-                Ok(Self { host, path, port: 2049, mount_port: 20048 })
-            };
-        };
-        let (address, path) = url.split_once('/').ok_or_else(refused)?;
-        let (path, mount_port) = path.split_once("?mountport=").unwrap_or((path, "20048"));
-        let (host, port) = match address.rsplit_once(':') {
-            // The colons of an IPv6 address are in brackets.
-            Some((host, port)) if !port.contains(']') => (host, port),
-            _ => (address, "2049"),
-        };
-        let ports = [port, mount_port].map(|port| port.parse().ok().filter(|port| *port > 0));
-        let ([Some(port), Some(mount_port)], false) = (ports, host.is_empty()) else { return Err(refused()) };
-        Ok(Self { host: host.to_owned(), path: format!("/{path}"), port, mount_port })
+        })
     }
 
     /// Writes vpfs.toml to the directory `output`, for a proxy at `port`, and says what to do with it.
@@ -55,7 +35,7 @@ impl Export {
         // One is enough: the others are the same at other ports.
         let refused = |problems: Problems| {
             let first = problems.list.first().map_or("", |problem| &problem.message);
-            Exit::Usage(format!("--nfs {}: {first}", self.host))
+            Exit::Usage(format!("--nfs {}: {first}", self.0.host))
         };
         Config::parse("vpfs.toml", &text).map_err(refused)?;
         files::write(output, &[NewFile::new("vpfs.toml", text, 0o644)])?;
@@ -63,22 +43,21 @@ impl Export {
     }
 
     fn has_mount_daemon(&self) -> bool {
-        self.mount_port != self.port
+        self.0.mount_port != self.0.port
     }
 
     fn config(&self, port: u16) -> String {
-        let (host, mut addresses) = (&self.host, format!("nfs = \"nfs://{}:{port}\"", self.host));
+        let Url { host, export, port: server_port, mount_port } = &self.0;
+        let mut addresses = format!("nfs = \"nfs://{host}:{port}\"");
         let mut text = format!(
-            "# Written by `vpfs init` for {host}:{}. `vpfs proxy --check` prints all settings with their defaults, and\n\
+            "# Written by `vpfs init` for {host}:{export}. `vpfs proxy --check` prints all settings with their defaults, and\n\
              # `vpfs proxy --check --connect` asks the server what it speaks.\n\n\
-             [[server]]\nname = \"nfs\"\naddress = \"nfs://{host}:{}\"\n\n",
-            self.path, self.port
+             [[server]]\nname = \"nfs\"\naddress = \"nfs://{host}:{server_port}\"\n\n"
         );
         if self.has_mount_daemon() {
             text += &format!(
                 "# The mount daemon, for NFSv3. NFSv4 has none: remove this and its address below if nobody uses NFSv3.\n\
-                 [[server]]\nname = \"mountd\"\naddress = \"nfs://{host}:{}\"\n\n",
-                self.mount_port
+                 [[server]]\nname = \"mountd\"\naddress = \"nfs://{host}:{mount_port}\"\n\n"
             );
             addresses += &format!(", mountd = \"nfs://{host}:{}\"", port - 1);
         }
@@ -90,7 +69,7 @@ impl Export {
     }
 
     fn next_steps(&self, output: &Path, port: u16) -> String {
-        let Self { host, path, .. } = self;
+        let Url { host, export: path, .. } = &self.0;
         let mount_port = if self.has_mount_daemon() { port - 1 } else { port };
         format!(
             "wrote {}\n\
@@ -113,16 +92,15 @@ mod tests {
 
     #[test]
     fn exports_are_written_as_administrators_write_them() {
-        let export = |host: &str, path: &str, port, mount_port| {
-            Ok(Export { host: host.to_owned(), path: path.to_owned(), port, mount_port })
-        };
-        assert_eq!(Export::parse("nas1:/export/home"), export("nas1", "/export/home", 2049, 20048));
-        assert_eq!(Export::parse("10.0.0.1:/"), export("10.0.0.1", "/", 2049, 20048));
-        assert_eq!(Export::parse("[fd00::1]:/home"), export("[fd00::1]", "/home", 2049, 20048));
-        assert_eq!(Export::parse("nfs://nas1/home"), export("nas1", "/home", 2049, 20048));
-        assert_eq!(Export::parse("nfs://[fd00::1]:3049/home"), export("[fd00::1]", "/home", 3049, 20048));
-        assert_eq!(Export::parse("nfs://nas1:3049/home?mountport=635"), export("nas1", "/home", 3049, 635));
-        for bad in ["nas1", "nas1:home", ":/home", "nfs://nas1", "nfs:///home", "nfs://nas1:0/home", "nfs://a:x/home"] {
+        for (text, expected) in [
+            ("nas1:/export/home", "nfs://nas1:2049/export/home?mountport=20048"),
+            ("10.0.0.1:/", "nfs://10.0.0.1:2049/?mountport=20048"),
+            ("[fd00::1]:/home", "nfs://[fd00::1]:2049/home?mountport=20048"),
+            ("nfs://nas1:3049/home?mountport=635", "nfs://nas1:3049/home?mountport=635"),
+        ] {
+            assert_eq!(Export::parse(text).map(|export| export.0.to_string()).as_deref(), Ok(expected), "{text}");
+        }
+        for bad in ["nas1", "nas1:home", ":/home", "nfs://nas1", "nfs:///home", "nfs://a:x/home"] {
             assert!(Export::parse(bad).is_err_and(|problem| problem.starts_with("write HOST:/EXPORT")), "{bad}");
         }
     }
