@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,7 +77,7 @@ fn loads_run_verified_through_the_proxies_and_the_proxies_drain() {
     assert!(log.contains("drained") && !log.contains("WARN"), "{log}");
 }
 
-/// Standard error is a pipe that is full. Once somebody reads it, the log says that lines were lost.
+/// Standard error is a pipe that is full.
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {
     let cluster = Cluster::start("");
@@ -89,14 +88,10 @@ fn a_log_that_nobody_reads_stops_nothing() {
     log.write_all(&[b'.'; 64 << 10]).expect("its whole buffer");
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" proxy --config silent.toml 2>log"#]).arg(vpfs()).current_dir(dir);
-    let mut proxy = Daemon::start(dir, "silent", command.env("RUNTIME_DIRECTORY", dir).env("VPFS_LOG", "debug"));
+    let mut proxy = Daemon::start(dir, "silent", command.env("RUNTIME_DIRECTORY", dir));
     proxy.await_port(port + SERVERS - 1);
     let url = format!("tcp://127.0.0.1:{port}/pfs");
     run(Command::new("timeout").arg("20").arg(vpfs()).args(["workload", "md", "--items", "10", "--url", &url]));
-    // Each is at least one line.
-    (0..5000).for_each(|_| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it accepts")));
-    let mut reader = Daemon::start(dir, "reader", Command::new("cat").arg(dir.join("log")));
-    reader.await_log("lines of the log were lost");
     proxy.signal("TERM");
     assert!(proxy.wait().success());
 }

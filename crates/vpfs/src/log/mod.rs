@@ -6,7 +6,7 @@ mod journal;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{EnvFilter, Registry, prelude::*};
@@ -53,10 +53,9 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
     let journal = Journal::of_standard_error().filter(|_| !json);
     let is_plain = journal.is_none() && !json;
     let out = journal.map_or_else(|| Box::new(io::stderr()) as Box<dyn Write + Send>, |journal| Box::new(journal));
-    let lost = Arc::default();
-    let out = Out { out, lost: Arc::clone(&lost), told: 0 };
-    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(out);
-    let _ = lost.set(writer.error_counter());
+    let (writer, guard) = writer(out, |lines| {
+        tracing::warn!(lines, "lines of the log were lost, since what takes them was too slow");
+    });
     let is_terminal = io::stderr().is_terminal();
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(is_terminal).with_target(false);
     let layer = if is_plain { layer.boxed() } else { layer.json().boxed() };
@@ -65,11 +64,21 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
     Ok(LogSwitch { handle, overridden: variable.is_some(), _writer: guard })
 }
 
-/// Where the thread writes to. It also says how many lines were lost.
+/// What hands lines to a thread that writes them to `out`, and tells how many lines were lost.
+fn writer(out: Box<dyn Write + Send>, tell: fn(usize)) -> (NonBlocking, WorkerGuard) {
+    let lost = Arc::default();
+    let out = Out { out, lost: Arc::clone(&lost), told: 0, tell };
+    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING).finish(out);
+    let _ = lost.set(writer.error_counter());
+    (writer, guard)
+}
+
+/// Where the thread writes to.
 struct Out {
     out: Box<dyn Write + Send>,
     lost: Arc<OnceLock<ErrorCounter>>,
     told: usize,
+    tell: fn(usize),
 }
 
 impl Write for Out {
@@ -78,12 +87,57 @@ impl Write for Out {
         if lost > self.told {
             let lines = lost - self.told;
             self.told = lost;
-            tracing::warn!(lines, "lines of the log were lost, since what takes them was too slow");
+            (self.tell)(lines);
         }
         self.out.write(line)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Takes its first line, and the others once it is told.
+    struct Stuck {
+        has_line: mpsc::Sender<()>,
+        goes_on: mpsc::Receiver<()>,
+        lines: Arc<AtomicUsize>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            if self.lines.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.has_line.send(()).map_err(io::Error::other)?;
+                self.goes_on.recv().map_err(io::Error::other)?;
+            }
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_nobody_takes_are_lost_and_counted() {
+        static LOST: AtomicUsize = AtomicUsize::new(0);
+        let ((has_line, first), (go_on, goes_on), lines) = (mpsc::channel(), mpsc::channel(), Arc::default());
+        let stuck = Stuck { has_line, goes_on, lines: Arc::clone(&lines) };
+        let (mut writer, guard) = writer(Box::new(stuck), |lines| drop(LOST.fetch_add(lines, Ordering::SeqCst)));
+        writer.write_all(b"taken").unwrap();
+        first.recv().unwrap();
+        for _ in 0..WAITING + 7 {
+            writer.write_all(b"waits").unwrap();
+        }
+        go_on.send(()).unwrap();
+        drop(guard);
+        assert_eq!((lines.load(Ordering::SeqCst), LOST.load(Ordering::SeqCst)), (1 + WAITING, 7));
     }
 }
