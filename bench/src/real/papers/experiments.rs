@@ -194,6 +194,11 @@ macro_rules! scenario {
     };
 }
 
+/// A row of the page: what it is, the paper's value, and ours.
+const fn row(what: &'static str, paper: Option<f64>, value: fn(&Cases<'_>) -> Option<f64>) -> Row {
+    Row { what, paper, value }
+}
+
 const ALL: &[Experiment] = &[
     Experiment {
         name: "vpfs-3",
@@ -204,10 +209,10 @@ const ALL: &[Experiment] = &[
         is_simulated: false,
         variants: PLAIN,
         rows: &[
-            Row { what: "writes, fifo", paper: None, value: |cases| cases.of_native("fifo", writes) },
-            Row { what: "writes, DSFQ", paper: Some(0.97), value: |cases| cases.of_native("DSFQ", writes) },
-            Row { what: "reads, fifo", paper: None, value: |cases| cases.of_native("fifo", reads) },
-            Row { what: "reads, DSFQ", paper: Some(0.99), value: |cases| cases.of_native("DSFQ", reads) },
+            row("writes, fifo", None, |cases| cases.of_native("fifo", writes)),
+            row("writes, DSFQ", Some(0.97), |cases| cases.of_native("DSFQ", writes)),
+            row("reads, fifo", None, |cases| cases.of_native("fifo", reads)),
+            row("reads, DSFQ", Some(0.99), |cases| cases.of_native("DSFQ", reads)),
         ],
     },
     Experiment {
@@ -219,19 +224,13 @@ const ALL: &[Experiment] = &[
         is_simulated: false,
         variants: PLAIN,
         rows: &[
-            Row {
-                what: "processor, % of one, for each proxy",
-                paper: None,
-                value: |cases| {
-                    let used = cases.of("", "DSFQ")?.proxies?;
-                    Some(used.processor_seconds / used.seconds * 100.0 / super::SERVERS as f64)
-                },
-            },
-            Row {
-                what: "memory at most, MB, for each proxy",
-                paper: None,
-                value: |cases| Some(cases.of("", "DSFQ")?.proxies?.memory_bytes as f64 / 1e6 / super::SERVERS as f64),
-            },
+            row("processor, % of one, for each proxy", None, |cases| {
+                let used = cases.of("", "DSFQ")?.proxies?;
+                Some(used.processor_seconds / used.seconds * 100.0 / super::SERVERS as f64)
+            }),
+            row("memory at most, MB, for each proxy", None, |cases| {
+                Some(cases.of("", "DSFQ")?.proxies?.memory_bytes as f64 / 1e6 / super::SERVERS as f64)
+            }),
         ],
     },
     Experiment {
@@ -261,43 +260,19 @@ const ALL: &[Experiment] = &[
             ),
         ],
         rows: &[
-            Row { what: "no proxy", paper: Some(2.0), value: |cases| cases.shares("2:1", NO_PROXY, 5..25) },
-            Row { what: "2:1, 10 MB", paper: Some(2.0), value: |cases| cases.shares("2:1", "10 MB", 5..25) },
-            Row { what: "8:1, 10 MB", paper: Some(8.0), value: |cases| cases.shares("8:1", "10 MB", 5..25) },
-            Row { what: "32:1, 10 MB", paper: Some(32.0), value: |cases| cases.shares("32:1", "10 MB", 25..65) },
-            Row { what: "2:1, 512 KB", paper: Some(2.0), value: |cases| cases.shares("2:1", "512 KB", 5..25) },
-            Row { what: "8:1, 512 KB", paper: Some(8.0), value: |cases| cases.shares("8:1", "512 KB", 5..25) },
-            Row { what: "32:1, 512 KB", paper: Some(32.0), value: |cases| cases.shares("32:1", "512 KB", 25..65) },
-            Row {
-                what: "reads, 2:1, 10 MB",
-                paper: Some(2.0),
-                value: |cases| cases.shares("reads 2:1", "10 MB", 5..25),
-            },
-            Row {
-                what: "reads, 8:1, 10 MB",
-                paper: Some(8.0),
-                value: |cases| cases.shares("reads 8:1", "10 MB", 5..25),
-            },
-            Row {
-                what: "reads, 32:1, 10 MB",
-                paper: Some(32.0),
-                value: |cases| cases.shares("reads 32:1", "10 MB", 25..65),
-            },
-            Row {
-                what: "random, 2:1, 10 MB",
-                paper: Some(2.0),
-                value: |cases| cases.shares("random 2:1", "10 MB", 5..25),
-            },
-            Row {
-                what: "random, 8:1, 10 MB",
-                paper: Some(8.0),
-                value: |cases| cases.shares("random 8:1", "10 MB", 5..25),
-            },
-            Row {
-                what: "random, 32:1, 10 MB",
-                paper: Some(32.0),
-                value: |cases| cases.shares("random 32:1", "10 MB", 25..65),
-            },
+            row("no proxy", Some(2.0), |cases| cases.shares("2:1", NO_PROXY, 5..25)),
+            row("2:1, 10 MB", Some(2.0), |cases| cases.shares("2:1", "10 MB", 5..25)),
+            row("8:1, 10 MB", Some(8.0), |cases| cases.shares("8:1", "10 MB", 5..25)),
+            row("32:1, 10 MB", Some(32.0), |cases| cases.shares("32:1", "10 MB", 25..65)),
+            row("2:1, 512 KB", Some(2.0), |cases| cases.shares("2:1", "512 KB", 5..25)),
+            row("8:1, 512 KB", Some(8.0), |cases| cases.shares("8:1", "512 KB", 5..25)),
+            row("32:1, 512 KB", Some(32.0), |cases| cases.shares("32:1", "512 KB", 25..65)),
+            row("reads, 2:1, 10 MB", Some(2.0), |cases| cases.shares("reads 2:1", "10 MB", 5..25)),
+            row("reads, 8:1, 10 MB", Some(8.0), |cases| cases.shares("reads 8:1", "10 MB", 5..25)),
+            row("reads, 32:1, 10 MB", Some(32.0), |cases| cases.shares("reads 32:1", "10 MB", 25..65)),
+            row("random, 2:1, 10 MB", Some(2.0), |cases| cases.shares("random 2:1", "10 MB", 5..25)),
+            row("random, 8:1, 10 MB", Some(8.0), |cases| cases.shares("random 8:1", "10 MB", 5..25)),
+            row("random, 32:1, 10 MB", Some(32.0), |cases| cases.shares("random 32:1", "10 MB", 25..65)),
         ],
     },
     Experiment {
@@ -328,21 +303,17 @@ const ALL: &[Experiment] = &[
             ("class C", &[CLASS_C, CALLS_C, NODES_C, TOTAL_C]),
         ],
         rows: &[
-            Row { what: "A, no proxy", paper: Some(3.288), value: |cases| cases.btio("class A", NO_PROXY) },
-            Row { what: "A, SFQ(D)", paper: Some(2.533), value: |cases| cases.btio("class A", "SFQ(D)") },
-            Row { what: "A, SFQ(D)+", paper: Some(1.2), value: |cases| cases.btio("class A", "SFQ(D)+") },
-            Row { what: "A, SFQ(D), IOR capped", paper: Some(1.019), value: |cases| cases.capped() },
-            Row { what: "A, `isolation`", paper: None, value: |cases| cases.btio("class A", "isolation") },
-            Row { what: "IOR, SFQ(D)+, of no proxy", paper: None, value: |cases| cases.ior("class A", "SFQ(D)+") },
-            Row {
-                what: "IOR, `isolation`, of no proxy",
-                paper: None,
-                value: |cases| cases.ior("class A", "isolation"),
-            },
-            Row { what: "C, no proxy", paper: Some(1.75), value: |cases| cases.btio("class C", NO_PROXY) },
-            Row { what: "C, SFQ(D)", paper: Some(1.203), value: |cases| cases.btio("class C", "SFQ(D)") },
-            Row { what: "C, SFQ(D)+", paper: Some(1.203), value: |cases| cases.btio("class C", "SFQ(D)+") },
-            Row { what: "C, `isolation`", paper: None, value: |cases| cases.btio("class C", "isolation") },
+            row("A, no proxy", Some(3.288), |cases| cases.btio("class A", NO_PROXY)),
+            row("A, SFQ(D)", Some(2.533), |cases| cases.btio("class A", "SFQ(D)")),
+            row("A, SFQ(D)+", Some(1.2), |cases| cases.btio("class A", "SFQ(D)+")),
+            row("A, SFQ(D), IOR capped", Some(1.019), |cases| cases.capped()),
+            row("A, `isolation`", None, |cases| cases.btio("class A", "isolation")),
+            row("IOR, SFQ(D)+, of no proxy", None, |cases| cases.ior("class A", "SFQ(D)+")),
+            row("IOR, `isolation`, of no proxy", None, |cases| cases.ior("class A", "isolation")),
+            row("C, no proxy", Some(1.75), |cases| cases.btio("class C", NO_PROXY)),
+            row("C, SFQ(D)", Some(1.203), |cases| cases.btio("class C", "SFQ(D)")),
+            row("C, SFQ(D)+", Some(1.203), |cases| cases.btio("class C", "SFQ(D)+")),
+            row("C, `isolation`", None, |cases| cases.btio("class C", "isolation")),
         ],
     },
     Experiment {
@@ -362,18 +333,18 @@ const ALL: &[Experiment] = &[
             ("L = 9", &[("policy.2.scheduler.slot_cost.0.slots", "9"), PLUS[0], PLUS[1], PLUS[2]]),
         ],
         rows: &[
-            Row { what: "no proxy", paper: Some(6.82), value: |cases| cases.wrf("1:1", NO_PROXY) },
-            Row { what: "SFQ(D), 16:1", paper: Some(2.80), value: |cases| cases.wrf("16:1", "SFQ(D)") },
-            Row { what: "SFQ(D)+, 1:1", paper: Some(1.79), value: |cases| cases.wrf("1:1", "SFQ(D)+") },
-            Row { what: "`isolation`, 1:1", paper: None, value: |cases| cases.wrf("1:1", "isolation") },
-            Row { what: "WRF, L = 1", paper: None, value: |cases| cases.of_l5("L = 1", &["wrf"]) },
-            Row { what: "WRF, L = 3", paper: None, value: |cases| cases.of_l5("L = 3", &["wrf"]) },
-            Row { what: "WRF, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["wrf"]) },
-            Row { what: "IOR, L = 1", paper: None, value: |cases| cases.of_l5("L = 1", &["ior"]) },
-            Row { what: "IOR, L = 3", paper: None, value: |cases| cases.of_l5("L = 3", &["ior"]) },
-            Row { what: "IOR, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["ior"]) },
-            Row { what: "both, L = 1", paper: Some(0.8), value: |cases| cases.of_l5("L = 1", &["wrf", "ior"]) },
-            Row { what: "both, L = 9", paper: None, value: |cases| cases.of_l5("L = 9", &["wrf", "ior"]) },
+            row("no proxy", Some(6.82), |cases| cases.wrf("1:1", NO_PROXY)),
+            row("SFQ(D), 16:1", Some(2.80), |cases| cases.wrf("16:1", "SFQ(D)")),
+            row("SFQ(D)+, 1:1", Some(1.79), |cases| cases.wrf("1:1", "SFQ(D)+")),
+            row("`isolation`, 1:1", None, |cases| cases.wrf("1:1", "isolation")),
+            row("WRF, L = 1", None, |cases| cases.of_l5("L = 1", &["wrf"])),
+            row("WRF, L = 3", None, |cases| cases.of_l5("L = 3", &["wrf"])),
+            row("WRF, L = 9", None, |cases| cases.of_l5("L = 9", &["wrf"])),
+            row("IOR, L = 1", None, |cases| cases.of_l5("L = 1", &["ior"])),
+            row("IOR, L = 3", None, |cases| cases.of_l5("L = 3", &["ior"])),
+            row("IOR, L = 9", None, |cases| cases.of_l5("L = 9", &["ior"])),
+            row("both, L = 1", Some(0.8), |cases| cases.of_l5("L = 1", &["wrf", "ior"])),
+            row("both, L = 9", None, |cases| cases.of_l5("L = 9", &["wrf", "ior"])),
         ],
     },
     Experiment {
@@ -430,12 +401,12 @@ const ALL: &[Experiment] = &[
         is_simulated: true,
         variants: PLAIN,
         rows: &[
-            Row { what: "app1, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "app1") },
-            Row { what: "app1, as on the slides", paper: Some(100.0), value: |cases| cases.p95_ms("slides", "app1") },
-            Row { what: "app1, `two-level`", paper: Some(100.0), value: |cases| cases.p95_ms("two-level", "app1") },
-            Row { what: "app2, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "app2") },
-            Row { what: "app2, as on the slides", paper: None, value: |cases| cases.p95_ms("slides", "app2") },
-            Row { what: "app2, `two-level`", paper: None, value: |cases| cases.p95_ms("two-level", "app2") },
+            row("app1, no proxy", None, |cases| cases.p95_ms(NO_PROXY, "app1")),
+            row("app1, as on the slides", Some(100.0), |cases| cases.p95_ms("slides", "app1")),
+            row("app1, `two-level`", Some(100.0), |cases| cases.p95_ms("two-level", "app1")),
+            row("app2, no proxy", None, |cases| cases.p95_ms(NO_PROXY, "app2")),
+            row("app2, as on the slides", None, |cases| cases.p95_ms("slides", "app2")),
+            row("app2, `two-level`", None, |cases| cases.p95_ms("two-level", "app2")),
         ],
     },
     Experiment {
@@ -451,22 +422,14 @@ const ALL: &[Experiment] = &[
             ("capped", &[("app.1.cap", "\"48MB/s\""), ("policy.3", ""), ("policy.2", ""), ("policy.0", "")]),
         ],
         rows: &[
-            Row { what: "small, of alone, no proxy", paper: None, value: |cases| cases.small("", NO_PROXY) },
-            Row { what: "small, of alone, as on the slides", paper: None, value: |cases| cases.small("", "slides") },
-            Row { what: "small, of alone, `two-level`", paper: None, value: |cases| cases.small("", "two-level") },
-            Row { what: "small, of alone, capped by hand", paper: None, value: |cases| cases.small("capped", "fifo") },
-            Row { what: "95 % within, ms, no proxy", paper: None, value: |cases| cases.p95_ms(NO_PROXY, "small") },
-            Row {
-                what: "95 % within, ms, as on the slides",
-                paper: None,
-                value: |cases| cases.p95_ms("slides", "small"),
-            },
-            Row {
-                what: "95 % within, ms, `two-level`",
-                paper: None,
-                value: |cases| cases.p95_ms("two-level", "small"),
-            },
-            Row { what: "large, of capped, `two-level`", paper: None, value: |cases| cases.large("two-level") },
+            row("small, of alone, no proxy", None, |cases| cases.small("", NO_PROXY)),
+            row("small, of alone, as on the slides", None, |cases| cases.small("", "slides")),
+            row("small, of alone, `two-level`", None, |cases| cases.small("", "two-level")),
+            row("small, of alone, capped by hand", None, |cases| cases.small("capped", "fifo")),
+            row("95 % within, ms, no proxy", None, |cases| cases.p95_ms(NO_PROXY, "small")),
+            row("95 % within, ms, as on the slides", None, |cases| cases.p95_ms("slides", "small")),
+            row("95 % within, ms, `two-level`", None, |cases| cases.p95_ms("two-level", "small")),
+            row("large, of capped, `two-level`", None, |cases| cases.large("two-level")),
         ],
     },
     Experiment {
@@ -479,12 +442,12 @@ const ALL: &[Experiment] = &[
         is_simulated: true,
         variants: &[("2", &[]), ("8", &[("app.0.copies", "8")]), ("16", &[("app.0.copies", "16")])],
         rows: &[
-            Row { what: "2 applications", paper: Some(8.0), value: |cases| cases.sooner("2", NO_PROXY) },
-            Row { what: "8 applications", paper: None, value: |cases| cases.sooner("8", NO_PROXY) },
-            Row { what: "16 applications", paper: Some(42.0), value: |cases| cases.sooner("16", NO_PROXY) },
-            Row { what: "2, than SFQ(D), D = 1", paper: None, value: |cases| cases.sooner("2", "SFQ(D)") },
-            Row { what: "8, than SFQ(D), D = 1", paper: None, value: |cases| cases.sooner("8", "SFQ(D)") },
-            Row { what: "16, than SFQ(D), D = 1", paper: None, value: |cases| cases.sooner("16", "SFQ(D)") },
+            row("2 applications", Some(8.0), |cases| cases.sooner("2", NO_PROXY)),
+            row("8 applications", None, |cases| cases.sooner("8", NO_PROXY)),
+            row("16 applications", Some(42.0), |cases| cases.sooner("16", NO_PROXY)),
+            row("2, than SFQ(D), D = 1", None, |cases| cases.sooner("2", "SFQ(D)")),
+            row("8, than SFQ(D), D = 1", None, |cases| cases.sooner("8", "SFQ(D)")),
+            row("16, than SFQ(D), D = 1", None, |cases| cases.sooner("16", "SFQ(D)")),
         ],
     },
     Experiment {
@@ -507,43 +470,35 @@ const ALL: &[Experiment] = &[
             ("128 KiB, by speed", &[CALLS_128K, FAST_ONLY[0], FAST_ONLY[1]]),
         ],
         rows: &[
-            Row { what: "reads", paper: Some(73.4), value: |cases| cases.more("reads, by speed", "reads") },
-            Row { what: "writes", paper: Some(176.7), value: |cases| cases.more("writes, by speed", "writes") },
-            Row {
-                what: "writes, than 256 KiB on all",
-                paper: None,
-                value: |cases| cases.more("writes, by speed", "writes, 256 KiB"),
-            },
-            Row {
-                what: "writes of 64 processes",
-                paper: None,
-                value: |cases| cases.more("64 processes, by speed", "64 processes"),
-            },
-            Row { what: "writes of 128 KiB", paper: None, value: |cases| cases.more("128 KiB, by speed", "128 KiB") },
+            row("reads", Some(73.4), |cases| cases.more("reads, by speed", "reads")),
+            row("writes", Some(176.7), |cases| cases.more("writes, by speed", "writes")),
+            row("writes, than 256 KiB on all", None, |cases| cases.more("writes, by speed", "writes, 256 KiB")),
+            row("writes of 64 processes", None, |cases| cases.more("64 processes, by speed", "64 processes")),
+            row("writes of 128 KiB", None, |cases| cases.more("128 KiB, by speed", "128 KiB")),
         ],
     },
 ];
 
 /// Fig. 9.
 const SHARES_OF_METADATA: &[Row] = &[
-    Row { what: "2:1, no proxy", paper: None, value: |cases| cases.service("2:1", NO_PROXY) },
-    Row { what: "1:1, SFQ(D)+", paper: Some(1.0), value: |cases| cases.service("1:1", "SFQ(D)+") },
-    Row { what: "2:1, SFQ(D)+", paper: Some(2.0), value: |cases| cases.service("2:1", "SFQ(D)+") },
-    Row { what: "2:1, SFQ(D)+, D = 4", paper: None, value: |cases| cases.service("2:1", "SFQ(D)+, D = 4") },
+    row("2:1, no proxy", None, |cases| cases.service("2:1", NO_PROXY)),
+    row("1:1, SFQ(D)+", Some(1.0), |cases| cases.service("1:1", "SFQ(D)+")),
+    row("2:1, SFQ(D)+", Some(2.0), |cases| cases.service("2:1", "SFQ(D)+")),
+    row("2:1, SFQ(D)+, D = 4", None, |cases| cases.service("2:1", "SFQ(D)+, D = 4")),
 ];
 
 /// Fig. 10.
 const OVERHEAD_OF_METADATA: &[Row] = &[
-    Row { what: "all, fifo", paper: None, value: |cases| cases.of_native("fifo", operations) },
-    Row { what: "all, SFQ(D)+", paper: Some(0.97), value: |cases| cases.of_native("SFQ(D)+", operations) },
-    Row { what: "all, `isolation`", paper: None, value: |cases| cases.of_native("isolation", operations) },
-    Row { what: "mkdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("mkdir")) },
-    Row { what: "create, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("create")) },
-    Row { what: "stat, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("stat")) },
-    Row { what: "utime, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("utime")) },
-    Row { what: "readdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("readdir")) },
-    Row { what: "unlink, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("unlink")) },
-    Row { what: "rmdir, fifo", paper: None, value: |cases| cases.of_native("fifo", in_phase!("rmdir")) },
+    row("all, fifo", None, |cases| cases.of_native("fifo", operations)),
+    row("all, SFQ(D)+", Some(0.97), |cases| cases.of_native("SFQ(D)+", operations)),
+    row("all, `isolation`", None, |cases| cases.of_native("isolation", operations)),
+    row("mkdir, fifo", None, |cases| cases.of_native("fifo", in_phase!("mkdir"))),
+    row("create, fifo", None, |cases| cases.of_native("fifo", in_phase!("create"))),
+    row("stat, fifo", None, |cases| cases.of_native("fifo", in_phase!("stat"))),
+    row("utime, fifo", None, |cases| cases.of_native("fifo", in_phase!("utime"))),
+    row("readdir, fifo", None, |cases| cases.of_native("fifo", in_phase!("readdir"))),
+    row("unlink, fifo", None, |cases| cases.of_native("fifo", in_phase!("unlink"))),
+    row("rmdir, fifo", None, |cases| cases.of_native("fifo", in_phase!("rmdir"))),
 ];
 
 /// At 32:1 one of the two gets a call for each of its processes only in a minute.
