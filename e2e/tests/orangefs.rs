@@ -147,7 +147,7 @@ fn count(cluster: &Cluster) {
     std::fs::create_dir(&mount).expect("a directory");
     let from = format!("fs_spec=tcp://127.0.0.1:{}/pfs", cluster.proxy_port);
     run(Command::new("pvfs2fuse").arg(&mount).args(["-o", &from]));
-    let mounted = Mounted(&mount);
+    let _mounted = Mounted(&mount);
     let counted = |op: &str| {
         let (_, text) = http::get(&cluster.metrics, "/metrics", "");
         let of_op = |line: &&str| line.starts_with("vpfs_app_data_bytes_total{") && line.contains(op);
@@ -167,7 +167,6 @@ fn count(cluster: &Cluster) {
             other => Err(format!("fio has {op} {bytes} bytes, the proxies have counted {other}")),
         });
     }
-    drop(mounted);
 }
 
 /// A mount that ends with the test.

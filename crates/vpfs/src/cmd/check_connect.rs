@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use vpfs_config::{Config, Protocol, Server};
 use vpfs_core::ServerId;
@@ -31,10 +32,13 @@ pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exi
 }
 
 async fn nfs_findings(config: &Config, servers: &[ServerId]) -> Vec<String> {
+    let asked = servers.iter().map(async |id| {
+        let server = &config.servers[id.index()];
+        (server, nfs::answers(&format!("{}:{}", server.address.host(), server.address.port()), WAIT).await)
+    });
     let mut findings = Vec::new();
-    for id in servers {
-        let Server { name, address } = &config.servers[id.index()];
-        match nfs::answers(&format!("{}:{}", address.host(), address.port()), WAIT).await {
+    for (Server { name, address }, answer) in join_all(asked).await {
+        match answer {
             Err(error) => findings.push(format!("{name}: {error}")),
             Ok(offered) if offered.is_empty() => findings.push(format!("{name}: {address} has neither NFS nor mountd")),
             Ok(offered) => eprintln!("{name}: {address} answers {}", offered.join(", ")),

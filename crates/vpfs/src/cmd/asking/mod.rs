@@ -77,11 +77,9 @@ impl Asking {
         for name in &self.servers {
             config.server(name).map_err(Exit::Usage)?;
         }
-        let is_named = |name: &String| self.servers.contains(name);
-        // A process has the socket of its first server, so another one may answer for a server that was named.
-        let (named, others): (Vec<_>, Vec<_>) = config.servers().partition(|(_, server)| is_named(&server.name));
-        let is_enough = self.remote && !named.is_empty();
-        let asked: Vec<_> = named.into_iter().chain(others.into_iter().filter(|_| !is_enough)).collect();
+        // A process has the socket of its first server, so another one here may answer for a server that was named.
+        let asked: Vec<_> =
+            config.servers().filter(|(_, server)| !self.remote || self.is_wanted(&server.name)).collect();
         if self.remote && config.peers.is_none() {
             return Err(Exit::Usage("--remote needs a [peers] table".to_owned()));
         }

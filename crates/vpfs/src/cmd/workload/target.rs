@@ -14,8 +14,8 @@ use crate::exit::Exit;
 
 #[derive(clap::Args)]
 pub(super) struct Target {
-    /// Any one server or proxy of the file system, tcp://HOST:PORT/NAME; or nfs://HOST:PORT/EXPORT?mountport=PORT, where
-    /// the ports can be left out if they are 2049 and 20048
+    /// Any one server or proxy of the file system, tcp://HOST:PORT/NAME; or nfs://HOST:PORT/EXPORT?mountport=PORT,
+    /// where the ports can be left out if they are 2049 and 20048
     #[arg(long, value_name = "URL", help_heading = "Target")]
     pub(super) url: String,
 
