@@ -130,7 +130,9 @@ mod tests {
         static LOST: AtomicUsize = AtomicUsize::new(0);
         let ((has_line, first), (go_on, goes_on), lines) = (mpsc::channel(), mpsc::channel(), Arc::default());
         let stuck = Stuck { has_line, goes_on, lines: Arc::clone(&lines) };
-        let (mut writer, guard) = writer(Box::new(stuck), |lines| drop(LOST.fetch_add(lines, Ordering::SeqCst)));
+        let (mut writer, guard) = writer(Box::new(stuck), |lines| {
+            LOST.fetch_add(lines, Ordering::SeqCst);
+        });
         writer.write_all(b"taken").unwrap();
         first.recv().unwrap();
         for _ in 0..WAITING + 7 {
