@@ -100,6 +100,8 @@ impl Pace {
     const NEARLY_FULL_PPM: u64 = 800_000;
     /// The same where congestion is visible.
     const NEARLY_FULL_VISIBLE_PPM: u64 = 950_000;
+    /// Timers may be late by twice their resolution, which is a millisecond in most systems and runtimes.
+    const TIMER_NS: u64 = 2_000_000;
     const RATE_MAX_PPM: u64 = 16 * ONE_PPM;
     /// The maximum number of windows for which latency at the floor is measured.
     const PROBE_MAX: u32 = 20;
@@ -225,8 +227,10 @@ impl Pace {
         let slow_ns = part(slow_until.nanos_since(self.filled_at), self.floor_ppm);
         let filled = slow_ns.saturating_add(part(now.nanos_since(slow_until), self.rate_ppm()));
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
-        // Bulk that arrives late may catch up by half a request; otherwise it would lose part of its share.
-        let most = i64::try_from(self.usual_ns / 2).unwrap_or(i64::MAX / 4);
+        // Bulk that arrives late may catch up by half a request, and what a timer was late: otherwise it would lose part of
+        // its share.
+        let most = part(Self::TIMER_NS, self.rate_ppm()).max(self.usual_ns / 2);
+        let most = i64::try_from(most).unwrap_or(i64::MAX / 4);
         self.credit_ns = self.credit_ns.saturating_add(filled).min(most);
         self.filled_at = self.filled_at.max(now);
     }
@@ -429,6 +433,19 @@ mod tests {
         }
         let took = now.since(ms(0)).as_millis();
         assert!((3990..=4010).contains(&took), "100 requests of 20 ms at one half: {took}");
+    }
+
+    #[test]
+    fn requests_much_shorter_than_the_resolution_of_timers_get_the_floor() {
+        let mut pace = pace();
+        pace.set_floor(ms(0), 500_000);
+        for now in (1..=1000).map(ms) {
+            while pace.try_issue(now).is_ok() {
+                pace.on_issue(now, 50_000, true);
+            }
+        }
+        let issued_ms = pace.take_issued() / 20;
+        assert!((495..=505).contains(&issued_ms), "{issued_ms} of 1000 ms");
     }
 
     #[test]
