@@ -453,9 +453,11 @@ const ALL: &[Experiment] = &[
     Experiment {
         name: "harl-7",
         text: scenario!("harl-7"),
-        title: "HARL Fig. 7 to 9: throughput with stripes by the speed of disks, % more than with 64 KiB on all servers",
+        title: "HARL Fig. 7 to 9 and 12: throughput with stripes by the speed of disks, % more than with 64 KiB on all \
+                servers",
         scaled: "two slow and two fast servers instead of six and two; 16 processes with calls of 512 KiB at random \
-                 places, if not said otherwise.",
+                 places, if not said otherwise. BTIO: four processes, each with a call of 4 MiB in a burst, 20 bursts \
+                 written and read.",
         servers: Some("the last two with disks of 45 MB/s and 900 I/Os a second"),
         is_simulated: true,
         variants: &[
@@ -468,6 +470,8 @@ const ALL: &[Experiment] = &[
             ("64 processes, by speed", &[PROCESSES_64, BY_SPEED]),
             ("128 KiB", &[CALLS_128K]),
             ("128 KiB, by speed", &[CALLS_128K, FAST_ONLY[0], FAST_ONLY[1]]),
+            ("BTIO", &BTIO),
+            ("BTIO, by speed", &[BTIO[0], BTIO[1], BTIO[2], BTIO[3], BY_SPEED]),
         ],
         rows: &[
             row("reads", Some(73.4), |cases| cases.more("reads, by speed", "reads")),
@@ -475,6 +479,7 @@ const ALL: &[Experiment] = &[
             row("writes, than 256 KiB on all", None, |cases| cases.more("writes, by speed", "writes, 256 KiB")),
             row("writes of 64 processes", None, |cases| cases.more("64 processes, by speed", "64 processes")),
             row("writes of 128 KiB", None, |cases| cases.more("128 KiB, by speed", "128 KiB")),
+            row("BTIO", Some(163.5), |cases| cases.more("BTIO, by speed", "BTIO")),
         ],
     },
 ];
@@ -522,6 +527,16 @@ const EQUAL_256K: (&str, &str) = ("app.0.strips", "\"0:256K;1:256K;2:256K;3:256K
 const BY_SPEED: (&str, &str) = ("app.0.strips", "\"0:64K;1:64K;2:192K;3:192K\"");
 /// What the paper finds for calls of 128 KiB.
 const FAST_ONLY: [(&str, &str); 2] = [("app.0.servers", "[\"2-3\"]"), ("app.0.strips", "\"0:64K;1:64K\"")];
+const BTIO: [(&str, &str); 4] = [
+    ("app.0.ior", ""),
+    ("app.0.phases", ""),
+    ("app.0.nodes", "4"),
+    (
+        "app.0.btio",
+        "{ class = \"c\", processes = 4, iterations = 20, total = \"320MiB\", transfer = \"4MiB\", \
+         think_write = \"0s\", think_read = \"0s\" }",
+    ),
+];
 const CLASS_C: (&str, &str) = ("app.0.btio.class", "\"c\"");
 const CALLS_C: (&str, &str) = ("app.0.btio.transfer", "\"1MiB\"");
 const NODES_C: (&str, &str) = ("app.0.nodes", "4");

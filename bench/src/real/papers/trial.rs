@@ -76,6 +76,7 @@ fn edit(table: &mut Table, path: &str, value: &str) -> Option<()> {
             let index: usize = last.parse().ok()?;
             (index < array.len()).then(|| drop(array.remove(index)))
         }
+        (Value::Table(table), "") => table.remove(last).map(drop),
         (Value::Table(table), value) => {
             let parsed: Table = format!("value = {value}").parse().ok()?;
             table.insert(last.to_owned(), parsed.get("value")?.clone());
