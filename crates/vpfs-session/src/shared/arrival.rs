@@ -4,7 +4,7 @@ use bytes::Bytes;
 use vpfs_core::{Objects, Pieces, Time};
 
 use super::op::{Op, State, data_cost};
-use super::{Core, Order, Protocol, violation};
+use super::{Core, Numbered, Order, Protocol, violation};
 use crate::{Action, CloseReason, OpId, Side, Submission};
 
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
@@ -36,6 +36,8 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) expected: u64,
     /// What it must not overtake; `None` if nothing, as for all that is sent at once.
     pub(crate) order: Option<Order>,
+    /// What must not be left too far behind; not for what is sent at once.
+    pub(crate) numbered: Option<Numbered>,
 }
 
 impl<P: Protocol> Core<P> {
@@ -61,7 +63,7 @@ impl<P: Protocol> Core<P> {
 
     /// Sends a request at once or has it scheduled.
     pub(crate) fn arrive(&mut self, now: Time, arriving: Arriving<P>) {
-        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order } = arriving;
+        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered } = arriving;
         if matches!(class, Class::Scheduled(_))
             && let Some(earlier) = self.repeated(now, &message)
         {
@@ -81,6 +83,7 @@ impl<P: Protocol> Core<P> {
             carried,
             expected,
             order,
+            numbered,
             moved: 0,
             is_uncounted: false,
             is_released: false,
@@ -92,7 +95,7 @@ impl<P: Protocol> Core<P> {
         });
         match class {
             Class::Exempt => self.dispatch(now, id, None),
-            Class::Scheduled(submission) => self.enqueue(id, order, submission),
+            Class::Scheduled(submission) => self.enqueue(id, submission),
         }
     }
 
@@ -125,7 +128,7 @@ impl<P: Protocol> Core<P> {
             let State::Dispatched(request) = std::mem::replace(&mut op.state, State::Sent) else {
                 unreachable!("only dispatched operations are in this list")
             };
-            let order = op.order;
+            let (order, numbered) = (op.order, op.numbered);
             op.dispatched = now;
             op.progressed = now;
             op.held -= request.len();
@@ -134,6 +137,7 @@ impl<P: Protocol> Core<P> {
             self.table.in_progress += 1;
             self.to_server.push(request);
             self.leave_line(order);
+            self.leave_window(id, numbered);
         }
         self.arm_watch(now);
     }

@@ -23,17 +23,20 @@ mod stall;
 mod suspend;
 mod table;
 mod watch;
+mod window;
 
 pub(crate) use arrival::{Arriving, Class, OP_BYTES};
 pub(crate) use op::{Op, State, data_cost};
 pub(crate) use order::Order;
 pub(crate) use passing::Meaning;
 pub(crate) use session::ProtocolSession;
+pub(crate) use window::Numbered;
 
 use order::Lines;
 use passing::Inbound;
 use stall::Stall;
 use table::Table;
+use window::Windows;
 
 /// What the bytes of a connection mean.
 pub(crate) trait Protocol: fmt::Debug + Send + Sized {
@@ -78,6 +81,7 @@ pub(crate) struct Core<P: Protocol> {
     answers: BytesMut,
     table: Table<P>,
     lines: Lines,
+    windows: Windows,
     dispatched: VecDeque<OpId>,
     /// No request that was held is too old before this time.
     overdue_from: Option<Time>,
@@ -117,6 +121,7 @@ impl<P: Protocol> Core<P> {
             answers: BytesMut::new(),
             table: Table::default(),
             lines: Lines::default(),
+            windows: Windows::default(),
             dispatched: VecDeque::new(),
             overdue_from: None,
             next_watch: None,
@@ -222,7 +227,7 @@ impl<P: Protocol> Core<P> {
     fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
         assert!(op.is_held(), "only an operation that was not sent is cancelled");
-        if self.cancel_in_line(id, op.order) {
+        if !self.cancel_in_window(id, op.numbered) && self.cancel_in_line(id, op.order) {
             self.actions.push_back(Action::Cancel(id));
         }
     }
@@ -249,7 +254,7 @@ impl<P: Protocol> Core<P> {
         (self.client_done, self.abandoned) = (true, true);
         (self.paused_until, self.incomplete_since) = (None, None);
         self.cancel_queued();
-        self.lines = Lines::default();
+        (self.lines, self.windows) = Default::default();
         for id in std::mem::take(&mut self.dispatched) {
             self.complete(id, Outcome::Disconnected);
         }
@@ -257,7 +262,7 @@ impl<P: Protocol> Core<P> {
 
     fn end(&mut self) {
         self.cancel_queued();
-        self.lines = Lines::default();
+        (self.lines, self.windows) = Default::default();
         // Nothing else ends operations that are dispatched but not sent.
         self.dispatched.clear();
         for id in self.table.ids_where(|_| true) {
