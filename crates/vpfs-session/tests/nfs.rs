@@ -347,6 +347,20 @@ fn what_is_not_rpc_ends_the_connection() {
     assert!(wire.session.is_closed());
 }
 
+/// A server that speaks TLS accepts a probe by "STARTTLS", which passes, and the client begins (RFC 9289).
+#[test]
+fn tls_is_refused_by_name() {
+    let mut wire = wire();
+    let probe = framed(&words(&[1, 0, 2, NFS, 4, NULL, 7, 0, 0, 0]));
+    assert!(wire.client_passes(&probe).is_empty());
+    let accepted = [words(&[1, 1, 0, 0, 8]), b"STARTTLS".to_vec(), words(&[0])].concat();
+    wire.server_passes(&framed(&accepted));
+    let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252];
+    let actions = wire.client(&hello);
+    let CloseReason::Violation { side: Side::Client, what } = closed(&actions) else { panic!("{actions:?}") };
+    assert!(what.starts_with("NFS over TLS"), "{what}");
+}
+
 /// Symptom (found in review): requests behind a long one in the same read ended the connection. Cause: the bound on
 /// requests that are read although there is no room for them was smaller than a request.
 #[test]
