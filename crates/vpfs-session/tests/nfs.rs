@@ -301,6 +301,11 @@ fn calls_of_the_server_and_their_replies_pass() {
     assert_eq!(wire.client_passes(&reply(1, &[])), []);
     assert_done(&wire.server_passes(&read_reply(1, &[1; 4096], 4096)), op, 4096);
     assert_eq!(wire.server_passes(&reply(77, &[])), [], "a reply to nobody");
+    let (held, _) = wire.held(&getattr(2, 5));
+    assert_eq!(wire.server_passes(&reply(2, &[])), [], "a reply to a call that was not sent");
+    wire.dispatch(held);
+    wire.take_to_server();
+    assert_done(&wire.server_passes(&reply(2, &[])), held, 0);
     wire.assert_idle();
 }
 
@@ -504,6 +509,12 @@ fn what_several_reads_return_is_charged_as_it_was_asked_for() {
     wire.take_to_server();
     let actions = wire.server_passes(&compound_reply(1, 0, &[25, 0, 1, 0]));
     assert!(!actions.iter().any(|action| matches!(action, Action::CorrectCost(..))), "{actions:?}");
+}
+
+#[test]
+fn ten_thousand_operations_are_charged_by_their_length() {
+    let (_, submission) = wire().held(&compound(1, 7, &vec![words(&[25, 0, 0, 0, 0, 0, 0, 8192]); 10_000]));
+    assert_eq!((submission.kind, submission.objects.get()), (OpKind::Metadata, 320_000 / 4096));
 }
 
 #[test]
