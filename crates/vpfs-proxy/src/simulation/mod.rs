@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
 mod nfs;
+mod operation;
 mod peers;
 mod process;
 #[path = "../../tests/daemon/common/raw.rs"]
@@ -219,7 +220,7 @@ fn schedules_with_faults() {
 
 #[test]
 fn schedules_with_faults_of_nfs() {
-    schedules(Protocol::Nfs, 5_000);
+    schedules(Protocol::Nfs, 3_000);
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! Calls and replies of NFSv3 for the operations of the model peers, of several users on each connection.
 
-use std::io;
-
 use vpfs_wire::bmi::Tag;
 
-use super::peers::{Kind, Peer, meaning};
+use super::operation::{Kind, meaning};
 
 /// The window of a security context, as Ganesha has it.
 const WINDOW: u32 = 32;
-const IS_LAST: u32 = 1 << 31;
+pub(super) const IS_LAST: u32 = 1 << 31;
 
 fn number(tag: Tag) -> u32 {
     (tag.0 >> 16) as u32
@@ -62,23 +60,6 @@ fn record(tag: Tag, words: &[u32], data: usize) -> Vec<u8> {
     let mark = |fragment: &[u8], last: u32| (fragment.len() as u32 | last).to_be_bytes();
     let start = if first.is_empty() { Vec::new() } else { [&mark(first, 0), first].concat() };
     [&start, &mark(last, IS_LAST)[..], last].concat()
-}
-
-/// The next record of a peer, and its operation.
-pub(super) async fn receive(peer: &Peer) -> io::Result<(Tag, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    loop {
-        let start = bytes.len() + 4;
-        bytes.resize(start, 0);
-        peer.read(&mut bytes[start - 4..]).await?;
-        let mark = u32::from_be_bytes(*bytes.last_chunk().unwrap());
-        bytes.resize(start + (mark & !IS_LAST) as usize, 0);
-        peer.read(&mut bytes[start..]).await?;
-        if mark & IS_LAST != 0 {
-            let xid = u32::from_be_bytes(*bytes[4..].first_chunk().unwrap());
-            return Ok((Tag(xid.into()), bytes));
-        }
-    }
 }
 
 /// A server, which answers every call but those that come too late in their security context (RFC 2203).

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use vpfs_config::Protocol;
 use vpfs_wire::bmi::{Header, Tag};
 
+use super::operation::{Kind, meaning, tag};
 use super::record::{Passed, Trace};
 use super::{nfs, raw};
 use crate::stream::simulated::{Randomness, Socket};
@@ -27,26 +28,8 @@ pub(crate) enum Fate {
     Stalls { after: usize, pause: Duration },
 }
 
-/// Kinds of operations, stated in their tags, so that servers need not decode requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Metadata,
-    Write,
-    Read,
-    SmallWrite,
-}
-
-const KINDS: [Kind; 4] = [Kind::Metadata, Kind::Write, Kind::Read, Kind::SmallWrite];
 /// Bytes of one data message.
 const CHUNK: usize = 64 << 10;
-
-fn tag(number: u64, kind: usize, kib: u64) -> Tag {
-    Tag(number << 16 | (kind as u64) << 14 | kib)
-}
-
-pub(super) fn meaning(tag: Tag) -> (Kind, usize) {
-    (KINDS[usize::try_from(tag.0 >> 14 & 3).unwrap()], usize::try_from(tag.0 & 0x3fff).unwrap() << 10)
-}
 
 fn request(tag: Tag) -> Vec<u8> {
     let handle = 7 + (tag.0 >> 16) % 3;
@@ -117,7 +100,7 @@ impl Peer {
         }
     }
 
-    pub(super) async fn read(&self, buf: &mut [u8]) -> io::Result<()> {
+    async fn read(&self, buf: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buf.len() {
             self.socket.ready(Interest::READABLE).await;
@@ -153,7 +136,7 @@ impl Peer {
     async fn message(&self) -> io::Result<(Tag, Vec<u8>)> {
         let (tag, bytes) = match self.protocol {
             Protocol::OrangeFs => self.bmi_message().await?,
-            Protocol::Nfs => nfs::receive(self).await?,
+            Protocol::Nfs => self.rpc_message().await?,
         };
         self.trace.add((self.name, tag.0, bytes.len(), self.begun.elapsed()));
         Ok((tag, bytes))
@@ -166,6 +149,23 @@ impl Peer {
         bytes.resize(Header::LEN + usize::try_from(header.size).unwrap(), 0);
         self.read(&mut bytes[Header::LEN..]).await?;
         Ok((header.tag, bytes))
+    }
+
+    /// A record of RPC, and the transaction number in its first fragment.
+    async fn rpc_message(&self) -> io::Result<(Tag, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        loop {
+            let start = bytes.len() + 4;
+            bytes.resize(start, 0);
+            self.read(&mut bytes[start - 4..]).await?;
+            let mark = u32::from_be_bytes(*bytes.last_chunk().unwrap());
+            bytes.resize(start + (mark & !nfs::IS_LAST) as usize, 0);
+            self.read(&mut bytes[start..]).await?;
+            if mark & nfs::IS_LAST != 0 {
+                let xid = u32::from_be_bytes(*bytes[4..].first_chunk().unwrap());
+                return Ok((Tag(xid.into()), bytes));
+            }
+        }
     }
 
     async fn pause(&self, most_us: u64) {

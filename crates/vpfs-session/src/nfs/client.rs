@@ -17,6 +17,7 @@ use crate::{CloseReason, Side, User};
 const KEPT_LEN: usize = 64 << 10;
 
 /// What a record of the client is.
+#[expect(clippy::large_enum_variant, reason = "it lives until it is returned")]
 enum Found {
     /// To be scheduled or sent.
     Call(Tag, Plan, Detail),
