@@ -62,7 +62,7 @@ fn record(tag: Tag, words: &[u32], data: usize) -> Vec<u8> {
     [&start, &mark(last, IS_LAST)[..], last].concat()
 }
 
-/// A server, which answers every call but those that come too late in their security context (RFC 2203).
+/// A server, which answers every call but those whose turn comes too late in their security context (RFC 2203).
 #[derive(Default)]
 pub(super) struct Server {
     newest: u32,

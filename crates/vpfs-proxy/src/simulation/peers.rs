@@ -259,17 +259,18 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
 pub(crate) async fn server(peer: Arc<Peer>, points: Points) {
     let sender = writer(Arc::clone(&peer), points.server_sent.clone());
     let mut awaited = HashMap::<Tag, usize>::new();
-    let mut nfs = nfs::Server::default();
+    let nfs = Arc::new(std::sync::Mutex::new(nfs::Server::default()));
     while let Ok((tag, bytes)) = peer.message().await {
         points.server_got.add(tag, &bytes);
         let answers = match peer.protocol {
             Protocol::OrangeFs => answers(tag, &bytes, &mut awaited),
-            Protocol::Nfs => nfs.answer(tag).into_iter().collect(),
+            Protocol::Nfs => Vec::new(),
         };
-        let (peer, sender) = (Arc::clone(&peer), sender.clone());
+        let (peer, sender, nfs) = (Arc::clone(&peer), sender.clone(), Arc::clone(&nfs));
         tokio::spawn(async move {
             peer.pause(3_000).await;
-            for answer in answers {
+            let from_nfs = (peer.protocol == Protocol::Nfs).then(|| nfs.lock().unwrap().answer(tag)).flatten();
+            for answer in answers.into_iter().chain(from_nfs) {
                 let _ = sender.send((tag, answer));
             }
         });

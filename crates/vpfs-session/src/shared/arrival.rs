@@ -36,7 +36,7 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) expected: u64,
     /// What it must not overtake; `None` if nothing, as for all that is sent at once.
     pub(crate) order: Option<Order>,
-    /// What must not be left too far behind; not for what is sent at once.
+    /// What must not be left too far behind.
     pub(crate) numbered: Option<Numbered>,
 }
 
@@ -93,6 +93,7 @@ impl<P: Protocol> Core<P> {
             dispatched: now,
             progressed: now,
         });
+        self.enter_window(id);
         match class {
             Class::Exempt => self.dispatch(now, id, None),
             Class::Scheduled(submission) => self.enqueue(id, submission),
@@ -128,7 +129,7 @@ impl<P: Protocol> Core<P> {
             let State::Dispatched(request) = std::mem::replace(&mut op.state, State::Sent) else {
                 unreachable!("only dispatched operations are in this list")
             };
-            let (order, numbered) = (op.order, op.numbered);
+            let order = op.order;
             op.dispatched = now;
             op.progressed = now;
             op.held -= request.len();
@@ -137,7 +138,6 @@ impl<P: Protocol> Core<P> {
             self.table.in_progress += 1;
             self.to_server.push(request);
             self.leave_line(order);
-            self.leave_window(id, numbered);
         }
         self.arm_watch(now);
     }

@@ -227,7 +227,7 @@ impl<P: Protocol> Core<P> {
     fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
         assert!(op.is_held(), "only an operation that was not sent is cancelled");
-        if !self.cancel_in_window(id, op.numbered) && self.cancel_in_line(id, op.order) {
+        if !self.leave_window(id, op.numbered) && self.cancel_in_line(id, op.order) {
             self.actions.push_back(Action::Cancel(id));
         }
     }
@@ -245,6 +245,8 @@ impl<P: Protocol> Core<P> {
         let cost = op.final_cost(outcome).filter(|_| !op.is_released);
         self.actions.extend(cost.map(|cost| Action::CorrectCost(id, cost)));
         self.actions.push_back(Action::Complete(op.completed(id, outcome)));
+        self.leave_window(id, op.numbered);
+        self.enqueue_next(op.numbered);
     }
 
     fn abandon(&mut self) {
@@ -254,7 +256,7 @@ impl<P: Protocol> Core<P> {
         (self.client_done, self.abandoned) = (true, true);
         (self.paused_until, self.incomplete_since) = (None, None);
         self.cancel_queued();
-        (self.lines, self.windows) = Default::default();
+        self.lines = Lines::default();
         for id in std::mem::take(&mut self.dispatched) {
             self.complete(id, Outcome::Disconnected);
         }
@@ -262,7 +264,7 @@ impl<P: Protocol> Core<P> {
 
     fn end(&mut self) {
         self.cancel_queued();
-        (self.lines, self.windows) = Default::default();
+        self.lines = Lines::default();
         // Nothing else ends operations that are dispatched but not sent.
         self.dispatched.clear();
         for id in self.table.ids_where(|_| true) {

@@ -1,19 +1,19 @@
-//! Requests with numbers whose servers drop what comes too late, without a word: those of a security context
+//! Requests with numbers whose servers drop what is too far behind, without a word: those of a security context
 //! (RFC 2203, section 5.3.3.1).
 //!
-//! A request is unknown to the scheduler until all that were numbered much earlier are on their way to the server.
+//! A request is unknown to the scheduler while one that was numbered much earlier is not answered. Then no order of
+//! dispatch, and none of the server's own threads, leaves one behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Core, Protocol};
 use crate::{OpId, Submission};
 
-/// By how much the number of a request may be larger than that of one that is sent after it.
+/// The numbers, from the oldest that is not answered on, that may be in progress.
 ///
-/// Half of 32, the shortest window that servers are known to have: Ganesha's; Linux's is 128. The other half is for
-/// what their own threads, and several connections of a client, do to the order. A server states its window when a
-/// context begins, but clients like Linux's do that on a connection of its own.
-const MOST_AHEAD: u32 = 16;
+/// The shortest window that servers are known to have is Ganesha's, 32; Linux's is 128. A server states its window when
+/// a context begins, but clients like Linux's do that on a connection of its own.
+const WINDOW: u32 = 32;
 
 /// A number in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +22,10 @@ pub(crate) struct Numbered {
     pub(crate) number: u32,
 }
 
-/// The requests with numbers that were not sent, in their order.
+/// The requests with numbers, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
-    unsent: BTreeSet<(Numbered, OpId)>,
+    unanswered: BTreeSet<(Numbered, OpId)>,
     /// Those of them that wait for earlier ones.
     waiting: BTreeMap<(Numbered, OpId), Submission>,
 }
@@ -36,9 +36,8 @@ impl Windows {
 
     /// Whether a request is too far ahead of others in its sequence.
     fn holds_back(&self, Numbered { sequence, number }: Numbered) -> bool {
-        let oldest = self.unsent.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
-        oldest
-            .is_some_and(|(oldest, _)| oldest.sequence == sequence && number > oldest.number.saturating_add(MOST_AHEAD))
+        let oldest = self.unanswered.range((Numbered { sequence, number: 0 }, Self::FIRST)..).next();
+        oldest.is_some_and(|(oldest, _)| oldest.sequence == sequence && number >= oldest.number.saturating_add(WINDOW))
     }
 
     /// The next request of a sequence that no longer waits.
@@ -55,31 +54,32 @@ impl<P: Protocol> Core<P> {
         self.windows.holds_back(numbered)
     }
 
+    /// A request that is to be answered.
+    pub(super) fn enter_window(&mut self, id: OpId) {
+        let numbered = self.op(id).numbered;
+        self.windows.unanswered.extend(numbered.map(|numbered| (numbered, id)));
+    }
+
     /// Has a request scheduled, at once or when it may. O(log n).
     pub(super) fn enqueue(&mut self, id: OpId, submission: Submission) {
-        if let Some(numbered) = self.op(id).numbered {
-            self.windows.unsent.insert((numbered, id));
-            if self.is_ahead(numbered) {
-                self.windows.waiting.insert((numbered, id), submission);
-                return;
-            }
+        match self.op(id).numbered.filter(|numbered| self.is_ahead(*numbered)) {
+            Some(numbered) => drop(self.windows.waiting.insert((numbered, id), submission)),
+            None => self.enter_line(id, submission),
         }
-        self.enter_line(id, submission);
     }
 
-    /// A request is on its way to the server: what waited for it is scheduled.
-    pub(super) fn leave_window(&mut self, id: OpId, numbered: Option<Numbered>) {
-        let Some(numbered) = numbered else { return };
-        self.windows.unsent.remove(&(numbered, id));
-        while let Some((id, submission)) = self.windows.next(numbered.sequence) {
+    /// A request was answered, or will not be. Returns whether it waited for others.
+    pub(super) fn leave_window(&mut self, id: OpId, numbered: Option<Numbered>) -> bool {
+        let Some(key) = numbered.map(|numbered| (numbered, id)) else { return false };
+        self.windows.unanswered.remove(&key);
+        self.windows.waiting.remove(&key).is_some()
+    }
+
+    /// What waited for a request that has ended is scheduled.
+    pub(super) fn enqueue_next(&mut self, numbered: Option<Numbered>) {
+        let Some(Numbered { sequence, .. }) = numbered else { return };
+        while let Some((id, submission)) = self.windows.next(sequence) {
             self.enter_line(id, submission);
         }
-    }
-
-    /// A request will not be sent, and neither will those behind it. Returns whether it waited for others.
-    pub(super) fn cancel_in_window(&mut self, id: OpId, numbered: Option<Numbered>) -> bool {
-        let Some(key) = numbered.map(|numbered| (numbered, id)) else { return false };
-        self.windows.unsent.remove(&key);
-        self.windows.waiting.remove(&key).is_some()
     }
 }
