@@ -465,6 +465,20 @@ fn what_is_sent_at_once_does_not_leave_a_call_behind_either() {
     assert!(matches!(actions[..], [Action::Complete(_), Action::Enqueue(..)]), "{actions:?}");
 }
 
+/// Symptom: a COMMIT overtook the WRITE before it in a hand-over. Cause: of requests that had arrived in one read, the one
+/// with the smaller place in a table came first, and places are used again.
+#[test]
+fn another_process_gets_requests_of_one_read_in_their_order() {
+    let mut wire = wire();
+    let sent = [1, 2].map(|xid| wire.sent(&getattr(xid, 5)));
+    for (xid, op) in [1, 2].into_iter().zip(sent) {
+        assert_done(&wire.server_passes(&reply(xid, &[])), op, 0);
+    }
+    let requests = [write(3, 5, 1, b"data"), commit(4, 5, 1)].concat();
+    wire.client(&requests);
+    assert_same(&wire.session.suspend(wire.now).unwrap().requests, &requests);
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
