@@ -12,6 +12,11 @@ fn number(tag: Tag) -> u32 {
     (tag.0 >> 16) as u32
 }
 
+/// A file for some operations in a row, then another one.
+fn file(tag: Tag) -> u32 {
+    number(tag) / 8 % 2
+}
+
 /// The call's number in its security context, which every third has. A client with several connections leaves gaps.
 fn context_number(tag: Tag) -> Option<u32> {
     number(tag).is_multiple_of(3).then(|| 4 * number(tag))
@@ -34,7 +39,7 @@ pub(super) fn call(tag: Tag) -> Vec<u8> {
         Kind::SmallWrite => (21, vec![0, 0, 0]),
     };
     let head = [tag.0 as u32, 0, 2, 100_003, 3, procedure];
-    let file = [0, 0, 4, 7 + number(tag) % 2];
+    let file = [0, 0, 4, file(tag)];
     record(tag, &[&head[..], &credential, &file, &arguments].concat(), if kind == Kind::Write { len } else { 0 })
 }
 
@@ -60,6 +65,18 @@ fn record(tag: Tag, words: &[u32], data: usize) -> Vec<u8> {
     let mark = |fragment: &[u8], last: u32| (fragment.len() as u32 | last).to_be_bytes();
     let start = if first.is_empty() { Vec::new() } else { [&mark(first, 0), first].concat() };
     [&start, &mark(last, IS_LAST)[..], last].concat()
+}
+
+/// Whether a client may rely on it that `first` is executed before `second`, which it sent later: one of them is a COMMIT
+/// of the same user and file.
+pub(super) fn is_ordered(first: Tag, second: Tag) -> bool {
+    let [(one, _), (other, _)] = [first, second].map(meaning);
+    number(first) < number(second)
+        && number(first) % 3 == number(second) % 3
+        && file(first) == file(second)
+        && one != Kind::Metadata
+        && other != Kind::Metadata
+        && (one == Kind::SmallWrite || other == Kind::SmallWrite)
 }
 
 /// A server, which answers every call but those whose turn comes too late in their security context (RFC 2203).

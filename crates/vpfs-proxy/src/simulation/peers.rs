@@ -209,7 +209,10 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
         tokio::spawn(async move {
             for number in 1..=ops {
                 permits.acquire().await.expect("open").forget();
-                peer.pause(2_000).await;
+                // Clients of NFS send several calls at once.
+                if peer.protocol == Protocol::OrangeFs || number % 4 == 1 {
+                    peer.pause(2_000).await;
+                }
                 let tag = tag(
                     number,
                     usize::try_from(peer.draw(3)).unwrap(),
@@ -262,6 +265,9 @@ pub(crate) async fn server(peer: Arc<Peer>, points: Points) {
     let nfs = Arc::new(std::sync::Mutex::new(nfs::Server::default()));
     while let Ok((tag, bytes)) = peer.message().await {
         points.server_got.add(tag, &bytes);
+        if peer.protocol == Protocol::Nfs {
+            points.server_got.assert_in_order(tag, &points.client_sent, nfs::is_ordered);
+        }
         let answers = match peer.protocol {
             Protocol::OrangeFs => answers(tag, &bytes, &mut awaited),
             Protocol::Nfs => Vec::new(),
