@@ -465,8 +465,8 @@ fn what_is_sent_at_once_does_not_leave_a_call_behind_either() {
     assert!(matches!(actions[..], [Action::Complete(_), Action::Enqueue(..)]), "{actions:?}");
 }
 
-/// Symptom: a COMMIT overtook the WRITE before it in a hand-over. Cause: of requests that had arrived in one read, the one
-/// with the smaller place in a table came first, and places are used again.
+/// Symptom: a COMMIT overtook the WRITE before it in a hand-over. Cause: of requests that had arrived in one read, the
+/// one with the smaller place in a table came first, and places are used again.
 #[test]
 fn another_process_gets_requests_of_one_read_in_their_order() {
     let mut wire = wire();

@@ -67,8 +67,8 @@ fn record(tag: Tag, words: &[u32], data: usize) -> Vec<u8> {
     [&start, &mark(last, IS_LAST)[..], last].concat()
 }
 
-/// Whether a client may rely on it that `first` is executed before `second`, which it sent later: one of them is a COMMIT
-/// of the same user and file.
+/// Whether `first` must stay before `second`, which its client sent later: one of them is a COMMIT of the same user and
+/// file.
 pub(super) fn is_ordered(first: Tag, second: Tag) -> bool {
     let [(one, _), (other, _)] = [first, second].map(meaning);
     number(first) < number(second)

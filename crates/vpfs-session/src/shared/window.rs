@@ -1,8 +1,8 @@
 //! Requests with numbers whose servers drop what is too far behind, without a word: those of a security context
 //! (RFC 2203, section 5.3.3.1).
 //!
-//! A request is unknown to the scheduler until each that was numbered much earlier is answered or timed out. No order of
-//! dispatch, and none of the server's own threads, leaves one behind then.
+//! A request is unknown to the scheduler until each that was numbered much earlier is answered or timed out. Then no
+//! order of dispatch, and none of the server's own threads, leaves one behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
