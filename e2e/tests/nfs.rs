@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use vpfs_e2e::requirements::are_present;
-use vpfs_e2e::{Daemon, Hosts, output, run};
+use vpfs_e2e::{Daemon, Hosts, output, run, vpfs};
 
 const PROGRAMS: [&str; 6] = ["ganesha.nfsd", "rpcbind", "unshare", "nfs-ls", "nfs-cp", "nfs-cat"];
 
@@ -21,18 +21,20 @@ struct Site {
 impl Site {
     /// `None`, which is reported, if something is missing. `rest` is the end of the proxy's configuration.
     fn start(rest: &str) -> Option<Self> {
+        Self::with(0, |config| std::fs::write(config, format!("{}{rest}", Self::NETWORK)).expect("a file"))
+    }
+
+    /// The same with a proxy on this host of the configuration that `configure` writes.
+    fn with(host: u16, configure: impl FnOnce(&Path)) -> Option<Self> {
         if !are_present("nfs", &PROGRAMS) {
             return None;
         }
         let hosts = Hosts::new()?;
         let dir = tempfile::tempdir().expect("a directory");
         let _server = Self::server(&hosts, dir.path());
-        std::fs::write(dir.path().join("vpfs.toml"), format!("{}{rest}", Self::NETWORK)).expect("a file");
-        let mut proxy = Daemon::start(
-            dir.path(),
-            "proxy",
-            hosts.on(0).args(["proxy", "--config"]).arg(dir.path().join("vpfs.toml")),
-        );
+        let config = dir.path().join("vpfs.toml");
+        configure(&config);
+        let mut proxy = Daemon::start(dir.path(), "proxy", hosts.on(host).args(["proxy", "--config"]).arg(&config));
         proxy.await_log("ready");
         Some(Self { dir, hosts, proxy, _server })
     }
@@ -57,7 +59,7 @@ impl Site {
         std::fs::create_dir(dir.join("recovery")).expect("a directory");
         // The port mapper has its files in /run, and ends with the server.
         let script = format!(
-            "mount -t tmpfs none /run && mkdir /run/rpcbind && rpcbind -f & until [ -e /run/rpcbind.sock ]; do sleep 0.05; \
+            "mount -t tmpfs none /run; mkdir /run/rpcbind; rpcbind -f & until [ -e /run/rpcbind.sock ]; do sleep 0.05; \
              done; exec ganesha.nfsd -F -f {at}/ganesha.conf -L {at}/ganesha.log -p {at}/ganesha.pid"
         );
         let mut command = hosts.program(0, Path::new("unshare"));
@@ -80,11 +82,16 @@ impl Site {
 
     /// Copies a file of this size to the export as this user, reads it there, and compares.
     fn copy(&self, name: &str, bytes: usize, uid: u32) {
+        self.copy_from(0, name, bytes, &self.url(name, uid));
+    }
+
+    /// The same by a client on this host.
+    fn copy_from(&self, host: u16, name: &str, bytes: usize, url: &str) {
         let local = self.dir.path().join(name);
         let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 253).to_le_bytes()[0]).collect();
         std::fs::write(&local, &content).expect("a file");
-        run(self.tool("nfs-cp").arg(&local).arg(self.url(name, uid)));
-        let copy = output(self.tool("nfs-cat").arg(self.url(name, uid)));
+        run(self.hosts.program(host, Path::new("nfs-cp")).arg(&local).arg(url));
+        let copy = output(self.hosts.program(host, Path::new("nfs-cat")).arg(url));
         assert!(copy.status.success() && copy.stdout == content, "{name}");
     }
 
@@ -129,4 +136,63 @@ fn every_call_belongs_to_its_user() {
     });
     let [alice, bob] = [site.served("alice"), site.served("uid:1001")];
     assert_eq!([alice, bob], [6_000_000, 4_000_000]);
+}
+
+#[test]
+fn a_proxy_at_an_address_of_its_own_is_mounted_without_options() {
+    let ports = [("nfs", 2049), ("mountd", 20048), ("portmapper", 111)];
+    let server = |(name, port)| format!("[[server]]\nname = \"{name}\"\naddress = \"nfs://10.77.0.100:{port}\"\n");
+    let addresses = ports.map(|(name, port)| format!("{name} = \"nfs://10.77.0.1:{port}\""));
+    let listener = format!("[[listener]]\naddresses = {{ {} }}\n", addresses.join(", "));
+    let config = ports.map(server).concat() + &listener;
+    let Some(mut site) = Site::with(1, |path| std::fs::write(path, &config).expect("a file")) else { return };
+    let listing = run(site.hosts.program(2, Path::new("nfs-ls")).args(["-D", "nfs://10.77.0.1"]));
+    assert!(listing.contains("nfs://10.77.0.1/vfs"), "{listing}");
+    site.copy_from(2, "file", 3_000_000, "nfs://10.77.0.1/vfs/file");
+    assert_eq!(site.served("host:10.77.0.2"), 6_000_000);
+}
+
+#[test]
+fn clients_of_the_servers_address_are_redirected() {
+    if !are_present("nft", &["nft"]) {
+        return;
+    }
+    let init = |config: &Path| {
+        let mut init = Command::new(vpfs());
+        init.args(["init", "--nfs", "10.77.0.100:/vfs", "--redirect", "--output"]).arg(config.with_file_name("init"));
+        run(&mut init);
+        std::fs::rename(config.with_file_name("init/vpfs.toml"), config).expect("it was written");
+    };
+    let Some(mut site) = Site::with(0, init) else { return };
+    let url = |name: &str| format!("nfs://10.77.0.100/vfs/{name}");
+    site.copy_from(1, "direct", 1_000_000, &url("direct"));
+    run(site.hosts.program(0, Path::new("nft")).arg("-f").arg(site.dir.path().join("init/vpfs.nft")));
+    site.copy_from(1, "redirected", 2_000_000, &url("redirected"));
+    // The server's own host reaches it directly.
+    site.copy_from(0, "own", 1_000_000, &url("own"));
+    assert_eq!(site.served("uid:0"), 4_000_000);
+}
+
+/// Bad input ends its own connection, and nobody else notices.
+#[test]
+fn what_is_not_nfs_is_cut_off() {
+    let Some(mut site) = Site::start("") else { return };
+    let bad = [
+        "printf 'GET / HTTP/1.1\\r\\n\\r\\n'",
+        "printf '\\177\\377\\377\\377'",
+        "head -c 1000000 /dev/zero",
+        "printf '\\26\\3\\1\\2\\0\\1\\0\\1\\374'",
+    ];
+    std::thread::scope(|scope| {
+        scope.spawn(|| site.copy("file", 3_000_000, 0));
+        for input in bad {
+            // Ends when the proxy closes the connection.
+            let script = format!("exec 3<>/dev/tcp/127.0.0.1/12049; {input} >&3; cat <&3; true");
+            let ended = output(site.tool("timeout").args(["20", "bash", "-c", &script]));
+            assert!(ended.status.success() && ended.stdout.is_empty(), "{input}: {ended:?}");
+        }
+    });
+    assert_eq!(site.served("host:127.0.0.1"), 6_000_000);
+    let log = site.proxy.log();
+    assert!(log.contains("an RPC record of more than 4 MiB") && log.contains("NFS over TLS"), "{log}");
 }

@@ -194,7 +194,11 @@ impl Steps<'_> {
     fn call(&mut self) -> Vec<u8> {
         let [xid, uid, procedure, file] = [self.u8() % 8, self.u8() % 4, self.u8(), self.u8() % 4].map(u32::from);
         let version = if procedure < 32 { 3 } else { 4 };
-        let user = [1, 20, 0, 0, uid, 0, 0, 0, 0];
+        let user = match uid {
+            // A security context, in which calls have numbers.
+            3 => vec![6, 24, 1, 0, self.u8().into(), 1, 4, 7, 0, 0],
+            uid => vec![1, 20, 0, 0, uid, 0, 0, 0, 0],
+        };
         let head = [&[xid, 0, 2, 100_003, version, procedure % 32][..], &user, &[4, file]].concat();
         self.record(&head)
     }

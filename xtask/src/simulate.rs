@@ -26,6 +26,6 @@ pub(crate) fn run(args: &[&str]) -> Result<(), String> {
     command.env("SCHEDULES", schedules.to_string()).env("SEED", seed.to_string());
     let last = seed + schedules.saturating_sub(1);
     command::run(command).map_err(|error| format!("a schedule failed; its seed is above: {error}"))?;
-    println!("{schedules} schedules, seeds {seed} to {last}");
+    println!("{schedules} schedules of each protocol, seeds {seed} to {last}");
     Ok(())
 }

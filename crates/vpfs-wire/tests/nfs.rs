@@ -145,6 +145,9 @@ fn gss_arguments_are_found_where_they_are_readable() {
     let arguments = |procedure, service| call(&words(procedure, service)).arguments.map(<[u8]>::len);
     assert_eq!([arguments(0, 1), arguments(0, 2), arguments(0, 3)], [Some(12), Some(4), None]);
     assert_eq!(arguments(1, 1), None, "a handshake carries a token");
+    let words = words(0, 1);
+    let Credential::Gss(gss) = call(&words).credential else { panic!("a security context") };
+    assert_eq!((gss.number, gss.context), (5, &77_u32.to_be_bytes()[..]));
 }
 
 fn attributes(size: u64) -> fattr3 {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: its panic is the report")]
 
 use proptest::prelude::*;
-use vpfs_wire::nfs::{Compound, Message, compound_listed, compound_moved, status};
+use vpfs_wire::nfs::{Compound, Credential, Message, compound_listed, compound_moved, status};
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -90,16 +90,41 @@ fn others(text: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-#[test]
-fn captured_compounds() {
-    let text = include_str!("golden-nfs/v4.txt");
+/// Name, call and reply.
+fn golden(text: &str) -> impl Iterator<Item = (&str, Vec<u8>, Vec<u8>)> {
     let bytes = |hex: &str| -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     };
-    let mut found = Vec::new();
-    for line in text.lines() {
+    text.lines().map(move |line| {
         let [name, call, reply] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let (call, reply) = (bytes(call), bytes(reply));
+        (name, bytes(call), bytes(reply))
+    })
+}
+
+#[test]
+fn captured_calls_of_a_security_context() {
+    let mut found = Vec::new();
+    for (name, call, reply) in golden(include_str!("golden-nfs/gss.txt")) {
+        let Ok(Message::Call(call)) = Message::parse(&call[4..]) else { panic!("{name}") };
+        let Ok(Message::Reply(reply)) = Message::parse(&reply[4..]) else { panic!("{name}") };
+        let Credential::Gss(gss) = call.credential else { panic!("{name}") };
+        let results = call.credential.protection().open(reply.results.unwrap()).map(|results| status(results).unwrap());
+        let operations = call.arguments.map(|arguments| Compound::parse(arguments).unwrap().operations);
+        found.push((name, gss.is_data, gss.number, gss.context.len(), operations, results));
+    }
+    let expected = [
+        ("init", false, 0, 0, None, None),
+        ("krb5", true, 0, 16, Some(3), Some(0)),
+        ("krb5i", true, 1, 16, Some(3), Some(0)),
+        ("krb5p", true, 2, 16, None, None),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn captured_compounds() {
+    let mut found = Vec::new();
+    for (name, call, reply) in golden(include_str!("golden-nfs/v4.txt")) {
         let Ok(Message::Call(call)) = Message::parse(&call[4..]) else { panic!("{name}") };
         let Ok(Message::Reply(reply)) = Message::parse(&reply[4..]) else { panic!("{name}") };
         let compound = Compound::parse(call.arguments.unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -2,6 +2,8 @@
 //! everything random from a seed (docs/decisions/0012-deterministic-simulation.md).
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a panic is the report; sizes are small")]
 
+mod nfs;
+mod operation;
 mod peers;
 mod process;
 #[path = "../../tests/daemon/common/raw.rs"]
@@ -17,7 +19,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
-use vpfs_config::Config;
+use vpfs_config::{Config, Protocol};
 
 use crate::clock::Clock;
 use crate::stream::simulated::{Randomness, pair};
@@ -33,6 +35,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 /// What is drawn for one run.
 struct Schedule {
     random: Randomness,
+    protocol: Protocol,
     settings: String,
     /// Of the client and the server of each connection.
     fates: Vec<[Fate; 2]>,
@@ -43,9 +46,9 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn of(seed: u64) -> Self {
+    fn of(seed: u64, protocol: Protocol) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
-        let settings = settings(&mut random);
+        let settings = settings(&mut random, protocol);
         let (connections, faults) = (random.random_range(1..=5), random.random_ratio(3, 4));
         let fates: Vec<_> = (0..connections).map(|_| [(); 2].map(|()| fate(&mut random, faults))).collect();
         // From a source of its own, so that a seed means the same connections with and without it.
@@ -53,7 +56,7 @@ impl Schedule {
         let hand_over = other.random_ratio(1, 2).then(|| Duration::from_micros(1 << other.random_range(0..17)));
         let start = |_| hand_over.map_or(Duration::ZERO, |at| at * other.random_range(0..150) / 100);
         let starts = fates.iter().map(start).collect();
-        Self { random: Arc::new(Mutex::new(random)), settings, fates, starts, hand_over }
+        Self { random: Arc::new(Mutex::new(random)), protocol, settings, fates, starts, hand_over }
     }
 
     /// Whether a hand-over may have to wait too long for a connection: one that stalls, or one whose operations wait
@@ -84,14 +87,16 @@ fn fate(random: &mut SmallRng, faults: bool) -> Fate {
 }
 
 /// A configuration; only the scheduler and limits differ.
-fn settings(random: &mut SmallRng) -> String {
+fn settings(random: &mut SmallRng, protocol: Protocol) -> String {
     let policy = ["isolation", "fifo", "sfq-d", "sfq-d-plus", "two-level", "ioco"][random.random_range(0..6)];
     let depth =
         if policy.starts_with("sfq") { format!("depth = {}\n", random.random_range(1..10)) } else { String::new() };
     let metadata = if policy == "sfq-d-plus" && random.random_ratio(1, 2) { "metadata_depth = 2\n" } else { "" };
     let operations = [2, 8, 256][random.random_range(0..3)];
+    let scheme = protocol.scheme();
+    let apps = if protocol == Protocol::Nfs { "[apps]\nauto = \"uid\"\n" } else { "" };
     format!(
-        "[[server]]\nname = \"s\"\naddress = \"tcp://127.0.0.1:3334\"\n[[listener]]\nport = 5334\n\
+        "[[server]]\nname = \"s\"\naddress = \"{scheme}127.0.0.1:3334\"\n{apps}[[listener]]\nport = 5334\n\
          [[app]]\nname = \"a\"\nclients = \"10.0.0.1\"\nweight = 4\ntarget_rate = \"40MB/s\"\ndeadline = \"100ms\"\n\
          [scheduler]\npolicy = \"{policy}\"\n{depth}{metadata}[limits]\noperations = {operations}\n"
     )
@@ -107,8 +112,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
-        let schedule = Schedule::of(seed);
+    fn new(seed: u64, protocol: Protocol) -> Self {
+        let schedule = Schedule::of(seed, protocol);
         let config = Config::parse("simulation", &schedule.settings).unwrap();
         let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         let processes = [(); 2].map(|()| Process::new(&clock, &config));
@@ -125,7 +130,7 @@ impl World {
         let [proxy_server, server_end] = pair(&schedule.random, capacity, [PROXY.into(), SERVER.into()]);
         let fates = schedule.fates[number];
         let points = Points::default();
-        let peer = |socket, fate, name| Peer::new(socket, fate, &schedule.random, &self.trace, name);
+        let peer = |socket, fate, name| Peer::new(schedule.protocol, socket, fate, &schedule.random, &self.trace, name);
         let (ours, theirs) = (peer(client_end, fates[0], (number, 0)), peer(server_end, fates[1], (number, 1)));
         self.processes[self.current.load(Relaxed)].admit(proxy_client, proxy_server, address);
         let serving = tokio::spawn(server(theirs, points.clone()));
@@ -147,7 +152,7 @@ impl World {
     async fn reloads(self: Arc<Self>) {
         for _ in 0..self.schedule.draw(3) {
             tokio::time::sleep(Duration::from_millis(self.schedule.draw(100))).await;
-            let settings = settings(&mut self.schedule.random.lock().unwrap());
+            let settings = settings(&mut self.schedule.random.lock().unwrap(), self.schedule.protocol);
             let config = Config::parse("simulation", &settings).unwrap();
             self.processes[self.current.load(Relaxed)].reload(&config);
         }
@@ -189,9 +194,9 @@ impl World {
 }
 
 /// Runs one schedule; the same seed gives the same digest.
-fn simulate(seed: u64) -> (u64, u64) {
+fn simulate(seed: u64, protocol: Protocol) -> (u64, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async { World::new(seed).run().await })
+    runtime.block_on(async { World::new(seed, protocol).run().await })
 }
 
 /// A number from the environment.
@@ -200,18 +205,28 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// `SCHEDULES` of them from `SEED` on; a failure names its seed.
+fn schedules(protocol: Protocol, default: u64) {
+    let first = number("SEED", 1);
+    for seed in first..first + number("SCHEDULES", default) {
+        let outcome = std::panic::catch_unwind(|| simulate(seed, protocol));
+        assert!(outcome.is_ok(), "replay with SEED={seed} SCHEDULES=1; {}", Schedule::of(seed, protocol).settings);
+    }
+}
+
 #[test]
 fn schedules_with_faults() {
-    let first = number("SEED", 1);
-    for seed in first..first + number("SCHEDULES", 10_000) {
-        let outcome = std::panic::catch_unwind(|| simulate(seed));
-        assert!(outcome.is_ok(), "replay with SEED={seed} SCHEDULES=1; {}", Schedule::of(seed).settings);
-    }
+    schedules(Protocol::OrangeFs, 10_000);
+}
+
+#[test]
+fn schedules_with_faults_of_nfs() {
+    schedules(Protocol::Nfs, 3_000);
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
     for seed in 1..50 {
-        assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
+        let protocol = if seed % 2 == 0 { Protocol::Nfs } else { Protocol::OrangeFs };
+        assert_eq!(simulate(seed, protocol), simulate(seed, protocol), "seed {seed}");
     }
 }

@@ -9,10 +9,12 @@ use rand::RngExt;
 use tokio::io::Interest;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
-use vpfs_wire::bmi::{Header, Mode, Tag};
+use vpfs_config::Protocol;
+use vpfs_wire::bmi::{Header, Tag};
 
-use super::raw;
+use super::operation::{Kind, meaning, tag};
 use super::record::{Passed, Trace};
+use super::{nfs, raw};
 use crate::stream::simulated::{Randomness, Socket};
 
 /// What a peer does to its connection.
@@ -26,26 +28,8 @@ pub(crate) enum Fate {
     Stalls { after: usize, pause: Duration },
 }
 
-/// Kinds of operations, stated in their tags, so that servers need not decode requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Metadata,
-    Write,
-    Read,
-    SmallWrite,
-}
-
-const KINDS: [Kind; 4] = [Kind::Metadata, Kind::Write, Kind::Read, Kind::SmallWrite];
 /// Bytes of one data message.
 const CHUNK: usize = 64 << 10;
-
-fn tag(number: u64, kind: usize, kib: u64) -> Tag {
-    Tag(number << 16 | (kind as u64) << 14 | kib)
-}
-
-fn meaning(tag: Tag) -> (Kind, usize) {
-    (KINDS[usize::try_from(tag.0 >> 14 & 3).unwrap()], usize::try_from(tag.0 & 0x3fff).unwrap() << 10)
-}
 
 fn request(tag: Tag) -> Vec<u8> {
     let handle = 7 + (tag.0 >> 16) % 3;
@@ -65,6 +49,7 @@ fn data(tag: Tag, len: usize) -> impl Iterator<Item = Vec<u8>> {
 
 /// One end of a connection with a fate.
 pub(crate) struct Peer {
+    protocol: Protocol,
     socket: Socket,
     fate: Fate,
     moved: std::sync::Mutex<usize>,
@@ -75,9 +60,16 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(socket: Socket, fate: Fate, random: &Randomness, trace: &Trace, name: (usize, u8)) -> Arc<Self> {
+    pub(crate) fn new(
+        protocol: Protocol,
+        socket: Socket,
+        fate: Fate,
+        random: &Randomness,
+        trace: &Trace,
+        name: (usize, u8),
+    ) -> Arc<Self> {
         let (random, trace) = (Arc::clone(random), trace.clone());
-        Arc::new(Self { socket, fate, moved: 0.into(), random, trace, name, begun: Instant::now() })
+        Arc::new(Self { protocol, socket, fate, moved: 0.into(), random, trace, name, begun: Instant::now() })
     }
 
     fn draw(&self, most: u64) -> u64 {
@@ -140,15 +132,40 @@ impl Peer {
         Ok(())
     }
 
-    /// The next message, whole, and its header.
-    async fn message(&self) -> io::Result<(Header, Vec<u8>)> {
+    /// The next message, whole, and its operation.
+    async fn message(&self) -> io::Result<(Tag, Vec<u8>)> {
+        let (tag, bytes) = match self.protocol {
+            Protocol::OrangeFs => self.bmi_message().await?,
+            Protocol::Nfs => self.rpc_message().await?,
+        };
+        self.trace.add((self.name, tag.0, bytes.len(), self.begun.elapsed()));
+        Ok((tag, bytes))
+    }
+
+    async fn bmi_message(&self) -> io::Result<(Tag, Vec<u8>)> {
         let mut bytes = vec![0; Header::LEN];
         self.read(&mut bytes).await?;
         let header = Header::decode(&bytes).expect("a proxy passes on whole headers");
         bytes.resize(Header::LEN + usize::try_from(header.size).unwrap(), 0);
         self.read(&mut bytes[Header::LEN..]).await?;
-        self.trace.add((self.name, header.tag.0, bytes.len(), self.begun.elapsed()));
-        Ok((header, bytes))
+        Ok((header.tag, bytes))
+    }
+
+    /// A record of RPC, and the transaction number in its first fragment.
+    async fn rpc_message(&self) -> io::Result<(Tag, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        loop {
+            let start = bytes.len() + 4;
+            bytes.resize(start, 0);
+            self.read(&mut bytes[start - 4..]).await?;
+            let mark = u32::from_be_bytes(*bytes.last_chunk().unwrap());
+            bytes.resize(start + (mark & !nfs::IS_LAST) as usize, 0);
+            self.read(&mut bytes[start..]).await?;
+            if mark & nfs::IS_LAST != 0 {
+                let xid = u32::from_be_bytes(*bytes[4..].first_chunk().unwrap());
+                return Ok((Tag(xid.into()), bytes));
+            }
+        }
     }
 
     async fn pause(&self, most_us: u64) {
@@ -192,13 +209,17 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
         tokio::spawn(async move {
             for number in 1..=ops {
                 permits.acquire().await.expect("open").forget();
-                peer.pause(2_000).await;
+                // Clients of NFS send several calls at once.
+                if peer.protocol == Protocol::OrangeFs || number % 4 == 1 {
+                    peer.pause(2_000).await;
+                }
                 let tag = tag(
                     number,
                     usize::try_from(peer.draw(3)).unwrap(),
                     1 + peer.draw(if number % 8 == 0 { 150 } else { 8 }),
                 );
-                if sender.send((tag, request(tag))).is_err() {
+                let request = if peer.protocol == Protocol::Nfs { nfs::call(tag) } else { request(tag) };
+                if sender.send((tag, request)).is_err() {
                     return;
                 }
             }
@@ -207,21 +228,22 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
     let mut answered = 0;
     let mut left = HashMap::<Tag, usize>::new();
     while answered < ops {
-        let Ok((header, bytes)) = peer.message().await else { break };
-        points.client_got.add(header.tag, &bytes);
-        let (kind, len) = meaning(header.tag);
-        let is_last = match (kind, left.get_mut(&header.tag)) {
+        let Ok((tag, bytes)) = peer.message().await else { break };
+        points.client_got.add(tag, &bytes);
+        let (kind, len) = meaning(tag);
+        let is_last = match (kind, left.get_mut(&tag)) {
+            _ if peer.protocol == Protocol::Nfs => true,
             (Kind::Metadata | Kind::SmallWrite, _) => true,
             // The acknowledgement.
             (Kind::Write, None) => {
-                left.insert(header.tag, 0);
-                for message in data(header.tag, len) {
-                    let _ = sender.send((header.tag, message));
+                left.insert(tag, 0);
+                for message in data(tag, len) {
+                    let _ = sender.send((tag, message));
                 }
                 false
             }
             (Kind::Write, Some(_)) => true,
-            (Kind::Read, None) => left.insert(header.tag, len).is_some(),
+            (Kind::Read, None) => left.insert(tag, len).is_some(),
             (Kind::Read, Some(left)) => {
                 *left -= bytes.len() - Header::LEN;
                 *left == 0
@@ -240,37 +262,45 @@ pub(crate) async fn client(peer: Arc<Peer>, points: Points, ops: u64, at_once: u
 pub(crate) async fn server(peer: Arc<Peer>, points: Points) {
     let sender = writer(Arc::clone(&peer), points.server_sent.clone());
     let mut awaited = HashMap::<Tag, usize>::new();
-    while let Ok((header, bytes)) = peer.message().await {
-        points.server_got.add(header.tag, &bytes);
-        let (tag, (kind, len)) = (header.tag, meaning(header.tag));
-        let mut answers = Vec::new();
-        if header.mode == Mode::Unexpected {
-            match kind {
-                Kind::Metadata => answers.push(raw::done(tag)),
-                Kind::SmallWrite => answers.push(raw::small_written(tag, len.min(6 << 10))),
-                Kind::Write => {
-                    awaited.insert(tag, len);
-                    answers.push(raw::ack(tag, 0));
-                }
-                Kind::Read => {
-                    answers.push(raw::ack(tag, len));
-                    answers.extend(data(tag, len));
-                }
-            }
-        } else {
-            let left = awaited.get_mut(&tag).expect("data of a write");
-            *left -= bytes.len() - Header::LEN;
-            if *left == 0 {
-                awaited.remove(&tag);
-                answers.push(raw::completion(tag, len));
-            }
+    let nfs = Arc::new(std::sync::Mutex::new(nfs::Server::default()));
+    while let Ok((tag, bytes)) = peer.message().await {
+        points.server_got.add(tag, &bytes);
+        if peer.protocol == Protocol::Nfs {
+            points.server_got.assert_in_order(tag, &points.client_sent, nfs::is_ordered);
         }
-        let (peer, sender) = (Arc::clone(&peer), sender.clone());
+        let answers = match peer.protocol {
+            Protocol::OrangeFs => answers(tag, &bytes, &mut awaited),
+            Protocol::Nfs => Vec::new(),
+        };
+        let (peer, sender, nfs) = (Arc::clone(&peer), sender.clone(), Arc::clone(&nfs));
         tokio::spawn(async move {
             peer.pause(3_000).await;
-            for answer in answers {
+            let from_nfs = (peer.protocol == Protocol::Nfs).then(|| nfs.lock().unwrap().answer(tag)).flatten();
+            for answer in answers.into_iter().chain(from_nfs) {
                 let _ = sender.send((tag, answer));
             }
         });
+    }
+}
+
+/// What an OrangeFS server sends for this message; `awaited` has the data that is still to come for writes.
+fn answers(tag: Tag, bytes: &[u8], awaited: &mut HashMap<Tag, usize>) -> Vec<Vec<u8>> {
+    let (kind, len) = meaning(tag);
+    if let Some(left) = awaited.get_mut(&tag) {
+        *left -= bytes.len() - Header::LEN;
+        if *left > 0 {
+            return Vec::new();
+        }
+        awaited.remove(&tag);
+        return vec![raw::completion(tag, len)];
+    }
+    match kind {
+        Kind::Metadata => vec![raw::done(tag)],
+        Kind::SmallWrite => vec![raw::small_written(tag, len.min(6 << 10))],
+        Kind::Write => {
+            awaited.insert(tag, len);
+            vec![raw::ack(tag, 0)]
+        }
+        Kind::Read => std::iter::once(raw::ack(tag, len)).chain(data(tag, len)).collect(),
     }
 }

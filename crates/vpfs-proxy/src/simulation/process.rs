@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rand::RngExt;
 use tokio::sync::mpsc;
-use vpfs_config::{AppTable, Config};
+use vpfs_config::{AppTable, Config, Protocol};
+use vpfs_session::nfs::Nfs;
 use vpfs_session::orangefs::{AddressMap, OrangeFs};
 
 use crate::accept::Acceptor;
@@ -39,7 +40,10 @@ impl Process {
             upstream: ("127.0.0.1".to_owned(), SERVER.1),
             names: Names::unknown(clock),
             index: 0,
-            interposer: Arc::new(OrangeFs::new(AddressMap::default())),
+            interposer: match config.servers[0].address.protocol() {
+                Protocol::OrangeFs => Arc::new(OrangeFs::new(AddressMap::default())),
+                Protocol::Nfs => Arc::new(Nfs),
+            },
             gate: Arc::clone(&gate),
             down: false.into(),
             log: LogLimit::default(),

@@ -16,6 +16,13 @@ impl Passed {
         self.0.lock().unwrap().entry(tag).or_default().extend_from_slice(bytes);
     }
 
+    /// Asserts that `tag` arrived here after those that were sent there before it and must stay before it.
+    pub(crate) fn assert_in_order(&self, tag: Tag, sent: &Self, is_ordered: impl Fn(Tag, Tag) -> bool) {
+        let (arrived, sent) = (self.0.lock().unwrap(), sent.0.lock().unwrap());
+        let overtaken = sent.keys().find(|&&other| is_ordered(other, tag) && !arrived.contains_key(&other));
+        assert_eq!(overtaken, None, "{tag:?} has overtaken it");
+    }
+
     /// Asserts that everything that arrived here was sent there, in this order; `all`: and nothing is missing.
     pub(crate) fn assert_came_from(&self, sent: &Self, all: bool, what: &str) {
         let (arrived, sent) = (self.0.lock().unwrap(), sent.0.lock().unwrap());

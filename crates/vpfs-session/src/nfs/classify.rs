@@ -4,10 +4,10 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use vpfs_core::{Bytes, FileKey, FilePosition, MIN_DATA_COST, Objects, OpKind};
-use vpfs_wire::nfs::{Access, Call, Compound, Credential, MAX_RECORD, program};
+use vpfs_wire::nfs::{Access, Call, Compound, Credential, GssCredential, MAX_RECORD, program};
 
 use super::detail::Answer;
-use crate::shared::{Class, Order, data_cost};
+use crate::shared::{Class, Numbered, Order, data_cost};
 use crate::{Submission, User};
 
 /// What a call is to the scheduler.
@@ -18,6 +18,7 @@ pub(super) struct Plan {
     /// Data bytes in the call.
     pub(super) carried: u64,
     pub(super) order: Option<Order>,
+    pub(super) numbered: Option<Numbered>,
 }
 
 /// Bytes of a listing's reply for each entry, at least, and with attributes and handles.
@@ -39,8 +40,9 @@ const SETATTR: u32 = 2;
 /// procedure 0, handshakes of RPCSEC_GSS, and what keeps clients, sessions and leases of NFSv4 alive.
 pub(super) fn plan(call: &Call<'_>, len: usize, user: Option<&Arc<User>>) -> Plan {
     let is_handshake = matches!(&call.credential, Credential::Gss(gss) if !gss.is_data);
+    let numbered = numbered(&call.credential);
     if call.program != program::NFS || call.procedure == 0 || is_handshake {
-        return Plan { class: Class::Exempt, ..metadata(user, 1) };
+        return Plan { class: Class::Exempt, numbered, ..metadata(user, 1) };
     }
     let known = match (call.version, call.arguments) {
         (3, Some(arguments)) => {
@@ -50,7 +52,18 @@ pub(super) fn plan(call: &Call<'_>, len: usize, user: Option<&Arc<User>>) -> Pla
         _ => None,
     };
     // The server refuses what cannot be decoded, and encrypted arguments cannot be.
-    known.unwrap_or_else(|| Plan { answer: Answer::Opaque, ..metadata(user, opaque_objects(len)) })
+    let plan = known.unwrap_or_else(|| Plan { answer: Answer::Opaque, ..metadata(user, opaque_objects(len)) });
+    Plan { numbered, ..plan }
+}
+
+/// The place of a call in its security context.
+fn numbered(credential: &Credential<'_>) -> Option<Numbered> {
+    match credential {
+        Credential::Gss(GssCredential { is_data: true, context, number, .. }) => {
+            Some(Numbered { sequence: hash(context), number: *number })
+        }
+        _ => None,
+    }
 }
 
 /// What cannot be read counts as one object for each of the smallest data accesses that may be in it.
@@ -125,7 +138,7 @@ fn data(kind: OpKind, file: &[u8], start: u64, bytes: u64, user: Option<&Arc<Use
         piece: None,
         user: user.cloned(),
     };
-    Plan { class: Class::Scheduled(submission), answer, carried, order: Some(order(user, file, true)) }
+    Plan { class: Class::Scheduled(submission), answer, carried, order: Some(order(user, file, true)), numbered: None }
 }
 
 /// A call that moves no data.
@@ -139,14 +152,18 @@ pub(super) fn metadata(user: Option<&Arc<User>>, objects: u32) -> Plan {
         piece: None,
         user: user.cloned(),
     };
-    Plan { class: Class::Scheduled(submission), answer: Answer::Plain, carried: 0, order: None }
+    Plan { class: Class::Scheduled(submission), answer: Answer::Plain, carried: 0, order: None, numbered: None }
 }
 
 /// Handles are longer than keys.
 fn file_key(handle: &[u8]) -> FileKey {
+    FileKey(hash(handle))
+}
+
+fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(handle);
-    FileKey(hasher.finish())
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// One user's operations on one file; those of other users on it have no order.

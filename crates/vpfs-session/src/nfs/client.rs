@@ -9,7 +9,7 @@ use vpfs_wire::nfs::{Call, Credential, MAX_RECORD, Message, Record};
 use super::classify::{Plan, metadata, plan};
 use super::detail::{Content, Detail};
 use super::{Messages, SAME_XID, Tag, malformed, record};
-use crate::shared::{Arriving, Class, Core, Meaning, violation};
+use crate::shared::{Arriving, Class, Core, Meaning, Numbered, violation};
 use crate::{CloseReason, Side, User};
 
 /// A record at least this long is held as a part of the buffer that it was read into, all of which stays in memory; a
@@ -17,6 +17,7 @@ use crate::{CloseReason, Side, User};
 const KEPT_LEN: usize = 64 << 10;
 
 /// What a record of the client is.
+#[expect(clippy::large_enum_variant, reason = "it lives until it is returned")]
 enum Found {
     /// To be scheduled or sent.
     Call(Tag, Plan, Detail),
@@ -36,11 +37,14 @@ impl Messages {
         let Some(record) = record(buf, Side::Client, MAX_RECORD)? else { return Ok(false) };
         let len = record.len;
         match self.look_at(core, &record, &buf[..len])? {
-            Found::Call(tag, Plan { class, carried, order, .. }, detail) => {
+            Found::Call(tag, Plan { class, carried, order, numbered, .. }, detail) => {
                 let bytes = buf.split_to(len).freeze();
                 let message = if len < KEPT_LEN { Bytes::copy_from_slice(&bytes) } else { bytes };
                 let (detail_bytes, expected) = (0, 0);
-                core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order });
+                core.arrive(
+                    now,
+                    Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered },
+                );
             }
             Found::Settled => drop(buf.split_to(len)),
             Found::Reply => core.pass_client(now, buf, [len, 0], Meaning::Stray),
@@ -64,10 +68,11 @@ impl Messages {
             protection: call.credential.protection(),
             content: content(&call, record, &plan),
         };
-        let Some(tag) = unused_tag(core, call.xid, &detail.content)? else { return Ok(Found::Settled) };
-        if plan.class == Class::Exempt && core.has_exempt() {
+        let Some(tag) = unused_tag(core, call.xid, &detail.content, plan.numbered)? else { return Ok(Found::Settled) };
+        let is_ahead = plan.numbered.is_some_and(|numbered| core.is_ahead(numbered));
+        if plan.class == Class::Exempt && (core.has_exempt() || is_ahead) {
             // A client that mounts has one in progress. More at once are a flood, and work like any other.
-            plan = metadata(user.as_ref(), 1);
+            plan = Plan { numbered: plan.numbered, ..metadata(user.as_ref(), 1) };
         }
         Ok(Found::Call(tag, plan, detail))
     }
@@ -89,12 +94,18 @@ fn content(call: &Call<'_>, record: &Record, plan: &Plan) -> Content {
 }
 
 /// A tag for a call with this transaction number; `None` if that call is in progress already: it is answered once.
-fn unused_tag(core: &Core<Messages>, xid: u32, content: &Content) -> Result<Option<Tag>, CloseReason> {
+///
+/// With another number in its security context it is another call: a client does not accept the answer to the first.
+fn unused_tag(
+    core: &Core<Messages>,
+    xid: u32,
+    content: &Content,
+    numbered: Option<Numbered>,
+) -> Result<Option<Tag>, CloseReason> {
     for tag in (0..SAME_XID).map(|number| (xid, number)) {
-        match core.find(tag) {
-            None => return Ok(Some(tag)),
-            Some(op) if core.op(op).detail.content == *content => return Ok(None),
-            Some(_) => {}
+        let Some(op) = core.find(tag) else { return Ok(Some(tag)) };
+        if core.op(op).detail.content == *content && core.op(op).numbered == numbered {
+            return Ok(None);
         }
     }
     Err(violation(Side::Client, "too many calls with the same transaction number"))

@@ -14,7 +14,7 @@ use vpfs_core::Time;
 use vpfs_wire::DecodeError;
 use vpfs_wire::nfs::{MAX_RECORD, Record};
 
-use crate::shared::{Core, Protocol, ProtocolSession};
+use crate::shared::{Core, Protocol, ProtocolSession, violation};
 use crate::{CloseReason, Interposer, Requester, Session, SessionLimits, Side, User};
 use detail::Detail;
 
@@ -88,6 +88,7 @@ fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record
     let record = match Record::parse(buf) {
         Ok(record) => record,
         Err(DecodeError::Incomplete { .. }) => return Ok(None),
+        Err(_) if is_tls(buf) => return Err(violation(side, TLS)),
         Err(error) => return Err(malformed(side, &error)),
     };
     let needed = if record.is_contiguous() { needed.min(record.len) } else { record.len };
@@ -99,6 +100,14 @@ fn record(buf: &mut BytesMut, side: Side, needed: usize) -> Result<Option<Record
         buf.reserve(missing.min(4 * buf.len()) + ROOM_BEHIND);
     }
     Ok(None)
+}
+
+const TLS: &str = "NFS over TLS, which vpfs cannot schedule; mount without xprtsec=, or past the proxy \
+                   (docs/decisions/0032-nfs-over-tls.md)";
+
+/// Whether bytes that are no record begin a handshake of TLS (RFC 9289), its version 1.0 or later.
+fn is_tls(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[22, 3])
 }
 
 fn malformed(side: Side, error: &DecodeError) -> CloseReason {

@@ -88,7 +88,8 @@ impl Messages {
         };
         let (tag, detail_bytes) = (header.tag, detail.memory());
         let (carried, expected) = (detail.carried(), detail.expected());
-        core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order: None });
+        let (order, numbered) = (None, None);
+        core.arrive(now, Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use vpfs_core::{Objects, Pieces, Time};
 
 use super::op::{Op, State, data_cost};
-use super::{Core, Order, Protocol, violation};
+use super::{Core, Numbered, Order, Protocol, violation};
 use crate::{Action, CloseReason, OpId, Side, Submission};
 
 /// Bytes that an operation takes up in the tables of session, driver and scheduler, besides its request.
@@ -36,6 +36,8 @@ pub(crate) struct Arriving<P: Protocol> {
     pub(crate) expected: u64,
     /// What it must not overtake; `None` if nothing, as for all that is sent at once.
     pub(crate) order: Option<Order>,
+    /// What must not be left too far behind.
+    pub(crate) numbered: Option<Numbered>,
 }
 
 impl<P: Protocol> Core<P> {
@@ -61,7 +63,7 @@ impl<P: Protocol> Core<P> {
 
     /// Sends a request at once or has it scheduled.
     pub(crate) fn arrive(&mut self, now: Time, arriving: Arriving<P>) {
-        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order } = arriving;
+        let Arriving { tag, message, class, detail, detail_bytes, carried, expected, order, numbered } = arriving;
         if matches!(class, Class::Scheduled(_))
             && let Some(earlier) = self.repeated(now, &message)
         {
@@ -81,6 +83,7 @@ impl<P: Protocol> Core<P> {
             carried,
             expected,
             order,
+            numbered,
             moved: 0,
             is_uncounted: false,
             is_released: false,
@@ -90,9 +93,10 @@ impl<P: Protocol> Core<P> {
             dispatched: now,
             progressed: now,
         });
+        self.enter_window(id);
         match class {
             Class::Exempt => self.dispatch(now, id, None),
-            Class::Scheduled(submission) => self.enqueue(id, order, submission),
+            Class::Scheduled(submission) => self.enqueue(id, submission),
         }
     }
 

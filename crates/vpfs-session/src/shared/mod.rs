@@ -23,17 +23,20 @@ mod stall;
 mod suspend;
 mod table;
 mod watch;
+mod window;
 
 pub(crate) use arrival::{Arriving, Class, OP_BYTES};
 pub(crate) use op::{Op, State, data_cost};
 pub(crate) use order::Order;
 pub(crate) use passing::Meaning;
 pub(crate) use session::ProtocolSession;
+pub(crate) use window::Numbered;
 
 use order::Lines;
 use passing::Inbound;
 use stall::Stall;
 use table::Table;
+use window::Windows;
 
 /// What the bytes of a connection mean.
 pub(crate) trait Protocol: fmt::Debug + Send + Sized {
@@ -78,6 +81,7 @@ pub(crate) struct Core<P: Protocol> {
     answers: BytesMut,
     table: Table<P>,
     lines: Lines,
+    windows: Windows,
     dispatched: VecDeque<OpId>,
     /// No request that was held is too old before this time.
     overdue_from: Option<Time>,
@@ -117,6 +121,7 @@ impl<P: Protocol> Core<P> {
             answers: BytesMut::new(),
             table: Table::default(),
             lines: Lines::default(),
+            windows: Windows::default(),
             dispatched: VecDeque::new(),
             overdue_from: None,
             next_watch: None,
@@ -222,7 +227,7 @@ impl<P: Protocol> Core<P> {
     fn cancel(&mut self, id: OpId) {
         let op = self.remove(id);
         assert!(op.is_held(), "only an operation that was not sent is cancelled");
-        if self.cancel_in_line(id, op.order) {
+        if !self.leave_window(id, op.numbered) && self.cancel_in_line(id, op.order) {
             self.actions.push_back(Action::Cancel(id));
         }
     }
@@ -240,6 +245,8 @@ impl<P: Protocol> Core<P> {
         let cost = op.final_cost(outcome).filter(|_| !op.is_released);
         self.actions.extend(cost.map(|cost| Action::CorrectCost(id, cost)));
         self.actions.push_back(Action::Complete(op.completed(id, outcome)));
+        self.leave_window(id, op.numbered);
+        self.enqueue_next(op.numbered);
     }
 
     fn abandon(&mut self) {

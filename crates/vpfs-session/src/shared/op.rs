@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use vpfs_core::{MIN_DATA_COST, OpKind, Pieces, Time};
 
-use super::{Order, Protocol};
+use super::{Numbered, Order, Protocol};
 use crate::{Completed, OpId, Outcome};
 
 /// The state of an operation.
@@ -45,6 +45,8 @@ pub(crate) struct Op<P: Protocol> {
     pub(super) expected: u64,
     /// What it must not overtake.
     pub(super) order: Option<Order>,
+    /// Its place in a sequence of which the server drops what comes too late.
+    pub(crate) numbered: Option<Numbered>,
     /// Data bytes that passed.
     pub(super) moved: u64,
     /// The data that passes is not counted, so the estimate of the cost stays.

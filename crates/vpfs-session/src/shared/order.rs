@@ -51,8 +51,8 @@ pub(super) struct Lines(HashMap<u64, Line>);
 
 impl<P: Protocol> Core<P> {
     /// Has a request scheduled, at once or after those before it in its line. O(1).
-    pub(super) fn enqueue(&mut self, id: OpId, order: Option<Order>, submission: Submission) {
-        if let Some(order) = order {
+    pub(super) fn enter_line(&mut self, id: OpId, submission: Submission) {
+        if let Some(order) = self.op(id).order {
             let line = self.lines.0.entry(order.line).or_default();
             if !line.waiting.is_empty() || line.holds_back(order) {
                 return line.waiting.push_back((id, order, submission));

@@ -1,5 +1,7 @@
 //! A session that continues in another process: what was sent to the server is completed here, the rest is left to it.
 
+use std::cmp::Reverse;
+
 use bytes::{Bytes, BytesMut};
 use vpfs_core::Time;
 
@@ -11,7 +13,7 @@ impl<P: Protocol> Core<P> {
     pub(super) fn take_back_requests(&mut self, now: Time) {
         self.drain();
         let mut queued = self.table.ids_where(Op::is_held);
-        queued.sort_by_key(|&id| self.op(id).arrived);
+        queued.sort_by_key(|&id| Reverse(self.table.age(id)));
         let mut unsent = BytesMut::new();
         for id in queued {
             if let State::Queued(request) = &self.op(id).state {

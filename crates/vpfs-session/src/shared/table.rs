@@ -74,6 +74,11 @@ impl<P: Protocol> Table<P> {
         self.by_tag.get(&tag).copied()
     }
 
+    /// How many operations have begun since this one, itself included.
+    pub(super) fn age(&self, id: OpId) -> u32 {
+        self.serial.wrapping_sub(id.serial)
+    }
+
     /// Whether an operation has not ended yet.
     pub(super) fn contains(&self, id: OpId) -> bool {
         self.ops.get(id.index()).is_some_and(|(serial, _)| *serial == id.serial)

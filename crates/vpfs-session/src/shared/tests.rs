@@ -41,7 +41,10 @@ impl Protocol for Tagged {
         });
         let order = Some(Order { line: uid.into(), is_data: tag != BARRIER });
         let carried = len.into();
-        core.arrive(now, Arriving { tag, message, class, detail: (), detail_bytes: 0, carried, expected: 0, order });
+        core.arrive(
+            now,
+            Arriving { tag, message, class, detail: (), detail_bytes: 0, carried, expected: 0, order, numbered: None },
+        );
         Ok(true)
     }
 

@@ -51,7 +51,7 @@ pub enum Credential<'a> {
     /// Numbers as the client's kernel states them.
     Sys(SysCredential<'a>),
     /// A security context.
-    Gss(GssCredential),
+    Gss(GssCredential<'a>),
     /// Nobody, or nobody who can be known: other flavours, and credentials that servers reject.
     Unknown,
 }
@@ -88,27 +88,31 @@ impl<'a> SysCredential<'a> {
 
 /// The credential of RPCSEC_GSS.
 #[derive(Clone, Copy, Debug)]
-pub struct GssCredential {
+pub struct GssCredential<'a> {
     /// Whether it carries a call; otherwise it creates or destroys a context.
     pub is_data: bool,
+    /// The call's number in its context.
+    pub number: u32,
     /// How arguments and results are protected.
     pub protection: Protection,
+    /// The server's name for the context; empty while it is being created.
+    pub context: &'a [u8],
 }
 
-impl GssCredential {
-    fn parse(body: &[u8]) -> Result<Self, DecodeError> {
+impl<'a> GssCredential<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(body);
         let (version, procedure) = (cursor.u32()?, cursor.u32()?);
         if version != 1 {
             return Err(cursor.malformed("an unknown version of RPCSEC_GSS"));
         }
-        cursor.u32()?;
+        let number = cursor.u32()?;
         let protection = match cursor.u32()? {
             1 => Protection::None,
             2 => Protection::Integrity,
             _ => Protection::Privacy,
         };
-        Ok(Self { is_data: procedure == 0, protection })
+        Ok(Self { is_data: procedure == 0, number, protection, context: cursor.opaque(MAX_AUTH)? })
     }
 }
 

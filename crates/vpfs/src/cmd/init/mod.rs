@@ -22,7 +22,7 @@ use crate::print::print;
 ///
 /// With --nfs, writes a vpfs.toml with one proxy on the server's host, in which each user is an application. Otherwise
 /// writes vpfs.toml and what proxies recognise each other by: a shared key, or an authority with a certificate for each
-/// server's host; with --redirect also rules of nftables, by which clients reach the proxies at the servers' own
+/// server's host. With --redirect writes also rules of nftables, by which clients reach the proxies at the servers' own
 /// addresses. Says where each file belongs. Nothing that exists is overwritten.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -36,7 +36,7 @@ pub(crate) struct Init {
 
     /// The NFS server as for mount, or nfs://HOST:PORT/EXPORT?mountport=PORT if its ports are not 2049 and 20048
     #[arg(long, value_name = "HOST:/EXPORT", value_parser = Export::parse,
-        conflicts_with_all = ["from", "file_system", "peer_port", "certificates", "redirect"])]
+        conflicts_with_all = ["from", "file_system", "peer_port", "certificates"])]
     nfs: Option<Export>,
 
     /// Only the servers of this file system [default: of all in the file]
@@ -68,7 +68,7 @@ pub(crate) struct Init {
 impl Init {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         match (&self.nfs, &self.from) {
-            (Some(export), _) => export.write(&self.output, self.port.unwrap_or(nfs::PORT)),
+            (Some(export), _) => export.write(&self.output, self.port.unwrap_or(nfs::PORT), self.redirect),
             (None, Some(from)) => self.for_orangefs(from),
             (None, None) => Err(Exit::Usage("give --from or --nfs".to_owned())),
         }

@@ -6,6 +6,7 @@ use vpfs_config::{Config, Problems};
 use vpfs_testbed::nfs::Url;
 
 use super::files::{self, NewFile};
+use super::nftables;
 use crate::exit::Exit;
 use crate::print::print;
 
@@ -29,17 +30,22 @@ impl Export {
         })
     }
 
-    /// Writes vpfs.toml to the directory `output`, for a proxy at `port`, and says what to do with it.
-    pub(super) fn write(&self, output: &Path, port: u16) -> Result<(), Exit> {
+    /// Writes vpfs.toml to the directory `output`, for a proxy at `port`, if `redirect` with rules that send clients
+    /// there, and says what to do with it.
+    pub(super) fn write(&self, output: &Path, port: u16, redirect: bool) -> Result<(), Exit> {
         let text = self.config(port);
         // One is enough: the others are the same at other ports.
         let refused = |problems: Problems| {
             let first = problems.list.first().map_or("", |problem| &problem.message);
             Exit::Usage(format!("--nfs {}: {first}", self.0.host))
         };
-        Config::parse("vpfs.toml", &text).map_err(refused)?;
-        files::write(output, &[NewFile::new("vpfs.toml", text, 0o644)])?;
-        print(self.next_steps(output, port))
+        let config = Config::parse("vpfs.toml", &text).map_err(refused)?;
+        let mut files = vec![NewFile::new("vpfs.toml", text, 0o644)];
+        if redirect {
+            files.push(NewFile::new("vpfs.nft", nftables::rules(&config), 0o644));
+        }
+        files::write(output, &files)?;
+        print(self.next_steps(output, port, redirect))
     }
 
     fn has_mount_daemon(&self) -> bool {
@@ -68,9 +74,17 @@ impl Export {
         )
     }
 
-    fn next_steps(&self, output: &Path, port: u16) -> String {
+    fn next_steps(&self, output: &Path, port: u16, redirect: bool) -> String {
         let Url { host, export: path, .. } = &self.0;
         let mount_port = if self.has_mount_daemon() { port - 1 } else { port };
+        let clients = match redirect {
+            true => format!("Once the proxy runs, redirect clients on {host}: nft -f vpfs.nft"),
+            false => format!(
+                "Once the proxy runs, clients mount through it:\n  \
+                     mount -t nfs -o vers=4.1,port={port} {host}:{path} {path}\n  \
+                     mount -t nfs -o vers=3,proto=tcp,nolock,port={port},mountproto=tcp,mountport={mount_port} {host}:{path} {path}"
+            ),
+        };
         format!(
             "wrote {}\n\
              On {host}:\n  \
@@ -78,9 +92,7 @@ impl Export {
                  vpfs proxy --check --connect\n  \
                  vpfs proxy\n\
              The server sees the proxy as its client: export {path} to {host}, with `insecure` in Linux's exports\n\
-             Once the proxy runs, clients mount through it:\n  \
-                 mount -t nfs -o vers=4.1,port={port} {host}:{path} {path}\n  \
-                 mount -t nfs -o vers=3,proto=tcp,nolock,port={port},mountproto=tcp,mountport={mount_port} {host}:{path} {path}",
+             {clients}",
             output.join("vpfs.toml").display()
         )
     }
@@ -108,7 +120,8 @@ mod tests {
     #[test]
     fn what_is_written_can_be_used() {
         let folder = tempfile::tempdir().unwrap();
-        let write = |text: &str, output: &str| Export::parse(text).unwrap().write(&folder.path().join(output), PORT);
+        let write =
+            |text: &str, output: &str| Export::parse(text).unwrap().write(&folder.path().join(output), PORT, true);
         let servers = |output: &str| {
             let config = Config::load(&folder.path().join(output).join("vpfs.toml")).unwrap();
             assert!(config.warnings.list.is_empty(), "{}", config.warnings);
@@ -118,6 +131,8 @@ mod tests {
         write("10.0.0.1:/home", "two").unwrap();
         let nfs = "nfs://10.0.0.1:2049 nfs://10.0.0.1:12049".to_owned();
         assert_eq!(servers("two"), [nfs.clone(), "nfs://10.0.0.1:20048 nfs://10.0.0.1:12048".to_owned()]);
+        let rules = std::fs::read_to_string(folder.path().join("two/vpfs.nft")).unwrap();
+        assert!(rules.contains("10.0.0.1 . 20048 : 12048"), "{rules}");
         write("nfs://10.0.0.1/home?mountport=2049", "one").unwrap();
         assert_eq!(servers("one"), [nfs]);
         let Err(Exit::Usage(problem)) = write("[fd00::1]:/home", "six") else { panic!("IPv6 is not supported") };
