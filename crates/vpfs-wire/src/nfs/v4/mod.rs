@@ -80,7 +80,7 @@ pub struct Compound<'a> {
     pub read: u64,
     /// The number of its READs.
     pub reads: u32,
-    /// Bytes of data in its WRITEs.
+    /// Bytes of data in its WRITEs, as they state; those of the last one may not be there.
     pub written: u64,
     /// The handle and the first byte of its first READ or WRITE; no handle if an operation before it found the file.
     pub data: Option<(Option<&'a [u8]>, u64)>,
