@@ -227,8 +227,8 @@ impl Pace {
         let slow_ns = part(slow_until.nanos_since(self.filled_at), self.floor_ppm);
         let filled = slow_ns.saturating_add(part(now.nanos_since(slow_until), self.rate_ppm()));
         let filled = i64::try_from(filled).unwrap_or(i64::MAX / 4);
-        // Bulk that arrives late may catch up by half a request, and what a timer was late: otherwise it would lose part of
-        // its share.
+        // Bulk that arrives late may catch up by half a request, and by what a timer was late: otherwise it would lose
+        // part of its share.
         let most = part(Self::TIMER_NS, self.rate_ppm()).max(self.usual_ns / 2);
         let most = i64::try_from(most).unwrap_or(i64::MAX / 4);
         self.credit_ns = self.credit_ns.saturating_add(filled).min(most);
