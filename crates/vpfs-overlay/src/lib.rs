@@ -1,1 +1,6 @@
 //! x
+
+mod map;
+mod names;
+pub use map::*;
+pub use names::*;
