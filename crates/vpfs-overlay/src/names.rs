@@ -36,12 +36,12 @@ pub fn rule<'a>(rules: &'a [Rule], directory: &str, name: &str) -> Option<&'a Ru
 }
 
 /// The name of a map until it is complete.
-pub fn unfinished(id: &str) -> String {
+pub(crate) fn unfinished(id: &str) -> String {
     format!("{NEW}{id}")
 }
 
 /// Whether a name is hidden and refused.
-pub fn is_reserved(name: &[u8]) -> bool {
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(NEW.as_bytes())
 }
 

@@ -1,0 +1,500 @@
+//! Requests of the kernel, and replies.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BackingId, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::{
+    AtFlags, FallocateFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range,
+    fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
+};
+use rustix::io::{Errno, Result};
+use vpfs_harl::Op;
+
+use crate::attr;
+use crate::caller::Caller;
+use crate::inodes::{Inode, lock};
+use crate::overlay::{Changes, Content, Handle, Options, Overlay, is_hidden};
+use crate::trace::Recorder;
+
+/// How long the kernel believes attributes and names, which others may change in the source.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// The largest request. The kernel's own limit is usually the same.
+const REQUEST_MAX: u32 = 1 << 20;
+/// `SEEK_DATA` and `SEEK_HOLE`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+/// The largest extended attribute of the kernel.
+const ATTRIBUTE_MAX: usize = 64 << 10;
+
+/// What is good for us and the kernel may have.
+const WANTED: [InitFlags; 7] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_DONT_MASK,
+    // Else the kernel asks for security.capability before each write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_POSIX_ACL,
+];
+
+fn error(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+fn empty(reply: ReplyEmpty, result: Result<()>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn entry(reply: ReplyEntry, result: Result<(Arc<Inode>, FileAttr)>) {
+    match result {
+        Ok((_, attr)) => reply.entry(&BELIEVED, &attr, Generation(0)),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn attributes(reply: ReplyAttr, result: Result<FileAttr>) {
+    match result {
+        Ok(attr) => reply.attr(&BELIEVED, &attr),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn written(reply: ReplyWrite, result: Result<usize>) {
+    match result.map(u32::try_from) {
+        Ok(Ok(size)) => reply.written(size),
+        Ok(Err(_)) => reply.error(fuser::Errno::EIO),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+/// A value, its size, or that it does not fit.
+fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
+    match result {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(fuser::Errno::ERANGE),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+/// A request that is recorded when it is done, if there is a record: which file, which process, and when it began.
+struct Recorded(Option<(Arc<Options>, Arc<str>, u32, u64)>);
+
+impl Recorded {
+    fn done(self, op: Op, offset: u64, size: usize) {
+        let Some((options, file, pid, start)) = self.0 else { return };
+        if let Some(recorder) = options.recorder.as_ref().filter(|_| size > 0) {
+            recorder.add(&file, op, pid, (offset, size as u64), start);
+        }
+    }
+}
+
+impl Overlay {
+    /// Lets the kernel read and write by itself, if it can and may.
+    fn backing(&self, handle: &Handle, open: impl FnOnce(&Inode) -> std::io::Result<BackingId>) -> Option<Arc<BackingId>> {
+        if !self.may_pass.load(Relaxed) || !matches!(handle.content, Content::Plain(_)) {
+            return None;
+        }
+        // All who have the file open must share it.
+        let mut backing = lock(&handle.inode.backing);
+        if let Some(backing) = backing.upgrade() {
+            return Some(backing);
+        }
+        match open(&handle.inode) {
+            Ok(new) => {
+                let new = Arc::new(new);
+                *backing = Arc::downgrade(&new);
+                Some(new)
+            }
+            Err(error) => {
+                tracing::info!(%error, "the kernel cannot read and write this source by itself");
+                self.may_pass.store(false, Relaxed);
+                None
+            }
+        }
+    }
+
+    fn recorded(&self, request: &Request, handle: &Handle) -> Recorded {
+        let Some(file) = &handle.label else { return Recorded(None) };
+        let start = self.options.recorder.as_ref().map_or(0, Recorder::now);
+        Recorded(Some((Arc::clone(&self.options), Arc::clone(file), request.pid(), start)))
+    }
+
+    /// Bypasses the page cache if requests are recorded, so that they are those of programs.
+    fn opened_how(&self) -> FopenFlags {
+        match self.options.recorder {
+            Some(_) => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            None => FopenFlags::empty(),
+        }
+    }
+
+    fn set_attribute(&self, caller: Caller, inode: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::PERM);
+        }
+        let inode = self.inode(inode)?;
+        let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
+        self.rights.of(caller, || setxattr(inode.path(), name, value, flags))
+    }
+
+    fn attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<Vec<u8>> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::NODATA);
+        }
+        let (inode, mut value) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
+        match self.rights.of(caller, || getxattr(inode.path(), name, &mut value[..])) {
+            // The kernel takes "not supported" for an access list that denies all.
+            Err(Errno::NOTSUP) if name.as_bytes().starts_with(b"system.posix_acl_") => Err(Errno::NODATA),
+            size => {
+                value.truncate(size?);
+                Ok(value)
+            }
+        }
+    }
+
+    fn attribute_names(&self, caller: Caller, inode: u64) -> Result<Vec<u8>> {
+        let (inode, mut list) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
+        let size = self.rights.of(caller, || listxattr(inode.path(), &mut list[..]))?;
+        let names = list[..size].split_inclusive(|byte| *byte == 0);
+        Ok(names.filter(|name| !is_hidden(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect())
+    }
+
+    fn remove_attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<()> {
+        if is_hidden(name.as_bytes()) {
+            return Err(Errno::NODATA);
+        }
+        let inode = self.inode(inode)?;
+        self.rights.of(caller, || removexattr(inode.path(), name))
+    }
+
+    /// Passes a rename on.
+    fn move_name(&self, request: &Request, from: (INodeNo, &OsStr), to: (INodeNo, &OsStr), flags: RenameFlags) -> Result<()> {
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        let (source, target) = (self.inode(from.0.0)?, self.inode(to.0.0)?);
+        self.rename(request.into(), (&source, from.1), (&target, to.1), flags)
+    }
+}
+
+fn time(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        Some(TimeOrNow::SpecificTime(time)) => attr::timespec(time),
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    }
+}
+
+impl Filesystem for Overlay {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in WANTED {
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(REQUEST_MAX);
+        let _ = config.set_max_background(64);
+        let can_pass = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
+        self.may_pass.fetch_and(can_pass, Relaxed);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        entry(reply, self.inode(parent.0).and_then(|parent| self.look_up(&parent, name)));
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.inodes.forget(ino.0, lookups);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        attributes(reply, self.inode(ino.0).and_then(|inode| attr::of(&inode)));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let has_times = atime.is_some() || mtime.is_some();
+        let times = has_times.then(|| Timestamps { last_access: time(atime), last_modification: time(mtime) });
+        let changes = Changes { mode, uid, gid, size, times };
+        let open = fh.and_then(|fh| self.handles.get(fh.0).ok());
+        attributes(reply, self.inode(ino.0).and_then(|inode| self.change(request.into(), &inode, open.as_deref(), &changes)));
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.inode(ino.0).and_then(|inode| readlinkat(&inode.fd, "", Vec::new())) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
+        let parent = self.inode(parent.0);
+        entry(reply, parent.and_then(|parent| self.mknod(request.into(), &parent, name, (mode, umask), rdev)));
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let parent = self.inode(parent.0);
+        entry(reply, parent.and_then(|parent| self.mkdir(request.into(), &parent, name, (mode, umask))));
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = self.inode(parent.0);
+        empty(reply, parent.and_then(|parent| self.unlink(request.into(), &parent, name, AtFlags::empty())));
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = self.inode(parent.0);
+        empty(reply, parent.and_then(|parent| self.unlink(request.into(), &parent, name, AtFlags::REMOVEDIR)));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let parent = self.inode(parent.0);
+        entry(reply, parent.and_then(|parent| self.symlink(request.into(), &parent, name, target.as_os_str())));
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        empty(reply, self.move_name(request, (parent, name), (newparent, newname), flags));
+    }
+
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let both = self.inode(ino.0).and_then(|inode| Ok((inode, self.inode(newparent.0)?)));
+        entry(reply, both.and_then(|(inode, parent)| self.link(request.into(), &inode, &parent, newname)));
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opened = self.inode(ino.0).and_then(|inode| self.open(request.into(), inode, flags.0));
+        let mut handle = match opened {
+            Ok(handle) => handle,
+            Err(why) => return reply.error(error(why)),
+        };
+        let backing = self.backing(&handle, |inode| reply.open_backing(&inode.fd));
+        handle.backing.clone_from(&backing);
+        let fh = FileHandle(self.handles.add(handle));
+        match backing {
+            Some(backing) => reply.opened_passthrough(fh, FopenFlags::empty(), &backing),
+            None => reply.opened(fh, self.opened_how()),
+        }
+    }
+
+    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+        let parent = self.inode(parent.0);
+        let created = parent.and_then(|parent| self.create(request.into(), &parent, name, (mode, umask), flags));
+        let (mut handle, attr) = match created {
+            Ok(created) => created,
+            Err(why) => return reply.error(error(why)),
+        };
+        let backing = self.backing(&handle, |inode| reply.open_backing(&inode.fd));
+        handle.backing.clone_from(&backing);
+        let fh = FileHandle(self.handles.add(handle));
+        match backing {
+            Some(backing) => reply.created_passthrough(&BELIEVED, &attr, Generation(0), fh, FopenFlags::empty(), &backing),
+            None => reply.created(&BELIEVED, &attr, Generation(0), fh, self.opened_how()),
+        }
+    }
+
+    fn read(&self, request: &Request, _: INodeNo, fh: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>, reply: ReplyData) {
+        let handle = match self.handles.get(fh.0) {
+            Ok(handle) => handle,
+            Err(why) => return reply.error(error(why)),
+        };
+        let recorded = self.recorded(request, &handle);
+        self.workers.serve(&[], move |_| match handle.content.read(offset, size as usize) {
+            Ok(data) => {
+                reply.data(&data);
+                recorded.done(Op::Read, offset, data.len());
+            }
+            Err(why) => reply.error(error(why)),
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let handle = match self.handles.get(fh.0) {
+            Ok(handle) => handle,
+            Err(why) => return reply.error(error(why)),
+        };
+        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+            && let Err(why) = self.drop_privileges(request.into(), &handle.inode)
+        {
+            return reply.error(error(why));
+        }
+        let recorded = self.recorded(request, &handle);
+        let is_synced = handle.inode.stored.is_some() && flags.0.cast_unsigned() & rustix::fs::OFlags::DSYNC.bits() != 0;
+        self.workers.serve(data, move |data| {
+            let done = handle.content.write(offset, data);
+            let synced = if is_synced { handle.content.sync(true) } else { Ok(()) };
+            written(reply, synced.and(done));
+            recorded.done(Op::Write, offset, done.unwrap_or(0));
+        });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // The kernel asks no more.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, _: Option<LockOwner>, _: bool, reply: ReplyEmpty) {
+        self.handles.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let handle = match self.handles.get(fh.0) {
+            Ok(handle) => handle,
+            Err(why) => return reply.error(error(why)),
+        };
+        self.workers.serve(&[], move |_| empty(reply, handle.content.sync(datasync)));
+    }
+
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.inode(ino.0).and_then(|inode| self.list(request.into(), &inode)) {
+            Ok(listing) => reply.opened(FileHandle(self.listings.add(listing.into())), FopenFlags::empty()),
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let read = self.listings.get(fh.0).and_then(|listing| {
+            lock(&listing).read(offset, |entry| {
+                reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name)
+            })
+        });
+        match read {
+            Ok(()) => reply.ok(),
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.listings.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        empty(reply, self.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.inode(ino.0).and_then(|inode| fstatvfs(&inode.fd)) {
+            Ok(all) => {
+                let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+                let (block, name, fragment) = (number(all.f_bsize), number(all.f_namemax), number(all.f_frsize));
+                reply.statfs(all.f_blocks, all.f_bfree, all.f_bavail, all.f_files, all.f_ffree, block, name, fragment);
+            }
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+        empty(reply, self.set_attribute(request.into(), ino.0, name, value, flags));
+    }
+
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        value(reply, size, self.attribute(request.into(), ino.0, name));
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        value(reply, size, self.attribute_names(request.into(), ino.0));
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(reply, self.remove_attribute(request.into(), ino.0, name));
+    }
+
+    fn fallocate(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        match self.handles.get(fh.0) {
+            Ok(handle) => self.workers.serve(&[], move |_| empty(reply, handle.content.allocate(mode, offset, length))),
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let place = match (u64::try_from(offset), whence) {
+            (Err(_), _) => Err(Errno::NXIO),
+            (Ok(at), SEEK_DATA | SEEK_HOLE) => {
+                self.handles.get(fh.0).and_then(|handle| handle.content.seek(at, whence == SEEK_DATA))
+            }
+            _ => Err(Errno::INVAL),
+        };
+        match place.map(i64::try_from) {
+            Ok(Ok(place)) => reply.offset(place),
+            Ok(Err(_)) => reply.error(fuser::Errno::EOVERFLOW),
+            Err(why) => reply.error(error(why)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let both = self.handles.get(fh_in.0).and_then(|from| Ok((from, self.handles.get(fh_out.0)?)));
+        let (from, to) = match both {
+            Ok(both) => both,
+            Err(why) => return reply.error(error(why)),
+        };
+        self.workers.serve(&[], move |_| match (&from.content, &to.content) {
+            (Content::Plain(from), Content::Plain(to)) => {
+                let (mut at, mut to_at) = (offset_in, offset_out);
+                // The reply has 32 bits.
+                let most = usize::try_from(len.min(1 << 30)).unwrap_or(0);
+                written(reply, copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most));
+            }
+            // Then the kernel copies by reading and writing.
+            _ => reply.error(fuser::Errno::EOPNOTSUPP),
+        });
+    }
+}

@@ -1,0 +1,478 @@
+//! What each request does, with results instead of replies.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use fuser::{BackingId, FileAttr};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom, Timestamps, Uid, chmod,
+    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr, linkat, mkdirat, mknodat, openat, renameat_with,
+    seek, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::{Errno, Result, pread, pwrite};
+
+use crate::attr;
+use crate::caller::{Caller, Rights};
+use crate::inodes::{Inode, Inodes, lock, path};
+use crate::names::{Rule, is_reserved, rule};
+use crate::stored::{self, ATTRIBUTE, Class, Opened, Stored};
+use crate::trace::Recorder;
+use crate::workers::Workers;
+
+/// What the mount shows, and how.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The directories of region files.
+    pub classes: Vec<Class>,
+    /// Which new files get regions.
+    pub rules: Vec<Rule>,
+    /// Takes down what programs read and write.
+    pub recorder: Option<Recorder>,
+    /// Whether the kernel must not read and write by itself where it could.
+    pub no_passthrough: bool,
+}
+
+/// A mounted source.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    pub(crate) source: PathBuf,
+    pub(crate) mountpoint: PathBuf,
+    pub(crate) options: Arc<Options>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) rights: Rights,
+    pub(crate) workers: Workers,
+    pub(crate) handles: Table<Handle>,
+    pub(crate) listings: Table<Mutex<Listing>>,
+    /// Whether the kernel may read and write by itself.
+    pub(crate) may_pass: AtomicBool,
+}
+
+/// What is open, by handle.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<T>>>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(1), open: Mutex::default() }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn add(&self, open: T) -> u64 {
+        let handle = self.next.fetch_add(1, Relaxed);
+        lock(&self.open).insert(handle, Arc::new(open));
+        handle
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>> {
+        lock(&self.open).get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn remove(&self, handle: u64) {
+        let removed = lock(&self.open).remove(&handle);
+        drop(removed);
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) content: Content,
+    /// Kept while the file is open, as the kernel needs it.
+    pub(crate) backing: Option<Arc<BackingId>>,
+    /// The path that programs know, if requests are recorded.
+    pub(crate) label: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Plain(OwnedFd),
+    Regions(Opened),
+}
+
+impl Content {
+    pub(crate) fn read(&self, at: u64, size: usize) -> Result<Vec<u8>> {
+        let file = match self {
+            Self::Regions(opened) => return opened.read(at, size),
+            Self::Plain(file) => file,
+        };
+        let mut buffer = Vec::with_capacity(size);
+        // Fewer bytes than asked for mean the end of the file to the kernel.
+        while buffer.len() < size {
+            let from = at + buffer.len() as u64;
+            let mut rest = std::mem::take(&mut buffer);
+            let read = pread(file, rustix::buffer::spare_capacity(&mut rest), from);
+            buffer = rest;
+            match read {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        buffer.truncate(size);
+        Ok(buffer)
+    }
+
+    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<usize> {
+        match self {
+            Self::Regions(opened) => opened.write(at, data),
+            Self::Plain(file) => pwrite(file, data, at),
+        }
+    }
+
+    pub(crate) fn sync(&self, is_data_only: bool) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.sync(is_data_only),
+            Self::Plain(file) if is_data_only => fdatasync(file),
+            Self::Plain(file) => fsync(file),
+        }
+    }
+
+    pub(crate) fn allocate(&self, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.allocate(mode, at, size),
+            Self::Plain(file) => fallocate(file, mode, at, size),
+        }
+    }
+
+    pub(crate) fn seek(&self, at: u64, is_data: bool) -> Result<u64> {
+        match self {
+            Self::Regions(opened) => opened.seek(at, is_data),
+            Self::Plain(file) => seek(file, if is_data { SeekFrom::Data(at) } else { SeekFrom::Hole(at) }),
+        }
+    }
+
+    fn truncate(&self, size: u64) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.truncate(size),
+            Self::Plain(file) => ftruncate(file, size),
+        }
+    }
+}
+
+/// What `setattr` changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) times: Option<Timestamps>,
+}
+
+/// An entry of a directory, and where the next one is.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) ino: u64,
+    pub(crate) next: u64,
+    pub(crate) kind: FileType,
+    pub(crate) name: OsString,
+}
+
+/// An open directory, and entries that were read and not asked for yet, the next one last.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) fd: OwnedFd,
+    at: u64,
+    ahead: Vec<Entry>,
+}
+
+impl Listing {
+    /// Passes entries from `at` on to `take`, until that is full.
+    pub(crate) fn read(&mut self, at: u64, mut take: impl FnMut(&Entry) -> bool) -> Result<()> {
+        if at != self.at || at == 0 {
+            self.ahead.clear();
+            self.at = seek(&self.fd, SeekFrom::Start(at))?;
+        }
+        loop {
+            while let Some(entry) = self.ahead.last() {
+                if !is_reserved(entry.name.as_bytes()) && take(entry) {
+                    return Ok(());
+                }
+                self.at = entry.next;
+                self.ahead.pop();
+            }
+            let mut buffer = [MaybeUninit::uninit(); 32 << 10];
+            let mut entries = RawDir::new(&self.fd, &mut buffer);
+            while let Some(entry) = entries.next() {
+                let entry = entry?;
+                let (name, kind) = (OsStr::from_bytes(entry.file_name().to_bytes()).to_owned(), entry.file_type());
+                self.ahead.push(Entry { ino: entry.ino(), next: entry.next_entry_cookie(), kind, name });
+                if entries.is_buffer_empty() {
+                    break;
+                }
+            }
+            if self.ahead.is_empty() {
+                return Ok(());
+            }
+            self.ahead.reverse();
+        }
+    }
+}
+
+impl Overlay {
+    pub(crate) fn inode(&self, number: u64) -> Result<Arc<Inode>> {
+        self.inodes.get(number).ok_or(Errno::STALE)
+    }
+
+    /// Finds a name and counts it.
+    pub(crate) fn look_up(&self, parent: &Inode, name: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+        if is_reserved(name.as_bytes()) {
+            return Err(Errno::NOENT);
+        }
+        let fd = openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        self.counted(parent, name, fd)
+    }
+
+    fn counted(&self, parent: &Inode, name: &OsStr, fd: OwnedFd) -> Result<(Arc<Inode>, FileAttr)> {
+        let stat = fstat(&fd)?;
+        let load = |fd: &OwnedFd| match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Stored::load(fd, &self.options.classes)?.map(Arc::new)),
+            _ => Ok(None),
+        };
+        let inode = self.inodes.look_up(fd, &stat, (parent.number, name), load)?;
+        match attr::of(&inode) {
+            Ok(attr) => Ok((inode, attr)),
+            Err(error) => {
+                self.inodes.forget(inode.number, 1);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn change(&self, caller: Caller, inode: &Inode, open: Option<&Handle>, changes: &Changes) -> Result<FileAttr> {
+        let path = inode.path();
+        self.rights.of(caller, || {
+            if changes.uid.is_some() || changes.gid.is_some() {
+                let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+                chownat(&inode.fd, "", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            if let Some(mode) = changes.mode {
+                chmod(&path, Mode::from_raw_mode(mode & 0o7777))?;
+            }
+            match (changes.size, open, &inode.stored) {
+                (Some(size), Some(open), None) => open.content.truncate(size)?,
+                (Some(size), None, None) => {
+                    ftruncate(openat(CWD, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?, size)?;
+                }
+                _ => {}
+            }
+            match &changes.times {
+                Some(times) => utimensat(CWD, &path, times, AtFlags::empty()),
+                None => Ok(()),
+            }
+        })?;
+        if let Some(stored) = &inode.stored {
+            self.change_regions(caller, inode, stored, changes)?;
+        }
+        attr::of(inode)
+    }
+
+    /// The kernel has checked that the caller may, and the map has been changed.
+    fn change_regions(&self, caller: Caller, inode: &Inode, stored: &Arc<Stored>, changes: &Changes) -> Result<()> {
+        if changes.uid.is_some() || changes.gid.is_some() {
+            let owner = fstat(&inode.fd)?;
+            stored.give(Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid))?;
+        }
+        if let Some(size) = changes.size {
+            Opened::new(Arc::clone(stored), &inode.fd)?.truncate(size)?;
+            self.drop_privileges(caller, inode)?;
+        }
+        changes.times.as_ref().map_or(Ok(()), |times| stored.set_times(times))
+    }
+
+    /// A file of regions that is written loses set-user-ID and set-group-ID as any file does.
+    pub(crate) fn drop_privileges(&self, caller: Caller, inode: &Inode) -> Result<()> {
+        let mode = fstat(&inode.fd)?.st_mode;
+        let lost = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
+        match caller.uid != 0 && mode & lost != 0 {
+            true => chmod(inode.path(), Mode::from_raw_mode(mode & 0o7777 & !lost)),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn open(&self, caller: Caller, inode: Arc<Inode>, flags: i32) -> Result<Handle> {
+        let content = match &inode.stored {
+            // It was joined a moment ago, and the kernel still has the old name: it looks again.
+            Some(_) if fstat(&inode.fd)?.st_nlink == 0 => return Err(Errno::STALE),
+            Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
+            None => {
+                let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
+                Content::Plain(self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?)
+            }
+        };
+        Ok(self.handle(inode, content))
+    }
+
+    fn handle(&self, inode: Arc<Inode>, content: Content) -> Handle {
+        let label = self.options.recorder.as_ref().and_then(|_| std::fs::read_link(inode.path()).ok()).map(|path| {
+            let shown = path.strip_prefix(&self.source).map_or(path.clone(), |below| self.mountpoint.join(below));
+            Arc::from(shown.to_string_lossy())
+        });
+        Handle { inode, content, backing: None, label }
+    }
+
+    pub(crate) fn list(&self, caller: Caller, inode: &Inode) -> Result<Listing> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?;
+        Ok(Listing { fd, at: 0, ahead: Vec::new() })
+    }
+
+    /// The mode of something new. The umask counts unless the directory has an access list for new files.
+    fn mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
+        let has_default = getxattr(parent.path(), "system.posix_acl_default", &mut [0_u8; 0][..]).is_ok_and(|size| size > 0);
+        Mode::from_raw_mode(mode & 0o7777 & if has_default { !0 } else { !umask })
+    }
+
+    pub(crate) fn create(
+        &self,
+        caller: Caller,
+        parent: &Inode,
+        name: &OsStr,
+        (mode, umask): (u32, u32),
+        flags: i32,
+    ) -> Result<(Handle, FileAttr)> {
+        refuse_reserved(name)?;
+        let mode = Self::mode(parent, mode, umask);
+        let (flags, is_exclusive) = (flags_of(flags), flags_of(flags).contains(OFlags::EXCL));
+        if let Some(rule) = self.rule(parent, name)? {
+            let rights = |work: &mut dyn FnMut() -> Result<()>| self.rights.of(caller, work);
+            match stored::create(&parent.fd, name, &stored::new_map(rule)?, mode, rights) {
+                Err(Errno::EXIST) if !is_exclusive => {}
+                created => {
+                    let (inode, attr) = self.counted(parent, name, reopened(&created?)?)?;
+                    return Ok((self.open(caller, inode, 0)?, attr));
+                }
+            }
+        }
+        let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW;
+        let file = self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?;
+        let (inode, attr) = self.counted(parent, name, reopened(&file)?)?;
+        match inode.stored {
+            None => Ok((self.handle(inode, Content::Plain(file)), attr)),
+            Some(_) => Ok((self.open(caller, inode, 0)?, attr)),
+        }
+    }
+
+    /// The rule for a new file; only root's mounts have any.
+    fn rule(&self, parent: &Inode, name: &OsStr) -> Result<Option<&Rule>> {
+        if self.options.rules.is_empty() {
+            return Ok(None);
+        }
+        let directory = std::fs::read_link(parent.path()).map_err(|error| stored::errno(&error))?;
+        let directory = directory.strip_prefix(&self.source).ok().and_then(|directory| directory.to_str());
+        Ok(directory.zip(name.to_str()).and_then(|(directory, name)| rule(&self.options.rules, directory, name)))
+    }
+
+    pub(crate) fn mkdir(&self, caller: Caller, parent: &Inode, name: &OsStr, (mode, umask): (u32, u32)) -> Result<(Arc<Inode>, FileAttr)> {
+        refuse_reserved(name)?;
+        let mode = Self::mode(parent, mode, umask);
+        self.rights.of(caller, || mkdirat(&parent.fd, name, mode))?;
+        self.look_up(parent, name)
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        caller: Caller,
+        parent: &Inode,
+        name: &OsStr,
+        (mode, umask): (u32, u32),
+        device: u32,
+    ) -> Result<(Arc<Inode>, FileAttr)> {
+        refuse_reserved(name)?;
+        let (kind, mode) = (FileType::from_raw_mode(mode), Self::mode(parent, mode, umask));
+        self.rights.of(caller, || mknodat(&parent.fd, name, kind, mode, device.into()))?;
+        self.look_up(parent, name)
+    }
+
+    pub(crate) fn symlink(&self, caller: Caller, parent: &Inode, name: &OsStr, target: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+        refuse_reserved(name)?;
+        self.rights.of(caller, || symlinkat(target, &parent.fd, name))?;
+        self.look_up(parent, name)
+    }
+
+    pub(crate) fn link(&self, caller: Caller, inode: &Inode, parent: &Inode, name: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+        refuse_reserved(name)?;
+        self.rights.of(caller, || linkat(CWD, inode.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW))?;
+        self.look_up(parent, name)
+    }
+
+    pub(crate) fn unlink(&self, caller: Caller, parent: &Inode, name: &OsStr, flags: AtFlags) -> Result<()> {
+        refuse_reserved(name)?;
+        let victim = self.victim(parent, name)?;
+        self.rights.of(caller, || unlinkat(&parent.fd, name, flags))?;
+        victim.map_or(Ok(()), doom)
+    }
+
+    pub(crate) fn rename(
+        &self,
+        caller: Caller,
+        (from, name): (&Inode, &OsStr),
+        (to, new): (&Inode, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        refuse_reserved(name)?;
+        refuse_reserved(new)?;
+        let victim = self.victim(to, new)?;
+        self.rights.of(caller, || renameat_with(&from.fd, name, &to.fd, new, flags))?;
+        victim.map_or(Ok(()), doom)
+    }
+
+    /// The map that may lose its last name, and its regions.
+    fn victim(&self, parent: &Inode, name: &OsStr) -> Result<Option<(OwnedFd, Arc<Stored>)>> {
+        if self.options.classes.is_empty() {
+            return Ok(None);
+        }
+        let fd = match openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            fd => fd?,
+        };
+        let stat = fstat(&fd)?;
+        let stored = match self.inodes.find(&stat) {
+            Some(inode) => inode.stored.clone(),
+            None if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Stored::load(&fd, &self.options.classes)?.map(Arc::new)
+            }
+            None => None,
+        };
+        Ok(stored.map(|stored| (fd, stored)))
+    }
+}
+
+/// Removes region files, once nobody uses them, if the map has no name any more.
+fn doom((map, stored): (OwnedFd, Arc<Stored>)) -> Result<()> {
+    if fstat(map)?.st_nlink == 0 {
+        stored.doom();
+    }
+    Ok(())
+}
+
+fn refuse_reserved(name: &OsStr) -> Result<()> {
+    if is_reserved(name.as_bytes()) { Err(Errno::PERM) } else { Ok(()) }
+}
+
+/// Another descriptor of the same file, that cannot read or write.
+fn reopened(file: &OwnedFd) -> Result<OwnedFd> {
+    openat(CWD, path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Flags of a program for our descriptor. Direct I/O would need aligned buffers of ours; the kernel bypasses its cache.
+fn flags_of(flags: i32) -> OFlags {
+    let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::DIRECT - OFlags::NOCTTY - OFlags::NOFOLLOW;
+    flags | OFlags::CLOEXEC
+}
+
+/// Whether an extended attribute is ours.
+pub(crate) fn is_hidden(name: &[u8]) -> bool {
+    name == ATTRIBUTE.as_bytes()
+}

@@ -1,0 +1,60 @@
+//! Which source the region files in a directory belong to: a check of another one would take them for left over.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+
+use crate::stored::{ATTRIBUTE, Class, new_id};
+
+/// The file in a class's directory that has the id of its source. The source's root has it as an attribute.
+const NAME: &str = "vpfs-source";
+const ID_MAX: usize = 64;
+
+/// Whose a directory of a class is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owned {
+    ByThis,
+    ByAnother,
+    ByNobody,
+}
+
+pub(crate) fn owned(source: &Path, class: &Class) -> io::Result<Owned> {
+    let mut id = String::new();
+    match File::open(class.path.join(NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Owned::ByNobody),
+        file => file?.take(ID_MAX as u64).read_to_string(&mut id)?,
+    };
+    Ok(if source_id(source)?.as_deref() == Some(id.trim()) { Owned::ByThis } else { Owned::ByAnother })
+}
+
+/// Makes sure that the directory belongs to this source.
+pub(crate) fn claim(source: &Path, class: &Class) -> io::Result<()> {
+    match owned(source, class)? {
+        Owned::ByThis => Ok(()),
+        Owned::ByAnother => Err(io::Error::other("it has region files of another source; give each source its own")),
+        Owned::ByNobody => {
+            let id = match source_id(source)? {
+                Some(id) => id,
+                None => {
+                    let id = new_id()?;
+                    setxattr(source, ATTRIBUTE, id.as_bytes(), XattrFlags::CREATE)?;
+                    id
+                }
+            };
+            let path = class.path.join(NAME);
+            let mut file = File::create_new(&path)?;
+            writeln!(file, "{id}").and_then(|()| file.sync_all()).inspect_err(|_| drop(fs::remove_file(&path)))
+        }
+    }
+}
+
+fn source_id(source: &Path) -> io::Result<Option<String>> {
+    let mut id = [0_u8; ID_MAX];
+    match getxattr(source, ATTRIBUTE, &mut id[..]) {
+        Err(Errno::NODATA) => Ok(None),
+        size => Ok(Some(String::from_utf8_lossy(&id[..size?]).into_owned())),
+    }
+}
