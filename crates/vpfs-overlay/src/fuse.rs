@@ -14,7 +14,7 @@ use fuser::{
 };
 use rustix::fs::{
     AtFlags, FallocateFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range,
-    fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
+    fstat, fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
 };
 use rustix::io::{Errno, Result};
 use vpfs_harl::Op;
@@ -104,27 +104,24 @@ impl Recorded {
 
 impl Overlay {
     /// Lets the kernel read and write by itself, if it can and may.
-    fn backing(&self, handle: &Handle, open: impl FnOnce(&Inode) -> std::io::Result<BackingId>) -> Option<Arc<BackingId>> {
-        if !self.may_pass.load(Relaxed) || !matches!(handle.content, Content::Plain(_)) {
-            return None;
-        }
-        // All who have the file open must share it.
-        let mut backing = lock(&handle.inode.backing);
-        if let Some(backing) = backing.upgrade() {
-            return Some(backing);
-        }
-        match open(&handle.inode) {
-            Ok(new) => {
-                let new = Arc::new(new);
-                *backing = Arc::downgrade(&new);
-                Some(new)
-            }
-            Err(error) => {
-                tracing::info!(%error, "the kernel cannot read and write this source by itself");
-                self.may_pass.store(false, Relaxed);
-                None
+    fn backing(&self, handle: &mut Handle, open: impl FnOnce(&Inode) -> std::io::Result<BackingId>) -> Option<Arc<BackingId>> {
+        let mut opens = lock(&handle.inode.opens);
+        handle.backing = opens.backing.upgrade();
+        let is_free = handle.backing.is_none() && opens.ours == 0;
+        if is_free && self.may_pass.load(Relaxed) && matches!(handle.content, Content::Plain(_)) && !is_privileged(&handle.inode) {
+            match open(&handle.inode) {
+                Ok(new) => handle.backing = Some(Arc::new(new)),
+                Err(error) => {
+                    tracing::info!(%error, "the kernel cannot read and write this source by itself");
+                    self.may_pass.store(false, Relaxed);
+                }
             }
         }
+        match &handle.backing {
+            Some(backing) => opens.backing = Arc::downgrade(backing),
+            None => opens.ours += 1,
+        }
+        handle.backing.clone()
     }
 
     fn recorded(&self, request: &Request, handle: &Handle) -> Recorded {
@@ -186,6 +183,11 @@ impl Overlay {
         let (source, target) = (self.inode(from.0.0)?, self.inode(to.0.0)?);
         self.rename(request.into(), (&source, from.1), (&target, to.1), flags)
     }
+}
+
+/// Whether a file loses set-user-ID or set-group-ID when it is written, which the kernel leaves to us.
+fn is_privileged(inode: &Inode) -> bool {
+    fstat(&inode.fd).is_ok_and(|stat| stat.st_mode & 0o6000 != 0)
 }
 
 fn time(time: Option<TimeOrNow>) -> Timespec {
@@ -301,8 +303,7 @@ impl Filesystem for Overlay {
             Ok(handle) => handle,
             Err(why) => return reply.error(error(why)),
         };
-        let backing = self.backing(&handle, |inode| reply.open_backing(&inode.fd));
-        handle.backing.clone_from(&backing);
+        let backing = self.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
         let fh = FileHandle(self.handles.add(handle));
         match backing {
             Some(backing) => reply.opened_passthrough(fh, FopenFlags::empty(), &backing),
@@ -317,8 +318,7 @@ impl Filesystem for Overlay {
             Ok(created) => created,
             Err(why) => return reply.error(error(why)),
         };
-        let backing = self.backing(&handle, |inode| reply.open_backing(&inode.fd));
-        handle.backing.clone_from(&backing);
+        let backing = self.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
         let fh = FileHandle(self.handles.add(handle));
         match backing {
             Some(backing) => reply.created_passthrough(&BELIEVED, &attr, Generation(0), fh, FopenFlags::empty(), &backing),
@@ -378,7 +378,9 @@ impl Filesystem for Overlay {
     }
 
     fn release(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, _: Option<LockOwner>, _: bool, reply: ReplyEmpty) {
-        self.handles.remove(fh.0);
+        if let Some(handle) = self.handles.remove(fh.0).filter(|handle| handle.backing.is_none()) {
+            lock(&handle.inode.opens).ours -= 1;
+        }
         reply.ok();
     }
 

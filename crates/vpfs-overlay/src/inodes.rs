@@ -23,8 +23,16 @@ pub(crate) struct Inode {
     pub(crate) kind: FileType,
     /// If it has regions.
     pub(crate) stored: Option<Arc<Stored>>,
-    /// What the kernel reads and writes by itself, while it is open.
-    pub(crate) backing: Mutex<Weak<BackingId>>,
+    pub(crate) opens: Mutex<Opens>,
+}
+
+/// How a file is open: all who have it open share the kernel's way, or ours.
+#[derive(Debug, Default)]
+pub(crate) struct Opens {
+    /// What the kernel reads and writes by itself.
+    pub(crate) backing: Weak<BackingId>,
+    /// Whose requests come to us.
+    pub(crate) ours: usize,
 }
 
 impl Inode {
@@ -76,7 +84,7 @@ impl Inodes {
         let stat = fstat(&root)?;
         let inodes = Self { device: stat.st_dev, table: Mutex::default(), most, full };
         let key = (stat.st_dev, stat.st_ino);
-        let root = Inode { number: ROOT, fd: root, kind: FileType::Directory, stored: None, backing: Mutex::default() };
+        let root = Inode { number: ROOT, fd: root, kind: FileType::Directory, stored: None, opens: Mutex::default() };
         lock(&inodes.table).insert(Arc::new(root), key, (ROOT, OsString::new()));
         Ok(inodes)
     }
@@ -111,7 +119,7 @@ impl Inodes {
             return Ok(inode);
         }
         let (number, kind) = (self.number(key, &table), FileType::from_raw_mode(stat.st_mode));
-        let inode = Arc::new(Inode { number, fd, kind, stored, backing: Mutex::default() });
+        let inode = Arc::new(Inode { number, fd, kind, stored, opens: Mutex::default() });
         table.insert(Arc::clone(&inode), key, (found.0, found.1.to_owned()));
         if table.by_number.len() > self.most {
             // If it was told already, that is enough.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL, SessionUnmounter};
-use rustix::fs::{CWD, Mode, OFlags, openat, stat};
+use rustix::fs::{CWD, Mode, OFlags, openat, statfs};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -19,6 +19,8 @@ use crate::owner::claim;
 use crate::overlay::{Options, Overlay, Table};
 use crate::workers::{THREADS, Workers};
 
+/// What the name of a mount begins with.
+const NAME: &str = "vpfs:";
 /// The most files that the kernel should know of: what it keeps of them takes about 1 KiB each in the source's file
 /// system.
 const INODES_MAX: usize = 1 << 18;
@@ -97,8 +99,7 @@ impl Mounted {
         config.n_threads = Some(THREADS);
         config.acl = if rights.are_roots() { SessionACL::All } else { SessionACL::Owner };
         config.mount_options = vec![
-            MountOption::FSName(source.to_string_lossy().replace([',', '\\'], "_")),
-            MountOption::Subtype("vpfs".to_owned()),
+            MountOption::FSName(format!("{NAME}{}", source.to_string_lossy().replace([',', '\\'], "_"))),
             MountOption::DefaultPermissions,
             MountOption::NoSuid,
             MountOption::NoDev,
@@ -151,7 +152,8 @@ impl Mounted {
 
 /// Takes away what a killed daemon left.
 fn heal(mountpoint: &Path) -> Result<(), MountError> {
-    match stat(mountpoint) {
+    // Attributes of its root may still be believed.
+    match statfs(mountpoint) {
         Err(Errno::NOTCONN) => {
             tracing::warn!(mountpoint = %mountpoint.display(), "taking away the mount of a daemon that was killed");
             unmount(mountpoint, UnmountFlags::DETACH).map_err(io::Error::from).map_err(failed("unmount", mountpoint))
@@ -164,7 +166,7 @@ fn is_mounted(mountpoint: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     // Blanks and such are written as octal numbers there; a mount point that has any is not found.
     let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    lines.any(|words| words.len() > 2 && Path::new(words[1]) == mountpoint && words[2] == "fuse.vpfs")
+    lines.any(|words| words[0].starts_with(NAME) && words.get(1).is_some_and(|at| Path::new(at) == mountpoint))
 }
 
 /// Asks the kernel to forget files when it is told that there are too many, until the mount ends. Not in a thread that

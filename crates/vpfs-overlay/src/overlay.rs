@@ -77,9 +77,8 @@ impl<T> Table<T> {
         lock(&self.open).get(&handle).cloned().ok_or(Errno::BADF)
     }
 
-    pub(crate) fn remove(&self, handle: u64) {
-        let removed = lock(&self.open).remove(&handle);
-        drop(removed);
+    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
+        lock(&self.open).remove(&handle)
     }
 }
 
