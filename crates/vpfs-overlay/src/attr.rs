@@ -63,17 +63,13 @@ fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
     if seconds < 0 { UNIX_EPOCH - whole + fraction } else { UNIX_EPOCH + whole + fraction }
 }
 
-/// The other way round.
+/// The time of a request. Before 1970, fuser 0.18 subtracts the fraction of the second, too, instead of adding it.
 pub(crate) fn timespec(time: SystemTime) -> Timespec {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timespec { tv_sec: after.as_secs().cast_signed(), tv_nsec: after.subsec_nanos().into() },
-        Err(before) => {
-            let before = before.duration();
-            let carry = i64::from(before.subsec_nanos() > 0);
-            let nanoseconds = carry * 1_000_000_000 - i64::from(before.subsec_nanos());
-            Timespec { tv_sec: -before.as_secs().cast_signed() - carry, tv_nsec: nanoseconds }
-        }
-    }
+    let (seconds, fraction) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),
+        Err(before) => (-before.duration().as_secs().cast_signed(), before.duration().subsec_nanos()),
+    };
+    Timespec { tv_sec: seconds, tv_nsec: fraction.into() }
 }
 
 #[cfg(test)]
@@ -81,10 +77,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_1970_come_back() {
-        for (seconds, nanoseconds) in [(0, 0), (5, 7), (-1, 0), (-1, 999_999_999), (-7, 1)] {
-            let back = timespec(time((seconds, nanoseconds)));
-            assert_eq!((back.tv_sec, back.tv_nsec), (seconds, nanoseconds));
-        }
+    fn times_before_1970_are_those_that_were_asked_for() {
+        let as_fuser_says = UNIX_EPOCH - Duration::new(2, 500);
+        let asked = timespec(as_fuser_says);
+        assert_eq!((asked.tv_sec, asked.tv_nsec), (-2, 500));
+        assert_eq!(UNIX_EPOCH.duration_since(time((-2, 500))).unwrap(), Duration::new(1, 999_999_500));
+        assert_eq!(time((5, 7)), UNIX_EPOCH + Duration::new(5, 7));
     }
 }

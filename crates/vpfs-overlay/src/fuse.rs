@@ -13,7 +13,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{
-    AtFlags, FallocateFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range,
+    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range,
     fstat, fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
 };
 use rustix::io::{Errno, Result};
@@ -22,7 +22,7 @@ use vpfs_harl::Op;
 use crate::attr;
 use crate::caller::Caller;
 use crate::inodes::{Inode, lock};
-use crate::overlay::{Changes, Content, Handle, Options, Overlay, is_hidden};
+use crate::overlay::{Changes, Content, Entry, Handle, Options, Overlay, is_hidden};
 use crate::trace::Recorder;
 
 /// How long the kernel believes attributes and names, which others may change in the source.
@@ -80,6 +80,13 @@ fn written(reply: ReplyWrite, result: Result<usize>) {
     }
 }
 
+fn data(reply: ReplyData, result: Result<Vec<u8>>) {
+    match result {
+        Ok(data) => reply.data(&data),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
 /// A value, its size, or that it does not fit.
 fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
     match result {
@@ -124,10 +131,10 @@ impl Overlay {
         handle.backing.clone()
     }
 
-    fn recorded(&self, request: &Request, handle: &Handle) -> Recorded {
+    fn recorded(&self, pid: u32, handle: &Handle) -> Recorded {
         let Some(file) = &handle.label else { return Recorded(None) };
         let start = self.options.recorder.as_ref().map_or(0, Recorder::now);
-        Recorded(Some((Arc::clone(&self.options), Arc::clone(file), request.pid(), start)))
+        Recorded(Some((Arc::clone(&self.options), Arc::clone(file), pid, start)))
     }
 
     /// Bypasses the page cache if requests are recorded, so that they are those of programs.
@@ -176,13 +183,6 @@ impl Overlay {
         let inode = self.inode(inode)?;
         self.rights.of(caller, || removexattr(inode.path(), name))
     }
-
-    /// Passes a rename on.
-    fn move_name(&self, request: &Request, from: (INodeNo, &OsStr), to: (INodeNo, &OsStr), flags: RenameFlags) -> Result<()> {
-        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        let (source, target) = (self.inode(from.0.0)?, self.inode(to.0.0)?);
-        self.rename(request.into(), (&source, from.1), (&target, to.1), flags)
-    }
 }
 
 /// Whether a file loses set-user-ID or set-group-ID when it is written, which the kernel leaves to us.
@@ -198,7 +198,38 @@ fn time(time: Option<TimeOrNow>) -> Timespec {
     }
 }
 
-impl Filesystem for Overlay {
+/// The overlay, whose requests never take the last thread that reads them: any of them may wait for a slow file system.
+pub(crate) struct Fuse(pub(crate) Arc<Overlay>);
+
+impl Fuse {
+    fn serve(&self, data: &[u8], work: impl FnOnce(&Overlay, &[u8]) + Send + 'static) {
+        let overlay = Arc::clone(&self.0);
+        self.0.workers.serve(data, move |data| work(&overlay, data));
+    }
+
+    /// Makes something with a name in a directory.
+    fn named(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        reply: ReplyEntry,
+        make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<(Arc<Inode>, FileAttr)> + Send + 'static,
+    ) {
+        self.serve(name.as_bytes(), move |overlay, name| {
+            entry(reply, overlay.inode(parent.0).and_then(|parent| make(overlay, &parent, OsStr::from_bytes(name))));
+        });
+    }
+
+    /// Removes a name.
+    fn removed(&self, request: &Request, parent: INodeNo, name: &OsStr, flags: AtFlags, reply: ReplyEmpty) {
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            let parent = overlay.inode(parent.0);
+            empty(reply, parent.and_then(|parent| overlay.unlink(caller, &parent, OsStr::from_bytes(name), flags)));
+        });
+    }
+}
+
+impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         for flag in WANTED {
             let _ = config.add_capabilities(flag);
@@ -206,20 +237,20 @@ impl Filesystem for Overlay {
         let _ = config.set_max_write(REQUEST_MAX);
         let _ = config.set_max_background(64);
         let can_pass = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
-        self.may_pass.fetch_and(can_pass, Relaxed);
+        self.0.may_pass.fetch_and(can_pass, Relaxed);
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entry(reply, self.inode(parent.0).and_then(|parent| self.look_up(&parent, name)));
+        self.named((parent, name), reply, |overlay, parent, name| overlay.look_up(parent, name));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.inodes.forget(ino.0, lookups);
+        self.0.inodes.forget(ino.0, lookups);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        attributes(reply, self.inode(ino.0).and_then(|inode| attr::of(&inode)));
+        self.serve(&[], move |overlay, _| attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode))));
     }
 
     fn setattr(
@@ -242,41 +273,45 @@ impl Filesystem for Overlay {
     ) {
         let has_times = atime.is_some() || mtime.is_some();
         let times = has_times.then(|| Timestamps { last_access: time(atime), last_modification: time(mtime) });
-        let changes = Changes { mode, uid, gid, size, times };
-        let open = fh.and_then(|fh| self.handles.get(fh.0).ok());
-        attributes(reply, self.inode(ino.0).and_then(|inode| self.change(request.into(), &inode, open.as_deref(), &changes)));
+        let (caller, changes) = (Caller::from(request), Changes { mode, uid, gid, size, times });
+        self.serve(&[], move |overlay, _| {
+            let open = fh.and_then(|fh| overlay.handles.get(fh.0).ok());
+            let inode = overlay.inode(ino.0);
+            attributes(reply, inode.and_then(|inode| overlay.change(caller, &inode, open.as_deref(), &changes)));
+        });
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.inode(ino.0).and_then(|inode| readlinkat(&inode.fd, "", Vec::new())) {
-            Ok(target) => reply.data(target.as_bytes()),
-            Err(why) => reply.error(error(why)),
-        }
+        self.serve(&[], move |overlay, _| {
+            data(reply, overlay.inode(ino.0).and_then(|inode| Ok(readlinkat(&inode.fd, "", Vec::new())?.into_bytes())));
+        });
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
-        let parent = self.inode(parent.0);
-        entry(reply, parent.and_then(|parent| self.mknod(request.into(), &parent, name, (mode, umask), rdev)));
+        let caller = Caller::from(request);
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.mknod(caller, parent, name, (mode, umask), rdev)
+        });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let parent = self.inode(parent.0);
-        entry(reply, parent.and_then(|parent| self.mkdir(request.into(), &parent, name, (mode, umask))));
+        let caller = Caller::from(request);
+        self.named((parent, name), reply, move |overlay, parent, name| overlay.mkdir(caller, parent, name, (mode, umask)));
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let parent = self.inode(parent.0);
-        empty(reply, parent.and_then(|parent| self.unlink(request.into(), &parent, name, AtFlags::empty())));
+        self.removed(request, parent, name, AtFlags::empty(), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let parent = self.inode(parent.0);
-        empty(reply, parent.and_then(|parent| self.unlink(request.into(), &parent, name, AtFlags::REMOVEDIR)));
+        self.removed(request, parent, name, AtFlags::REMOVEDIR, reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let parent = self.inode(parent.0);
-        entry(reply, parent.and_then(|parent| self.symlink(request.into(), &parent, name, target.as_os_str())));
+        let (caller, target) = (Caller::from(request), target.to_owned());
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.symlink(caller, parent, name, target.as_os_str())
+        });
     }
 
     fn rename(
@@ -289,55 +324,66 @@ impl Filesystem for Overlay {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.move_name(request, (parent, name), (newparent, newname), flags));
+        let (caller, name) = (Caller::from(request), name.to_owned());
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        self.serve(newname.as_bytes(), move |overlay, new| {
+            let both = overlay.inode(parent.0).and_then(|from| Ok((from, overlay.inode(newparent.0)?)));
+            let new = OsStr::from_bytes(new);
+            empty(reply, both.and_then(|(from, to)| overlay.rename(caller, (&from, &name), (&to, new), flags)));
+        });
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let both = self.inode(ino.0).and_then(|inode| Ok((inode, self.inode(newparent.0)?)));
-        entry(reply, both.and_then(|(inode, parent)| self.link(request.into(), &inode, &parent, newname)));
+        let caller = Caller::from(request);
+        self.named((newparent, newname), reply, move |overlay, parent, name| {
+            overlay.link(caller, &*overlay.inode(ino.0)?, parent, name)
+        });
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let opened = self.inode(ino.0).and_then(|inode| self.open(request.into(), inode, flags.0));
-        let mut handle = match opened {
-            Ok(handle) => handle,
-            Err(why) => return reply.error(error(why)),
-        };
-        let backing = self.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
-        let fh = FileHandle(self.handles.add(handle));
-        match backing {
-            Some(backing) => reply.opened_passthrough(fh, FopenFlags::empty(), &backing),
-            None => reply.opened(fh, self.opened_how()),
-        }
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| {
+            let mut handle = match overlay.inode(ino.0).and_then(|inode| overlay.open(caller, inode, flags.0)) {
+                Ok(handle) => handle,
+                Err(why) => return reply.error(error(why)),
+            };
+            let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
+            let fh = FileHandle(overlay.handles.add(handle));
+            match backing {
+                Some(backing) => reply.opened_passthrough(fh, FopenFlags::empty(), &backing),
+                None => reply.opened(fh, overlay.opened_how()),
+            }
+        });
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
-        let parent = self.inode(parent.0);
-        let created = parent.and_then(|parent| self.create(request.into(), &parent, name, (mode, umask), flags));
-        let (mut handle, attr) = match created {
-            Ok(created) => created,
-            Err(why) => return reply.error(error(why)),
-        };
-        let backing = self.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
-        let fh = FileHandle(self.handles.add(handle));
-        match backing {
-            Some(backing) => reply.created_passthrough(&BELIEVED, &attr, Generation(0), fh, FopenFlags::empty(), &backing),
-            None => reply.created(&BELIEVED, &attr, Generation(0), fh, self.opened_how()),
-        }
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            let (parent, name) = (overlay.inode(parent.0), OsStr::from_bytes(name));
+            let created = parent.and_then(|parent| overlay.create(caller, &parent, name, (mode, umask), flags));
+            let (mut handle, attr) = match created {
+                Ok(created) => created,
+                Err(why) => return reply.error(error(why)),
+            };
+            let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
+            let (fh, first) = (FileHandle(overlay.handles.add(handle)), Generation(0));
+            match backing {
+                Some(backing) => reply.created_passthrough(&BELIEVED, &attr, first, fh, FopenFlags::empty(), &backing),
+                None => reply.created(&BELIEVED, &attr, first, fh, overlay.opened_how()),
+            }
+        });
     }
 
     fn read(&self, request: &Request, _: INodeNo, fh: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>, reply: ReplyData) {
-        let handle = match self.handles.get(fh.0) {
-            Ok(handle) => handle,
-            Err(why) => return reply.error(error(why)),
-        };
-        let recorded = self.recorded(request, &handle);
-        self.workers.serve(&[], move |_| match handle.content.read(offset, size as usize) {
-            Ok(data) => {
-                reply.data(&data);
-                recorded.done(Op::Read, offset, data.len());
-            }
-            Err(why) => reply.error(error(why)),
+        let pid = request.pid();
+        self.serve(&[], move |overlay, _| {
+            let read = overlay.handles.get(fh.0).and_then(|handle| {
+                let recorded = overlay.recorded(pid, &handle);
+                let read = handle.content.read(offset, size as usize)?;
+                recorded.done(Op::Read, offset, read.len());
+                Ok(read)
+            });
+            data(reply, read);
         });
     }
 
@@ -353,22 +399,22 @@ impl Filesystem for Overlay {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let handle = match self.handles.get(fh.0) {
-            Ok(handle) => handle,
-            Err(why) => return reply.error(error(why)),
-        };
-        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-            && let Err(why) = self.drop_privileges(request.into(), &handle.inode)
-        {
-            return reply.error(error(why));
-        }
-        let recorded = self.recorded(request, &handle);
-        let is_synced = handle.inode.stored.is_some() && flags.0.cast_unsigned() & rustix::fs::OFlags::DSYNC.bits() != 0;
-        self.workers.serve(data, move |data| {
-            let done = handle.content.write(offset, data);
-            let synced = if is_synced { handle.content.sync(true) } else { Ok(()) };
-            written(reply, synced.and(done));
-            recorded.done(Op::Write, offset, done.unwrap_or(0));
+        let (caller, is_privileged) = (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
+        let is_synced = flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
+        self.serve(data, move |overlay, data| {
+            let done = overlay.handles.get(fh.0).and_then(|handle| {
+                let recorded = overlay.recorded(caller.pid, &handle);
+                if is_privileged {
+                    overlay.drop_privileges(caller, &handle.inode)?;
+                }
+                let done = handle.content.write(offset, data)?;
+                if is_synced && handle.inode.stored.is_some() {
+                    handle.content.sync(true)?;
+                }
+                recorded.done(Op::Write, offset, done);
+                Ok(done)
+            });
+            written(reply, done);
         });
     }
 
@@ -378,96 +424,109 @@ impl Filesystem for Overlay {
     }
 
     fn release(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, _: Option<LockOwner>, _: bool, reply: ReplyEmpty) {
-        if let Some(handle) = self.handles.remove(fh.0).filter(|handle| handle.backing.is_none()) {
-            lock(&handle.inode.opens).ours -= 1;
-        }
-        reply.ok();
+        self.serve(&[], move |overlay, _| {
+            if let Some(handle) = overlay.handles.remove(fh.0).filter(|handle| handle.backing.is_none()) {
+                lock(&handle.inode.opens).ours -= 1;
+            }
+            reply.ok();
+        });
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        let handle = match self.handles.get(fh.0) {
-            Ok(handle) => handle,
-            Err(why) => return reply.error(error(why)),
-        };
-        self.workers.serve(&[], move |_| empty(reply, handle.content.sync(datasync)));
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.sync(datasync)));
+        });
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.inode(ino.0).and_then(|inode| self.list(request.into(), &inode)) {
-            Ok(listing) => reply.opened(FileHandle(self.listings.add(listing.into())), FopenFlags::empty()),
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
+            Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
             Err(why) => reply.error(error(why)),
-        }
+        });
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let read = self.listings.get(fh.0).and_then(|listing| {
-            lock(&listing).read(offset, |entry| {
-                reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name)
-            })
+        self.serve(&[], move |overlay, _| {
+            let read = overlay.listings.get(fh.0).and_then(|listing| {
+                let take = |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
+                lock(&listing).read(offset, take)
+            });
+            match read {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(error(why)),
+            }
         });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(why) => reply.error(error(why)),
-        }
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.listings.remove(fh.0);
+        self.0.listings.remove(fh.0);
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
-        empty(reply, self.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
+        });
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match self.inode(ino.0).and_then(|inode| fstatvfs(&inode.fd)) {
+        self.serve(&[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| fstatvfs(&inode.fd)) {
             Ok(all) => {
                 let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
                 let (block, name, fragment) = (number(all.f_bsize), number(all.f_namemax), number(all.f_frsize));
                 reply.statfs(all.f_blocks, all.f_bfree, all.f_bavail, all.f_files, all.f_ffree, block, name, fragment);
             }
             Err(why) => reply.error(error(why)),
-        }
+        });
     }
 
     fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
-        empty(reply, self.set_attribute(request.into(), ino.0, name, value, flags));
+        let (caller, name) = (Caller::from(request), name.to_owned());
+        self.serve(value, move |overlay, value| empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags)));
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        value(reply, size, self.attribute(request.into(), ino.0, name));
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            value(reply, size, overlay.attribute(caller, ino.0, OsStr::from_bytes(name)));
+        });
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        value(reply, size, self.attribute_names(request.into(), ino.0));
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| value(reply, size, overlay.attribute_names(caller, ino.0)));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(reply, self.remove_attribute(request.into(), ino.0, name));
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            empty(reply, overlay.remove_attribute(caller, ino.0, OsStr::from_bytes(name)));
+        });
     }
 
     fn fallocate(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        match self.handles.get(fh.0) {
-            Ok(handle) => self.workers.serve(&[], move |_| empty(reply, handle.content.allocate(mode, offset, length))),
-            Err(why) => reply.error(error(why)),
-        }
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.allocate(mode, offset, length)));
+        });
     }
 
     fn lseek(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let place = match (u64::try_from(offset), whence) {
-            (Err(_), _) => Err(Errno::NXIO),
-            (Ok(at), SEEK_DATA | SEEK_HOLE) => {
-                self.handles.get(fh.0).and_then(|handle| handle.content.seek(at, whence == SEEK_DATA))
+        self.serve(&[], move |overlay, _| {
+            let place = match (u64::try_from(offset), whence) {
+                (Err(_), _) => Err(Errno::NXIO),
+                (Ok(at), SEEK_DATA | SEEK_HOLE) => {
+                    overlay.handles.get(fh.0).and_then(|handle| handle.content.seek(at, whence == SEEK_DATA))
+                }
+                _ => Err(Errno::INVAL),
+            };
+            match place.map(i64::try_from) {
+                Ok(Ok(place)) => reply.offset(place),
+                Ok(Err(_)) => reply.error(fuser::Errno::EOVERFLOW),
+                Err(why) => reply.error(error(why)),
             }
-            _ => Err(Errno::INVAL),
-        };
-        match place.map(i64::try_from) {
-            Ok(Ok(place)) => reply.offset(place),
-            Ok(Err(_)) => reply.error(fuser::Errno::EOVERFLOW),
-            Err(why) => reply.error(error(why)),
-        }
+        });
     }
 
     fn copy_file_range(
@@ -483,20 +542,21 @@ impl Filesystem for Overlay {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let both = self.handles.get(fh_in.0).and_then(|from| Ok((from, self.handles.get(fh_out.0)?)));
-        let (from, to) = match both {
-            Ok(both) => both,
-            Err(why) => return reply.error(error(why)),
-        };
-        self.workers.serve(&[], move |_| match (&from.content, &to.content) {
-            (Content::Plain(from), Content::Plain(to)) => {
-                let (mut at, mut to_at) = (offset_in, offset_out);
-                // The reply has 32 bits.
-                let most = usize::try_from(len.min(1 << 30)).unwrap_or(0);
-                written(reply, copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most));
-            }
-            // Then the kernel copies by reading and writing.
-            _ => reply.error(fuser::Errno::EOPNOTSUPP),
+        self.serve(&[], move |overlay, _| {
+            let both = overlay.handles.get(fh_in.0).and_then(|from| Ok((from, overlay.handles.get(fh_out.0)?)));
+            written(reply, both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len)));
         });
+    }
+}
+
+fn copy((from, mut at): (&Content, u64), (to, mut to_at): (&Content, u64), size: u64) -> Result<usize> {
+    match (from, to) {
+        // The reply has 32 bits.
+        (Content::Plain(from), Content::Plain(to)) => {
+            let most = usize::try_from(size.min(1 << 30)).unwrap_or(0);
+            copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most)
+        }
+        // Then the kernel copies by reading and writing.
+        _ => Err(Errno::OPNOTSUPP),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,11 +65,9 @@ fn copy(
     }
     to.set_len(usage.size)?;
     attributes(map, &to)?;
-    let modified = Timespec { tv_sec: usage.modified.0, tv_nsec: usage.modified.1 };
-    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    if usage.modified > (0, 0) {
-        futimens(&to, &Timestamps { last_access: omit, last_modification: modified })?;
-    }
+    let (seconds, nanoseconds) = usage.modified.max((map.metadata()?.mtime(), map.metadata()?.mtime_nsec()));
+    let last_modification = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    futimens(&to, &Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification })?;
     to.sync_all()?;
     Ok(usage.size)
 }

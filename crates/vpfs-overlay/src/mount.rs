@@ -14,6 +14,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::caller::Rights;
+use crate::fuse::Fuse;
 use crate::inodes::Inodes;
 use crate::owner::claim;
 use crate::overlay::{Options, Overlay, Table};
@@ -116,7 +117,7 @@ impl Mounted {
             handles: Table::default(),
             listings: Table::default(),
         };
-        let mut session = Session::new(overlay, &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;
+        let mut session = Session::new(Fuse(Arc::new(overlay)), &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;
         let (unmounter, notifier) = (session.unmount_callable(), session.notifier());
         let inodes = Arc::downgrade(&inodes);
         std::thread::spawn(move || forget(&is_full, &inodes, &notifier));
@@ -185,8 +186,14 @@ fn forget(is_full: &Receiver<()>, inodes: &Weak<Inodes>, notifier: &Notifier) {
 /// should know of, each of which needs a descriptor.
 fn prepare_process() -> usize {
     umask(Mode::empty());
+    let wanted = INODES_MAX as u64 * 2;
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    // Root may have more than the limit that it was given.
+    for most in [Some(wanted).max(limit.maximum), limit.maximum] {
+        if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
+            break;
+        }
+    }
     let half = getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
     half.min(INODES_MAX)
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use fuser::{BackingId, FileAttr};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom, Timestamps, Uid, chmod,
-    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr, linkat, mkdirat, mknodat, openat, renameat_with,
+    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr_query, linkat, mkdirat, mknodat, openat, renameat_with,
     seek, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, Result, pread, pwrite};
@@ -329,7 +329,7 @@ impl Overlay {
 
     /// The mode of something new. The umask counts unless the directory has an access list for new files.
     fn mode(parent: &Inode, mode: u32, umask: u32) -> Mode {
-        let has_default = getxattr(parent.path(), "system.posix_acl_default", &mut [0_u8; 0][..]).is_ok_and(|size| size > 0);
+        let has_default = getxattr_query(parent.path(), "system.posix_acl_default").is_ok_and(|size| size > 0);
         Mode::from_raw_mode(mode & 0o7777 & if has_default { !0 } else { !umask })
     }
 

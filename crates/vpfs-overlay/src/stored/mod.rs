@@ -69,12 +69,12 @@ fn lock(fd: &OwnedFd, alone: bool) -> Result<bool> {
 }
 
 /// What region files say about the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) size: u64,
     /// Of 512 bytes.
     pub(crate) blocks: u64,
-    /// The latest, in seconds and nanoseconds.
+    /// The latest, in seconds and nanoseconds; long ago if there is none.
     pub(crate) modified: (i64, i64),
     pub(crate) changed: (i64, i64),
 }
@@ -136,7 +136,7 @@ impl Stored {
 
     /// Asks all region files.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        let mut usage = Usage::default();
+        let mut usage = Usage { size: 0, blocks: 0, modified: (i64::MIN, 0), changed: (i64::MIN, 0) };
         for file in 0..self.map.files().len() {
             let Some(stat) = self.stat(file)? else { continue };
             usage.size = usage.size.max(self.map.end(file, stat.st_size.cast_unsigned()));
