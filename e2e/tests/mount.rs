@@ -191,7 +191,8 @@ fn another_user_has_no_more_rights_than_without_the_mount() {
     fs::create_dir(overlay.path("src/group")).expect("a directory");
     std::os::unix::fs::chown(overlay.path("src/group"), None, Some(4242)).expect("root");
     fs::set_permissions(overlay.path("src/group"), fs::Permissions::from_mode(0o770)).expect("ours");
-    for refused in ["cat secret", "echo x > new", "rm secret", "chmod 777 secret", "mv secret out/x", "ln secret out/x"] {
+    for refused in ["cat secret", "echo x > new", "rm secret", "chmod 777 secret", "mv secret out/x", "ln secret out/x"]
+    {
         assert!(!as_nobody(refused).status.success(), "{refused}");
     }
     let written = as_nobody("echo x > out/new && echo x > group/new && cat out/new group/new");
@@ -201,11 +202,33 @@ fn another_user_has_no_more_rights_than_without_the_mount() {
     }
     // The region file counts for the owner's quota, and a map cannot be forged.
     let regions: Vec<_> = fs::read_dir(overlay.path("flash")).expect("a directory").flatten().collect();
-    assert!(regions.iter().any(|file| file.metadata().is_ok_and(|file| (file.uid(), file.mode() & 0o777) == (65534, 0o600))));
+    assert!(
+        regions
+            .iter()
+            .any(|file| file.metadata().is_ok_and(|file| (file.uid(), file.mode() & 0o777) == (65534, 0o600)))
+    );
     let map = fs::read_to_string(overlay.path("src/out/new")).expect("a map");
     fs::write(overlay.path("src/forged"), map).expect("a file");
     assert!(fs::read_to_string(overlay.path("mnt/forged")).expect("text").starts_with("vpfs region map"));
     overlay.unmount();
+}
+
+#[test]
+fn a_mount_ends_when_the_last_file_is_closed() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let file = File::create(overlay.path("mnt/out/open")).expect("a file");
+    overlay.signal("-TERM");
+    let mounted = overlay.path("mnt/out");
+    await_some(PATIENCE, || if mounted.exists() { Err("it is mounted still".to_owned()) } else { Ok(()) });
+    file.write_all_at(&[5; 150_000], 0).expect("open files work");
+    file.sync_all().expect("it is synced");
+    assert!(matches!(overlay.child.as_mut().expect("it runs").try_wait(), Ok(None)));
+    drop(file);
+    assert!(overlay.child.take().expect("it runs").wait().expect("it ends").success());
+    assert!(overlay.check(&[]).status.success());
+    let twice = Command::new(vpfs()).args(["mount", "src", "src/out"]).current_dir(overlay.folder.path()).output();
+    assert_eq!(twice.expect("it ends").status.code(), Some(2), "not in itself");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::fs::{Gid, Uid};
 use rustix::io::{Errno, Result};
-use rustix::process::{getgroups, geteuid};
+use rustix::process::{geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// Who asks.

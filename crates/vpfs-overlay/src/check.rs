@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, Uid};
 
+use crate::class::Class;
 use crate::names::is_reserved;
 use crate::owner::{Owned, owned};
-use crate::stored::{Class, Stored, is_map, read_map};
+use crate::stored::{Stored, is_map, read_map};
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,9 @@ impl fmt::Display for Finding {
             Self::Unfinished(path) => write!(f, "{path:?} is a map that was not completed"),
             Self::Orphan(path) => write!(f, "{path:?} is a region of a file that was deleted"),
             Self::Owner(path) => write!(f, "regions of {path:?} belong to another user or group"),
-            Self::Twice(one, other) => write!(f, "{one:?} and {other:?} have the same regions; one of them was copied without a mount"),
+            Self::Twice(one, other) => {
+                write!(f, "{one:?} and {other:?} have the same regions; one of them was copied without a mount")
+            }
             Self::Damaged(path, problem) => write!(f, "{path:?} cannot be used: {problem}"),
         }
     }
@@ -66,16 +69,23 @@ pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report>
     for class in classes {
         if owned(source, class)? != Owned::ByThis {
             let (class, source) = (class.path.display(), source.display());
-            return Err(io::Error::other(format!("{class} does not belong to {source}; give the source that is mounted")));
+            return Err(io::Error::other(format!(
+                "{class} does not belong to {source}; give the source that is mounted"
+            )));
         }
         if mend && !class.lock(true)? {
-            return Err(io::Error::other(format!("{} is in use; unmount it first, on all hosts", class.path.display())));
+            return Err(io::Error::other(format!(
+                "{} is in use; unmount it first, on all hosts",
+                class.path.display()
+            )));
         }
     }
     // Region files first: a file that is created meanwhile has its map before.
-    let mut check = Check { classes, mend, regions: regions(classes)?, maps: BTreeMap::new(), report: Report::default() };
+    let mut check =
+        Check { classes, mend, regions: regions(classes)?, maps: BTreeMap::new(), report: Report::default() };
     check.walk(source)?;
-    let orphans: Vec<PathBuf> = check.regions.values().flatten().map(|(class, name)| classes[*class].path.join(name)).collect();
+    let orphans: Vec<PathBuf> =
+        check.regions.values().flatten().map(|(class, name)| classes[*class].path.join(name)).collect();
     for path in orphans {
         check.found(Finding::Orphan(path.clone()), || fs::remove_file(&path))?;
     }
@@ -175,7 +185,10 @@ impl Check<'_> {
             is_long |= stat.st_size.cast_unsigned() > stored.map().share(number, 1 << 62);
         }
         if is_long {
-            self.found(Finding::Damaged(path.to_owned(), "a region file is longer than its region".to_owned()), || Ok(()))?;
+            self.found(
+                Finding::Damaged(path.to_owned(), "a region file is longer than its region".to_owned()),
+                || Ok(()),
+            )?;
         }
         let (user, group) = (Uid::from_raw(metadata.uid()), Gid::from_raw(metadata.gid()));
         if is_foreign {

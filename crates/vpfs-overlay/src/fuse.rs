@@ -13,8 +13,8 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{
-    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range,
-    fstat, fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
+    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range, fstat,
+    fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
 };
 use rustix::io::{Errno, Result};
 use vpfs_harl::Op;
@@ -111,11 +111,19 @@ impl Recorded {
 
 impl Overlay {
     /// Lets the kernel read and write by itself, if it can and may.
-    fn backing(&self, handle: &mut Handle, open: impl FnOnce(&Inode) -> std::io::Result<BackingId>) -> Option<Arc<BackingId>> {
+    fn backing(
+        &self,
+        handle: &mut Handle,
+        open: impl FnOnce(&Inode) -> std::io::Result<BackingId>,
+    ) -> Option<Arc<BackingId>> {
         let mut opens = lock(&handle.inode.opens);
         handle.backing = opens.backing.upgrade();
         let is_free = handle.backing.is_none() && opens.ours == 0;
-        if is_free && self.may_pass.load(Relaxed) && matches!(handle.content, Content::Plain(_)) && !is_privileged(&handle.inode) {
+        if is_free
+            && self.may_pass.load(Relaxed)
+            && matches!(handle.content, Content::Plain(_))
+            && !is_privileged(&handle.inode)
+        {
             match open(&handle.inode) {
                 Ok(new) => handle.backing = Some(Arc::new(new)),
                 Err(error) => {
@@ -138,11 +146,11 @@ impl Overlay {
     }
 
     /// Bypasses the page cache if requests are recorded, so that they are those of programs.
-    fn opened_how(&self) -> FopenFlags {
-        match self.options.recorder {
-            Some(_) => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            None => FopenFlags::empty(),
-        }
+    fn how(&self, flags: i32, passes: bool) -> FopenFlags {
+        let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        let cache = if self.options.recorder.is_some() && !passes { direct } else { FopenFlags::empty() };
+        let is_read_only = flags.cast_unsigned() & OFlags::RWMODE.bits() == OFlags::RDONLY.bits();
+        cache | if is_read_only { FopenFlags::FOPEN_NOFLUSH } else { FopenFlags::empty() }
     }
 
     fn set_attribute(&self, caller: Caller, inode: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
@@ -236,7 +244,8 @@ impl Filesystem for Fuse {
         }
         let _ = config.set_max_write(REQUEST_MAX);
         let _ = config.set_max_background(64);
-        let can_pass = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
+        let can_pass =
+            config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
         self.0.may_pass.fetch_and(can_pass, Relaxed);
         Ok(())
     }
@@ -287,7 +296,16 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
         let caller = Caller::from(request);
         self.named((parent, name), reply, move |overlay, parent, name| {
             overlay.mknod(caller, parent, name, (mode, umask), rdev)
@@ -296,7 +314,9 @@ impl Filesystem for Fuse {
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let caller = Caller::from(request);
-        self.named((parent, name), reply, move |overlay, parent, name| overlay.mkdir(caller, parent, name, (mode, umask)));
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.mkdir(caller, parent, name, (mode, umask))
+        });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -350,13 +370,22 @@ impl Filesystem for Fuse {
             let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
             let fh = FileHandle(overlay.handles.add(handle));
             match backing {
-                Some(backing) => reply.opened_passthrough(fh, FopenFlags::empty(), &backing),
-                None => reply.opened(fh, overlay.opened_how()),
+                Some(backing) => reply.opened_passthrough(fh, overlay.how(flags.0, true), &backing),
+                None => reply.opened(fh, overlay.how(flags.0, false)),
             }
         });
     }
 
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
         let caller = Caller::from(request);
         self.serve(name.as_bytes(), move |overlay, name| {
             let (parent, name) = (overlay.inode(parent.0), OsStr::from_bytes(name));
@@ -368,13 +397,25 @@ impl Filesystem for Fuse {
             let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
             let (fh, first) = (FileHandle(overlay.handles.add(handle)), Generation(0));
             match backing {
-                Some(backing) => reply.created_passthrough(&BELIEVED, &attr, first, fh, FopenFlags::empty(), &backing),
-                None => reply.created(&BELIEVED, &attr, first, fh, overlay.opened_how()),
+                Some(backing) => {
+                    reply.created_passthrough(&BELIEVED, &attr, first, fh, overlay.how(flags, true), &backing)
+                }
+                None => reply.created(&BELIEVED, &attr, first, fh, overlay.how(flags, false)),
             }
         });
     }
 
-    fn read(&self, request: &Request, _: INodeNo, fh: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>, reply: ReplyData) {
+    fn read(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
         let pid = request.pid();
         self.serve(&[], move |overlay, _| {
             let read = overlay.handles.get(fh.0).and_then(|handle| {
@@ -399,7 +440,8 @@ impl Filesystem for Fuse {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (caller, is_privileged) = (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
+        let (caller, is_privileged) =
+            (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
         let is_synced = flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
         self.serve(data, move |overlay, data| {
             let done = overlay.handles.get(fh.0).and_then(|handle| {
@@ -418,12 +460,22 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // The kernel asks no more.
-        reply.error(fuser::Errno::ENOSYS);
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.flush()))
+        });
     }
 
-    fn release(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, _: Option<LockOwner>, _: bool, reply: ReplyEmpty) {
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
         self.serve(&[], move |overlay, _| {
             if let Some(handle) = overlay.handles.remove(fh.0).filter(|handle| handle.backing.is_none()) {
                 lock(&handle.inode.opens).ours -= 1;
@@ -449,7 +501,8 @@ impl Filesystem for Fuse {
     fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.serve(&[], move |overlay, _| {
             let read = overlay.listings.get(fh.0).and_then(|listing| {
-                let take = |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
+                let take =
+                    |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
                 lock(&listing).read(offset, take)
             });
             match read {
@@ -481,9 +534,20 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn setxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
         let (caller, name) = (Caller::from(request), name.to_owned());
-        self.serve(value, move |overlay, value| empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags)));
+        self.serve(value, move |overlay, value| {
+            empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags))
+        });
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -505,7 +569,16 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         self.serve(&[], move |overlay, _| {
             empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.allocate(mode, offset, length)));
@@ -544,7 +617,10 @@ impl Filesystem for Fuse {
     ) {
         self.serve(&[], move |overlay, _| {
             let both = overlay.handles.get(fh_in.0).and_then(|from| Ok((from, overlay.handles.get(fh_out.0)?)));
-            written(reply, both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len)));
+            written(
+                reply,
+                both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len)),
+            );
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -10,6 +10,7 @@ use fuser::BackingId;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Result;
 
+use crate::fd::path;
 use crate::stored::Stored;
 
 /// The number of the directory that is mounted.
@@ -40,11 +41,6 @@ impl Inode {
     pub(crate) fn path(&self) -> String {
         path(&self.fd)
     }
-}
-
-/// A path that leads to what a descriptor stands for.
-pub(crate) fn path(fd: &impl AsRawFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// A poisoned lock is as good as any: what it protects is changed in one step.

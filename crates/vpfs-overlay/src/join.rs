@@ -9,8 +9,10 @@ use std::sync::Arc;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 use rustix::io::Errno;
 
+use crate::class::Class;
+use crate::fd::sync_directory;
 use crate::names::unfinished;
-use crate::stored::{Class, Opened, Stored, sync_directory};
+use crate::stored::{Opened, Stored};
 
 /// Bytes that are copied at once.
 const PIECE: u64 = 4 << 20;
@@ -34,7 +36,8 @@ pub fn join(path: &Path, classes: &[Class], attributes: impl Fn(&File, &File) ->
         Ok(size)
     });
     let size = copied.inspect_err(|_| drop(fs::remove_file(&new)))?;
-    let directory = File::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+    let directory =
+        File::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     sync_directory(&directory.into())?;
     stored.remove()?;
     Ok(size)

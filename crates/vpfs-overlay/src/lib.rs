@@ -7,6 +7,8 @@
 mod attr;
 mod caller;
 mod check;
+mod class;
+mod fd;
 mod fuse;
 mod inodes;
 mod join;
@@ -20,10 +22,11 @@ mod trace;
 mod workers;
 
 pub use check::{Finding, Report, check};
+pub use class::Class;
 pub use join::join;
 pub use map::{MapError, Piece, RegionFile, RegionMap, TEXT_MAX, is_class};
 pub use mount::{MountError, Mounted};
 pub use names::{Rule, rule};
 pub use overlay::Options;
-pub use stored::{ATTRIBUTE, Class, Opened, Stored};
+pub use stored::{ATTRIBUTE, Opened, Stored};
 pub use trace::{Recorder, Writer};

@@ -226,7 +226,10 @@ pub fn is_class(name: &str) -> bool {
 impl fmt::Display for RegionMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{FIRST}")?;
-        writeln!(f, "# The bytes of this file lie elsewhere: use it through `vpfs mount`, or make it plain with `vpfs layout join`.")?;
+        writeln!(
+            f,
+            "# The bytes of this file lie elsewhere: use it through `vpfs mount`, or make it plain with `vpfs layout join`."
+        )?;
         writeln!(f, "id {}", self.id)?;
         writeln!(f, "classes {}", self.classes.join(" "))?;
         for row in self.table.rows() {

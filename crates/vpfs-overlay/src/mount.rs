@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Weak};
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL, SessionUnmounter};
@@ -16,8 +16,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use crate::caller::Rights;
 use crate::fuse::Fuse;
 use crate::inodes::Inodes;
-use crate::owner::claim;
 use crate::overlay::{Options, Overlay, Table};
+use crate::owner::claim;
 use crate::workers::{THREADS, Workers};
 
 /// What the name of a mount begins with.
@@ -71,7 +71,12 @@ impl Mounted {
     ///
     /// # Errors
     /// If something cannot be opened or mounted, or the mount point lies in the source.
-    pub fn new(source: &Path, mountpoint: &Path, options: Options, on_end: impl FnOnce() + Send + 'static) -> Result<Self, MountError> {
+    pub fn new(
+        source: &Path,
+        mountpoint: &Path,
+        options: Options,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
         heal(mountpoint)?;
         let source = source.canonicalize().map_err(failed("open", source))?;
         let mountpoint = mountpoint.canonicalize().map_err(failed("open", mountpoint))?;
@@ -92,7 +97,8 @@ impl Mounted {
         let most = prepare_process();
         let (full, is_full) = sync_channel(1);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, &source, flags, Mode::empty()).map_err(io::Error::from).map_err(failed("open", &source))?;
+        let root =
+            openat(CWD, &source, flags, Mode::empty()).map_err(io::Error::from).map_err(failed("open", &source))?;
         let inodes = Inodes::new(root, most, full).map_err(io::Error::from).map_err(failed("look at", &source))?;
         let inodes = Arc::new(inodes);
         let rights = Rights::new();
@@ -117,7 +123,8 @@ impl Mounted {
             handles: Table::default(),
             listings: Table::default(),
         };
-        let mut session = Session::new(Fuse(Arc::new(overlay)), &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;
+        let mut session =
+            Session::new(Fuse(Arc::new(overlay)), &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;
         let (unmounter, notifier) = (session.unmount_callable(), session.notifier());
         let inodes = Arc::downgrade(&inodes);
         std::thread::spawn(move || forget(&is_full, &inodes, &notifier));
@@ -151,16 +158,14 @@ impl Mounted {
     }
 }
 
-/// Takes away what a killed daemon left.
+/// Takes away what killed daemons left.
 fn heal(mountpoint: &Path) -> Result<(), MountError> {
     // Attributes of its root may still be believed.
-    match statfs(mountpoint) {
-        Err(Errno::NOTCONN) => {
-            tracing::warn!(mountpoint = %mountpoint.display(), "taking away the mount of a daemon that was killed");
-            unmount(mountpoint, UnmountFlags::DETACH).map_err(io::Error::from).map_err(failed("unmount", mountpoint))
-        }
-        _ => Ok(()),
+    while statfs(mountpoint).err() == Some(Errno::NOTCONN) {
+        tracing::warn!(mountpoint = %mountpoint.display(), "taking away the mount of a daemon that was killed");
+        unmount(mountpoint, UnmountFlags::DETACH).map_err(io::Error::from).map_err(failed("unmount", mountpoint))?;
     }
+    Ok(())
 }
 
 fn is_mounted(mountpoint: &Path) -> bool {
@@ -194,6 +199,7 @@ fn prepare_process() -> usize {
             break;
         }
     }
-    let half = getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
+    let half =
+        getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
     half.min(INODES_MAX)
 }

@@ -12,16 +12,18 @@ use std::sync::{Arc, Mutex};
 use fuser::{BackingId, FileAttr};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom, Timestamps, Uid, chmod,
-    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr_query, linkat, mkdirat, mknodat, openat, renameat_with,
-    seek, symlinkat, unlinkat, utimensat,
+    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr_query, linkat, mkdirat, mknodat, openat,
+    renameat_with, seek, statat, symlinkat, unlinkat, utimensat,
 };
-use rustix::io::{Errno, Result, pread, pwrite};
+use rustix::io::{Errno, Result, dup, pread, pwrite};
 
 use crate::attr;
 use crate::caller::{Caller, Rights};
-use crate::inodes::{Inode, Inodes, lock, path};
+use crate::class::Class;
+use crate::fd::{close, errno, path};
+use crate::inodes::{Inode, Inodes, lock};
 use crate::names::{Rule, is_reserved, rule};
-use crate::stored::{self, ATTRIBUTE, Class, Opened, Stored};
+use crate::stored::{self, ATTRIBUTE, Opened, Stored};
 use crate::trace::Recorder;
 use crate::workers::Workers;
 
@@ -137,6 +139,14 @@ impl Content {
         }
     }
 
+    /// Closes it for one of those who have it open: network file systems write what is cached then, and say if they can't.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self {
+            Self::Regions(opened) => opened.flush(),
+            Self::Plain(file) => close(dup(file)?),
+        }
+    }
+
     pub(crate) fn allocate(&self, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
         match self {
             Self::Regions(opened) => opened.allocate(mode, at, size),
@@ -205,7 +215,13 @@ impl Listing {
             let mut entries = RawDir::new(&self.fd, &mut buffer);
             while let Some(entry) = entries.next() {
                 let entry = entry?;
-                let (name, kind) = (OsStr::from_bytes(entry.file_name().to_bytes()).to_owned(), entry.file_type());
+                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+                let kind = match entry.file_type() {
+                    // Programs believe what a directory says.
+                    FileType::Unknown => statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+                        .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                    kind => kind,
+                };
                 self.ahead.push(Entry { ino: entry.ino(), next: entry.next_entry_cookie(), kind, name });
                 if entries.is_buffer_empty() {
                     break;
@@ -249,7 +265,13 @@ impl Overlay {
         }
     }
 
-    pub(crate) fn change(&self, caller: Caller, inode: &Inode, open: Option<&Handle>, changes: &Changes) -> Result<FileAttr> {
+    pub(crate) fn change(
+        &self,
+        caller: Caller,
+        inode: &Inode,
+        open: Option<&Handle>,
+        changes: &Changes,
+    ) -> Result<FileAttr> {
         let path = inode.path();
         self.rights.of(caller, || {
             if changes.uid.is_some() || changes.gid.is_some() {
@@ -261,8 +283,10 @@ impl Overlay {
             }
             match (changes.size, open, &inode.stored) {
                 (Some(size), Some(open), None) => open.content.truncate(size)?,
-                (Some(size), None, None) => {
-                    ftruncate(openat(CWD, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?, size)?;
+                (Some(size), None, stored) => {
+                    let file = openat(CWD, &path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+                    // Of a map it tells only whether the caller may.
+                    stored.as_ref().map_or_else(|| ftruncate(file, size), |_| Ok(()))?;
                 }
                 _ => {}
             }
@@ -304,7 +328,12 @@ impl Overlay {
         let content = match &inode.stored {
             // It was joined a moment ago, and the kernel still has the old name: it looks again.
             Some(_) if fstat(&inode.fd)?.st_nlink == 0 => return Err(Errno::STALE),
-            Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
+            Some(stored) => {
+                // Region files are opened by us; whether the caller may, the map says.
+                let access = flags_of(flags) & OFlags::RWMODE | OFlags::CLOEXEC;
+                drop(self.rights.of(caller, || openat(CWD, inode.path(), access, Mode::empty()))?);
+                Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?)
+            }
             None => {
                 let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
                 Content::Plain(self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?)
@@ -368,12 +397,18 @@ impl Overlay {
         if self.options.rules.is_empty() {
             return Ok(None);
         }
-        let directory = std::fs::read_link(parent.path()).map_err(|error| stored::errno(&error))?;
+        let directory = std::fs::read_link(parent.path()).map_err(|error| errno(&error))?;
         let directory = directory.strip_prefix(&self.source).ok().and_then(|directory| directory.to_str());
         Ok(directory.zip(name.to_str()).and_then(|(directory, name)| rule(&self.options.rules, directory, name)))
     }
 
-    pub(crate) fn mkdir(&self, caller: Caller, parent: &Inode, name: &OsStr, (mode, umask): (u32, u32)) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn mkdir(
+        &self,
+        caller: Caller,
+        parent: &Inode,
+        name: &OsStr,
+        (mode, umask): (u32, u32),
+    ) -> Result<(Arc<Inode>, FileAttr)> {
         refuse_reserved(name)?;
         let mode = Self::mode(parent, mode, umask);
         self.rights.of(caller, || mkdirat(&parent.fd, name, mode))?;
@@ -394,13 +429,25 @@ impl Overlay {
         self.look_up(parent, name)
     }
 
-    pub(crate) fn symlink(&self, caller: Caller, parent: &Inode, name: &OsStr, target: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn symlink(
+        &self,
+        caller: Caller,
+        parent: &Inode,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<(Arc<Inode>, FileAttr)> {
         refuse_reserved(name)?;
         self.rights.of(caller, || symlinkat(target, &parent.fd, name))?;
         self.look_up(parent, name)
     }
 
-    pub(crate) fn link(&self, caller: Caller, inode: &Inode, parent: &Inode, name: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn link(
+        &self,
+        caller: Caller,
+        inode: &Inode,
+        parent: &Inode,
+        name: &OsStr,
+    ) -> Result<(Arc<Inode>, FileAttr)> {
         refuse_reserved(name)?;
         self.rights.of(caller, || linkat(CWD, inode.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW))?;
         self.look_up(parent, name)

@@ -7,7 +7,8 @@ use std::path::Path;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 
-use crate::stored::{ATTRIBUTE, Class, new_id};
+use crate::class::Class;
+use crate::stored::{ATTRIBUTE, new_id};
 
 /// The file in a class's directory that has the id of its source. The source's root has it as an attribute.
 const NAME: &str = "vpfs-source";

@@ -37,7 +37,8 @@ impl Recorder {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let lost = Arc::default();
         let counted = Arc::clone(&lost);
-        let writer = std::thread::Builder::new().name("trace".into()).spawn(move || write(file, &receiver, &counted))?;
+        let writer =
+            std::thread::Builder::new().name("trace".into()).spawn(move || write(file, &receiver, &counted))?;
         Ok((Self { sender, begin: Instant::now(), lost }, Writer(writer)))
     }
 

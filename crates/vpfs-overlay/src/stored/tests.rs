@@ -1,7 +1,7 @@
 //! A file of regions in real directories against a flat array of bytes.
 
 use proptest::prelude::*;
-use rustix::fs::fstat;
+use rustix::fs::{FallocateFlags, fstat};
 use tempfile::TempDir;
 use vpfs_harl::{RegionStripeTable, Row};
 

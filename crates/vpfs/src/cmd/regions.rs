@@ -38,7 +38,9 @@ const CLASS: Section = Section {
     keys: &[
         key("name", Kind::Text("a name such as \"flash\""), "Its name, as in the advice."),
         key("directory", Kind::Text("a directory"), "Where its region files lie; nothing else should lie there."),
-        key("servers", Kind::Count, "Their number, by which stripes are multiplied.").absent_means("1").range("1", "10000"),
+        key("servers", Kind::Count, "Their number, by which stripes are multiplied.")
+            .absent_means("1")
+            .range("1", "10000"),
     ],
 };
 
@@ -47,9 +49,14 @@ const RULE: Section = Section {
     header: "[[rule]]",
     doc: "Files that get the advised regions when they are created; the first rule counts.",
     keys: &[
-        key("files", Kind::Text("a pattern such as \"out/*.h5\""), "Paths below the source; * and ? within a name, ** for any directories."),
+        key(
+            "files",
+            Kind::Text("a pattern such as \"out/*.h5\""),
+            "Paths below the source; * and ? within a name, ** for any directories.",
+        ),
         key("advice", Kind::Text("a file"), "What `vpfs layout advise --json` wrote."),
-        key("file", Kind::Text("a file's name in the advice"), "Whose advice.").absent_means("that of the only file with regions"),
+        key("file", Kind::Text("a file's name in the advice"), "Whose advice.")
+            .absent_means("that of the only file with regions"),
     ],
 };
 
@@ -79,10 +86,12 @@ impl Regions {
         let text = read_text(path).map_err(|error| Exit::Usage(format!("{}: {error}", path.display())))?;
         let base = path.parent().unwrap_or(Path::new("."));
         let read = read_file(&path.display().to_string(), &text, &ROOT, |root| {
-            let places = root.tables("class", &CLASS).iter().map(|table| place(table, base)).collect::<Option<Vec<_>>>()?;
+            let places =
+                root.tables("class", &CLASS).iter().map(|table| place(table, base)).collect::<Option<Vec<_>>>()?;
             let rules = root.tables("rule", &RULE);
             let rules = rules.iter().map(|table| rule(table, base, &places)).collect::<Option<Vec<_>>>()?;
-            let open = |place: Place| Class::open(place.name, &place.directory).map_err(|error| (place.directory, error));
+            let open =
+                |place: Place| Class::open(place.name, &place.directory).map_err(|error| (place.directory, error));
             Some((places.into_iter().map(open).collect::<Result<Vec<_>, _>>(), rules))
         });
         let read = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
@@ -141,7 +150,8 @@ fn advised(path: &Path, file: Option<&str>, places: &[Place]) -> Result<RegionSt
             return Err(format!("the region at {begin} is empty, or does not follow the one before"));
         }
         expected = *end;
-        let of_class = |place: &Place| stripes.get(&place.name).map_or(0, |stripe| stripe.saturating_mul(place.servers));
+        let of_class =
+            |place: &Place| stripes.get(&place.name).map_or(0, |stripe| stripe.saturating_mul(place.servers));
         rows.push(Row { bytes: *begin..*end, stripes: places.iter().map(of_class).collect() });
     }
     Ok(RegionStripeTable::new(rows))
@@ -181,7 +191,8 @@ mod tests {
     #[test]
     fn stripes_are_those_of_whole_classes() {
         let regions = read(TOML, ADVICE).unwrap();
-        let rows: Vec<_> = regions.rules[0].table.rows().iter().map(|row| (row.bytes.end, row.stripes.clone())).collect();
+        let rows: Vec<_> =
+            regions.rules[0].table.rows().iter().map(|row| (row.bytes.end, row.stripes.clone())).collect();
         assert_eq!(rows, [(100, vec![6 * 4096, 65536]), (200, vec![0, 4096])]);
         assert_eq!(regions.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["disk", "flash"]);
     }
@@ -189,9 +200,17 @@ mod tests {
     #[test]
     fn problems_name_the_place_and_the_fix() {
         let problem = |toml: &str, advice: &str| read(toml, advice).err().expect("a problem");
-        assert!(problem(&TOML.replace("\"flash\"", "\"tape\""), ADVICE).contains("class \"flash\", which has no directory"));
+        assert!(
+            problem(&TOML.replace("\"flash\"", "\"tape\""), ADVICE).contains("class \"flash\", which has no directory")
+        );
         assert!(problem(&TOML.replace("\"flash\"", "\"a/b\""), ADVICE).contains("letters, digits"));
-        assert!(problem(TOML, &ADVICE.replace("\"regions\": []", "\"regions\": [{\"begin\":0,\"end\":1,\"stripes\":{\"disk\":1}}]")).contains("several files"));
+        assert!(
+            problem(
+                TOML,
+                &ADVICE.replace("\"regions\": []", "\"regions\": [{\"begin\":0,\"end\":1,\"stripes\":{\"disk\":1}}]")
+            )
+            .contains("several files")
+        );
         assert!(problem(TOML, &ADVICE.replace("\"begin\": 100", "\"begin\": 101")).contains("the region at 101"));
         assert!(problem(&TOML.replace("= \"f\"", "= \"none\""), ADVICE).contains("none of a class: No such file"));
         assert!(problem(&(TOML.to_owned() + "file = \"b\""), ADVICE).contains("no regions of \"b\""));
