@@ -288,8 +288,8 @@ write = { startup_min = "80us", startup_max = "200us", rate = "2GB/s" }
 "#;
 
 /// Symptom it guards against: data that fsync promised is gone after the daemon was killed, or maps and region files
-/// disagree. A program writes, syncs and notes what it synced, until its mount dies; then all that it noted must be there.
-/// `VPFS_KILLS` is the number of kills.
+/// disagree. A program writes, syncs and notes what it synced, until its mount dies; then all that it noted must be
+/// there. `VPFS_KILLS` is the number of kills.
 #[test]
 fn killed_daemons_lose_nothing_that_was_synced() {
     let Some(mut overlay) = overlay() else { return };

@@ -22,7 +22,7 @@ pub enum Finding {
     Unfinished(PathBuf),
     /// A region file whose map is gone: of a file that was deleted. Removed.
     Orphan(PathBuf),
-    /// Region files of another owner than the file's, which the owner's quota does not count. They are given to the owner.
+    /// Region files of another owner than the file's, which the owner's quota does not count. The owner gets them.
     Owner(PathBuf),
     /// Two maps of the same region files. Whoever writes to one changes the other. Copy one of them through a mount.
     Twice(PathBuf, PathBuf),
@@ -67,7 +67,7 @@ pub struct Report {
 /// If something cannot be read, the class directories belong to another source, or, with `mend`, are in use.
 pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report> {
     for class in classes {
-        if owned(source, class)? != Owned::ByThis {
+        if owned(source, class)? != Owned::This {
             let (class, source) = (class.path.display(), source.display());
             return Err(io::Error::other(format!(
                 "{class} does not belong to {source}; give the source that is mounted"

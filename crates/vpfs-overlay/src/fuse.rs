@@ -8,22 +8,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackingId, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{
-    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags, copy_file_range, fstat,
-    fstatvfs, fsync, getxattr, listxattr, readlinkat, removexattr, setxattr,
+    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, copy_file_range, fstatvfs, fsync,
+    readlinkat,
 };
 use rustix::io::{Errno, Result};
 use vpfs_harl::Op;
 
 use crate::attr;
 use crate::caller::Caller;
+use crate::handles::Content;
 use crate::inodes::{Inode, lock};
-use crate::overlay::{Changes, Content, Entry, Handle, Options, Overlay, is_hidden};
-use crate::trace::Recorder;
+use crate::listing::Entry;
+use crate::overlay::{Changes, Overlay};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -32,8 +33,6 @@ const REQUEST_MAX: u32 = 1 << 20;
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
-/// The largest extended attribute of the kernel.
-const ATTRIBUTE_MAX: usize = 64 << 10;
 
 /// What is good for us and the kernel may have.
 const WANTED: [InitFlags; 7] = [
@@ -58,9 +57,9 @@ fn empty(reply: ReplyEmpty, result: Result<()>) {
     }
 }
 
-fn entry(reply: ReplyEntry, result: Result<(Arc<Inode>, FileAttr)>) {
+fn entry(reply: ReplyEntry, result: Result<FileAttr>) {
     match result {
-        Ok((_, attr)) => reply.entry(&BELIEVED, &attr, Generation(0)),
+        Ok(attr) => reply.entry(&BELIEVED, &attr, Generation(0)),
         Err(why) => reply.error(error(why)),
     }
 }
@@ -97,107 +96,6 @@ fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
     }
 }
 
-/// A request that is recorded when it is done, if there is a record: which file, which process, and when it began.
-struct Recorded(Option<(Arc<Options>, Arc<str>, u32, u64)>);
-
-impl Recorded {
-    fn done(self, op: Op, offset: u64, size: usize) {
-        let Some((options, file, pid, start)) = self.0 else { return };
-        if let Some(recorder) = options.recorder.as_ref().filter(|_| size > 0) {
-            recorder.add(&file, op, pid, (offset, size as u64), start);
-        }
-    }
-}
-
-impl Overlay {
-    /// Lets the kernel read and write by itself, if it can and may.
-    fn backing(
-        &self,
-        handle: &mut Handle,
-        open: impl FnOnce(&Inode) -> std::io::Result<BackingId>,
-    ) -> Option<Arc<BackingId>> {
-        let mut opens = lock(&handle.inode.opens);
-        handle.backing = opens.backing.upgrade();
-        let is_free = handle.backing.is_none() && opens.ours == 0;
-        if is_free
-            && self.may_pass.load(Relaxed)
-            && matches!(handle.content, Content::Plain(_))
-            && !is_privileged(&handle.inode)
-        {
-            match open(&handle.inode) {
-                Ok(new) => handle.backing = Some(Arc::new(new)),
-                Err(error) => {
-                    tracing::info!(%error, "the kernel cannot read and write this source by itself");
-                    self.may_pass.store(false, Relaxed);
-                }
-            }
-        }
-        match &handle.backing {
-            Some(backing) => opens.backing = Arc::downgrade(backing),
-            None => opens.ours += 1,
-        }
-        handle.backing.clone()
-    }
-
-    fn recorded(&self, pid: u32, handle: &Handle) -> Recorded {
-        let Some(file) = &handle.label else { return Recorded(None) };
-        let start = self.options.recorder.as_ref().map_or(0, Recorder::now);
-        Recorded(Some((Arc::clone(&self.options), Arc::clone(file), pid, start)))
-    }
-
-    /// Bypasses the page cache if requests are recorded, so that they are those of programs.
-    fn how(&self, flags: i32, passes: bool) -> FopenFlags {
-        let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        let cache = if self.options.recorder.is_some() && !passes { direct } else { FopenFlags::empty() };
-        let is_read_only = flags.cast_unsigned() & OFlags::RWMODE.bits() == OFlags::RDONLY.bits();
-        cache | if is_read_only { FopenFlags::FOPEN_NOFLUSH } else { FopenFlags::empty() }
-    }
-
-    fn set_attribute(&self, caller: Caller, inode: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
-        if is_hidden(name.as_bytes()) {
-            return Err(Errno::PERM);
-        }
-        let inode = self.inode(inode)?;
-        let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
-        self.rights.of(caller, || setxattr(inode.path(), name, value, flags))
-    }
-
-    fn attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<Vec<u8>> {
-        if is_hidden(name.as_bytes()) {
-            return Err(Errno::NODATA);
-        }
-        let (inode, mut value) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
-        match self.rights.of(caller, || getxattr(inode.path(), name, &mut value[..])) {
-            // The kernel takes "not supported" for an access list that denies all.
-            Err(Errno::NOTSUP) if name.as_bytes().starts_with(b"system.posix_acl_") => Err(Errno::NODATA),
-            size => {
-                value.truncate(size?);
-                Ok(value)
-            }
-        }
-    }
-
-    fn attribute_names(&self, caller: Caller, inode: u64) -> Result<Vec<u8>> {
-        let (inode, mut list) = (self.inode(inode)?, vec![0; ATTRIBUTE_MAX]);
-        let size = self.rights.of(caller, || listxattr(inode.path(), &mut list[..]))?;
-        let names = list[..size].split_inclusive(|byte| *byte == 0);
-        Ok(names.filter(|name| !is_hidden(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect())
-    }
-
-    fn remove_attribute(&self, caller: Caller, inode: u64, name: &OsStr) -> Result<()> {
-        if is_hidden(name.as_bytes()) {
-            return Err(Errno::NODATA);
-        }
-        let inode = self.inode(inode)?;
-        self.rights.of(caller, || removexattr(inode.path(), name))
-    }
-}
-
-/// Whether a file loses set-user-ID or set-group-ID when it is written, which the kernel leaves to us.
-fn is_privileged(inode: &Inode) -> bool {
-    fstat(&inode.fd).is_ok_and(|stat| stat.st_mode & 0o6000 != 0)
-}
-
 fn time(time: Option<TimeOrNow>) -> Timespec {
     match time {
         Some(TimeOrNow::SpecificTime(time)) => attr::timespec(time),
@@ -220,7 +118,7 @@ impl Fuse {
         &self,
         (parent, name): (INodeNo, &OsStr),
         reply: ReplyEntry,
-        make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<(Arc<Inode>, FileAttr)> + Send + 'static,
+        make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<FileAttr> + Send + 'static,
     ) {
         self.serve(name.as_bytes(), move |overlay, name| {
             entry(reply, overlay.inode(parent.0).and_then(|parent| make(overlay, &parent, OsStr::from_bytes(name))));

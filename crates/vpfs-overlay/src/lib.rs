@@ -1,8 +1,8 @@
 //! Shows a directory of a mounted file system under another path, through FUSE: files of regions that lie in several
 //! directories look like any file, and traces have what programs ask for (docs/decisions/0033-overlay.md).
 //!
-//! The pure part is [`RegionMap`], which bytes lie where, and [`rule`], which files get regions. [`Opened`] is a file of
-//! regions without FUSE. [`Mounted`] is all of it.
+//! The pure part is [`RegionMap`], which bytes lie where, and [`rule`], which files get regions. [`Opened`] is a file
+//! of regions without FUSE. [`Mounted`] is all of it.
 
 mod attr;
 mod caller;
@@ -10,16 +10,20 @@ mod check;
 mod class;
 mod fd;
 mod fuse;
+mod handles;
 mod inodes;
 mod join;
+mod listing;
 mod map;
 mod mount;
 mod names;
+mod opening;
 mod overlay;
 mod owner;
 mod stored;
 mod trace;
 mod workers;
+mod xattr;
 
 pub use check::{Finding, Report, check};
 pub use class::Class;

@@ -195,8 +195,11 @@ impl RegionFile {
     }
 }
 
+/// Its bytes, and the stripe of each class that is named.
+type RegionLine = (Range<u64>, Vec<(usize, u64)>);
+
 /// `region BEGIN END CLASS=STRIPE ...`
-fn region(text: &str, classes: &[String]) -> Result<(Range<u64>, Vec<(usize, u64)>), &'static str> {
+fn region(text: &str, classes: &[String]) -> Result<RegionLine, &'static str> {
     let mut words = text.split_ascii_whitespace();
     if words.next() != Some("region") {
         return Err("is neither a region nor the end");

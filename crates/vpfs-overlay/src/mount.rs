@@ -15,8 +15,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::caller::Rights;
 use crate::fuse::Fuse;
+use crate::handles::Table;
 use crate::inodes::Inodes;
-use crate::overlay::{Options, Overlay, Table};
+use crate::overlay::{Options, Overlay};
 use crate::owner::claim;
 use crate::workers::{THREADS, Workers};
 
@@ -111,7 +112,7 @@ impl Mounted {
             MountOption::NoSuid,
             MountOption::NoDev,
         ];
-        let may_pass = rights.are_roots() && !options.no_passthrough && options.recorder.is_none();
+        let may_pass = rights.are_roots() && options.recorder.is_none();
         let overlay = Overlay {
             source,
             mountpoint: mountpoint.clone(),

@@ -1,29 +1,28 @@
 //! What each request does, with results instead of replies.
 
-use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use fuser::{BackingId, FileAttr};
+use fuser::FileAttr;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom, Timestamps, Uid, chmod,
-    chownat, fallocate, fdatasync, fstat, fsync, ftruncate, getxattr_query, linkat, mkdirat, mknodat, openat,
-    renameat_with, seek, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, chmod, chownat, fstat, ftruncate,
+    getxattr_query, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat, utimensat,
 };
-use rustix::io::{Errno, Result, dup, pread, pwrite};
+use rustix::io::{Errno, Result};
 
 use crate::attr;
 use crate::caller::{Caller, Rights};
 use crate::class::Class;
-use crate::fd::{close, errno, path};
-use crate::inodes::{Inode, Inodes, lock};
+use crate::fd::{errno, path};
+use crate::handles::{Content, Handle, Table};
+use crate::inodes::{Inode, Inodes};
+use crate::listing::Listing;
 use crate::names::{Rule, is_reserved, rule};
-use crate::stored::{self, ATTRIBUTE, Opened, Stored};
+use crate::stored::{self, Opened, Stored};
 use crate::trace::Recorder;
 use crate::workers::Workers;
 
@@ -36,8 +35,6 @@ pub struct Options {
     pub rules: Vec<Rule>,
     /// Takes down what programs read and write.
     pub recorder: Option<Recorder>,
-    /// Whether the kernel must not read and write by itself where it could.
-    pub no_passthrough: bool,
 }
 
 /// A mounted source.
@@ -55,120 +52,6 @@ pub(crate) struct Overlay {
     pub(crate) may_pass: AtomicBool,
 }
 
-/// What is open, by handle.
-#[derive(Debug)]
-pub(crate) struct Table<T> {
-    next: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<T>>>,
-}
-
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self { next: AtomicU64::new(1), open: Mutex::default() }
-    }
-}
-
-impl<T> Table<T> {
-    pub(crate) fn add(&self, open: T) -> u64 {
-        let handle = self.next.fetch_add(1, Relaxed);
-        lock(&self.open).insert(handle, Arc::new(open));
-        handle
-    }
-
-    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>> {
-        lock(&self.open).get(&handle).cloned().ok_or(Errno::BADF)
-    }
-
-    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
-        lock(&self.open).remove(&handle)
-    }
-}
-
-/// An open file.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) inode: Arc<Inode>,
-    pub(crate) content: Content,
-    /// Kept while the file is open, as the kernel needs it.
-    pub(crate) backing: Option<Arc<BackingId>>,
-    /// The path that programs know, if requests are recorded.
-    pub(crate) label: Option<Arc<str>>,
-}
-
-#[derive(Debug)]
-pub(crate) enum Content {
-    Plain(OwnedFd),
-    Regions(Opened),
-}
-
-impl Content {
-    pub(crate) fn read(&self, at: u64, size: usize) -> Result<Vec<u8>> {
-        let file = match self {
-            Self::Regions(opened) => return opened.read(at, size),
-            Self::Plain(file) => file,
-        };
-        let mut buffer = Vec::with_capacity(size);
-        // Fewer bytes than asked for mean the end of the file to the kernel.
-        while buffer.len() < size {
-            let from = at + buffer.len() as u64;
-            let mut rest = std::mem::take(&mut buffer);
-            let read = pread(file, rustix::buffer::spare_capacity(&mut rest), from);
-            buffer = rest;
-            match read {
-                Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        buffer.truncate(size);
-        Ok(buffer)
-    }
-
-    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<usize> {
-        match self {
-            Self::Regions(opened) => opened.write(at, data),
-            Self::Plain(file) => pwrite(file, data, at),
-        }
-    }
-
-    pub(crate) fn sync(&self, is_data_only: bool) -> Result<()> {
-        match self {
-            Self::Regions(opened) => opened.sync(is_data_only),
-            Self::Plain(file) if is_data_only => fdatasync(file),
-            Self::Plain(file) => fsync(file),
-        }
-    }
-
-    /// Closes it for one of those who have it open: network file systems write what is cached then, and say if they can't.
-    pub(crate) fn flush(&self) -> Result<()> {
-        match self {
-            Self::Regions(opened) => opened.flush(),
-            Self::Plain(file) => close(dup(file)?),
-        }
-    }
-
-    pub(crate) fn allocate(&self, mode: FallocateFlags, at: u64, size: u64) -> Result<()> {
-        match self {
-            Self::Regions(opened) => opened.allocate(mode, at, size),
-            Self::Plain(file) => fallocate(file, mode, at, size),
-        }
-    }
-
-    pub(crate) fn seek(&self, at: u64, is_data: bool) -> Result<u64> {
-        match self {
-            Self::Regions(opened) => opened.seek(at, is_data),
-            Self::Plain(file) => seek(file, if is_data { SeekFrom::Data(at) } else { SeekFrom::Hole(at) }),
-        }
-    }
-
-    fn truncate(&self, size: u64) -> Result<()> {
-        match self {
-            Self::Regions(opened) => opened.truncate(size),
-            Self::Plain(file) => ftruncate(file, size),
-        }
-    }
-}
-
 /// What `setattr` changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
@@ -179,74 +62,18 @@ pub(crate) struct Changes {
     pub(crate) times: Option<Timestamps>,
 }
 
-/// An entry of a directory, and where the next one is.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) ino: u64,
-    pub(crate) next: u64,
-    pub(crate) kind: FileType,
-    pub(crate) name: OsString,
-}
-
-/// An open directory, and entries that were read and not asked for yet, the next one last.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    pub(crate) fd: OwnedFd,
-    at: u64,
-    ahead: Vec<Entry>,
-}
-
-impl Listing {
-    /// Passes entries from `at` on to `take`, until that is full.
-    pub(crate) fn read(&mut self, at: u64, mut take: impl FnMut(&Entry) -> bool) -> Result<()> {
-        if at != self.at || at == 0 {
-            self.ahead.clear();
-            self.at = seek(&self.fd, SeekFrom::Start(at))?;
-        }
-        loop {
-            while let Some(entry) = self.ahead.last() {
-                if !is_reserved(entry.name.as_bytes()) && take(entry) {
-                    return Ok(());
-                }
-                self.at = entry.next;
-                self.ahead.pop();
-            }
-            let mut buffer = [MaybeUninit::uninit(); 32 << 10];
-            let mut entries = RawDir::new(&self.fd, &mut buffer);
-            while let Some(entry) = entries.next() {
-                let entry = entry?;
-                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
-                let kind = match entry.file_type() {
-                    // Programs believe what a directory says.
-                    FileType::Unknown => statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
-                        .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                    kind => kind,
-                };
-                self.ahead.push(Entry { ino: entry.ino(), next: entry.next_entry_cookie(), kind, name });
-                if entries.is_buffer_empty() {
-                    break;
-                }
-            }
-            if self.ahead.is_empty() {
-                return Ok(());
-            }
-            self.ahead.reverse();
-        }
-    }
-}
-
 impl Overlay {
     pub(crate) fn inode(&self, number: u64) -> Result<Arc<Inode>> {
         self.inodes.get(number).ok_or(Errno::STALE)
     }
 
     /// Finds a name and counts it.
-    pub(crate) fn look_up(&self, parent: &Inode, name: &OsStr) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn look_up(&self, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
         if is_reserved(name.as_bytes()) {
             return Err(Errno::NOENT);
         }
         let fd = openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        self.counted(parent, name, fd)
+        Ok(self.counted(parent, name, fd)?.1)
     }
 
     fn counted(&self, parent: &Inode, name: &OsStr, fd: OwnedFd) -> Result<(Arc<Inode>, FileAttr)> {
@@ -353,7 +180,7 @@ impl Overlay {
     pub(crate) fn list(&self, caller: Caller, inode: &Inode) -> Result<Listing> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?;
-        Ok(Listing { fd, at: 0, ahead: Vec::new() })
+        Ok(Listing::new(fd))
     }
 
     /// The mode of something new. The umask counts unless the directory has an access list for new files.
@@ -408,7 +235,7 @@ impl Overlay {
         parent: &Inode,
         name: &OsStr,
         (mode, umask): (u32, u32),
-    ) -> Result<(Arc<Inode>, FileAttr)> {
+    ) -> Result<FileAttr> {
         refuse_reserved(name)?;
         let mode = Self::mode(parent, mode, umask);
         self.rights.of(caller, || mkdirat(&parent.fd, name, mode))?;
@@ -422,32 +249,20 @@ impl Overlay {
         name: &OsStr,
         (mode, umask): (u32, u32),
         device: u32,
-    ) -> Result<(Arc<Inode>, FileAttr)> {
+    ) -> Result<FileAttr> {
         refuse_reserved(name)?;
         let (kind, mode) = (FileType::from_raw_mode(mode), Self::mode(parent, mode, umask));
         self.rights.of(caller, || mknodat(&parent.fd, name, kind, mode, device.into()))?;
         self.look_up(parent, name)
     }
 
-    pub(crate) fn symlink(
-        &self,
-        caller: Caller,
-        parent: &Inode,
-        name: &OsStr,
-        target: &OsStr,
-    ) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn symlink(&self, caller: Caller, parent: &Inode, name: &OsStr, target: &OsStr) -> Result<FileAttr> {
         refuse_reserved(name)?;
         self.rights.of(caller, || symlinkat(target, &parent.fd, name))?;
         self.look_up(parent, name)
     }
 
-    pub(crate) fn link(
-        &self,
-        caller: Caller,
-        inode: &Inode,
-        parent: &Inode,
-        name: &OsStr,
-    ) -> Result<(Arc<Inode>, FileAttr)> {
+    pub(crate) fn link(&self, caller: Caller, inode: &Inode, parent: &Inode, name: &OsStr) -> Result<FileAttr> {
         refuse_reserved(name)?;
         self.rights.of(caller, || linkat(CWD, inode.path(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW))?;
         self.look_up(parent, name)
@@ -516,9 +331,4 @@ fn reopened(file: &OwnedFd) -> Result<OwnedFd> {
 fn flags_of(flags: i32) -> OFlags {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::DIRECT - OFlags::NOCTTY - OFlags::NOFOLLOW;
     flags | OFlags::CLOEXEC
-}
-
-/// Whether an extended attribute is ours.
-pub(crate) fn is_hidden(name: &[u8]) -> bool {
-    name == ATTRIBUTE.as_bytes()
 }

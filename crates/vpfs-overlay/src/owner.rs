@@ -17,26 +17,26 @@ const ID_MAX: usize = 64;
 /// Whose a directory of a class is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owned {
-    ByThis,
-    ByAnother,
-    ByNobody,
+    This,
+    Another,
+    Nobody,
 }
 
 pub(crate) fn owned(source: &Path, class: &Class) -> io::Result<Owned> {
     let mut id = String::new();
     match File::open(class.path.join(NAME)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Owned::ByNobody),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Owned::Nobody),
         file => file?.take(ID_MAX as u64).read_to_string(&mut id)?,
     };
-    Ok(if source_id(source)?.as_deref() == Some(id.trim()) { Owned::ByThis } else { Owned::ByAnother })
+    Ok(if source_id(source)?.as_deref() == Some(id.trim()) { Owned::This } else { Owned::Another })
 }
 
 /// Makes sure that the directory belongs to this source.
 pub(crate) fn claim(source: &Path, class: &Class) -> io::Result<()> {
     match owned(source, class)? {
-        Owned::ByThis => Ok(()),
-        Owned::ByAnother => Err(io::Error::other("it has region files of another source; give each source its own")),
-        Owned::ByNobody => {
+        Owned::This => Ok(()),
+        Owned::Another => Err(io::Error::other("it has region files of another source; give each source its own")),
+        Owned::Nobody => {
             let id = match source_id(source)? {
                 Some(id) => id,
                 None => {

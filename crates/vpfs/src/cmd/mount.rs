@@ -47,7 +47,7 @@ impl Mount {
         let _log = log::start(LogLevel::Info, false, &Events::default())?;
         let (recorder, writer) = self.trace.as_deref().map(record).transpose()?.unzip();
         let (classes, rules) = regions.map_or_else(Default::default, |regions| (regions.classes, regions.rules));
-        let options = Options { classes, rules, recorder, no_passthrough: false };
+        let options = Options { classes, rules, recorder };
         super::runtime()?.block_on(self.serve(options))?;
         writer.map_or(Ok(()), Writer::finish).map_err(|error| Exit::Failed(format!("cannot write the trace: {error}")))
     }

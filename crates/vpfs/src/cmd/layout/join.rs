@@ -8,7 +8,8 @@ use crate::print::print;
 
 /// Make a plain file of one that has regions
 ///
-/// The file must not be open in a mount. It gets its new form in one step; if the command is interrupted, it is as before.
+/// The file must not be open in a mount. It gets its new form in one step; if the command is interrupted, it is as
+/// before.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  vpfs layout join /mnt/pfs/out/a.h5 --regions regions.toml")]
 pub(crate) struct Join {
