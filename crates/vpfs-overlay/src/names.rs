@@ -17,7 +17,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `pattern` is a path below the source in which `*` stands for any part of one name and `**` for any directories.
+    /// `pattern` is a path below the source in which `*` stands for any part of one name and `**` for any
+    /// directories, but not for hidden ones, as in a shell.
     ///
     /// # Errors
     /// If it is no pattern.
@@ -31,7 +32,8 @@ pub fn rule<'a>(rules: &'a [Rule], directory: &str, name: &str) -> Option<&'a Ru
     let copied = name.strip_prefix('.').and_then(|name| name.strip_suffix(".vpfs-partial"));
     let name = copied.unwrap_or(name);
     let path = if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
-    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+    let (require_literal_separator, require_literal_leading_dot) = (true, true);
+    let options = MatchOptions { case_sensitive: true, require_literal_separator, require_literal_leading_dot };
     rules.iter().find(|rule| rule.pattern.matches_with(&path, options))
 }
 
@@ -60,6 +62,7 @@ mod tests {
         assert_eq!(found("out/deep", "a.h5"), Some(2), "* does not cross directories");
         assert_eq!(found("", "a.h5"), Some(2));
         assert_eq!(found("out", ".a.h5.vpfs-partial"), Some(1), "a copy gets the layout of its name");
+        assert_eq!(found("out", ".a.h5"), None, "hidden files are matched by name only, as in a shell");
         assert_eq!((found("", "top"), found("", "other")), (Some(3), None));
         assert!(Rule::new("a[", vec![], table(1)).is_err());
     }

@@ -52,7 +52,7 @@ const RULE: Section = Section {
         key(
             "files",
             Kind::Text("a pattern such as \"out/*.h5\""),
-            "Paths below the source; * and ? within a name, ** for any directories.",
+            "Paths below the source; * and ? within a name, ** for any directories; not for hidden names.",
         ),
         key("advice", Kind::Text("a file"), "What `vpfs layout advise --json` wrote."),
         key("file", Kind::Text("a file's name in the advice"), "Whose advice.")
