@@ -304,7 +304,7 @@ fn killed_daemons_lose_nothing_that_was_synced() {
             })
             .collect();
         // Sooner or later, not after a fixed time: when so many files have a name.
-        let enough = 1 + (round as usize * 7) % 23;
+        let enough = 1 + usize::try_from(round * 7 % 23).expect("small");
         await_some(PATIENCE, || match count(&overlay.path("src/out")) {
             found if found >= enough => Ok(()),
             found => Err(format!("{found} files")),

@@ -184,7 +184,9 @@ mod tests {
         for (name, text) in [("regions.toml", toml), ("advice.json", advice)] {
             std::fs::write(folder.path().join(name), text).expect("a file");
         }
-        ["d", "f"].map(|name| std::fs::create_dir(folder.path().join(name)).expect("a directory"));
+        for name in ["d", "f"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a directory");
+        }
         Regions::read(&folder.path().join("regions.toml")).map_err(|exit| exit.to_string())
     }
 
