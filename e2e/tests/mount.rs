@@ -196,6 +196,9 @@ fn another_user_has_no_more_rights_than_without_the_mount() {
         assert!(!as_nobody(refused).status.success(), "{refused}");
     }
     let written = as_nobody("echo x > out/new && echo x > group/new && cat out/new group/new");
+    // Its mode counts for those who come later, not for who creates it.
+    let closed = as_nobody("umask 777; echo x > out/closed && ! cat out/closed");
+    assert!(closed.status.success(), "{closed:?}");
     assert!(written.status.success(), "{written:?}");
     for name in ["src/out/new", "src/group/new"] {
         assert_eq!(fs::metadata(overlay.path(name)).expect("it exists").uid(), 65534, "{name}");

@@ -152,29 +152,27 @@ impl Overlay {
     }
 
     pub(crate) fn open(&self, caller: Caller, inode: Arc<Inode>, flags: i32) -> Result<Handle> {
-        let content = match &inode.stored {
-            // It was joined a moment ago, and the kernel still has the old name: it looks again.
-            Some(_) if fstat(&inode.fd)?.st_nlink == 0 => return Err(Errno::STALE),
-            Some(stored) => {
-                // Region files are opened by us; whether the caller may, the map says.
-                let access = flags_of(flags) & OFlags::RWMODE | OFlags::CLOEXEC;
-                drop(self.rights.of(caller, || openat(CWD, inode.path(), access, Mode::empty()))?);
-                Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?)
-            }
-            None => {
-                let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
-                Content::Plain(self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?)
-            }
-        };
-        Ok(self.handle(inode, content))
+        // It was joined a moment ago, and the kernel still has the old name: it looks again.
+        if inode.stored.is_some() && fstat(&inode.fd)?.st_nlink == 0 {
+            return Err(Errno::STALE);
+        }
+        let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
+        let file = self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?;
+        self.handle(inode, file)
     }
 
-    fn handle(&self, inode: Arc<Inode>, content: Content) -> Handle {
+    /// A handle of a file that the caller could open. Region files are opened by us; whether the caller may, the map
+    /// said.
+    fn handle(&self, inode: Arc<Inode>, file: OwnedFd) -> Result<Handle> {
+        let content = match &inode.stored {
+            Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
+            None => Content::Plain(file),
+        };
         let label = self.options.recorder.as_ref().and_then(|_| std::fs::read_link(inode.path()).ok()).map(|path| {
             let shown = path.strip_prefix(&self.source).map_or(path.clone(), |below| self.mountpoint.join(below));
             Arc::from(shown.to_string_lossy())
         });
-        Handle { inode, content, backing: None, label }
+        Ok(Handle { inode, content, backing: None, label })
     }
 
     pub(crate) fn list(&self, caller: Caller, inode: &Inode) -> Result<Listing> {
@@ -204,19 +202,20 @@ impl Overlay {
             let rights = |work: &mut dyn FnMut() -> Result<()>| self.rights.of(caller, work);
             match stored::create(&parent.fd, name, &stored::new_map(rule)?, mode, rights) {
                 Err(Errno::EXIST) if !is_exclusive => {}
-                created => {
-                    let (inode, attr) = self.counted(parent, name, reopened(&created?)?)?;
-                    return Ok((self.open(caller, inode, 0)?, attr));
-                }
+                created => return self.created(parent, name, created?),
             }
         }
         let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW;
-        let file = self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?;
-        let (inode, attr) = self.counted(parent, name, reopened(&file)?)?;
-        match inode.stored {
-            None => Ok((self.handle(inode, Content::Plain(file)), attr)),
-            Some(_) => Ok((self.open(caller, inode, 0)?, attr)),
-        }
+        self.created(parent, name, self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?)
+    }
+
+    fn created(&self, parent: &Inode, name: &OsStr, file: OwnedFd) -> Result<(Handle, FileAttr)> {
+        let path = openat(CWD, path(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let (inode, attr) = self.counted(parent, name, path)?;
+        let number = inode.number;
+        // The kernel is not told of it then.
+        let handle = self.handle(inode, file).inspect_err(|_| self.inodes.forget(number, 1))?;
+        Ok((handle, attr))
     }
 
     /// The rule for a new file; only root's mounts have any.
@@ -320,11 +319,6 @@ fn doom((map, stored): (OwnedFd, Arc<Stored>)) -> Result<()> {
 
 fn refuse_reserved(name: &OsStr) -> Result<()> {
     if is_reserved(name.as_bytes()) { Err(Errno::PERM) } else { Ok(()) }
-}
-
-/// Another descriptor of the same file, that cannot read or write.
-fn reopened(file: &OwnedFd) -> Result<OwnedFd> {
-    openat(CWD, path(file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Flags of a program for our descriptor. Direct I/O would need aligned buffers of ours; the kernel bypasses its cache.
