@@ -217,6 +217,48 @@ fn another_user_has_no_more_rights_than_without_the_mount() {
 }
 
 #[test]
+fn check_tells_what_is_wrong_and_mends_what_can_be() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    for name in ["kept", "gone", "broken", "foreign"] {
+        fs::write(overlay.path("mnt/out").join(name), vec![1; 150_000]).expect("it is written");
+    }
+    assert!(String::from_utf8_lossy(&overlay.check(&["--mend"]).stderr).contains("is in use; unmount it first"));
+    overlay.unmount();
+    let source = overlay.path("src/out");
+    run(Command::new("cp").arg("-a").arg(source.join("kept")).arg(source.join("copy")));
+    fs::hard_link(source.join("kept"), source.join("link")).expect("a link");
+    fs::remove_file(source.join("gone")).expect("it is deleted");
+    fs::write(source.join("broken"), "vpfs region map 1\nid 0\n").expect("it is damaged");
+    std::os::unix::fs::chown(source.join("foreign"), Some(65534), None).expect("root");
+    fs::write(source.join(".vpfs-new-0"), "vpfs reg").expect("a file");
+    let found = overlay.check(&[]);
+    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    // Both files of regions of "gone" and of "broken" lie in two directories: three region files each.
+    for (part, times) in [
+        ("have the same regions", 1),
+        ("broken\" cannot be used: line 2 of the region map: ", 1),
+        ("is a region of a file that was deleted", 6),
+        ("foreign\" belong to another user", 1),
+        ("is a map that was not completed", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+    }
+    assert_eq!(found.status.code(), Some(1));
+    // What is left of "gone" could be that of "broken": nothing is removed while a map cannot be read.
+    let mended = overlay.check(&["--mend"]);
+    assert!(String::from_utf8_lossy(&mended.stderr).contains("8 findings must be mended by hand"), "{mended:?}");
+    assert_eq!(count(&overlay.path("disk")), 4);
+    overlay.mount(&["--regions", "regions.toml"]);
+    assert_eq!(fs::read(overlay.path("mnt/out/link")).expect("it is read"), vec![1; 150_000]);
+    assert!(fs::read(overlay.path("mnt/out/broken")).is_err());
+    overlay.unmount();
+    ["broken", "copy"].iter().for_each(|name| fs::remove_file(source.join(name)).expect("it is removed"));
+    assert!(overlay.check(&["--mend"]).status.success());
+    assert_eq!(count(&overlay.path("disk")), 2);
+}
+
+#[test]
 fn a_mount_ends_when_the_last_file_is_closed() {
     let Some(mut overlay) = overlay() else { return };
     overlay.mount(&["--regions", "regions.toml"]);

@@ -20,21 +20,14 @@ use crate::stored::{Stored, is_map, read_map};
 pub enum Finding {
     /// A map that never got its name. It has no region files.
     Unfinished(PathBuf),
-    /// A region file whose map is gone: of a file that was deleted. Removed.
+    /// A region file whose map is gone: of a file that was deleted. Removed, unless some map cannot be read.
     Orphan(PathBuf),
     /// Region files of another owner than the file's, which the owner's quota does not count. The owner gets them.
     Owner(PathBuf),
-    /// Two maps of the same region files. Whoever writes to one changes the other. Copy one of them through a mount.
+    /// Two maps of the same region files. Whoever writes to one changes the other.
     Twice(PathBuf, PathBuf),
     /// A map that cannot be used.
     Damaged(PathBuf, String),
-}
-
-impl Finding {
-    /// Whether [`check`] can mend it.
-    pub fn can_be_mended(&self) -> bool {
-        matches!(self, Self::Unfinished(_) | Self::Orphan(_) | Self::Owner(_))
-    }
 }
 
 impl fmt::Display for Finding {
@@ -56,8 +49,8 @@ impl fmt::Display for Finding {
 pub struct Report {
     /// Files with regions, each once.
     pub maps: u64,
-    /// In the order of the search.
-    pub findings: Vec<Finding>,
+    /// In the order of the search, each with whether it was mended.
+    pub findings: Vec<(Finding, bool)>,
 }
 
 /// Looks at all files of a source, and at all region files; with `mend`, mends what can be mended, for which nobody may
@@ -86,6 +79,8 @@ pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report>
     check.walk(source)?;
     let orphans: Vec<PathBuf> =
         check.regions.values().flatten().map(|(class, name)| classes[*class].path.join(name)).collect();
+    // They may be all that is left of a file whose map cannot be read.
+    check.mend &= !check.report.findings.iter().any(|(finding, _)| matches!(finding, Finding::Damaged(..)));
     for path in orphans {
         check.found(Finding::Orphan(path.clone()), || fs::remove_file(&path))?;
     }
@@ -119,8 +114,13 @@ fn regions(classes: &[Class]) -> io::Result<Regions> {
 
 impl Check<'_> {
     fn found(&mut self, finding: Finding, mend: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.report.findings.push(finding);
+        self.report.findings.push((finding, self.mend));
         if self.mend { mend() } else { Ok(()) }
+    }
+
+    /// Nobody can mend it but by hand.
+    fn note(&mut self, finding: Finding) {
+        self.report.findings.push((finding, false));
     }
 
     fn walk(&mut self, source: &Path) -> io::Result<()> {
@@ -155,18 +155,24 @@ impl Check<'_> {
         let damaged = |problem| Finding::Damaged(path.to_owned(), problem);
         let map = match read_map(&file) {
             Ok(map) => map,
-            Err(problem) => return self.found(damaged(problem), || Ok(())),
+            Err(problem) => {
+                self.note(damaged(problem));
+                return Ok(());
+            }
         };
         let inode = (metadata.dev(), metadata.ino());
         if let Some((first, known)) = self.maps.get(map.id()) {
             // Else it is another name of the same file.
-            let twice = (*known != inode).then(|| Finding::Twice(first.clone(), path.to_owned()));
-            return twice.map_or(Ok(()), |twice| self.found(twice, || Ok(())));
+            if *known != inode {
+                self.note(Finding::Twice(first.clone(), path.to_owned()));
+            }
+            return Ok(());
         }
         self.maps.insert(map.id().to_owned(), (path.to_owned(), inode));
         self.report.maps += 1;
         let Ok(stored) = Stored::of(map, self.classes) else {
-            return self.found(damaged("it has a class without a directory".to_owned()), || Ok(()));
+            self.note(damaged("it has a class without a directory".to_owned()));
+            return Ok(());
         };
         self.stored(path, &stored, &metadata)
     }
@@ -185,10 +191,7 @@ impl Check<'_> {
             is_long |= stat.st_size.cast_unsigned() > stored.map().share(number, 1 << 62);
         }
         if is_long {
-            self.found(
-                Finding::Damaged(path.to_owned(), "a region file is longer than its region".to_owned()),
-                || Ok(()),
-            )?;
+            self.note(Finding::Damaged(path.to_owned(), "a region file is longer than its region".to_owned()));
         }
         let (user, group) = (Uid::from_raw(metadata.uid()), Gid::from_raw(metadata.gid()));
         if is_foreign {

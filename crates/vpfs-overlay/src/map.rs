@@ -103,7 +103,7 @@ impl RegionMap {
         let mut lines = text.lines().map(str::trim).enumerate();
         let lines = lines.by_ref().map(|(index, line)| (index + 1, line));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let mut next = || lines.next().ok_or(MapError { line: 0, problem: "the map ends early" });
+        let mut next = || lines.next().ok_or(MapError { line: text.lines().count(), problem: "the map ends early" });
         let wrong = |line, problem| MapError { line, problem };
         match next()? {
             (_, FIRST) => {}

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, fstat, getxattr, setxattr};
 use rustix::io::Errno;
 
 use crate::class::Class;
@@ -31,8 +31,11 @@ pub(crate) fn owned(source: &Path, class: &Class) -> io::Result<Owned> {
     Ok(if source_id(source)?.as_deref() == Some(id.trim()) { Owned::This } else { Owned::Another })
 }
 
-/// Makes sure that the directory belongs to this source.
+/// Makes sure that the directory belongs to this source, and that nobody else can put files into it.
 pub(crate) fn claim(source: &Path, class: &Class) -> io::Result<()> {
+    if fstat(&class.directory)?.st_mode & 0o022 != 0 {
+        return Err(io::Error::other("others may write to it, and so to region files; chmod it to 700"));
+    }
     match owned(source, class)? {
         Owned::This => Ok(()),
         Owned::Another => Err(io::Error::other("it has region files of another source; give each source its own")),

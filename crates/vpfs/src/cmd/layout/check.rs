@@ -9,7 +9,7 @@ use crate::print::{plain, print};
 /// Find region files without a file, and files whose regions are not as they should be
 ///
 /// For a source of `vpfs mount --regions`, after a crash of the daemon or the host. What a crash leaves costs space
-/// only, and --mend removes it. Exits with 1 if anything is left to be done.
+/// only, and --mend removes it, unless some map cannot be read. Exits with 1 if anything is left to be done.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  vpfs layout check /mnt/pfs --regions regions.toml --mend")]
 pub(crate) struct Check {
@@ -30,12 +30,11 @@ impl Check {
         let regions = Regions::read(&self.regions)?;
         let report = vpfs_overlay::check(&self.source, &regions.classes, self.mend)
             .map_err(|error| Exit::Failed(format!("cannot check {}: {error}", self.source.display())))?;
-        let is_mended = |finding: &vpfs_overlay::Finding| self.mend && finding.can_be_mended();
-        for finding in &report.findings {
-            print(format!("{}{}", plain(&finding.to_string()), if is_mended(finding) { "; mended" } else { "" }))?;
+        for (finding, is_mended) in &report.findings {
+            print(format!("{}{}", plain(&finding.to_string()), if *is_mended { "; mended" } else { "" }))?;
         }
         print(format!("{} files with regions, {} findings", report.maps, report.findings.len()))?;
-        match report.findings.iter().filter(|finding| !is_mended(finding)).count() {
+        match report.findings.iter().filter(|(_, is_mended)| !is_mended).count() {
             0 => Ok(()),
             left if self.mend => Err(Exit::Failed(format!("{left} findings must be mended by hand"))),
             left => Err(Exit::Failed(format!("{left} findings; --mend mends what can be mended"))),
