@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use rustix::fs::{
     CWD, FallocateFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, fallocate,
@@ -13,6 +15,11 @@ use rustix::io::{Errno, Result, dup};
 
 use super::Stored;
 use crate::fd::{absent, close, errno, flocked, path, read_all, sync_directory};
+
+/// Requests of fewer bytes are not worth a thread, which takes some 30 microseconds, and more region files than that
+/// have too few bytes each.
+const BYTES_MIN: usize = if cfg!(test) { 256 } else { 64 << 10 };
+const THREADS_MAX: usize = 16;
 
 /// A file of regions while somebody reads or writes it.
 #[derive(Debug)]
@@ -86,14 +93,19 @@ impl Opened {
 
     /// Whether there was data for all of the buffer; where there was none, it is as before.
     fn fill(&self, at: u64, mut buffer: &mut [u8]) -> Result<bool> {
-        let mut is_full = true;
-        for piece in self.stored.map.pieces(at..at.saturating_add(buffer.len() as u64)) {
+        let (whole, mut parts) = (buffer.len(), Vec::new());
+        for piece in self.stored.map.pieces(at..at.saturating_add(whole as u64)) {
             let (part, rest) = buffer.split_at_mut(usize::try_from(piece.size).map_err(|_| Errno::INVAL)?);
-            let read = self.file(piece.file, false)?.map_or(Ok(0), |file| read_all(file, part, piece.at))?;
-            is_full &= read == part.len();
+            add(&mut parts, piece.file, (piece.at, part));
             buffer = rest;
         }
-        Ok(is_full)
+        let read = at_once(parts, whole, |(number, parts)| -> Result<bool> {
+            let Some(file) = self.file(number, false)? else { return Ok(false) };
+            parts
+                .into_iter()
+                .try_fold(true, |is_full, (at, part)| Ok(is_full & (read_all(file, part, at)? == part.len())))
+        });
+        read.into_iter().try_fold(true, |is_full, one| Ok(is_full & one?))
     }
 
     /// Writes all of it, or as much as there is space for.
@@ -101,18 +113,24 @@ impl Opened {
     /// # Errors
     /// Those of the region file that the first byte belongs to.
     pub fn write(&self, at: u64, mut data: &[u8]) -> Result<usize> {
-        let whole = data.len();
+        let (whole, mut parts) = (data.len(), Vec::new());
         for piece in self.stored.map.pieces(at..at.saturating_add(whole as u64)) {
             let (part, rest) = data.split_at(usize::try_from(piece.size).map_err(|_| Errno::INVAL)?);
-            let file = self.file(piece.file, true)?.ok_or(Errno::IO);
-            let written = file.and_then(|file| file.write_all_at(part, piece.at).map_err(|error| errno(&error)));
-            if let Err(error) = written {
-                let done = whole - data.len();
-                return if done > 0 { Ok(done) } else { Err(error) };
-            }
+            add(&mut parts, piece.file, (piece.at, whole - data.len(), part));
             data = rest;
         }
-        Ok(whole)
+        let written = at_once(parts, whole, |(number, parts)| {
+            let first = parts.first().map_or(0, |(_, from, _)| *from);
+            let file = self.file(number, true).and_then(|file| file.ok_or(Errno::IO)).map_err(|why| (first, why))?;
+            let mut parts = parts.into_iter();
+            parts.try_for_each(|(at, from, part)| file.write_all_at(part, at).map_err(|why| (from, errno(&why))))
+        });
+        // What lies before the first failure is all written.
+        match written.into_iter().filter_map(std::result::Result::err).min_by_key(|(from, _)| *from) {
+            None => Ok(whole),
+            Some((0, why)) => Err(why),
+            Some((from, _)) => Ok(from),
+        }
     }
 
     /// Sets the size. The end goes first, so that a crash leaves a size in between.
@@ -199,15 +217,38 @@ impl Opened {
     /// # Errors
     /// The first one.
     pub fn sync(&self, is_data_only: bool) -> Result<()> {
-        let files = self.stored.map.files();
-        for number in 0..files.len() {
-            match self.file(number, false)? {
-                Some(file) if is_data_only => fdatasync(file)?,
-                Some(file) => fsync(file)?,
-                None => {}
-            }
-        }
+        let numbers = (0..self.files.len()).collect();
+        let synced = at_once(numbers, usize::MAX, |number| match self.file(number, false)? {
+            Some(file) if is_data_only => fdatasync(file),
+            Some(file) => fsync(file),
+            None => Ok(()),
+        });
+        synced.into_iter().collect::<Result<()>>()?;
         self.stored.directories.iter().try_for_each(|directory| sync_directory(directory))?;
         fsync(&self.fd)
     }
+}
+
+/// Adds a part to those of its region file.
+fn add<T>(parts: &mut Vec<(usize, Vec<T>)>, file: usize, part: T) {
+    match parts.iter_mut().find(|(known, _)| *known == file) {
+        Some((_, parts)) => parts.push(part),
+        None => parts.push((file, vec![part])),
+    }
+}
+
+/// Works on several region files, at the same time if that is worth threads: they lie on different servers.
+fn at_once<T: Send, R: Send>(files: Vec<T>, bytes: usize, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if !(2..=THREADS_MAX).contains(&files.len()) || bytes < BYTES_MIN {
+        return files.into_iter().map(work).collect();
+    }
+    thread::scope(|scope| {
+        let work = &work;
+        let mut files = files.into_iter();
+        let here = files.next();
+        let others: Vec<_> = files.map(|file| scope.spawn(move || work(file))).collect();
+        let here = here.map(work);
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        here.into_iter().chain(others).collect()
+    })
 }
