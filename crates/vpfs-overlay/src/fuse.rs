@@ -29,8 +29,6 @@ use crate::overlay::{Changes, Overlay};
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// The largest request. The kernel's own limit is usually the same.
-const REQUEST_MAX: u32 = 1 << 20;
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
@@ -141,7 +139,6 @@ impl Filesystem for Fuse {
         for flag in WANTED {
             let _ = config.add_capabilities(flag);
         }
-        let _ = config.set_max_write(REQUEST_MAX);
         let _ = config.set_max_background(64);
         let can_pass =
             config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
