@@ -49,17 +49,17 @@ fn overlay() -> Option<Overlay> {
     }
     fs::write(path.join("regions.toml"), REGIONS).expect("a file");
     fs::write(path.join("advice.json"), ADVICE).expect("a file");
-    if setxattr_is_refused(path) {
-        requirements::missing("fuse", "the directory of temporary files has no trusted extended attributes");
-        return None;
+    let mut overlay = Overlay { folder, child: None };
+    match overlay.try_mount(&["--regions", "regions.toml"]) {
+        Ok(()) => overlay.unmount(),
+        // A container may have the device and no right to mount; a file system may have no attributes of root.
+        Err(log) if log.contains("not permitted") || log.contains("not supported") => {
+            requirements::missing("fuse", &format!("nothing can be mounted here: {log}"));
+            return None;
+        }
+        Err(log) => panic!("{log}"),
     }
-    Some(Overlay { folder, child: None })
-}
-
-fn setxattr_is_refused(path: &Path) -> bool {
-    let probe = Command::new("setfattr").args(["-n", "trusted.vpfs.probe", "-v", "1"]).arg(path).output();
-    // Without the tool, the mount says so if it is refused.
-    probe.is_ok_and(|probe| !probe.status.success())
+    Some(overlay)
 }
 
 impl Overlay {
@@ -74,16 +74,28 @@ impl Overlay {
     }
 
     fn mount(&mut self, args: &[&str]) {
+        self.try_mount(args).unwrap_or_else(|log| panic!("{log}"));
+    }
+
+    /// What it says if it ends instead.
+    fn try_mount(&mut self, args: &[&str]) -> Result<(), String> {
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).expect("a file");
         let mut command = self.command(&[&["mount", "src", "mnt"], args].concat());
-        self.child = Some(command.stdin(Stdio::null()).stderr(log).spawn().expect("it starts"));
-        let mounts = || fs::read_to_string("/proc/mounts").expect("mounts");
+        let mut child = command.stdin(Stdio::null()).stderr(log).spawn().expect("it starts");
         let mountpoint = self.path("mnt");
-        await_some(PATIENCE, || match mounts().contains(&format!(" {} fuse", mountpoint.display())) {
-            // Attributes of a dead mount may be believed for a second.
-            true => fs::read_dir(&mountpoint).map_err(|error| error.to_string()),
-            false => Err(fs::read_to_string(self.path("log")).expect("a log")),
+        let line = format!(" {} fuse", mountpoint.display());
+        let mounted = await_some(PATIENCE, || {
+            let log = fs::read_to_string(self.path("log")).expect("a log");
+            let is_mounted = fs::read_to_string("/proc/mounts").expect("mounts").contains(&line);
+            match child.try_wait().expect("it runs") {
+                Some(_) => Ok(Err(log)),
+                // Attributes of a dead mount may be believed for a second.
+                None if is_mounted => fs::read_dir(&mountpoint).map(|_| Ok(())).map_err(|error| error.to_string()),
+                None => Err(log),
+            }
         });
+        self.child = Some(child);
+        mounted
     }
 
     fn signal(&self, signal: &str) {
