@@ -14,6 +14,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::caller::Rights;
+use crate::class::Class;
 use crate::fuse::Fuse;
 use crate::handles::Table;
 use crate::inodes::Inodes;
@@ -87,14 +88,7 @@ impl Mounted {
         if is_mounted(&mountpoint) {
             return Err(MountError::Twice(mountpoint));
         }
-        for class in &options.classes {
-            let path = &class.path;
-            claim(&source, class).map_err(failed("use the class directory", path))?;
-            let is_free = class.lock(false).map_err(io::Error::from).map_err(failed("lock", path))?;
-            if !is_free {
-                return Err(failed("use the class directory", path)(io::Error::other("it is being mended")));
-            }
-        }
+        options.classes.iter().try_for_each(|class| take(&source, class))?;
         let most = prepare_process();
         let (full, is_full) = sync_channel(1);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -103,15 +97,7 @@ impl Mounted {
         let inodes = Inodes::new(root, most, full).map_err(io::Error::from).map_err(failed("look at", &source))?;
         let inodes = Arc::new(inodes);
         let rights = Rights::new();
-        let mut config = Config::default();
-        config.n_threads = Some(THREADS);
-        config.acl = if rights.are_roots() { SessionACL::All } else { SessionACL::Owner };
-        config.mount_options = vec![
-            MountOption::FSName(format!("{NAME}{}", source.to_string_lossy().replace([',', '\\'], "_"))),
-            MountOption::DefaultPermissions,
-            MountOption::NoSuid,
-            MountOption::NoDev,
-        ];
+        let config = config(&source, &rights);
         let may_pass = rights.are_roots() && options.recorder.is_none();
         let overlay = Overlay {
             source,
@@ -157,6 +143,29 @@ impl Mounted {
     pub fn end(self) -> io::Result<()> {
         self.session.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     }
+}
+
+/// Makes sure that the directory of a class is for this source and nobody mends it.
+fn take(source: &Path, class: &Class) -> Result<(), MountError> {
+    let path = &class.path;
+    claim(source, class).map_err(failed("use the class directory", path))?;
+    match class.lock(false).map_err(io::Error::from).map_err(failed("lock", path))? {
+        true => Ok(()),
+        false => Err(failed("use the class directory", path)(io::Error::other("it is being mended"))),
+    }
+}
+
+fn config(source: &Path, rights: &Rights) -> Config {
+    let mut config = Config::default();
+    config.n_threads = Some(THREADS);
+    config.acl = if rights.are_roots() { SessionACL::All } else { SessionACL::Owner };
+    config.mount_options = vec![
+        MountOption::FSName(format!("{NAME}{}", source.to_string_lossy().replace([',', '\\'], "_"))),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    config
 }
 
 /// Takes away what killed daemons left.

@@ -1,4 +1,4 @@
-//! Who serves a request for data: the thread that read it, or another one if it is the last that reads.
+//! Who serves a request: the thread that read it, or another one if it is the last that reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
