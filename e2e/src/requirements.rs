@@ -4,7 +4,7 @@
 use std::io::Write;
 
 /// Names for `VPFS_MUST_RUN`, and what to install.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 10] = [
     ("orangefs", "OrangeFS 2.10"),
     ("nfs", "nfs-ganesha, nfs-ganesha-vfs, rpcbind and libnfs-utils"),
     ("ip", "iproute2"),
@@ -14,6 +14,7 @@ const KNOWN: [(&str, &str); 9] = [
     ("prometheus", "prometheus"),
     ("chromium", "chromium"),
     ("systemd", "systemd"),
+    ("fuse", "the kernel's module fuse"),
 ];
 
 /// Whether all programs of a package are on PATH; reports the missing ones as [`missing`] does.
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd"
+        expected = "\"orangfs\" is none of orangefs, nfs, ip, nft, slurm, clustershell, prometheus, chromium, systemd, fuse"
     )]
     fn a_misspelt_name_is_an_error() {
         names("nft,orangfs");

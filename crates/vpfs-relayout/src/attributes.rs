@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Mode, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxat
 use rustix::io::Errno;
 
 /// Attributes that describe the old layout or belong to the file system's implementation.
-const OF_LAYOUTS: [&str; 9] = [
+const OF_LAYOUTS: [&str; 10] = [
     "lustre.",
     "trusted.lov",
     "trusted.lma",
@@ -19,10 +19,20 @@ const OF_LAYOUTS: [&str; 9] = [
     "user.pvfs2.",
     "system.pvfs2.",
     "user.beegfs.",
+    "trusted.vpfs.",
 ];
 
 /// The kernel's limit for a list of names and for a value.
 const LARGEST: usize = 64 << 10;
+
+/// Gives `to` what `from` has: owner, mode, times, and extended attributes that are not of the layout.
+///
+/// # Errors
+/// The first that the file system refuses.
+pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
+    let refused = copy(from, to, &from.metadata()?)?.into_iter().next();
+    refused.map_or(Ok(()), |(what, why)| Err(io::Error::new(why.kind(), format!("{what}: {why}"))))
+}
 
 /// Gives `to` what `from` has; `old` is the source's metadata when it was opened, before it was read. Returns what the
 /// file system refuses, and its error.

@@ -15,6 +15,7 @@ mod record;
 mod relayout;
 mod writers;
 
+pub use attributes::copy_attributes;
 pub use error::RelayoutError;
 pub use job::{Done, Found, Job, ResumeError, Step};
 pub use orangefs::OrangefsRelayout;

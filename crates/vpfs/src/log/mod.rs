@@ -35,7 +35,7 @@ impl LogSwitch {
     pub(crate) fn set(&self, level: LogLevel) {
         if !self.overridden {
             // The only possible error is that the subscriber is gone, and with it the log.
-            let _ = self.handle.reload(EnvFilter::new(level.name()));
+            let _ = self.handle.reload(filter(level));
         }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
     let filter = match &variable {
         Some(text) => EnvFilter::try_new(text)
             .map_err(|error| Exit::Usage(format!("{VARIABLE}={text} is not a filter: {error}")))?,
-        None => EnvFilter::new(level.name()),
+        None => filter(level),
     };
     let (filter, handle) = reload::Layer::new(filter);
     let journal = Journal::of_standard_error().filter(|_| !json);
@@ -62,6 +62,11 @@ pub(crate) fn start(level: LogLevel, json: bool, events: &Events) -> Result<LogS
     let kept = events.layer().with_filter(LevelFilter::INFO);
     tracing_subscriber::registry().with(layer.with_filter(filter)).with(kept).init();
     Ok(LogSwitch { handle, overridden: variable.is_some(), _writer: guard })
+}
+
+/// Of what is not ours, `fuser` warns of things that are no problem, such as an unmount by somebody else.
+fn filter(level: LogLevel) -> EnvFilter {
+    EnvFilter::new(format!("{},fuser=error", level.name()))
 }
 
 /// What hands lines to a thread that writes them to `out`, and tells how many lines were lost.

@@ -3,8 +3,10 @@
 mod advise;
 mod advised;
 mod answer;
+mod check;
 mod classes;
 mod copy;
+mod join;
 mod logs;
 mod orangefs;
 mod picture;
@@ -27,14 +29,18 @@ pub(crate) struct Layout {
 #[derive(Subcommand)]
 enum Command {
     Advise(advise::Advise),
+    Check(check::Check),
     Copy(copy::CopyArgs),
+    Join(join::Join),
 }
 
 impl Layout {
     pub(crate) fn run(&self) -> Result<(), Exit> {
         match &self.command {
             Command::Advise(advise) => advise.run(),
+            Command::Check(check) => check.run(),
             Command::Copy(copy) => copy.run(),
+            Command::Join(join) => join.run(),
         }
     }
 }

@@ -1,0 +1,549 @@
+//! Requests of the kernel, and replies.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+use rustix::fs::{
+    AtFlags, FallocateFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, copy_file_range, fstatvfs, fsync,
+    readlinkat,
+};
+use rustix::io::{Errno, Result};
+use vpfs_harl::Op;
+
+use crate::attr;
+use crate::caller::Caller;
+use crate::handles::Content;
+use crate::inodes::{Inode, lock};
+use crate::listing::Entry;
+use crate::overlay::{Changes, Overlay};
+
+/// How long the kernel believes attributes and names, which others may change in the source.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// `SEEK_DATA` and `SEEK_HOLE`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// What is good for us and the kernel may have.
+const WANTED: [InitFlags; 7] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_DONT_MASK,
+    // Else the kernel asks for security.capability before each write.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_POSIX_ACL,
+];
+
+fn error(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+fn empty(reply: ReplyEmpty, result: Result<()>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn entry(reply: ReplyEntry, result: Result<FileAttr>) {
+    match result {
+        Ok(attr) => reply.entry(&BELIEVED, &attr, Generation(0)),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn attributes(reply: ReplyAttr, result: Result<FileAttr>) {
+    match result {
+        Ok(attr) => reply.attr(&BELIEVED, &attr),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn written(reply: ReplyWrite, result: Result<usize>) {
+    match result.map(u32::try_from) {
+        Ok(Ok(size)) => reply.written(size),
+        Ok(Err(_)) => reply.error(fuser::Errno::EIO),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn data(reply: ReplyData, result: Result<Vec<u8>>) {
+    match result {
+        Ok(data) => reply.data(&data),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+/// A value, its size, or that it does not fit.
+fn value(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
+    match result {
+        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(fuser::Errno::ERANGE),
+        Err(why) => reply.error(error(why)),
+    }
+}
+
+fn time(time: Option<TimeOrNow>) -> Timespec {
+    match time {
+        Some(TimeOrNow::SpecificTime(time)) => attr::timespec(time),
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    }
+}
+
+/// The overlay, whose requests never take the last thread that reads them: any of them may wait for a slow file system.
+pub(crate) struct Fuse(pub(crate) Arc<Overlay>);
+
+impl Fuse {
+    fn serve(&self, data: &[u8], work: impl FnOnce(&Overlay, &[u8]) + Send + 'static) {
+        let overlay = Arc::clone(&self.0);
+        self.0.workers.serve(data, move |data| work(&overlay, data));
+    }
+
+    /// Makes something with a name in a directory.
+    fn named(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        reply: ReplyEntry,
+        make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<FileAttr> + Send + 'static,
+    ) {
+        self.serve(name.as_bytes(), move |overlay, name| {
+            entry(reply, overlay.inode(parent.0).and_then(|parent| make(overlay, &parent, OsStr::from_bytes(name))));
+        });
+    }
+
+    /// Removes a name.
+    fn removed(&self, request: &Request, parent: INodeNo, name: &OsStr, flags: AtFlags, reply: ReplyEmpty) {
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            let parent = overlay.inode(parent.0);
+            empty(reply, parent.and_then(|parent| overlay.unlink(caller, &parent, OsStr::from_bytes(name), flags)));
+        });
+    }
+}
+
+impl Filesystem for Fuse {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in WANTED {
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_background(64);
+        let can_pass =
+            config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
+        self.0.may_pass.fetch_and(can_pass, Relaxed);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.named((parent, name), reply, |overlay, parent, name| overlay.look_up(parent, name));
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.0.inodes.forget(ino.0, lookups);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(&[], move |overlay, _| attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode))));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let has_times = atime.is_some() || mtime.is_some();
+        let times = has_times.then(|| Timestamps { last_access: time(atime), last_modification: time(mtime) });
+        let (caller, changes) = (Caller::from(request), Changes { mode, uid, gid, size, times });
+        self.serve(&[], move |overlay, _| {
+            let open = fh.and_then(|fh| overlay.handles.get(fh.0).ok());
+            let inode = overlay.inode(ino.0);
+            attributes(reply, inode.and_then(|inode| overlay.change(caller, &inode, open.as_deref(), &changes)));
+        });
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(&[], move |overlay, _| {
+            data(reply, overlay.inode(ino.0).and_then(|inode| Ok(readlinkat(&inode.fd, "", Vec::new())?.into_bytes())));
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let caller = Caller::from(request);
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.mknod(caller, parent, name, (mode, umask), rdev)
+        });
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let caller = Caller::from(request);
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.mkdir(caller, parent, name, (mode, umask))
+        });
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.removed(request, parent, name, AtFlags::empty(), reply);
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.removed(request, parent, name, AtFlags::REMOVEDIR, reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let (caller, target) = (Caller::from(request), target.to_owned());
+        self.named((parent, name), reply, move |overlay, parent, name| {
+            overlay.symlink(caller, parent, name, target.as_os_str())
+        });
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (caller, name) = (Caller::from(request), name.to_owned());
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        self.serve(newname.as_bytes(), move |overlay, new| {
+            let both = overlay.inode(parent.0).and_then(|from| Ok((from, overlay.inode(newparent.0)?)));
+            let new = OsStr::from_bytes(new);
+            empty(reply, both.and_then(|(from, to)| overlay.rename(caller, (&from, &name), (&to, new), flags)));
+        });
+    }
+
+    fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let caller = Caller::from(request);
+        self.named((newparent, newname), reply, move |overlay, parent, name| {
+            overlay.link(caller, &*overlay.inode(ino.0)?, parent, name)
+        });
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| {
+            let mut handle = match overlay.inode(ino.0).and_then(|inode| overlay.open(caller, inode, flags.0)) {
+                Ok(handle) => handle,
+                Err(why) => return reply.error(error(why)),
+            };
+            let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
+            let fh = FileHandle(overlay.handles.add(handle));
+            match backing {
+                Some(backing) => reply.opened_passthrough(fh, overlay.how(flags.0, true), &backing),
+                None => reply.opened(fh, overlay.how(flags.0, false)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            let (parent, name) = (overlay.inode(parent.0), OsStr::from_bytes(name));
+            let created = parent.and_then(|parent| overlay.create(caller, &parent, name, (mode, umask), flags));
+            let (mut handle, attr) = match created {
+                Ok(created) => created,
+                Err(why) => return reply.error(error(why)),
+            };
+            let backing = overlay.backing(&mut handle, |inode| reply.open_backing(&inode.fd));
+            let (fh, first) = (FileHandle(overlay.handles.add(handle)), Generation(0));
+            match backing {
+                Some(backing) => {
+                    reply.created_passthrough(&BELIEVED, &attr, first, fh, overlay.how(flags, true), &backing)
+                }
+                None => reply.created(&BELIEVED, &attr, first, fh, overlay.how(flags, false)),
+            }
+        });
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let pid = request.pid();
+        self.serve(&[], move |overlay, _| {
+            let read = overlay.handles.get(fh.0).and_then(|handle| {
+                let recorded = overlay.recorded(pid, &handle);
+                let read = handle.content.read(offset, size as usize)?;
+                recorded.done(Op::Read, offset, read.len());
+                Ok(read)
+            });
+            data(reply, read);
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let (caller, is_privileged) =
+            (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
+        let is_synced = flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
+        self.serve(data, move |overlay, data| {
+            let done = overlay.handles.get(fh.0).and_then(|handle| {
+                let recorded = overlay.recorded(caller.pid, &handle);
+                if is_privileged {
+                    overlay.drop_privileges(caller, &handle.inode)?;
+                }
+                let done = handle.content.write(offset, data)?;
+                if is_synced && handle.inode.stored.is_some() {
+                    handle.content.sync(true)?;
+                }
+                recorded.done(Op::Write, offset, done);
+                Ok(done)
+            });
+            written(reply, done);
+        });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.flush()))
+        });
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(&[], move |overlay, _| {
+            if let Some(handle) = overlay.handles.remove(fh.0).filter(|handle| handle.backing.is_none()) {
+                lock(&handle.inode.opens).ours -= 1;
+            }
+            reply.ok();
+        });
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.sync(datasync)));
+        });
+    }
+
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
+            Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
+            Err(why) => reply.error(error(why)),
+        });
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.serve(&[], move |overlay, _| {
+            let read = overlay.listings.get(fh.0).and_then(|listing| {
+                let take =
+                    |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
+                lock(&listing).read(offset, take)
+            });
+            match read {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(error(why)),
+            }
+        });
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.0.listings.remove(fh.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
+        });
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(&[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| fstatvfs(&inode.fd)) {
+            Ok(all) => {
+                let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+                let (block, name, fragment) = (number(all.f_bsize), number(all.f_namemax), number(all.f_frsize));
+                reply.statfs(all.f_blocks, all.f_bfree, all.f_bavail, all.f_files, all.f_ffree, block, name, fragment);
+            }
+            Err(why) => reply.error(error(why)),
+        });
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (caller, name) = (Caller::from(request), name.to_owned());
+        self.serve(value, move |overlay, value| {
+            empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags))
+        });
+    }
+
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            value(reply, size, overlay.attribute(caller, ino.0, OsStr::from_bytes(name)));
+        });
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let caller = Caller::from(request);
+        self.serve(&[], move |overlay, _| value(reply, size, overlay.attribute_names(caller, ino.0)));
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let caller = Caller::from(request);
+        self.serve(name.as_bytes(), move |overlay, name| {
+            empty(reply, overlay.remove_attribute(caller, ino.0, OsStr::from_bytes(name)));
+        });
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        self.serve(&[], move |overlay, _| {
+            empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.allocate(mode, offset, length)));
+        });
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.serve(&[], move |overlay, _| {
+            let place = match (u64::try_from(offset), whence) {
+                (Err(_), _) => Err(Errno::NXIO),
+                (Ok(at), SEEK_DATA | SEEK_HOLE) => {
+                    overlay.handles.get(fh.0).and_then(|handle| handle.content.seek(at, whence == SEEK_DATA))
+                }
+                _ => Err(Errno::INVAL),
+            };
+            match place.map(i64::try_from) {
+                Ok(Ok(place)) => reply.offset(place),
+                Ok(Err(_)) => reply.error(fuser::Errno::EOVERFLOW),
+                Err(why) => reply.error(error(why)),
+            }
+        });
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        // Programs ask whether a file is a terminal.
+        reply.error(fuser::Errno::ENOTTY);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.serve(&[], move |overlay, _| {
+            let both = overlay.handles.get(fh_in.0).and_then(|from| Ok((from, overlay.handles.get(fh_out.0)?)));
+            written(
+                reply,
+                both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len)),
+            );
+        });
+    }
+}
+
+fn copy((from, mut at): (&Content, u64), (to, mut to_at): (&Content, u64), size: u64) -> Result<usize> {
+    match (from, to) {
+        // The reply has 32 bits.
+        (Content::Plain(from), Content::Plain(to)) => {
+            let most = usize::try_from(size.min(1 << 30)).unwrap_or(0);
+            copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most)
+        }
+        // Then the kernel copies by reading and writing.
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}

@@ -1,0 +1,215 @@
+//! Mounting, and coming to an end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL, SessionUnmounter};
+use rustix::fs::{CWD, Mode, OFlags, openat, statfs};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+
+use crate::caller::Rights;
+use crate::class::Class;
+use crate::fuse::Fuse;
+use crate::handles::Table;
+use crate::inodes::Inodes;
+use crate::overlay::{Options, Overlay};
+use crate::owner::claim;
+use crate::workers::{THREADS, Workers};
+
+/// What the name of a mount begins with.
+const NAME: &str = "vpfs:";
+/// The most files that the kernel should know of: what it keeps of them takes about 1 KiB each in the source's file
+/// system.
+const INODES_MAX: usize = 1 << 18;
+
+/// Why nothing was mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Something could not be opened or mounted.
+    #[error("cannot {what} {}: {why}", path.display())]
+    Io {
+        /// A verb.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// The overlay would show itself.
+    #[error("{} lies in {}; mount it elsewhere, or over the source itself", mountpoint.display(), source_directory.display())]
+    Inside {
+        /// Where to mount.
+        mountpoint: PathBuf,
+        /// What to show.
+        source_directory: PathBuf,
+    },
+    /// A mount hides another one.
+    #[error("{} is a mount of vpfs already; unmount it first", .0.display())]
+    Twice(PathBuf),
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MountError {
+    let path = path.to_owned();
+    move |why| MountError::Io { what, path, why }
+}
+
+/// A mount that serves requests.
+#[derive(Debug)]
+pub struct Mounted {
+    mountpoint: PathBuf,
+    unmounter: SessionUnmounter,
+    /// Ends when nothing is mounted any more.
+    session: JoinHandle<io::Result<()>>,
+}
+
+impl Mounted {
+    /// Shows `source` at `mountpoint`. A dead mount of an earlier process there is taken away first.
+    ///
+    /// # Errors
+    /// If something cannot be opened or mounted, or the mount point lies in the source.
+    pub fn new(
+        source: &Path,
+        mountpoint: &Path,
+        options: Options,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        heal(mountpoint)?;
+        let source = source.canonicalize().map_err(failed("open", source))?;
+        let mountpoint = mountpoint.canonicalize().map_err(failed("open", mountpoint))?;
+        if mountpoint.starts_with(&source) && mountpoint != source {
+            return Err(MountError::Inside { mountpoint, source_directory: source });
+        }
+        if is_mounted(&mountpoint) {
+            return Err(MountError::Twice(mountpoint));
+        }
+        options.classes.iter().try_for_each(|class| take(&source, class))?;
+        let most = prepare_process();
+        let (full, is_full) = sync_channel(1);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root =
+            openat(CWD, &source, flags, Mode::empty()).map_err(io::Error::from).map_err(failed("open", &source))?;
+        let inodes = Inodes::new(root, most, full).map_err(io::Error::from).map_err(failed("look at", &source))?;
+        let inodes = Arc::new(inodes);
+        let rights = Rights::new();
+        let config = config(&source, &rights);
+        let may_pass = rights.are_roots() && options.recorder.is_none();
+        let overlay = Overlay {
+            source,
+            mountpoint: mountpoint.clone(),
+            options: Arc::new(options),
+            inodes: Arc::clone(&inodes),
+            may_pass: AtomicBool::new(may_pass),
+            rights,
+            workers: Workers::default(),
+            handles: Table::default(),
+            listings: Table::default(),
+        };
+        let mut session =
+            Session::new(Fuse(Arc::new(overlay)), &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;
+        let (unmounter, notifier) = (session.unmount_callable(), session.notifier());
+        let inodes = Arc::downgrade(&inodes);
+        std::thread::spawn(move || forget(&is_full, &inodes, &notifier));
+        let session = std::thread::spawn(move || {
+            let ended = session.run();
+            on_end();
+            ended
+        });
+        Ok(Self { mountpoint, unmounter, session })
+    }
+
+    /// Takes the mount away. Files that are open still work, and the session ends when the last of them is closed.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn unmount(&mut self) -> io::Result<()> {
+        match self.unmounter.unmount() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
+                Ok(unmount(&self.mountpoint, UnmountFlags::DETACH)?)
+            }
+            unmounted => unmounted,
+        }
+    }
+
+    /// Waits until nothing is mounted any more.
+    ///
+    /// # Errors
+    /// If the session ended for another reason.
+    pub fn end(self) -> io::Result<()> {
+        self.session.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    }
+}
+
+/// Makes sure that the directory of a class is for this source and nobody mends it.
+fn take(source: &Path, class: &Class) -> Result<(), MountError> {
+    let path = &class.path;
+    claim(source, class).map_err(failed("use the class directory", path))?;
+    match class.lock(false).map_err(io::Error::from).map_err(failed("lock", path))? {
+        true => Ok(()),
+        false => Err(failed("use the class directory", path)(io::Error::other("it is being mended"))),
+    }
+}
+
+fn config(source: &Path, rights: &Rights) -> Config {
+    let mut config = Config::default();
+    config.n_threads = Some(THREADS);
+    config.acl = if rights.are_roots() { SessionACL::All } else { SessionACL::Owner };
+    config.mount_options = vec![
+        MountOption::FSName(format!("{NAME}{}", source.to_string_lossy().replace([',', '\\'], "_"))),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    config
+}
+
+/// Takes away what killed daemons left.
+fn heal(mountpoint: &Path) -> Result<(), MountError> {
+    // Attributes of its root may still be believed.
+    while statfs(mountpoint).err() == Some(Errno::NOTCONN) {
+        tracing::warn!(mountpoint = %mountpoint.display(), "taking away the mount of a daemon that was killed");
+        unmount(mountpoint, UnmountFlags::DETACH).map_err(io::Error::from).map_err(failed("unmount", mountpoint))?;
+    }
+    Ok(())
+}
+
+fn is_mounted(mountpoint: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    // Blanks and such are written as octal numbers there; a mount point that has any is not found.
+    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    lines.any(|words| words[0].starts_with(NAME) && words.get(1).is_some_and(|at| Path::new(at) == mountpoint))
+}
+
+/// Asks the kernel to forget files when it is told that there are too many, until the mount ends. Not in a thread that
+/// serves requests, for which the kernel may wait meanwhile.
+fn forget(is_full: &Receiver<()>, inodes: &Weak<Inodes>, notifier: &Notifier) {
+    while let Ok(()) = is_full.recv() {
+        let Some(spare) = inodes.upgrade().map(|inodes| inodes.spare()) else { return };
+        for (parent, name) in spare {
+            // What is in use, or has another name by now, stays.
+            let _ = notifier.inval_entry(INodeNo(parent), &name);
+        }
+    }
+}
+
+/// As many descriptors as there may be, and modes exactly as programs ask for them. Returns how many files the kernel
+/// should know of, each of which needs a descriptor.
+fn prepare_process() -> usize {
+    umask(Mode::empty());
+    let wanted = INODES_MAX as u64 * 2;
+    let limit = getrlimit(Resource::Nofile);
+    // Root may have more than the limit that it was given.
+    for most in [Some(wanted).max(limit.maximum), limit.maximum] {
+        if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
+            break;
+        }
+    }
+    let half =
+        getrlimit(Resource::Nofile).current.map_or(INODES_MAX, |most| usize::try_from(most / 2).unwrap_or(INODES_MAX));
+    half.min(INODES_MAX)
+}

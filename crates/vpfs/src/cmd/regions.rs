@@ -1,0 +1,221 @@
+//! Reads the file of `--regions`: where region files lie, and which new files get regions.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use vpfs_config::tunables::{Kind, Section, Tunable};
+use vpfs_config::{Table, read_file, read_text};
+use vpfs_harl::{RegionStripeTable, Row};
+use vpfs_overlay::{Class, Rule, is_class};
+
+use crate::exit::Exit;
+
+/// What the file says.
+pub(crate) struct Regions {
+    pub(crate) classes: Vec<Class>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+const fn key(key: &'static str, kind: Kind, doc: &'static str) -> Tunable {
+    Tunable::new(key, kind, doc)
+}
+
+const ROOT: Section = Section {
+    name: "",
+    header: "",
+    doc: "Where regions of files lie, and which files get them.",
+    keys: &[
+        key("class", Kind::List("[[class]] tables"), "Classes of servers."),
+        key("rule", Kind::List("[[rule]] tables"), "Which new files get regions.").absent_means("none"),
+    ],
+};
+
+const CLASS: Section = Section {
+    name: "class",
+    header: "[[class]]",
+    doc: "A directory whose file system spreads files over servers that are equal to each other.",
+    keys: &[
+        key("name", Kind::Text("a name such as \"flash\""), "Its name, as in the advice."),
+        key("directory", Kind::Text("a directory"), "Where its region files lie; nothing else should lie there."),
+        key("servers", Kind::Count, "Their number, by which stripes are multiplied.")
+            .absent_means("1")
+            .range("1", "10000"),
+    ],
+};
+
+const RULE: Section = Section {
+    name: "rule",
+    header: "[[rule]]",
+    doc: "Files that get the advised regions when they are created; the first rule counts.",
+    keys: &[
+        key(
+            "files",
+            Kind::Text("a pattern such as \"out/*.h5\""),
+            "Paths below the source; * and ? within a name, ** for any directories; not for hidden names.",
+        ),
+        key("advice", Kind::Text("a file"), "What `vpfs layout advise --json` wrote."),
+        key("file", Kind::Text("a file's name in the advice"), "Whose advice.")
+            .absent_means("that of the only file with regions"),
+    ],
+};
+
+/// A class as it stands in the file.
+struct Place {
+    name: String,
+    directory: PathBuf,
+    servers: u64,
+}
+
+/// What is needed of the advice.
+#[derive(Deserialize)]
+struct Advised {
+    file: String,
+    regions: Vec<AdvisedRegion>,
+}
+
+#[derive(Deserialize)]
+struct AdvisedRegion {
+    begin: u64,
+    end: u64,
+    stripes: BTreeMap<String, u64>,
+}
+
+impl Regions {
+    pub(crate) fn read(path: &Path) -> Result<Self, Exit> {
+        let text = read_text(path).map_err(|error| Exit::Usage(format!("{}: {error}", path.display())))?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        let read = read_file(&path.display().to_string(), &text, &ROOT, |root| {
+            let places =
+                root.tables("class", &CLASS).iter().map(|table| place(table, base)).collect::<Option<Vec<_>>>()?;
+            let rules = root.tables("rule", &RULE);
+            let rules = rules.iter().map(|table| rule(table, base, &places)).collect::<Option<Vec<_>>>()?;
+            let open =
+                |place: Place| Class::open(place.name, &place.directory).map_err(|error| (place.directory, error));
+            Some((places.into_iter().map(open).collect::<Result<Vec<_>, _>>(), rules))
+        });
+        let read = read.map_err(|problems| Exit::Usage(problems.to_string()))?;
+        let (classes, rules) = read.ok_or_else(|| Exit::Usage(format!("{}: is not complete", path.display())))?;
+        let classes = classes.map_err(|(directory, error)| {
+            Exit::Failed(format!("cannot open the directory {} of a class: {error}", directory.display()))
+        })?;
+        Ok(Self { classes, rules })
+    }
+}
+
+/// `None` after a problem, which has been reported.
+fn place(table: &Table<'_>, base: &Path) -> Option<Place> {
+    let (name, directory) = (table.text("name")?, table.text("directory")?);
+    if !is_class(name) {
+        table.refuse("name", "must be of letters, digits, - and _");
+        return None;
+    }
+    let servers = table.count("servers").unwrap_or(1).into();
+    Some(Place { name: name.to_owned(), directory: base.join(directory), servers })
+}
+
+fn rule(table: &Table<'_>, base: &Path, places: &[Place]) -> Option<Rule> {
+    let (files, advice) = (table.text("files")?, base.join(table.text("advice")?));
+    let stripes = match advised(&advice, table.text("file"), places) {
+        Ok(stripes) => stripes,
+        Err(problem) => {
+            table.refuse("advice", format!("{}: {problem}", advice.display()));
+            return None;
+        }
+    };
+    let classes = places.iter().map(|place| place.name.clone()).collect();
+    Rule::new(files, classes, stripes).map_err(|error| table.refuse("files", error.to_string())).ok()
+}
+
+/// The regions of a file in an advice, with stripes of whole classes.
+fn advised(path: &Path, file: Option<&str>, places: &[Place]) -> Result<RegionStripeTable, String> {
+    let text = read_text(path).map_err(|error| error.to_string())?;
+    let advised: Vec<Advised> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let mut with_regions = advised.iter().filter(|advised| !advised.regions.is_empty());
+    let chosen = match file {
+        Some(name) => with_regions.find(|advised| advised.file == name).ok_or(format!("has no regions of {name:?}"))?,
+        None => match (with_regions.next(), with_regions.next()) {
+            (Some(only), None) => only,
+            (None, _) => return Err("has no file with regions".to_owned()),
+            _ => return Err("has several files; choose one of them with `file`".to_owned()),
+        },
+    };
+    let mut expected = 0;
+    let mut rows = Vec::new();
+    for AdvisedRegion { begin, end, stripes } in &chosen.regions {
+        if let Some(unknown) = stripes.keys().find(|name| places.iter().all(|place| place.name != **name)) {
+            return Err(format!("has stripes for class {unknown:?}, which has no directory"));
+        }
+        if *begin != expected || end <= begin || stripes.values().all(|stripe| *stripe == 0) {
+            return Err(format!("the region at {begin} is empty, or does not follow the one before"));
+        }
+        expected = *end;
+        let of_class =
+            |place: &Place| stripes.get(&place.name).map_or(0, |stripe| stripe.saturating_mul(place.servers));
+        rows.push(Row { bytes: *begin..*end, stripes: places.iter().map(of_class).collect() });
+    }
+    Ok(RegionStripeTable::new(rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOML: &str = r#"
+        [[class]]
+        name = "disk"
+        directory = "d"
+        servers = 6
+        [[class]]
+        name = "flash"
+        directory = "f"
+        [[rule]]
+        files = "*.h5"
+        advice = "advice.json"
+    "#;
+    const ADVICE: &str = r#"[
+        { "file": "a", "moved": 1, "regions": [
+            { "begin": 0, "end": 100, "stripes": { "disk": 4096, "flash": 65536 }, "kept": false },
+            { "begin": 100, "end": 200, "stripes": { "disk": 0, "flash": 4096 } } ] },
+        { "file": "small", "regions": [] } ]"#;
+
+    fn read(toml: &str, advice: &str) -> Result<Regions, String> {
+        let folder = tempfile::tempdir().expect("a directory");
+        for (name, text) in [("regions.toml", toml), ("advice.json", advice)] {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        }
+        for name in ["d", "f"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a directory");
+        }
+        Regions::read(&folder.path().join("regions.toml")).map_err(|exit| exit.to_string())
+    }
+
+    #[test]
+    fn stripes_are_those_of_whole_classes() {
+        let regions = read(TOML, ADVICE).unwrap();
+        let rows: Vec<_> =
+            regions.rules[0].table.rows().iter().map(|row| (row.bytes.end, row.stripes.clone())).collect();
+        assert_eq!(rows, [(100, vec![6 * 4096, 65536]), (200, vec![0, 4096])]);
+        assert_eq!(regions.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["disk", "flash"]);
+    }
+
+    #[test]
+    fn problems_name_the_place_and_the_fix() {
+        let problem = |toml: &str, advice: &str| read(toml, advice).err().expect("a problem");
+        assert!(
+            problem(&TOML.replace("\"flash\"", "\"tape\""), ADVICE).contains("class \"flash\", which has no directory")
+        );
+        assert!(problem(&TOML.replace("\"flash\"", "\"a/b\""), ADVICE).contains("letters, digits"));
+        assert!(
+            problem(
+                TOML,
+                &ADVICE.replace("\"regions\": []", "\"regions\": [{\"begin\":0,\"end\":1,\"stripes\":{\"disk\":1}}]")
+            )
+            .contains("several files")
+        );
+        assert!(problem(TOML, &ADVICE.replace("\"begin\": 100", "\"begin\": 101")).contains("the region at 101"));
+        assert!(problem(&TOML.replace("= \"f\"", "= \"none\""), ADVICE).contains("none of a class: No such file"));
+        assert!(problem(&(TOML.to_owned() + "file = \"b\""), ADVICE).contains("no regions of \"b\""));
+        assert!(problem(&TOML.replace("*.h5", "a**b"), ADVICE).contains("files"));
+    }
+}

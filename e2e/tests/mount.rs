@@ -1,0 +1,425 @@
+//! The built command as an overlay, where FUSE can be used: as root, with /dev/fuse.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use vpfs_e2e::{await_some, output, requirements, run, vpfs};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Two classes, and advice for files of two regions; the second one is in both classes.
+const REGIONS: &str = r#"
+[[class]]
+name = "disk"
+directory = "disk"
+servers = 2
+[[class]]
+name = "flash"
+directory = "flash"
+[[rule]]
+files = "out/*"
+advice = "advice.json"
+"#;
+const ADVICE: &str = r#"[{ "file": "a", "regions": [
+    { "begin": 0, "end": 100000, "stripes": { "disk": 0, "flash": 65536 } },
+    { "begin": 100000, "end": 200000, "stripes": { "disk": 4096, "flash": 4096 } } ]}]"#;
+
+/// Directories for a mount, and the mount, if it runs.
+struct Overlay {
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+/// Nothing, and a word about it, where no mount is possible.
+fn overlay() -> Option<Overlay> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root || OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+        requirements::missing("fuse", "these tests mount, which needs root and /dev/fuse");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path();
+    // Other users must reach it.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for name in ["src", "src/out", "mnt", "disk", "flash", "traces"] {
+        fs::create_dir(path.join(name)).expect("a directory");
+    }
+    fs::write(path.join("regions.toml"), REGIONS).expect("a file");
+    fs::write(path.join("advice.json"), ADVICE).expect("a file");
+    let mut overlay = Overlay { folder, child: None };
+    match overlay.try_mount(&["--regions", "regions.toml"]) {
+        Ok(()) => overlay.unmount(),
+        // A container may have the device and no right to mount; a file system may have no attributes of root.
+        Err(log) if log.contains("not permitted") || log.contains("not supported") => {
+            requirements::missing("fuse", &format!("nothing can be mounted here: {log}"));
+            return None;
+        }
+        Err(log) => panic!("{log}"),
+    }
+    Some(overlay)
+}
+
+impl Overlay {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(vpfs());
+        command.current_dir(self.folder.path()).args(args);
+        command
+    }
+
+    fn mount(&mut self, args: &[&str]) {
+        self.try_mount(args).unwrap_or_else(|log| panic!("{log}"));
+    }
+
+    /// What it says if it ends instead.
+    fn try_mount(&mut self, args: &[&str]) -> Result<(), String> {
+        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).expect("a file");
+        let mut command = self.command(&[&["mount", "src", "mnt"], args].concat());
+        let mut child = command.stdin(Stdio::null()).stderr(log).spawn().expect("it starts");
+        let mountpoint = self.path("mnt");
+        let line = format!(" {} fuse", mountpoint.display());
+        let mounted = await_some(PATIENCE, || {
+            let log = fs::read_to_string(self.path("log")).expect("a log");
+            let is_mounted = fs::read_to_string("/proc/mounts").expect("mounts").contains(&line);
+            match child.try_wait().expect("it runs") {
+                Some(_) => Ok(Err(log)),
+                // Attributes of a dead mount may be believed for a second.
+                None if is_mounted => fs::read_dir(&mountpoint).map(|_| Ok(())).map_err(|error| error.to_string()),
+                None => Err(log),
+            }
+        });
+        self.child = Some(child);
+        mounted
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        run(Command::new("kill").args([signal, &pid]));
+    }
+
+    fn unmount(&mut self) {
+        self.signal("-TERM");
+        let status = self.child.take().expect("it runs").wait().expect("it ends");
+        assert!(status.success(), "{status}: {}", fs::read_to_string(self.path("log")).expect("a log"));
+    }
+
+    fn kill(&mut self) {
+        self.signal("-KILL");
+        self.child.take().expect("it runs").wait().expect("it ends");
+    }
+
+    fn check(&self, args: &[&str]) -> std::process::Output {
+        output(&mut self.command(&[&["layout", "check", "src", "--regions", "regions.toml"], args].concat()))
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = Command::new("umount").arg("-l").arg(self.path("mnt")).stderr(Stdio::null()).status();
+    }
+}
+
+fn count(directory: &Path) -> usize {
+    let files = fs::read_dir(directory).expect("a directory");
+    files.filter(|file| file.as_ref().is_ok_and(|file| file.file_name() != "vpfs-source")).count()
+}
+
+#[test]
+fn a_file_of_regions_looks_like_any_file() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let (file, renamed) = (overlay.path("mnt/out/a"), overlay.path("mnt/b"));
+    let bytes: Vec<u8> = (0..300_000_u32).map(|number| (number / 7 % 251).to_le_bytes()[0]).collect();
+    fs::write(&file, &bytes).expect("it is written");
+    assert_eq!(fs::read(&file).expect("it is read"), bytes);
+    let map = fs::read_to_string(overlay.path("src/out/a")).expect("a map");
+    assert!(map.contains("region 100000 200000 disk=8192 flash=4096\nend\n"), "{map}");
+    assert_eq!((count(&overlay.path("disk")), count(&overlay.path("flash"))), (1, 2));
+    fs::rename(&file, &renamed).expect("it is renamed");
+    let open = OpenOptions::new().read(true).write(true).open(&renamed).expect("it opens");
+    open.set_len(150_000).expect("it is cut");
+    open.set_len(160_000).expect("it grows");
+    open.write_all_at(b"border", 99_997).expect("it is written");
+    open.sync_all().expect("it is synced");
+    let mut expected = [&bytes[..150_000], &[0; 10_000]].concat();
+    expected[99_997..100_003].copy_from_slice(b"border");
+    assert_eq!(fs::read(&renamed).expect("it is read"), expected);
+    assert_eq!(open.metadata().expect("it exists").len(), 160_000);
+    // Deleted while open, it is still there.
+    fs::remove_file(&renamed).expect("it is deleted");
+    let mut part = [0; 6];
+    open.read_exact_at(&mut part, 99_997).expect("it is read");
+    assert_eq!(&part, b"border");
+    drop(open);
+    await_some(PATIENCE, || match count(&overlay.path("disk")) + count(&overlay.path("flash")) {
+        0 => Ok(()),
+        left => Err(format!("{left} region files are left")),
+    });
+    overlay.unmount();
+    assert!(overlay.check(&[]).status.success());
+}
+
+#[test]
+fn files_become_plain_and_get_regions_again() {
+    let Some(mut overlay) = overlay() else { return };
+    let bytes = vec![7; 250_000];
+    fs::write(overlay.path("src/out/old"), &bytes).expect("a file");
+    overlay.mount(&["--regions", "regions.toml"]);
+    let old = overlay.path("mnt/out/old");
+    run(&mut overlay.command(&["layout", "copy", "mnt/out/old", "mnt/out/new", "--replace"]));
+    assert_eq!(fs::read(&old).expect("it is read"), bytes);
+    assert_eq!(count(&overlay.path("flash")), 2, "the copy has regions");
+    overlay.unmount();
+    let join = ["layout", "join", "src/out/old", "--regions", "regions.toml"];
+    run(&mut overlay.command(&join));
+    assert_eq!(fs::read(overlay.path("src/out/old")).expect("it is plain"), bytes);
+    assert_eq!(count(&overlay.path("flash")), 0);
+    let again = output(&mut overlay.command(&join));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("it has no regions"));
+}
+
+#[test]
+fn another_user_has_no_more_rights_than_without_the_mount() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let as_nobody = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--groups=65534,4242", "sh", "-c", script]);
+        output(command.current_dir(overlay.path("mnt")))
+    };
+    fs::write(overlay.path("mnt/secret"), "s").expect("a file");
+    fs::set_permissions(overlay.path("mnt/secret"), fs::Permissions::from_mode(0o600)).expect("ours");
+    fs::set_permissions(overlay.path("mnt/out"), fs::Permissions::from_mode(0o777)).expect("ours");
+    fs::create_dir(overlay.path("src/group")).expect("a directory");
+    std::os::unix::fs::chown(overlay.path("src/group"), None, Some(4242)).expect("root");
+    fs::set_permissions(overlay.path("src/group"), fs::Permissions::from_mode(0o770)).expect("ours");
+    for refused in ["cat secret", "echo x > new", "rm secret", "chmod 777 secret", "mv secret out/x", "ln secret out/x"]
+    {
+        assert!(!as_nobody(refused).status.success(), "{refused}");
+    }
+    let written = as_nobody("echo x > out/new && echo x > group/new && cat out/new group/new");
+    // Its mode counts for those who come later, not for who creates it.
+    let closed = as_nobody("umask 777; echo x > out/closed && ! cat out/closed");
+    assert!(closed.status.success(), "{closed:?}");
+    assert!(written.status.success(), "{written:?}");
+    for name in ["src/out/new", "src/group/new"] {
+        assert_eq!(fs::metadata(overlay.path(name)).expect("it exists").uid(), 65534, "{name}");
+    }
+    // The region file counts for the owner's quota, and a map cannot be forged.
+    let regions: Vec<_> = fs::read_dir(overlay.path("flash")).expect("a directory").flatten().collect();
+    assert!(
+        regions
+            .iter()
+            .any(|file| file.metadata().is_ok_and(|file| (file.uid(), file.mode() & 0o777) == (65534, 0o600)))
+    );
+    let map = fs::read_to_string(overlay.path("src/out/new")).expect("a map");
+    fs::write(overlay.path("src/forged"), map).expect("a file");
+    assert!(fs::read_to_string(overlay.path("mnt/forged")).expect("text").starts_with("vpfs region map"));
+    overlay.unmount();
+}
+
+#[test]
+fn check_tells_what_is_wrong_and_mends_what_can_be() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    for name in ["kept", "gone", "broken", "foreign"] {
+        fs::write(overlay.path("mnt/out").join(name), vec![1; 150_000]).expect("it is written");
+    }
+    assert!(String::from_utf8_lossy(&overlay.check(&["--mend"]).stderr).contains("is in use; unmount it first"));
+    overlay.unmount();
+    let source = overlay.path("src/out");
+    run(Command::new("cp").arg("-a").arg(source.join("kept")).arg(source.join("copy")));
+    fs::hard_link(source.join("kept"), source.join("link")).expect("a link");
+    fs::remove_file(source.join("gone")).expect("it is deleted");
+    fs::write(source.join("broken"), "vpfs region map 1\nid 0\n").expect("it is damaged");
+    std::os::unix::fs::chown(source.join("foreign"), Some(65534), None).expect("root");
+    fs::write(source.join(".vpfs-new-0"), "vpfs reg").expect("a file");
+    let found = overlay.check(&[]);
+    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    // Both files of regions of "gone" and of "broken" lie in two directories: three region files each.
+    for (part, times) in [
+        ("have the same regions", 1),
+        ("broken\" cannot be used: line 2 of the region map: ", 1),
+        ("is a region of a file that was deleted", 6),
+        ("foreign\" belong to another user", 1),
+        ("is a map that was not completed", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+    }
+    assert_eq!(found.status.code(), Some(1));
+    // What is left of "gone" could be that of "broken": nothing is removed while a map cannot be read.
+    let mended = overlay.check(&["--mend"]);
+    assert!(String::from_utf8_lossy(&mended.stderr).contains("8 findings must be mended by hand"), "{mended:?}");
+    assert_eq!(count(&overlay.path("disk")), 4);
+    overlay.mount(&["--regions", "regions.toml"]);
+    assert_eq!(fs::read(overlay.path("mnt/out/link")).expect("it is read"), vec![1; 150_000]);
+    assert!(fs::read(overlay.path("mnt/out/broken")).is_err());
+    overlay.unmount();
+    ["broken", "copy"].iter().for_each(|name| fs::remove_file(source.join(name)).expect("it is removed"));
+    assert!(overlay.check(&["--mend"]).status.success());
+    assert_eq!(count(&overlay.path("disk")), 2);
+}
+
+#[test]
+fn a_mount_ends_when_the_last_file_is_closed() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let file = File::create(overlay.path("mnt/out/open")).expect("a file");
+    overlay.signal("-TERM");
+    let mounted = overlay.path("mnt/out");
+    await_some(PATIENCE, || if mounted.exists() { Err("it is mounted still".to_owned()) } else { Ok(()) });
+    file.write_all_at(&[5; 150_000], 0).expect("open files work");
+    file.sync_all().expect("it is synced");
+    assert!(matches!(overlay.child.as_mut().expect("it runs").try_wait(), Ok(None)));
+    drop(file);
+    assert!(overlay.child.take().expect("it runs").wait().expect("it ends").success());
+    assert!(overlay.check(&[]).status.success());
+    let twice = Command::new(vpfs()).args(["mount", "src", "src/out"]).current_dir(overlay.folder.path()).output();
+    assert_eq!(twice.expect("it ends").status.code(), Some(2), "not in itself");
+}
+
+#[test]
+fn hostile_trees_stay_where_they_are() {
+    let Some(mut overlay) = overlay() else { return };
+    let source = overlay.path("src");
+    symlink("/etc/passwd", source.join("out/link")).expect("a link");
+    symlink("../../..", source.join("up")).expect("a link");
+    fs::write(source.join("a\n\x1b[2Jb"), "text").expect("a file");
+    run(Command::new("mkfifo").arg(source.join("fifo")));
+    overlay.mount(&["--regions", "regions.toml"]);
+    let mounted = overlay.path("mnt");
+    assert_eq!(fs::read_link(mounted.join("out/link")).expect("a link"), Path::new("/etc/passwd"));
+    assert_eq!(fs::read(mounted.join("a\n\x1b[2Jb")).expect("a file"), b"text");
+    assert!(fs::symlink_metadata(mounted.join("fifo")).is_ok());
+    let forbidden = File::create(mounted.join(".vpfs-new-0")).expect_err("this name is ours");
+    assert_eq!(forbidden.kind(), std::io::ErrorKind::PermissionDenied);
+    // The name is replaced, not what the link points to.
+    fs::write(mounted.join("out/new"), "x").expect("a file");
+    fs::rename(mounted.join("out/new"), mounted.join("out/link")).expect("it is renamed");
+    assert!(fs::symlink_metadata(source.join("out/link")).expect("a file").is_file());
+    overlay.unmount();
+}
+
+#[test]
+fn what_is_recorded_can_be_advised_on() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--trace", "traces"]);
+    let file = File::create(overlay.path("mnt/data")).expect("a file");
+    for number in 0..8 {
+        file.write_all_at(&vec![1; 512 << 10], number * (512 << 10)).expect("it is written");
+    }
+    drop(file);
+    assert_eq!(fs::read(overlay.path("mnt/data")).expect("it is read").len(), 4 << 20);
+    overlay.unmount();
+    let trace = fs::read_dir(overlay.path("traces")).expect("a directory").next().expect("a trace").expect("a file");
+    let text = fs::read_to_string(trace.path()).expect("a trace");
+    assert_eq!(text.matches(",w,").count(), 8, "as the program asked: {text}");
+    fs::write(overlay.path("classes.toml"), CLASSES).expect("a file");
+    let trace = trace.path().display().to_string();
+    let advice = run(&mut overlay.command(&["layout", "advise", &trace, "--servers", "classes.toml"]));
+    assert!(advice.contains("mnt/data"), "{advice}");
+}
+
+const CLASSES: &str = r#"
+network = "1GB/s"
+[[class]]
+name = "disk"
+servers = 2
+read = { startup_min = "1ms", startup_max = "14ms", rate = "100MB/s" }
+write = { startup_min = "1ms", startup_max = "14ms", rate = "100MB/s" }
+[[class]]
+name = "flash"
+servers = 1
+read = { startup_min = "80us", startup_max = "200us", rate = "2GB/s" }
+write = { startup_min = "80us", startup_max = "200us", rate = "2GB/s" }
+"#;
+
+/// Symptom it guards against: data that fsync promised is gone after the daemon was killed, or maps and region files
+/// disagree. A program writes, syncs and notes what it synced, until its mount dies; then all that it noted must be
+/// there. `VPFS_KILLS` is the number of kills.
+#[test]
+fn killed_daemons_lose_nothing_that_was_synced() {
+    let Some(mut overlay) = overlay() else { return };
+    let kills = std::env::var("VPFS_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    for round in 0..kills {
+        overlay.mount(&["--regions", "regions.toml"]);
+        let (writers, directory) = (3, overlay.path("mnt/out"));
+        let threads: Vec<_> = (0..writers)
+            .map(|writer| {
+                let directory = directory.clone();
+                std::thread::spawn(move || write_until_it_dies(&directory, round, writer))
+            })
+            .collect();
+        // Sooner or later, not after a fixed time: when so many files have a name.
+        let enough = 1 + usize::try_from(round * 7 % 23).expect("small");
+        await_some(PATIENCE, || match count(&overlay.path("src/out")) {
+            found if found >= enough => Ok(()),
+            found => Err(format!("{found} files")),
+        });
+        overlay.kill();
+        let synced: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        // The dead mount is taken away by the next one.
+        overlay.mount(&["--regions", "regions.toml"]);
+        for (name, bytes) in &synced {
+            let read = fs::read(directory.join(name)).unwrap_or_else(|error| panic!("round {round}: {name}: {error}"));
+            assert!(read.len() >= bytes.len() && read[..bytes.len()] == bytes[..], "round {round}: {name} lost data");
+        }
+        overlay.unmount();
+        let checked = overlay.check(&["--mend"]);
+        assert!(checked.status.success(), "round {round}: {checked:?}");
+        let clean = overlay.check(&[]);
+        assert!(String::from_utf8_lossy(&clean.stdout).contains(" 0 findings"), "round {round}: {clean:?}");
+        for entry in fs::read_dir(overlay.path("src/out")).expect("a directory").flatten() {
+            fs::remove_file(entry.path()).expect("it is removed");
+        }
+        assert!(overlay.check(&["--mend"]).status.success());
+    }
+}
+
+/// Creates, extends, overwrites, renames and deletes; returns what was synced last of each file that must be there.
+fn write_until_it_dies(directory: &Path, round: u64, writer: u64) -> Vec<(String, Vec<u8>)> {
+    let mut synced: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut seed = round * 1000 + writer + 1;
+    for number in 0.. {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (at, byte) = (seed >> 33, (seed >> 24).to_le_bytes()[0]);
+        let (name, new) = (format!("{writer}-{number}"), format!("{writer}-{number}-renamed"));
+        let mut bytes = vec![0; usize::try_from(at % 250_000).expect("small") + 1];
+        let start = usize::try_from(seed >> 40).expect("small") % bytes.len();
+        bytes[start..].fill(byte);
+        let done = || -> std::io::Result<()> {
+            let file = File::create(directory.join(&name))?;
+            file.write_all_at(&bytes[start..], start as u64)?;
+            file.sync_all()
+        };
+        if done().is_err() {
+            return synced;
+        }
+        synced.push((name.clone(), bytes));
+        if number % 3 == 1 {
+            let renamed = fs::rename(directory.join(&name), directory.join(&new));
+            let (_, bytes) = synced.pop().expect("it was added");
+            // It may have happened or not if this failed; there is one of them, which is not checked.
+            match renamed {
+                Ok(()) => synced.push((new, bytes)),
+                Err(_) => return synced,
+            }
+        } else if number % 7 == 4 {
+            let (name, _) = synced.remove(0);
+            if fs::remove_file(directory.join(name)).is_err() {
+                return synced;
+            }
+        }
+    }
+    synced
+}
