@@ -13,8 +13,16 @@ use crate::common::{Front, Network, Site};
 
 /// A successor with these settings that has confirmed, and how many connections were handed over and cut off.
 async fn upgrade(network: &Network, daemon: Daemon, settings: &str) -> (Daemon, (usize, usize)) {
+    taken_over(&daemon).await;
     let (successor, offer) = start_successor(network, &daemon, settings).await;
     (successor, daemon.hand_over(offer).await)
+}
+
+/// Waits until a daemon has all connections of its predecessor, as `vpfs proxy` does before it hands over.
+async fn taken_over(daemon: &Daemon) {
+    while daemon.is_taking_over() {
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn start_successor(network: &Network, daemon: &Daemon, settings: &str) -> (Daemon, Offer) {
@@ -52,9 +60,7 @@ async fn requests_continue_where_they_were() {
     assert_eq!(server.tag().await, Tag(3));
     server.send(raw::done(Tag(3))).await;
     assert_eq!([client.tag().await, client.tag().await], [Tag(2), Tag(3)]);
-    while successor.is_taking_over() {
-        tokio::task::yield_now().await;
-    }
+    taken_over(&successor).await;
 }
 
 /// Clients with many concurrent operations do not notice any of many upgrades: no connection ends.
