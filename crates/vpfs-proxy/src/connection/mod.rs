@@ -229,6 +229,8 @@ impl Connection {
             let stage = *self.stage.borrow_and_update();
             self.suspend(stage);
             self.settle()?;
+            // What was sent just now may have been the last that was in progress; nothing else may ever arrive.
+            self.suspend(stage);
             self.count_memory()?;
             if let Some(end) = self.end(stage) {
                 return Ok(end);

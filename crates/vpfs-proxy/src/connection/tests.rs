@@ -1,5 +1,9 @@
 //! One connection before a server that only receives requests.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -108,6 +112,24 @@ async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
     let stage = *connection.stage.borrow_and_update();
     connection.suspend(stage);
     assert_eq!(connection.end(stage), Some(End::HandedOver));
+}
+
+/// Symptom: under load, one upgrade in a few hundred cut a connection off after `limits.drain_timeout`. Cause: whether it can
+/// continue elsewhere was looked at before the last answer was sent to its client, and nothing happened afterwards.
+#[tokio::test]
+async fn a_connection_is_handed_over_in_the_turn_that_sends_the_last_answer() {
+    let place = Place::new().await;
+    let (_client, _server, mut connection) = place.connection().await;
+    connection.client.ready(Some(Interest::WRITABLE)).await.unwrap();
+    connection.server.ready(Some(Interest::WRITABLE)).await.unwrap();
+    connection.client.buf.extend_from_slice(&requests([1]));
+    connection.catch_up();
+    connection.settle().unwrap();
+    connection.server.buf.extend_from_slice(&reply_message(Tag(1), &Reply::done(Op::Flush).encode()).unwrap());
+    connection.catch_up();
+    place.shared.enter(Stage::HandingOver);
+    let ended = std::future::poll_fn(|context| Poll::Ready(pin!(connection.run()).poll(context))).await;
+    assert!(matches!(ended, Poll::Ready(Ok(End::HandedOver))), "{ended:?}");
 }
 
 /// Otherwise thousands of idle connections hold half a MiB each.
