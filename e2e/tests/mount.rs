@@ -188,6 +188,54 @@ fn files_become_plain_and_get_regions_again() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("it has no regions"));
 }
 
+/// Symptom it guards against: a class's file system was not mounted, and files had zeros where their regions should be.
+#[test]
+fn directories_that_are_not_those_of_the_classes_are_refused() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    let bytes = vec![7; 250_000];
+    fs::write(overlay.path("mnt/out/a"), &bytes).expect("it is written");
+    overlay.unmount();
+    let (disk, flash, away) = (overlay.path("disk"), overlay.path("flash"), overlay.path("away"));
+    let mut are_refused = |why: &str| {
+        let join = ["layout", "join", "src/out/a", "--regions", "regions.toml"];
+        for refused in [overlay.check(&["--mend"]), output(&mut overlay.command(&join))] {
+            assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{refused:?}");
+        }
+        let refused = overlay.try_mount(&["--regions", "regions.toml"]).expect_err("it is refused");
+        assert!(refused.contains(why), "{refused}");
+    };
+    fs::rename(&flash, &away).expect("it is ours");
+    fs::create_dir(&flash).expect("a directory");
+    are_refused("is its file system mounted?");
+    fs::remove_dir(&flash).expect("nothing was put into it");
+    fs::rename(&disk, &flash).expect("it is ours");
+    fs::rename(&away, &disk).expect("it is ours");
+    are_refused("has the region files of class");
+    fs::rename(&disk, &away).expect("it is ours");
+    fs::rename(&flash, &disk).expect("it is ours");
+    fs::rename(&away, &flash).expect("it is ours");
+    overlay.mount(&["--regions", "regions.toml"]);
+    assert_eq!(fs::read(overlay.path("mnt/out/a")).expect("it is read"), bytes);
+    overlay.unmount();
+}
+
+/// The directory of a file may be its user's, who knows what a copy is called until it is complete.
+#[test]
+fn joining_follows_no_link() {
+    let Some(mut overlay) = overlay() else { return };
+    overlay.mount(&["--regions", "regions.toml"]);
+    fs::write(overlay.path("mnt/out/a"), "bytes").expect("it is written");
+    overlay.unmount();
+    let map = fs::read_to_string(overlay.path("src/out/a")).expect("a map");
+    let id = map.lines().find_map(|line| line.strip_prefix("id ")).expect("an id");
+    fs::write(overlay.path("victim"), "of somebody else").expect("a file");
+    symlink(overlay.path("victim"), overlay.path("src/out").join(format!(".vpfs-new-{id}"))).expect("a link");
+    let join = output(&mut overlay.command(&["layout", "join", "src/out/a", "--regions", "regions.toml"]));
+    assert!(String::from_utf8_lossy(&join.stderr).contains("File exists"), "{join:?}");
+    assert_eq!(fs::read_to_string(overlay.path("victim")).expect("it is there"), "of somebody else");
+}
+
 #[test]
 fn another_user_has_no_more_rights_than_without_the_mount() {
     let Some(mut overlay) = overlay() else { return };

@@ -12,7 +12,7 @@ use rustix::fs::{Gid, Uid};
 
 use crate::class::Class;
 use crate::names::is_reserved;
-use crate::owner::{Owned, owned};
+use crate::owner::verify;
 use crate::stored::{Stored, is_map, read_map};
 
 /// Something that is not as it should be.
@@ -60,12 +60,7 @@ pub struct Report {
 /// If something cannot be read, the class directories belong to another source, or, with `mend`, are in use.
 pub fn check(source: &Path, classes: &[Class], mend: bool) -> io::Result<Report> {
     for class in classes {
-        if owned(source, class)? != Owned::This {
-            let (class, source) = (class.path.display(), source.display());
-            return Err(io::Error::other(format!(
-                "{class} does not belong to {source}; give the source that is mounted"
-            )));
-        }
+        verify(source, class).map_err(|error| io::Error::other(format!("{}: {error}", class.path.display())))?;
         if mend && !class.lock(true)? {
             return Err(io::Error::other(format!(
                 "{} is in use; unmount it first, on all hosts",

@@ -1,8 +1,8 @@
 //! Makes a plain file of a file of regions.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::class::Class;
 use crate::fd::sync_directory;
 use crate::names::unfinished;
+use crate::owner::{source_of, verify};
 use crate::stored::{Opened, Stored};
 
 /// Bytes that are copied at once.
@@ -21,17 +22,26 @@ const PIECE: u64 = 4 << 20;
 /// Holes stay holes. `attributes` gives the second file what the first one has: owner, mode, and so on.
 ///
 /// # Errors
-/// If it has no regions, is open in a mount of this host, or cannot be copied. Then all is as before.
+/// If it has no regions, the directories are not those of its source and classes, it is open in a mount of this host, or
+/// cannot be copied. Then all is as before.
 pub fn join(path: &Path, classes: &[Class], attributes: impl Fn(&File, &File) -> io::Result<()>) -> io::Result<u64> {
+    let no_regions = || io::Error::other("it has no regions");
+    let source = source_of(path)?.ok_or_else(no_regions)?;
+    for class in classes {
+        verify(&source, class).map_err(|error| io::Error::other(format!("{}: {error}", class.path.display())))?;
+    }
     let map = File::open(path)?;
-    let stored = Stored::load(&map, classes)?.ok_or_else(|| io::Error::other("it has no regions"))?;
+    let stored = Stored::load(&map, classes)?.ok_or_else(no_regions)?;
     let stored = Arc::new(stored);
     let opened = Opened::new(Arc::clone(&stored), &map)?;
     if !opened.lock_alone()? {
         return Err(io::Error::other("it is open in a mount; close it there first"));
     }
     let new: PathBuf = path.with_file_name(unfinished(stored.map().id()));
-    let copied = copy(&opened, &stored, &map, &new, attributes).and_then(|size| {
+    // The directory may be anybody's: what has the name already is not followed, and nobody reads the copy before it has
+    // the file's rights.
+    let to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let copied = copy(&opened, &stored, &map, &to, attributes).and_then(|size| {
         fs::rename(&new, path)?;
         Ok(size)
     });
@@ -47,11 +57,10 @@ fn copy(
     opened: &Opened,
     stored: &Stored,
     map: &File,
-    new: &Path,
+    to: &File,
     attributes: impl Fn(&File, &File) -> io::Result<()>,
 ) -> io::Result<u64> {
     let usage = stored.usage()?;
-    let to = File::create(new)?;
     let mut at = 0;
     while let Some(data) = next(opened, at, true)? {
         let end = next(opened, data, false)?.unwrap_or(usage.size);
@@ -67,10 +76,10 @@ fn copy(
         }
     }
     to.set_len(usage.size)?;
-    attributes(map, &to)?;
+    attributes(map, to)?;
     let (seconds, nanoseconds) = usage.modified.max((map.metadata()?.mtime(), map.metadata()?.mtime_nsec()));
     let last_modification = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    futimens(&to, &Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification })?;
+    futimens(to, &Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification })?;
     to.sync_all()?;
     Ok(usage.size)
 }

@@ -73,6 +73,9 @@ impl RegionMap {
         if classes.len() > CLASSES_MAX || !classes.iter().all(|class| is_class(class)) {
             return Err("there are more than 16 classes, or a name of one is not of letters, digits, - and _");
         }
+        if (1..classes.len()).any(|at| classes[..at].contains(&classes[at])) {
+            return Err("a class is listed twice");
+        }
         if table.rows().is_empty() {
             return Err("there is no region");
         }
@@ -284,6 +287,7 @@ mod tests {
         assert!(problem(good.replace("flash", "fl/sh")).contains("name"));
         assert!(problem(good.replace("flash=64", "tape=64")).contains("not in the list"));
         assert!(problem(good.replace("flash=10", "disk=10")).contains("twice"));
+        assert!(problem(good.replace("disk flash", "flash flash").replace(" disk=30", "")).contains("listed twice"));
         assert!(problem(good.replace("region 100", "region 99")).contains("do not follow"));
         assert!(problem(good.replace("end", "")).contains("ends early"));
         assert!(problem(good.replace("100", "99999999999999999999")).contains("begin and end"));

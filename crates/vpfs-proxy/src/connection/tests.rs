@@ -114,8 +114,8 @@ async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
     assert_eq!(connection.end(stage), Some(End::HandedOver));
 }
 
-/// Symptom: under load, one upgrade in a few hundred cut a connection off after `limits.drain_timeout`. Cause: whether it can
-/// continue elsewhere was looked at before the last answer was sent to its client, and nothing happened afterwards.
+/// Symptom: under load, one upgrade in a few hundred cut a connection off after `limits.drain_timeout`. Cause: whether
+/// it can continue elsewhere was looked at before the last answer was sent to its client, and nothing happened afterwards.
 #[tokio::test]
 async fn a_connection_is_handed_over_in_the_turn_that_sends_the_last_answer() {
     let place = Place::new().await;

@@ -86,8 +86,11 @@ impl Regions {
         let text = read_text(path).map_err(|error| Exit::Usage(format!("{}: {error}", path.display())))?;
         let base = path.parent().unwrap_or(Path::new("."));
         let read = read_file(&path.display().to_string(), &text, &ROOT, |root| {
-            let places =
-                root.tables("class", &CLASS).iter().map(|table| place(table, base)).collect::<Option<Vec<_>>>()?;
+            let mut places = Vec::new();
+            for table in root.tables("class", &CLASS) {
+                let place = place(&table, base, &places)?;
+                places.push(place);
+            }
             let rules = root.tables("rule", &RULE);
             let rules = rules.iter().map(|table| rule(table, base, &places)).collect::<Option<Vec<_>>>()?;
             let open =
@@ -104,10 +107,15 @@ impl Regions {
 }
 
 /// `None` after a problem, which has been reported.
-fn place(table: &Table<'_>, base: &Path) -> Option<Place> {
+fn place(table: &Table<'_>, base: &Path, before: &[Place]) -> Option<Place> {
     let (name, directory) = (table.text("name")?, table.text("directory")?);
-    if !is_class(name) {
-        table.refuse("name", "must be of letters, digits, - and _");
+    let problem = match before.iter().any(|place| place.name == name) {
+        true => Some("is that of another class"),
+        false if !is_class(name) => Some("must be of letters, digits, - and _"),
+        false => None,
+    };
+    if let Some(problem) = problem {
+        table.refuse("name", problem);
         return None;
     }
     let servers = table.count("servers").unwrap_or(1).into();
@@ -206,6 +214,7 @@ mod tests {
             problem(&TOML.replace("\"flash\"", "\"tape\""), ADVICE).contains("class \"flash\", which has no directory")
         );
         assert!(problem(&TOML.replace("\"flash\"", "\"a/b\""), ADVICE).contains("letters, digits"));
+        assert!(problem(&TOML.replace("\"flash\"", "\"disk\""), ADVICE).contains("is that of another class"));
         assert!(
             problem(
                 TOML,
