@@ -1,5 +1,5 @@
-//! Which source and class the region files in a directory belong to. A region file that is not there is a hole, so a class
-//! whose file system is not mounted, or is another one's, must not be taken for an empty one.
+//! Which source and class the region files in a directory belong to. A region file that is not there is a hole, so a
+//! class whose file system is not mounted, or is another one's, must not be taken for an empty one.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -36,7 +36,7 @@ impl Source {
     }
 
     fn write(&self, root: &Path) -> io::Result<()> {
-        let text = [&[self.id.clone()], &self.classes[..]].concat().join(" ");
+        let text = format!("{} {}", self.id, self.classes.join(" "));
         Ok(setxattr(root, ATTRIBUTE, text.as_bytes(), XattrFlags::empty())?)
     }
 

@@ -115,7 +115,7 @@ async fn a_hand_over_that_begins_in_the_middle_of_a_turn_is_noticed() {
 }
 
 /// Symptom: under load, one upgrade in a few hundred cut a connection off after `limits.drain_timeout`. Cause: whether
-/// it can continue elsewhere was looked at before the last answer was sent to its client, and nothing happened afterwards.
+/// it can continue elsewhere was looked at before the last answer was sent to its client, and nothing happened then.
 #[tokio::test]
 async fn a_connection_is_handed_over_in_the_turn_that_sends_the_last_answer() {
     let place = Place::new().await;
