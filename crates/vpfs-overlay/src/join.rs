@@ -22,8 +22,8 @@ const PIECE: u64 = 4 << 20;
 /// Holes stay holes. `attributes` gives the second file what the first one has: owner, mode, and so on.
 ///
 /// # Errors
-/// If it has no regions, the directories are not those of its source and classes, it is open in a mount of this host, or
-/// cannot be copied. Then all is as before.
+/// If it has no regions, the directories are not those of its source and classes, it is open in a mount of this host,
+/// or cannot be copied. Then all is as before.
 pub fn join(path: &Path, classes: &[Class], attributes: impl Fn(&File, &File) -> io::Result<()>) -> io::Result<u64> {
     let no_regions = || io::Error::other("it has no regions");
     let source = source_of(path)?.ok_or_else(no_regions)?;
@@ -38,8 +38,8 @@ pub fn join(path: &Path, classes: &[Class], attributes: impl Fn(&File, &File) ->
         return Err(io::Error::other("it is open in a mount; close it there first"));
     }
     let new: PathBuf = path.with_file_name(unfinished(stored.map().id()));
-    // The directory may be anybody's: what has the name already is not followed, and nobody reads the copy before it has
-    // the file's rights.
+    // The directory may be anybody's: what has the name already is not followed, and nobody reads the copy before it
+    // has the file's rights.
     let to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let copied = copy(&opened, &stored, &map, &to, attributes).and_then(|size| {
         fs::rename(&new, path)?;
