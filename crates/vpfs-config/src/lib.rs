@@ -42,7 +42,9 @@ pub use schema::tables::{Table, read_file};
 pub use schema::{tunables, units};
 pub use vpfs_toml::app_table::{AppEntry, AppTable};
 pub use vpfs_toml::apps::{App, Cap};
-pub use vpfs_toml::clients::{AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Rule};
+pub use vpfs_toml::clients::{
+    AppIndex, Auto, AutoBy, AutoKey, AutoShare, HOSTS_LIMIT, Identify, Identity, Ids, Program, Rule,
+};
 pub use vpfs_toml::config::{Change, Config, Diff};
 pub use vpfs_toml::host_list::{HostList, HostSet};
 pub use vpfs_toml::keys::SECTIONS;
@@ -50,6 +52,7 @@ pub use vpfs_toml::limits::{Limits, Log, LogFormat, LogLevel};
 pub use vpfs_toml::manual::config_manual;
 pub use vpfs_toml::metrics::Metrics;
 pub use vpfs_toml::network::{Address, Listener, Protocol, Server};
+pub use vpfs_toml::patterns::Patterns;
 pub use vpfs_toml::peers::{PeerSecurity, Peers};
 pub use vpfs_toml::scheduler::SchedulerConfig;
 pub use vpfs_toml::trust::Trust;

@@ -69,7 +69,7 @@ fn a_port_is_put_behind_every_servers_host() {
 #[test]
 fn connections_of_nfs_hold_more_because_writes_carry_their_data() {
     let config = example("nfs.toml");
-    assert!(config.servers.iter().all(|server| server.address.protocol() == Protocol::Nfs));
+    assert!(config.servers.iter().all(|server| server.address.protocol() == Some(Protocol::Nfs)));
     assert_eq!([&config, &example("minimal.toml")].map(|config| config.limits.request_bytes), [80, 4].map(Bytes::mib));
 }
 

@@ -72,7 +72,7 @@ impl Drop for Switched<'_> {
 }
 
 /// The supplementary groups of a thread, which the request does not have; none if it cannot be seen.
-fn groups(pid: u32) -> Vec<Gid> {
+pub(crate) fn groups(pid: u32) -> Vec<Gid> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Vec::new() };
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     let number = |word: &str| word.parse().ok().filter(|group| *group != u32::MAX).map(Gid::from_raw);

@@ -18,6 +18,7 @@ use rustix::fs::{
     readlinkat,
 };
 use rustix::io::{Errno, Result};
+use vpfs_core::{AppId, OpKind};
 use vpfs_harl::Op;
 
 use crate::attr;
@@ -26,12 +27,16 @@ use crate::handles::Content;
 use crate::inodes::{Inode, lock};
 use crate::listing::Entry;
 use crate::overlay::{Changes, Overlay};
+use crate::shares::Shares;
 
 /// How long the kernel believes attributes and names, which others may change in the source.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
+
+/// The most bytes that one request copies: its reply has 32 bits.
+const COPY_MAX: u64 = 1 << 30;
 
 /// What is good for us and the kernel may have.
 const WANTED: [InitFlags; 7] = [
@@ -107,19 +112,65 @@ fn time(time: Option<TimeOrNow>) -> Timespec {
 pub(crate) struct Fuse(pub(crate) Arc<Overlay>);
 
 impl Fuse {
+    /// Serves a request that nobody has to wait for.
     fn serve(&self, data: &[u8], work: impl FnOnce(&Overlay, &[u8]) + Send + 'static) {
         let overlay = Arc::clone(&self.0);
         self.0.workers.serve(data, move |data| work(&overlay, data));
     }
 
+    /// Serves a request about a file's metadata in the caller's turn.
+    fn metadata(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        data: &[u8],
+        work: impl FnOnce(&Overlay, &[u8]) + Send + 'static,
+    ) {
+        let app = |shares: &Shares| shares.app_of(&self.0, Caller::from(request), ino.0);
+        self.in_turn((OpKind::Metadata, 0), app, data, |overlay, data| {
+            work(overlay, data);
+            0
+        });
+    }
+
+    /// Serves a request about an open file in the turn of whoever opened it; `work` returns the bytes moved.
+    fn of_handle(
+        &self,
+        (op, bytes): (OpKind, u64),
+        fh: FileHandle,
+        data: &[u8],
+        work: impl FnOnce(&Overlay, &[u8]) -> u64 + Send + 'static,
+    ) {
+        let app = |shares: &Shares| self.0.handles.get(fh.0).map_or(AppId(0), |handle| shares.app_of_handle(&handle));
+        self.in_turn((op, bytes), app, data, work);
+    }
+
+    fn in_turn(
+        &self,
+        (op, bytes): (OpKind, u64),
+        app: impl FnOnce(&Shares) -> AppId,
+        data: &[u8],
+        work: impl FnOnce(&Overlay, &[u8]) -> u64 + Send + 'static,
+    ) {
+        let overlay = Arc::clone(&self.0);
+        let work = move |data: &[u8]| work(&overlay, data);
+        match &self.0.shares {
+            Some(shares) => shares.serve(&self.0.workers, (app(shares), op, bytes), data, work),
+            None => self.0.workers.serve(data, |data| {
+                work(data);
+            }),
+        }
+    }
+
     /// Makes something with a name in a directory.
     fn named(
         &self,
+        request: &Request,
         (parent, name): (INodeNo, &OsStr),
         reply: ReplyEntry,
         make: impl FnOnce(&Overlay, &Inode, &OsStr) -> Result<FileAttr> + Send + 'static,
     ) {
-        self.serve(name.as_bytes(), move |overlay, name| {
+        self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
             entry(reply, overlay.inode(parent.0).and_then(|parent| make(overlay, &parent, OsStr::from_bytes(name))));
         });
     }
@@ -127,7 +178,7 @@ impl Fuse {
     /// Removes a name.
     fn removed(&self, request: &Request, parent: INodeNo, name: &OsStr, flags: AtFlags, reply: ReplyEmpty) {
         let caller = Caller::from(request);
-        self.serve(name.as_bytes(), move |overlay, name| {
+        self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
             let parent = overlay.inode(parent.0);
             empty(reply, parent.and_then(|parent| overlay.unlink(caller, &parent, OsStr::from_bytes(name), flags)));
         });
@@ -139,23 +190,24 @@ impl Filesystem for Fuse {
         for flag in WANTED {
             let _ = config.add_capabilities(flag);
         }
-        let _ = config.set_max_background(64);
+        // Where requests take turns, those that wait here must not fill the kernel's own queue, in which all are equal.
+        let _ = config.set_max_background(if self.0.shares.is_some() { u16::MAX } else { 64 });
         let can_pass =
             config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
         self.0.may_pass.fetch_and(can_pass, Relaxed);
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.named((parent, name), reply, |overlay, parent, name| overlay.look_up(parent, name));
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.named(request, (parent, name), reply, |overlay, parent, name| overlay.look_up(parent, name));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
         self.0.inodes.forget(ino.0, lookups);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve(&[], move |overlay, _| attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode))));
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.metadata(request, ino, &[], move |overlay, _| attributes(reply, overlay.inode(ino.0).and_then(|inode| attr::of(&inode))));
     }
 
     fn setattr(
@@ -179,15 +231,15 @@ impl Filesystem for Fuse {
         let has_times = atime.is_some() || mtime.is_some();
         let times = has_times.then(|| Timestamps { last_access: time(atime), last_modification: time(mtime) });
         let (caller, changes) = (Caller::from(request), Changes { mode, uid, gid, size, times });
-        self.serve(&[], move |overlay, _| {
+        self.metadata(request, ino, &[], move |overlay, _| {
             let open = fh.and_then(|fh| overlay.handles.get(fh.0).ok());
             let inode = overlay.inode(ino.0);
             attributes(reply, inode.and_then(|inode| overlay.change(caller, &inode, open.as_deref(), &changes)));
         });
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(&[], move |overlay, _| {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.metadata(request, ino, &[], move |overlay, _| {
             data(reply, overlay.inode(ino.0).and_then(|inode| Ok(readlinkat(&inode.fd, "", Vec::new())?.into_bytes())));
         });
     }
@@ -203,14 +255,14 @@ impl Filesystem for Fuse {
         reply: ReplyEntry,
     ) {
         let caller = Caller::from(request);
-        self.named((parent, name), reply, move |overlay, parent, name| {
+        self.named(request, (parent, name), reply, move |overlay, parent, name| {
             overlay.mknod(caller, parent, name, (mode, umask), rdev)
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let caller = Caller::from(request);
-        self.named((parent, name), reply, move |overlay, parent, name| {
+        self.named(request, (parent, name), reply, move |overlay, parent, name| {
             overlay.mkdir(caller, parent, name, (mode, umask))
         });
     }
@@ -225,7 +277,7 @@ impl Filesystem for Fuse {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (caller, target) = (Caller::from(request), target.to_owned());
-        self.named((parent, name), reply, move |overlay, parent, name| {
+        self.named(request, (parent, name), reply, move |overlay, parent, name| {
             overlay.symlink(caller, parent, name, target.as_os_str())
         });
     }
@@ -242,7 +294,7 @@ impl Filesystem for Fuse {
     ) {
         let (caller, name) = (Caller::from(request), name.to_owned());
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        self.serve(newname.as_bytes(), move |overlay, new| {
+        self.metadata(request, newparent, newname.as_bytes(), move |overlay, new| {
             let both = overlay.inode(parent.0).and_then(|from| Ok((from, overlay.inode(newparent.0)?)));
             let new = OsStr::from_bytes(new);
             empty(reply, both.and_then(|(from, to)| overlay.rename(caller, (&from, &name), (&to, new), flags)));
@@ -251,14 +303,14 @@ impl Filesystem for Fuse {
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let caller = Caller::from(request);
-        self.named((newparent, newname), reply, move |overlay, parent, name| {
+        self.named(request, (newparent, newname), reply, move |overlay, parent, name| {
             overlay.link(caller, &*overlay.inode(ino.0)?, parent, name)
         });
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let caller = Caller::from(request);
-        self.serve(&[], move |overlay, _| {
+        self.metadata(request, ino, &[], move |overlay, _| {
             let mut handle = match overlay.inode(ino.0).and_then(|inode| overlay.open(caller, inode, flags.0)) {
                 Ok(handle) => handle,
                 Err(why) => return reply.error(error(why)),
@@ -283,7 +335,7 @@ impl Filesystem for Fuse {
         reply: ReplyCreate,
     ) {
         let caller = Caller::from(request);
-        self.serve(name.as_bytes(), move |overlay, name| {
+        self.metadata(request, parent, name.as_bytes(), move |overlay, name| {
             let (parent, name) = (overlay.inode(parent.0), OsStr::from_bytes(name));
             let created = parent.and_then(|parent| overlay.create(caller, &parent, name, (mode, umask), flags));
             let (mut handle, attr) = match created {
@@ -313,14 +365,16 @@ impl Filesystem for Fuse {
         reply: ReplyData,
     ) {
         let pid = request.pid();
-        self.serve(&[], move |overlay, _| {
+        self.of_handle((OpKind::Read, size.into()), fh, &[], move |overlay, _| {
             let read = overlay.handles.get(fh.0).and_then(|handle| {
                 let recorded = overlay.recorded(pid, &handle);
                 let read = handle.content.read(offset, size as usize)?;
                 recorded.done(Op::Read, offset, read.len());
                 Ok(read)
             });
+            let moved = read.as_ref().map_or(0, |read| read.len() as u64);
             data(reply, read);
+            moved
         });
     }
 
@@ -339,7 +393,7 @@ impl Filesystem for Fuse {
         let (caller, is_privileged) =
             (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
         let is_synced = flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
-        self.serve(data, move |overlay, data| {
+        self.of_handle((OpKind::Write, data.len() as u64), fh, data, move |overlay, data| {
             let done = overlay.handles.get(fh.0).and_then(|handle| {
                 let recorded = overlay.recorded(caller.pid, &handle);
                 if is_privileged {
@@ -352,7 +406,9 @@ impl Filesystem for Fuse {
                 recorded.done(Op::Write, offset, done);
                 Ok(done)
             });
+            let moved = done.map_or(0, |done| done as u64);
             written(reply, done);
+            moved
         });
     }
 
@@ -381,21 +437,22 @@ impl Filesystem for Fuse {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
-        self.serve(&[], move |overlay, _| {
+        self.of_handle((OpKind::Metadata, 0), fh, &[], move |overlay, _| {
             empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.sync(datasync)));
+            0
         });
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let caller = Caller::from(request);
-        self.serve(&[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
+        self.metadata(request, ino, &[], move |overlay, _| match overlay.inode(ino.0).and_then(|inode| overlay.list(caller, &inode)) {
             Ok(listing) => reply.opened(FileHandle(overlay.listings.add(listing.into())), FopenFlags::empty()),
             Err(why) => reply.error(error(why)),
         });
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.serve(&[], move |overlay, _| {
+    fn readdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.metadata(request, ino, &[], move |overlay, _| {
             let read = overlay.listings.get(fh.0).and_then(|listing| {
                 let take =
                     |entry: &Entry| reply.add(INodeNo(entry.ino), entry.next, attr::kind(entry.kind), &entry.name);
@@ -413,8 +470,8 @@ impl Filesystem for Fuse {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.serve(&[], move |overlay, _| {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.metadata(request, ino, &[], move |overlay, _| {
             empty(reply, overlay.listings.get(fh.0).and_then(|listing| fsync(&lock(&listing).fd)));
         });
     }
@@ -441,26 +498,26 @@ impl Filesystem for Fuse {
         reply: ReplyEmpty,
     ) {
         let (caller, name) = (Caller::from(request), name.to_owned());
-        self.serve(value, move |overlay, value| {
+        self.metadata(request, ino, value, move |overlay, value| {
             empty(reply, overlay.set_attribute(caller, ino.0, &name, value, flags))
         });
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let caller = Caller::from(request);
-        self.serve(name.as_bytes(), move |overlay, name| {
+        self.metadata(request, ino, name.as_bytes(), move |overlay, name| {
             value(reply, size, overlay.attribute(caller, ino.0, OsStr::from_bytes(name)));
         });
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let caller = Caller::from(request);
-        self.serve(&[], move |overlay, _| value(reply, size, overlay.attribute_names(caller, ino.0)));
+        self.metadata(request, ino, &[], move |overlay, _| value(reply, size, overlay.attribute_names(caller, ino.0)));
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let caller = Caller::from(request);
-        self.serve(name.as_bytes(), move |overlay, name| {
+        self.metadata(request, ino, name.as_bytes(), move |overlay, name| {
             empty(reply, overlay.remove_attribute(caller, ino.0, OsStr::from_bytes(name)));
         });
     }
@@ -476,8 +533,9 @@ impl Filesystem for Fuse {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        self.serve(&[], move |overlay, _| {
+        self.of_handle((OpKind::Metadata, 0), fh, &[], move |overlay, _| {
             empty(reply, overlay.handles.get(fh.0).and_then(|handle| handle.content.allocate(mode, offset, length)));
+            0
         });
     }
 
@@ -526,22 +584,21 @@ impl Filesystem for Fuse {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.serve(&[], move |overlay, _| {
+        let len = len.min(COPY_MAX);
+        self.of_handle((OpKind::Write, len), fh_out, &[], move |overlay, _| {
             let both = overlay.handles.get(fh_in.0).and_then(|from| Ok((from, overlay.handles.get(fh_out.0)?)));
-            written(
-                reply,
-                both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len)),
-            );
+            let copied = both.and_then(|(from, to)| copy((&from.content, offset_in), (&to.content, offset_out), len));
+            written(reply, copied);
+            copied.map_or(0, |copied| copied as u64)
         });
     }
 }
 
 fn copy((from, mut at): (&Content, u64), (to, mut to_at): (&Content, u64), size: u64) -> Result<usize> {
     match (from, to) {
-        // The reply has 32 bits.
         (Content::Plain(from), Content::Plain(to)) => {
-            let most = usize::try_from(size.min(1 << 30)).unwrap_or(0);
-            copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most)
+            let size = usize::try_from(size).map_err(|_| Errno::INVAL)?;
+            copy_file_range(from, Some(&mut at), to, Some(&mut to_at), size)
         }
         // Then the kernel copies by reading and writing.
         _ => Err(Errno::OPNOTSUPP),

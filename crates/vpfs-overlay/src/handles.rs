@@ -11,6 +11,7 @@ use rustix::io::{Errno, Result, dup, pread, pwrite};
 
 use crate::fd::close;
 use crate::inodes::{Inode, lock};
+use crate::shares::Opener;
 use crate::stored::Opened;
 
 /// What is open, by handle.
@@ -51,6 +52,8 @@ pub(crate) struct Handle {
     pub(crate) backing: Option<Arc<BackingId>>,
     /// The path that programs know, if requests are recorded.
     pub(crate) label: Option<Arc<str>>,
+    /// Who opened it, if requests take turns.
+    pub(crate) opener: Option<Opener>,
 }
 
 #[derive(Debug)]

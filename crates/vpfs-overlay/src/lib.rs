@@ -20,6 +20,8 @@ mod names;
 mod opening;
 mod overlay;
 mod owner;
+mod programs;
+mod shares;
 mod stored;
 mod trace;
 mod workers;

@@ -20,6 +20,7 @@ use crate::handles::Table;
 use crate::inodes::Inodes;
 use crate::overlay::{Options, Overlay};
 use crate::owner::claim;
+use crate::shares::Shares;
 use crate::workers::{THREADS, Workers};
 
 /// What the name of a mount begins with.
@@ -98,7 +99,8 @@ impl Mounted {
         let inodes = Arc::new(inodes);
         let rights = Rights::new();
         let config = config(&source, &rights);
-        let may_pass = rights.are_roots() && options.recorder.is_none();
+        let may_pass = rights.are_roots() && options.recorder.is_none() && options.turns.is_none();
+        let shares = options.turns.clone().map(Shares::new);
         let overlay = Overlay {
             source,
             mountpoint: mountpoint.clone(),
@@ -109,6 +111,7 @@ impl Mounted {
             workers: Workers::default(),
             handles: Table::default(),
             listings: Table::default(),
+            shares,
         };
         let mut session =
             Session::new(Fuse(Arc::new(overlay)), &mountpoint, &config).map_err(failed("mount at", &mountpoint))?;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use rustix::fs::{
     getxattr_query, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, Result};
+use vpfs_proxy::Turns;
 
 use crate::attr;
 use crate::caller::{Caller, Rights};
@@ -23,6 +24,7 @@ use crate::inodes::{Inode, Inodes};
 use crate::listing::Listing;
 use crate::names::{Rule, is_reserved, rule};
 use crate::stored::{self, Opened, Stored};
+use crate::shares::Shares;
 use crate::trace::Recorder;
 use crate::workers::Workers;
 
@@ -35,6 +37,8 @@ pub struct Options {
     pub rules: Vec<Rule>,
     /// Takes down what programs read and write.
     pub recorder: Option<Recorder>,
+    /// Where requests wait for their turn.
+    pub turns: Option<Turns>,
 }
 
 /// A mounted source.
@@ -48,6 +52,7 @@ pub(crate) struct Overlay {
     pub(crate) workers: Workers,
     pub(crate) handles: Table<Handle>,
     pub(crate) listings: Table<Mutex<Listing>>,
+    pub(crate) shares: Option<Shares>,
     /// Whether the kernel may read and write by itself.
     pub(crate) may_pass: AtomicBool,
 }
@@ -158,21 +163,28 @@ impl Overlay {
         }
         let flags = flags_of(flags) - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
         let file = self.rights.of(caller, || openat(CWD, inode.path(), flags, Mode::empty()))?;
-        self.handle(inode, file)
+        self.handle(caller, inode, file)
     }
 
     /// A handle of a file that the caller could open. Region files are opened by us; whether the caller may, the map
     /// said.
-    fn handle(&self, inode: Arc<Inode>, file: OwnedFd) -> Result<Handle> {
+    fn handle(&self, caller: Caller, inode: Arc<Inode>, file: OwnedFd) -> Result<Handle> {
         let content = match &inode.stored {
             Some(stored) => Content::Regions(Opened::new(Arc::clone(stored), &inode.fd)?),
             None => Content::Plain(file),
         };
-        let label = self.options.recorder.as_ref().and_then(|_| std::fs::read_link(inode.path()).ok()).map(|path| {
-            let shown = path.strip_prefix(&self.source).map_or(path.clone(), |below| self.mountpoint.join(below));
-            Arc::from(shown.to_string_lossy())
+        let label = self.options.recorder.as_ref().map(|_| {
+            let below = self.below(&inode);
+            Arc::from(self.mountpoint.join(below).to_string_lossy())
         });
-        Ok(Handle { inode, content, backing: None, label })
+        let opener = self.shares.as_ref().map(|shares| shares.opener(self, caller, &inode));
+        Ok(Handle { inode, content, backing: None, label, opener })
+    }
+
+    /// The path of a file below the source; what it was if the file has been deleted, or is elsewhere by now.
+    pub(crate) fn below(&self, inode: &Inode) -> PathBuf {
+        let path = std::fs::read_link(inode.path()).unwrap_or_default();
+        path.strip_prefix(&self.source).map_or(path.clone(), Path::to_owned)
     }
 
     pub(crate) fn list(&self, caller: Caller, inode: &Inode) -> Result<Listing> {
@@ -202,19 +214,19 @@ impl Overlay {
             let rights = |work: &mut dyn FnMut() -> Result<()>| self.rights.of(caller, work);
             match stored::create(&parent.fd, name, &stored::new_map(rule)?, mode, rights) {
                 Err(Errno::EXIST) if !is_exclusive => {}
-                created => return self.created(parent, name, created?),
+                created => return self.created(caller, parent, name, created?),
             }
         }
         let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW;
-        self.created(parent, name, self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?)
+        self.created(caller, parent, name, self.rights.of(caller, || openat(&parent.fd, name, flags, mode))?)
     }
 
-    fn created(&self, parent: &Inode, name: &OsStr, file: OwnedFd) -> Result<(Handle, FileAttr)> {
+    fn created(&self, caller: Caller, parent: &Inode, name: &OsStr, file: OwnedFd) -> Result<(Handle, FileAttr)> {
         let path = openat(CWD, path(&file), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (inode, attr) = self.counted(parent, name, path)?;
         let number = inode.number;
         // The kernel is not told of it then.
-        let handle = self.handle(inode, file).inspect_err(|_| self.inodes.forget(number, 1))?;
+        let handle = self.handle(caller, inode, file).inspect_err(|_| self.inodes.forget(number, 1))?;
         Ok((handle, attr))
     }
 

@@ -29,14 +29,18 @@ impl Workers {
             return work(data);
         }
         let data = data.to_vec();
-        let started = thread::Builder::new().spawn(move || {
+        start(move || {
             let _more = more;
             work(&data);
         });
-        if let Err(error) = started {
-            // The request is lost with the closure; its reply is an error when it is dropped.
-            tracing::error!(%error, "cannot start a thread for a request");
-        }
+    }
+}
+
+/// Starts a thread for a request.
+pub(crate) fn start(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = thread::Builder::new().spawn(work) {
+        // The request is lost with the closure; its reply is an error when it is dropped.
+        tracing::error!(%error, "cannot start a thread for a request");
     }
 }
 

@@ -31,6 +31,7 @@ use crate::shared::{Rules, Shared, Stage};
 use crate::sites::{Entrance, Sites};
 use crate::start_error::StartError;
 use crate::state_dir::StateDir;
+use crate::turns::Turns;
 
 /// How long a start waits for the names that it has to listen at; it waits for no others.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -284,6 +285,11 @@ impl Daemon {
             tracing::debug!(server = gate.server().0, ?limits, ?learned, "learned");
         }
         cut_off
+    }
+
+    /// Where the requests of programs wait that use the mount with this number among `servers` of the start.
+    pub fn turns(&self, mount: usize) -> Turns {
+        Turns::new(Arc::clone(&self.shared), Arc::clone(&self.shared.gates[mount]))
     }
 
     /// Looks into this daemon from outside.

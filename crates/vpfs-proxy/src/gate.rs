@@ -15,6 +15,7 @@ use crate::event_log::{EventLog, is_important};
 use crate::learned::Known;
 use crate::mailbox::{Dispatched, Mailbox};
 use crate::outbox::{Incoming, Outbox};
+use crate::turns::Ticket;
 
 /// One node, shared by all sessions of a server.
 ///
@@ -37,10 +38,12 @@ struct State {
     awaited: Vec<String>,
 }
 
-/// The session operation that a request belongs to.
-struct Waiter {
-    mailbox: Arc<Mailbox>,
-    op: OpId,
+/// Whoever waits for a request's dispatch.
+enum Waiter {
+    /// An operation of a session.
+    Session(Arc<Mailbox>, OpId),
+    /// A request of a program on this host.
+    Program(Arc<Ticket>),
 }
 
 /// The outputs of one input, processed after the lock is released.
@@ -48,6 +51,7 @@ struct Waiter {
 struct Outputs {
     messages: Vec<(ServerId, Message)>,
     dispatched: Vec<Arc<Mailbox>>,
+    programs: Vec<(Arc<Ticket>, RequestKey)>,
     events: Vec<(Time, Event)>,
 }
 
@@ -56,9 +60,14 @@ impl vpfs_node::Outputs<Waiter> for Outputs {
         self.messages.extend(messages);
     }
 
-    fn dispatch(&mut self, waiter: &Waiter, _: RequestKey, dispatch: &Dispatch) {
-        waiter.mailbox.put(Dispatched { op: waiter.op, pieces: dispatch.pieces });
-        self.dispatched.push(Arc::clone(&waiter.mailbox));
+    fn dispatch(&mut self, waiter: &Waiter, request: RequestKey, dispatch: &Dispatch) {
+        match waiter {
+            Waiter::Session(mailbox, op) => {
+                mailbox.put(Dispatched { op: *op, pieces: dispatch.pieces });
+                self.dispatched.push(Arc::clone(mailbox));
+            }
+            Waiter::Program(ticket) => self.programs.push((Arc::clone(ticket), request)),
+        }
     }
 
     fn event(&mut self, at: Time, event: Event) {
@@ -119,8 +128,23 @@ impl Gate {
         let Submission { kind, cost: Bytes(bytes), objects, position, elsewhere, piece, .. } = *submission;
         // No client says when it issued a request (docs/decisions/0024-ioco-live.md).
         let arrival = Arrival { app, op: kind, bytes, objects, position, elsewhere, issued_at: None, piece };
-        let waiter = Waiter { mailbox: Arc::clone(mailbox), op };
+        let waiter = Waiter::Session(Arc::clone(mailbox), op);
         self.with(|state, now| state.node.enqueue(now, waiter, &arrival))
+    }
+
+    /// Enqueues a request of a program; its ticket gets the dispatch, possibly before this returns.
+    pub(crate) fn enqueue_program(&self, ticket: &Arc<Ticket>, app: AppId, op: OpKind, bytes: u64) {
+        let waiter = Waiter::Program(Arc::clone(ticket));
+        self.with(|state, now| state.node.enqueue(now, waiter, &Arrival::new(app, op, bytes)));
+    }
+
+    /// A dispatched request of a program ended.
+    pub(crate) fn complete_program(&self, request: RequestKey, served: &Served) {
+        self.with(|state, now| state.node.complete(now, request, served));
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
     }
 
     /// Corrects the cost of a queued or dispatched operation.
@@ -243,6 +267,7 @@ impl Gate {
             self.timer_changed.notify_one();
         }
         outputs.dispatched.iter().for_each(|mailbox| mailbox.wake());
+        outputs.programs.into_iter().for_each(|(ticket, request)| ticket.call(request));
         self.outbox.send(self.server, outputs.messages);
         outputs.events.iter().for_each(|(at, event)| self.events.note(*at, event));
         result

@@ -43,6 +43,7 @@ mod sockets;
 mod start_error;
 mod state_dir;
 mod stream;
+mod turns;
 
 pub use budget::Used;
 pub use check::{check_keys, check_start, shortage_of_descriptors};
@@ -54,4 +55,5 @@ pub use peers::{AppReport, KeyError, PeerReport, PeersError, PeersReport, Traffi
 pub use peers::{Askers, Stream, connect_to_ask};
 pub use start_error::StartError;
 pub use state_dir::StateDir;
+pub use turns::{Turn, Turns, Waiting, Work};
 pub use vpfs_node::AppTotals;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use vpfs_config::{AppIndex, AppTable, Config, HostSet, Identify};
+use vpfs_config::{AppIndex, AppTable, Config, HostSet, Identify, Identity, Program};
 use vpfs_core::AppId;
 use vpfs_session::{Requester, User};
 
@@ -84,6 +84,10 @@ impl Rules {
     #[cfg(test)]
     pub(crate) fn resolved(config: &Config) -> Self {
         Self::new(config, &|_| Vec::new())
+    }
+
+    pub(crate) fn looks_at_programs(&self) -> bool {
+        self.identify.looks_at_programs()
     }
 
     /// Who connects from this address.
@@ -222,13 +226,23 @@ impl Shared {
 
     /// The application of a client; a new one is announced to all gates.
     pub(crate) fn assign(&self, listener: usize, ip: IpAddr, user: Option<&User>) -> AppId {
+        let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
+        self.find(&ip, |rules| {
+            let bound = rules.listeners.get(listener).copied().flatten();
+            rules.identify.identify(bound, ip, uid, gids)
+        })
+    }
+
+    /// The application of a program on this host; a new one is announced to all gates.
+    pub(crate) fn assign_program(&self, program: &Program<'_>) -> AppId {
+        self.find(&program.executable, |rules| rules.identify.identify_program(program))
+    }
+
+    fn find(&self, client: &dyn std::fmt::Display, identify: impl FnOnce(&Rules) -> Identity) -> AppId {
         // The rules are read under this lock, so that both belong to the same configuration.
         let mut apps = self.apps();
-        let rules = self.rules();
-        let bound = rules.listeners.get(listener).copied().flatten();
-        let (uid, gids) = user.map_or((None, &[][..]), |user| (Some(user.uid), &user.gids));
         let before = apps.len();
-        let app = apps.assign(rules.identify.identify(bound, ip, uid, gids));
+        let app = apps.assign(identify(&self.rules()));
         let entry = if apps.len() > before { apps.get(app).cloned() } else { None };
         if let Some(entry) = &entry {
             for gate in &self.gates {
@@ -237,7 +251,7 @@ impl Shared {
         }
         drop(apps);
         if let Some(entry) = entry {
-            tracing::info!(app = %entry.name, weight = entry.policy.weight.get(), client = %ip, "new application");
+            tracing::info!(app = %entry.name, weight = entry.policy.weight.get(), %client, "new application");
         }
         app
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpListener;
 use tokio::time::Instant;
-use vpfs_config::Config;
+use vpfs_config::{Config, Protocol};
 use vpfs_core::ServerId;
 use vpfs_session::Interposer;
 use vpfs_session::nfs::Nfs;
@@ -89,21 +89,23 @@ impl Entrance {
         for (index, configured) in config.listeners.iter().enumerate() {
             let pairs = config.address_pairs(index).map(|(server, proxy)| (server.to_string(), proxy.to_string()));
             let orangefs: Arc<dyn Interposer> = Arc::new(OrangeFs::new(AddressMap::new(pairs)));
-            entrances.extend(servers.iter().zip(gates).map(|(&id, gate)| {
+            entrances.extend(servers.iter().zip(gates).filter_map(|(&id, gate)| {
                 let server = &config.servers[id.index()];
-                Self {
+                let interposer: Arc<dyn Interposer> = match server.address.protocol() {
+                    Some(Protocol::OrangeFs) => Arc::clone(&orangefs),
+                    Some(Protocol::Nfs) => Arc::new(Nfs),
+                    None => return None,
+                };
+                Some(Self {
                     server: server.name.clone(),
                     address: server.address.to_string(),
                     listen: configured.bind_address(id),
                     upstream: (server.address.host().to_owned(), server.address.port()),
                     index,
-                    interposer: match server.address.protocol() {
-                        vpfs_config::Protocol::OrangeFs => Arc::clone(&orangefs),
-                        vpfs_config::Protocol::Nfs => Arc::new(Nfs),
-                    },
+                    interposer,
                     gate: Arc::clone(gate),
                     names: names.clone(),
-                }
+                })
             }));
         }
         entrances

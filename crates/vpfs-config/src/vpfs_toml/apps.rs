@@ -122,7 +122,12 @@ pub(crate) struct Apps {
 }
 
 /// Reads the applications; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capacity>, hosts_left: &mut usize) -> Apps {
+pub(crate) fn read(
+    root: &Reader<'_>,
+    policy: PolicyKind,
+    (capacity, are_mounts): (Option<Capacity>, bool),
+    hosts_left: &mut usize,
+) -> Apps {
     let mut names = Names::new("app");
     let (mut list, mut readers) = (Vec::new(), Vec::new());
     for (index, value) in root.list("app").iter().enumerate() {
@@ -142,7 +147,7 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
             cap,
             target: read_target(&reader),
             latency: reader.number("latency").map(Duration::from_nanos),
-            rule: clients::read_rule(&reader, hosts_left),
+            rule: clients::read_rule(&reader, are_mounts, hosts_left),
         };
         // Positions of names and applications must agree; for the one left out, a problem has been reported.
         list.extend(name.map(|_| app));
@@ -156,16 +161,36 @@ pub(crate) fn read(root: &Reader<'_>, policy: PolicyKind, capacity: Option<Capac
     let order = names.list.join(", ");
     let order = Setting { value: quoted(&order), text: order, live: true, given: false, implied: None };
     root.cx.set("app.order".into(), order);
-    Apps { list, names, default, auto: read_auto(&reader) }
+    Apps { list, names, default, auto: read_auto(&reader, are_mounts) }
 }
 
 fn weight(reader: &Reader<'_>, key: &str) -> Weight {
     reader.count(key).and_then(Weight::new).expect("the row has a default and the range of weights")
 }
 
-fn read_auto(reader: &Reader<'_>) -> Auto {
-    let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid];
-    let by = reader.choice("auto").map_or(AutoBy::Off, |index| by[index]);
+/// Programs of mounts are on one host, and those of others have no known job.
+fn read_auto_by(reader: &Reader<'_>, are_mounts: bool) -> AutoBy {
+    let by = [AutoBy::Off, AutoBy::ClientHost, AutoBy::Uid, AutoBy::Job];
+    match reader.choice("auto").map_or(AutoBy::Off, |index| by[index]) {
+        AutoBy::ClientHost if are_mounts && reader.has("auto") => {
+            reader.refuse("auto", "is one application for all programs of a mount; write \"uid\", \"job\" or \"off\"");
+            AutoBy::Uid
+        }
+        AutoBy::ClientHost if are_mounts => {
+            reader.set("auto", "uid");
+            reader.imply("auto", "of mounts");
+            AutoBy::Uid
+        }
+        AutoBy::Job if !are_mounts => {
+            reader.refuse("auto", "\"job\" is known of programs that use a mount only; write \"uid\" or \"client-host\"");
+            AutoBy::Uid
+        }
+        by => by,
+    }
+}
+
+fn read_auto(reader: &Reader<'_>, are_mounts: bool) -> Auto {
+    let by = read_auto_by(reader, are_mounts);
     if by == AutoBy::Off {
         reader.warn_of(&["auto_limit", "auto_weight", "auto_share"], "has no effect with auto = \"off\"; remove it");
     }
@@ -173,11 +198,11 @@ fn read_auto(reader: &Reader<'_>) -> Auto {
         by,
         limit: usize::try_from(reader.number_or_default("auto_limit")).unwrap_or(usize::MAX),
         weight: weight(reader, "auto_weight"),
-        share: read_auto_share(reader),
+        share: read_auto_share(reader, by),
     }
 }
 
-fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
+fn read_auto_share(reader: &Reader<'_>, by: AutoBy) -> AutoShare {
     let share = reader.choice("auto_share");
     let prefix = u8::try_from(reader.number_or_default("auto_prefix")).unwrap_or(u8::MAX);
     let by_network = share == Some(1);
@@ -187,7 +212,7 @@ fn read_auto_share(reader: &Reader<'_>) -> AutoShare {
     if reader.has("auto_prefix") && !by_network {
         reader.refuse("auto_prefix", "has no effect without auto_share = \"network\"; add it or remove this");
     }
-    if by_network && reader.text("auto").is_some_and(|by| by.text != "client-host") {
+    if by_network && (by != AutoBy::ClientHost) {
         reader.refuse("auto_share", "\"network\" needs auto = \"client-host\"; users have no network");
     }
     match share {
@@ -358,7 +383,8 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[O
                  and gids; give this one a listener, or remove app from one"
             }
             (false, false) if index != apps.default => {
-                "no client can belong to this application; give it clients, uids, gids or a listener"
+                "no client can belong to this application; give it clients, uids, gids or a listener (of mounts: programs, \
+                 cgroups or files)"
             }
             _ => continue,
         };

@@ -7,6 +7,7 @@ use toml::de::DeValue;
 use vpfs_core::Weight;
 
 use super::host_list::{HostList, HostSet};
+use super::patterns::Patterns;
 use crate::schema::reader::Reader;
 
 /// The position of an application in [`crate::Config::apps`].
@@ -25,6 +26,8 @@ pub enum AutoBy {
     ClientHost,
     /// One for each user.
     Uid,
+    /// One for each Slurm job, and each user outside of jobs.
+    Job,
 }
 
 /// How applications are created for clients that no rule matches.
@@ -68,7 +71,7 @@ impl AutoShare {
                 let network = Ipv6Addr::from_bits(ip.to_bits() & !u128::MAX.unbounded_shr(prefix.into()));
                 Some(format!("auto:{network}/{prefix}"))
             }
-            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_)) => Some("auto".to_owned()),
+            (Self::Together, _) | (Self::Network(_), AutoKey::Uid(_) | AutoKey::Job(_)) => Some("auto".to_owned()),
         }
     }
 }
@@ -85,6 +88,12 @@ pub struct Rule {
     pub uids: Option<Ids>,
     /// Groups; one of them must match.
     pub gids: Option<Ids>,
+    /// The executables of programs that use a mount.
+    pub programs: Option<Patterns>,
+    /// Their control groups.
+    pub cgroups: Option<Patterns>,
+    /// The files that they use, below the mount.
+    pub files: Option<Patterns>,
 }
 
 /// A set of user or group ids.
@@ -130,7 +139,42 @@ impl fmt::Display for Ids {
 impl Rule {
     /// Whether the rule has any part; a rule without parts matches no client.
     pub fn is_given(&self) -> bool {
-        self.clients.is_some() || self.uids.is_some() || self.gids.is_some()
+        let is_of_client = self.clients.is_some() || self.uids.is_some() || self.gids.is_some();
+        is_of_client || self.is_of_program()
+    }
+
+    /// Whether only programs that use a mount can match.
+    pub fn is_of_program(&self) -> bool {
+        self.programs.is_some() || self.cgroups.is_some() || self.files.is_some()
+    }
+}
+
+/// A program that uses a mount, as its kernel knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// Its user.
+    pub uid: u32,
+    /// Its groups.
+    pub gids: &'a [u32],
+    /// Its control group, a path.
+    pub cgroup: &'a str,
+    /// The path of its executable.
+    pub executable: &'a str,
+    /// The path of the file below the mount.
+    pub file: &'a str,
+}
+
+impl Program<'_> {
+    /// The Slurm job that it belongs to: slurmd puts its processes into `/slurm/uid_1000/job_4711/step_0` or
+    /// `/system.slice/slurmstepd.scope/job_4711/step_0`. Users can make groups below their own, but not there.
+    fn job(&self) -> Option<u32> {
+        let mut parts = self.cgroup.split('/').skip(1);
+        let is_slurms = match parts.next()? {
+            "system.slice" => parts.next()?.ends_with("slurmstepd.scope"),
+            first => first.starts_with("slurm"),
+        };
+        let job = parts.next().filter(|part| !part.starts_with("uid_")).or_else(|| parts.next())?;
+        job.strip_prefix("job_")?.parse().ok().filter(|_| is_slurms)
     }
 }
 
@@ -143,13 +187,15 @@ pub enum Identity {
     Auto(AutoKey),
 }
 
-/// The client host or user of an automatic application. Displays as `host:10.1.2.3` or `uid:1000`.
+/// The client host, user or job of an automatic application. Displays as `host:10.1.2.3`, `uid:1000` or `job:4711`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AutoKey {
     /// A client host.
     Host(IpAddr),
     /// A user.
     Uid(u32),
+    /// A Slurm job.
+    Job(u32),
 }
 
 impl fmt::Display for AutoKey {
@@ -157,6 +203,7 @@ impl fmt::Display for AutoKey {
         match self {
             Self::Host(ip) => write!(f, "host:{ip}"),
             Self::Uid(uid) => write!(f, "uid:{uid}"),
+            Self::Job(job) => write!(f, "job:{job}"),
         }
     }
 }
@@ -174,8 +221,7 @@ pub struct Identify {
 #[derive(Clone, Debug)]
 struct Matcher {
     clients: Option<HostSet>,
-    uids: Option<Ids>,
-    gids: Option<Ids>,
+    rule: Rule,
 }
 
 impl Identify {
@@ -195,17 +241,47 @@ impl Identify {
         }
         match (self.auto, uid) {
             (AutoBy::ClientHost, _) => Identity::Auto(AutoKey::Host(ip)),
-            (AutoBy::Uid, Some(uid)) => Identity::Auto(AutoKey::Uid(uid)),
-            (AutoBy::Uid, None) | (AutoBy::Off, _) => Identity::App(self.default),
+            (AutoBy::Uid | AutoBy::Job, Some(uid)) => Identity::Auto(AutoKey::Uid(uid)),
+            (AutoBy::Uid | AutoBy::Job, None) | (AutoBy::Off, _) => Identity::App(self.default),
         }
+    }
+
+    /// Whether more than a program's user decides.
+    pub fn looks_at_programs(&self) -> bool {
+        self.auto == AutoBy::Job || self.rules.iter().any(|(_, matcher)| matcher.rule.is_of_program() || matcher.rule.gids.is_some())
+    }
+
+    /// The application of a program that uses a mount. O(number of applications and patterns), no allocation.
+    pub fn identify_program(&self, program: &Program<'_>) -> Identity {
+        if let Some((app, _)) = self.rules.iter().find(|(_, matcher)| matcher.rule.has_program(program)) {
+            return Identity::App(*app);
+        }
+        match (self.auto, program.job()) {
+            (AutoBy::Off, _) => Identity::App(self.default),
+            (AutoBy::Job, Some(job)) => Identity::Auto(AutoKey::Job(job)),
+            _ => Identity::Auto(AutoKey::Uid(program.uid)),
+        }
+    }
+}
+
+impl Rule {
+    fn has_user(&self, uid: Option<u32>, gids: &[u32]) -> bool {
+        self.uids.as_ref().is_none_or(|uids| uid.is_some_and(|uid| uids.contains(uid)))
+            && self.gids.as_ref().is_none_or(|ids| gids.iter().any(|&gid| ids.contains(gid)))
+    }
+
+    fn has_program(&self, program: &Program<'_>) -> bool {
+        let matches = |patterns: &Option<Patterns>, path| patterns.as_ref().is_none_or(|all| all.matches(path));
+        self.has_user(Some(program.uid), program.gids)
+            && matches(&self.programs, program.executable)
+            && matches(&self.cgroups, program.cgroup)
+            && matches(&self.files, program.file)
     }
 }
 
 impl Matcher {
     fn matches(&self, ip: IpAddr, uid: Option<u32>, gids: &[u32]) -> bool {
-        self.clients.as_ref().is_none_or(|hosts| hosts.contains(ip))
-            && self.uids.as_ref().is_none_or(|uids| uid.is_some_and(|uid| uids.contains(uid)))
-            && self.gids.as_ref().is_none_or(|ids| gids.iter().any(|&gid| ids.contains(gid)))
+        self.clients.as_ref().is_none_or(|hosts| hosts.contains(ip)) && self.rule.has_user(uid, gids)
     }
 }
 
@@ -218,8 +294,7 @@ pub(crate) fn resolve<'a>(
 ) -> Identify {
     let matcher = |rule: &Rule| Matcher {
         clients: rule.clients.as_ref().map(|clients| clients.resolve(known)),
-        uids: rule.uids.clone(),
-        gids: rule.gids.clone(),
+        rule: rule.clone(),
     };
     let given = rules.enumerate().filter(|(_, rule)| rule.is_given());
     let rules = given.map(|(index, rule)| (AppIndex(index), matcher(rule))).collect();
@@ -227,13 +302,23 @@ pub(crate) fn resolve<'a>(
 }
 
 /// Reads the rule of an application; `hosts_left` is the number of hosts that the file may still name.
-pub(crate) fn read_rule(reader: &Reader<'_>, hosts_left: &mut usize) -> Rule {
+pub(crate) fn read_rule(reader: &Reader<'_>, are_mounts: bool, hosts_left: &mut usize) -> Rule {
+    let of_programs = ["programs", "cgroups", "files"];
+    let (without_effect, why) = match are_mounts {
+        true => (&["clients"][..], "has no effect for mounts: their programs are on the same host; remove it"),
+        false => (&of_programs[..], "is known of programs that use a mount only; remove it, or write mount:// servers"),
+    };
+    without_effect.iter().filter(|key| reader.has(key)).for_each(|key| reader.refuse(key, why));
+    let patterns = |key| reader.has(key).then(|| Patterns::read(reader, key));
     let rule = Rule {
         clients: reader.has("clients").then(|| HostList::read(reader, "clients", hosts_left)),
         uids: reader.has("uids").then(|| read_ids(reader, "uids")),
         gids: reader.has("gids").then(|| read_ids(reader, "gids")),
+        programs: patterns("programs"),
+        cgroups: patterns("cgroups"),
+        files: patterns("files"),
     };
-    for key in ["clients", "uids", "gids"] {
+    for key in ["clients", "uids", "gids"].into_iter().chain(of_programs) {
         if reader.has(key) && reader.list(key).is_empty() {
             reader.refuse(key, "is empty and would match no client; remove it to match all");
         }

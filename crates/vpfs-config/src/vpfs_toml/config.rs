@@ -33,7 +33,7 @@ use crate::schema::settings::{Setting, Settings};
 pub struct Config {
     /// By [`ServerId`]; never empty.
     pub servers: Vec<Server>,
-    /// Never empty.
+    /// Empty only for mounts.
     pub listeners: Vec<Listener>,
     /// How requests are ordered.
     pub scheduler: SchedulerConfig,
@@ -94,13 +94,14 @@ impl Config {
 
     /// Reads all sections, each after those to which it refers. Valid only if no problem was reported.
     fn read(root: &Reader<'_>, file: &str, files: Files<'_>) -> Self {
-        let scheduler = scheduler::read(root, files);
         let mut hosts_left = clients::HOSTS_LIMIT;
         let mut taken = Addresses::default();
         let servers = network::read_servers(root, &mut taken);
+        let are_mounts = servers.first().is_some_and(Server::is_mount);
+        let scheduler = scheduler::read(root, are_mounts, files);
         let capacity = scheduler.capacity.map(|server| Capacity { server, servers: servers.len() });
         let kind = scheduler.observed.unwrap_or(scheduler.policy.kind);
-        let mut apps = apps::read(root, kind, capacity, &mut hosts_left);
+        let mut apps = apps::read(root, kind, (capacity, are_mounts), &mut hosts_left);
         let trust = trust::read(root, &mut hosts_left);
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let peers = peers::read(root, &servers);

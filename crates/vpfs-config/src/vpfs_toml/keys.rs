@@ -51,6 +51,7 @@ const NAME: Kind = Kind::Text("a name of letters, digits, \"-\", \"_\" and \".\"
 const ADDRESS: Kind = Kind::Text("an address such as \"tcp://10.0.0.1:3334\"");
 const HOSTS: Kind =
     Kind::List("a list of addresses, networks, host names and host lists such as [\"10.1.0.0/16\", \"c[001-064]\"]");
+const PATHS: Kind = Kind::List("a list of patterns such as [\"/opt/climate/**\"]");
 const IDS: Kind = Kind::List("a list of numbers and ranges such as [1000, \"2000-2999\"]");
 
 const SHARING: &[PolicyKind] = &[PolicyKind::SfqD, PolicyKind::SfqDPlus, PolicyKind::Isolation];
@@ -76,7 +77,9 @@ pub(crate) const SERVER: Section = Section {
             ADDRESS,
             "The address at which it listens. Its scheme is the protocol. `tcp://` is OrangeFS, written exactly as in the \
              servers' own configuration file, where the proxy replaces it with a listener's address for clients. `nfs://` \
-             is NFS, or another program of a server of NFS that clients need, such as its mount daemon.",
+             is NFS, or another program of a server of NFS that clients need, such as its mount daemon. `mount://` with \
+             nothing but a host is what `vpfs mount` shows there; a file has either such ones or servers, and no \
+             listeners then.",
         )
         .at_restart(),
     ],
@@ -371,8 +374,9 @@ pub(crate) const APPS: Section = Section {
             .absent_means("`other`, with weight 1 unless there is an `[[app]]` of that name"),
         Tunable::new(
             "auto",
-            Kind::Choice(&["off", "client-host", "uid"]),
-            "Whether to create an application for each client host or user that no rule matches.",
+            Kind::Choice(&["off", "client-host", "uid", "job"]),
+            "Whether to create an application for each client host or user that no rule matches. For mounts `uid` is the \
+             default, and `job` is one for each Slurm job, and for each user outside of jobs.",
         )
         .default("client-host"),
         Tunable::new(
@@ -511,6 +515,11 @@ pub(crate) const APP: Section = Section {
         Tunable::new("uids", IDS, "The users it runs as, as stated by clients.").absent_means("not checked"),
         Tunable::new("gids", IDS, "Groups, one of which the user must be in, as stated by clients.")
             .absent_means("not checked"),
+        Tunable::new("programs", PATHS, "The executables of programs that use a mount; `*` stands for any part of one name, `**` for any directories.")
+            .absent_means("not checked"),
+        Tunable::new("cgroups", PATHS, "The control groups of programs that use a mount, such as \"/system.slice/backup.service\".")
+            .absent_means("not checked"),
+        Tunable::new("files", PATHS, "The files that programs use, as paths below a mount.").absent_means("not checked"),
     ],
 };
 

@@ -164,7 +164,7 @@ fn request_bytes(reader: &Reader<'_>, servers: &[Server]) -> Bytes {
     if let Some(given) = reader.number("request_bytes") {
         return Bytes(given);
     }
-    let is_nfs = servers.iter().any(|server| server.address.protocol() == Protocol::Nfs);
+    let is_nfs = servers.iter().any(|server| server.address.protocol() == Some(Protocol::Nfs));
     let default = Bytes::mib(if is_nfs { 80 } else { 4 });
     reader.set("request_bytes", Size(default).to_string());
     default

@@ -19,6 +19,7 @@ pub(crate) mod manual;
 pub(crate) mod metrics;
 pub(crate) mod network;
 mod overlaps;
+pub(crate) mod patterns;
 pub(crate) mod peers;
 mod profile;
 pub(crate) mod scheduler;

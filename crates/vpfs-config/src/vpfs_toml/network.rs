@@ -39,21 +39,32 @@ impl Protocol {
     }
 }
 
-/// A server's or listener's address, `tcp://host:port` or `nfs://host:port`.
+/// What the address of a mount begins with.
+const MOUNT: &str = "mount://";
+
+/// A server's or listener's address, `tcp://host:port` or `nfs://host:port`; or `mount://host`, a file system as `vpfs
+/// mount` shows it to the programs of one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    protocol: Protocol,
+    /// `None` for a mount.
+    protocol: Option<Protocol>,
     text: String,
     host: String,
     port: u16,
 }
 
 impl Address {
-    /// Reads `tcp://host:port` or `nfs://host:port`; an error message states what to write.
+    /// Reads `tcp://host:port`, `nfs://host:port` or `mount://host`; an error message states what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| Err(format!("{} {why}; write for example \"tcp://10.0.0.1:3334\"", quote(text)));
+        if let Some(host) = text.strip_prefix(MOUNT) {
+            return match is_host_name(host) {
+                true => Ok(Self { protocol: None, text: text.to_owned(), host: host.to_owned(), port: 0 }),
+                false => Err(format!("{} is not the host of a mount; write for example \"mount://c001\"", quote(text))),
+            };
+        }
         let Some((protocol, rest)) = Protocol::split(text) else {
-            return refuse("starts neither with \"tcp://\", for OrangeFS, nor with \"nfs://\"");
+            return refuse("starts neither with \"tcp://\", for OrangeFS, nor with \"nfs://\" or \"mount://\"");
         };
         if rest.contains('/') {
             return refuse("has a path after its port");
@@ -63,7 +74,7 @@ impl Address {
         }
         match rest.split_once(':') {
             Some((host, port)) if is_host_name(host) => match port.parse() {
-                Ok(port) if port > 0 => Ok(Self { protocol, text: text.to_owned(), host: host.to_owned(), port }),
+                Ok(port) if port > 0 => Ok(Self { protocol: Some(protocol), text: text.to_owned(), host: host.to_owned(), port }),
                 _ => refuse("has no port between 1 and 65535"),
             },
             Some(_) => refuse("has no valid host"),
@@ -74,12 +85,12 @@ impl Address {
     /// The same address with another port.
     fn at_port(&self, port: u16) -> Self {
         let Self { protocol, host, .. } = self;
-        let text = format!("{}{host}:{port}", protocol.scheme());
+        let text = format!("{}{host}:{port}", protocol.map_or(MOUNT, Protocol::scheme));
         Self { protocol: *protocol, text, host: host.clone(), port }
     }
 
-    /// The protocol of this address.
-    pub fn protocol(&self) -> Protocol {
+    /// The protocol of this address; a mount has none.
+    pub fn protocol(&self) -> Option<Protocol> {
         self.protocol
     }
 
@@ -93,7 +104,7 @@ impl Address {
         &self.host
     }
 
-    /// Never 0.
+    /// 0 for the host of a mount only.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -117,6 +128,13 @@ pub struct Server {
     pub name: String,
     /// The address at which it listens.
     pub address: Address,
+}
+
+impl Server {
+    /// Whether it is what `vpfs mount` shows on a host.
+    pub fn is_mount(&self) -> bool {
+        self.address.protocol.is_none()
+    }
 }
 
 /// An entry point for clients: one address in front of every server.
@@ -190,10 +208,14 @@ pub(crate) fn read_servers(root: &Reader<'_>, addresses: &mut Addresses) -> Vec<
         });
         let address = address.unwrap_or_else(|message| {
             reader.refuse("address", message);
-            Address { protocol: Protocol::OrangeFs, text: text.to_owned(), host: String::new(), port: 0 }
+            Address { protocol: Some(Protocol::OrangeFs), text: text.to_owned(), host: String::new(), port: 0 }
         });
         reader.set("address", text);
         servers.push(Server { name, address });
+    }
+    if servers.iter().any(Server::is_mount) && !servers.iter().all(Server::is_mount) {
+        let message = "has mounts and servers; their programs and clients are told apart by different rules, so write two files";
+        root.cx.refuse(0, "server", message);
     }
     if root.list("server").is_empty() {
         let example = "[[server]] with name = \"s1\" and address = \"tcp://10.0.0.1:3334\"";
@@ -225,7 +247,11 @@ pub(crate) fn read_listeners(
         let is_redirected = reader.choice("advertise") == Some(1);
         listeners.push(Listener { app, addresses, bind: read_bind(&reader), is_redirected });
     }
-    if listeners.is_empty() {
+    let are_mounts = servers.iter().all(Server::is_mount) && !servers.is_empty();
+    if are_mounts && !listeners.is_empty() {
+        root.cx.refuse(0, "listener", "has no effect for mounts, which no client connects to; remove it");
+    }
+    if listeners.is_empty() && !are_mounts {
         root.cx.refuse(0, "listener", "is missing; add a [[listener]] with port = 5334 or addresses = { ... }");
     }
     listeners
@@ -302,7 +328,7 @@ fn same_protocol(address: Address, server: &Server) -> Result<Address, String> {
     if address.protocol == expected || server.address.host.is_empty() {
         return Ok(address);
     }
-    let (name, scheme) = (&server.name, expected.scheme());
+    let (name, scheme) = (&server.name, expected.map_or(MOUNT, Protocol::scheme));
     Err(format!("{address} does not start with {scheme:?}, as the address of server {name:?} does"))
 }
 

@@ -51,13 +51,13 @@ impl Table<'_> {
     /// The `scheduler` table inside this one, like `[scheduler]` in vpfs.toml; `files` returns the text of a profile by
     /// name.
     pub fn scheduler(&self, files: &dyn Fn(&str) -> io::Result<String>) -> SchedulerConfig {
-        read(self.reader(), files)
+        read(self.reader(), false, files)
     }
 }
 
-pub(super) fn read(root: &Reader<'_>, files: Files<'_>) -> SchedulerConfig {
+pub(super) fn read(root: &Reader<'_>, are_mounts: bool, files: Files<'_>) -> SchedulerConfig {
     let reader = Reader::open(root.cx, &SCHEDULER, "scheduler", root.value("scheduler"));
-    let kind = read_kind(&reader);
+    let kind = if are_mounts { read_kind_of_mounts(&reader) } else { read_kind(&reader) };
     ignored::warn(std::slice::from_ref(&reader), kind);
     let profile = profile::load(&reader, files);
     let depth = read_depth(&reader, profile.as_ref());
@@ -101,6 +101,23 @@ fn servers(root: &Reader<'_>) -> u32 {
 
 fn read_kind(reader: &Reader<'_>) -> PolicyKind {
     reader.choice("policy").map_or(PolicyKind::Isolation, |index| PolicyKind::ALL[index])
+}
+
+/// Policies that learn what the storage's time costs, or order whole servers, would take what other hosts do for the
+/// cost of their own requests.
+fn read_kind_of_mounts(reader: &Reader<'_>) -> PolicyKind {
+    const HERE: [PolicyKind; 3] = [PolicyKind::Fifo, PolicyKind::SfqD, PolicyKind::SfqDPlus];
+    if !reader.has("policy") {
+        reader.set("policy", PolicyKind::SfqDPlus.name());
+        reader.imply("policy", "of mounts");
+        return PolicyKind::SfqDPlus;
+    }
+    let kind = read_kind(reader);
+    if !HERE.contains(&kind) {
+        let why = "judges the storage by what it sees, and a mount sees its own host only";
+        reader.refuse("policy", format!("{} {why}; write sfq-d-plus, sfq-d or fifo", kind.name()));
+    }
+    kind
 }
 
 /// A value in the file takes precedence over the profile.

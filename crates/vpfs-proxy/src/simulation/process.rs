@@ -40,7 +40,7 @@ impl Process {
             upstream: ("127.0.0.1".to_owned(), SERVER.1),
             names: Names::unknown(clock),
             index: 0,
-            interposer: match config.servers[0].address.protocol() {
+            interposer: match config.servers[0].address.protocol().expect("simulated servers have one") {
                 Protocol::OrangeFs => Arc::new(OrangeFs::new(AddressMap::default())),
                 Protocol::Nfs => Arc::new(Nfs),
             },

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 64;
 /// Asks these servers for their configuration, as clients do, or for what they speak. Prints a line for each; an error
 /// if one cannot be used.
 pub(super) async fn run(config: &Config, servers: &[ServerId]) -> Result<(), Exit> {
-    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Protocol::Nfs;
+    let is_nfs = |id: &ServerId| config.servers[id.index()].address.protocol() == Some(Protocol::Nfs);
     let (of_nfs, of_orangefs): (Vec<ServerId>, Vec<ServerId>) = servers.iter().copied().partition(is_nfs);
     let mut findings = nfs_findings(config, &of_nfs).await;
     findings.extend(orangefs_findings(config, &of_orangefs).await);
@@ -91,7 +91,7 @@ fn compared(config: &Config, server: &str, text: &[u8]) -> Vec<String> {
         Err(error) => return vec![format!("{server}: its configuration cannot be used: {error}")],
     };
     let other_aliases = theirs.aliases.iter().filter_map(|alias| other_alias(config, alias));
-    let ours = config.servers.iter().filter(|server| server.address.protocol() == Protocol::OrangeFs);
+    let ours = config.servers.iter().filter(|server| server.address.protocol() == Some(Protocol::OrangeFs));
     other_aliases.chain(ours.filter_map(|server| unknown(&theirs, server))).collect()
 }
 

@@ -18,6 +18,7 @@ mod reload;
 pub(crate) mod reproduce;
 mod rows;
 pub(crate) mod serve;
+mod shares;
 pub(crate) mod sim;
 mod successor;
 mod systemd;
@@ -35,6 +36,12 @@ use crate::exit::Exit;
 fn protocol() -> impl TypedValueParser<Value = Protocol> {
     let by_name = |name: String| if name == "nfs" { Protocol::Nfs } else { Protocol::OrangeFs };
     PossibleValuesParser::new(["orangefs", "nfs"]).map(by_name)
+}
+
+/// For example `1 server`, `2 servers`.
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 /// The threads that a subcommand runs on.

@@ -9,7 +9,7 @@ use vpfs_config::{Config, LogFormat, Protocol};
 use vpfs_core::{ServerId, SharingMode};
 use vpfs_proxy::{Daemon, Environment, Resolver, StateDir, check_names};
 
-use super::{admin, check_connect, check_start, reload, runtime, successor, systemd};
+use super::{admin, check_connect, check_start, count, reload, runtime, successor, systemd};
 use crate::exit::Exit;
 use crate::log::{self, LogSwitch};
 use crate::print::print;
@@ -78,6 +78,9 @@ impl Proxy {
         drop(guard);
         let config = self.load()?;
         let servers = self.chosen(&config)?;
+        if !self.check && config.servers.iter().all(vpfs_config::Server::is_mount) {
+            return Err(Exit::Usage(format!("{} is for `vpfs mount`: it has mounts only", self.config.display())));
+        }
         if self.check {
             return runtime.block_on(async {
                 let checked = check(&config, &servers, !self.servers.is_empty()).await;
@@ -123,7 +126,7 @@ impl Proxy {
         let admin = admin::serve(daemon.config(), servers, self.take_over, (&daemon.observer(), events, askers));
         loop {
             tokio::select! {
-                _ = signals.hangup.recv() => self.reload(&mut daemon, log).await,
+                _ = signals.hangup.recv() => reload::run(&mut daemon, &self.config, log).await,
                 _ = signals.upgrade.recv() => match successor::start(&daemon).await {
                     Ok(offer) => {
                         // The successor serves it from now on.
@@ -162,24 +165,6 @@ impl Proxy {
         daemon.map_err(|error| Exit::Failed(error.to_string()))
     }
 
-    async fn reload(&self, daemon: &mut Daemon, log: &LogSwitch) {
-        systemd::reloading();
-        let outcome = self.try_reload(daemon).await;
-        match &outcome {
-            Ok(_) => log.set(daemon.config().log.level),
-            Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
-        }
-        systemd::reloaded(&outcome);
-        reload::answer(&outcome);
-    }
-
-    async fn try_reload(&self, daemon: &mut Daemon) -> Result<String, String> {
-        let newer = Config::load(&self.config).map_err(|problems| problems.to_string())?;
-        match daemon.reload(newer).await.map_err(|error| error.to_string())? {
-            0 => Ok("nothing changed".to_owned()),
-            changes => Ok(format!("{} changed", count(changes, "setting"))),
-        }
-    }
 }
 
 /// The signals that a proxy handles.
@@ -231,15 +216,9 @@ fn listeners(config: &Config, servers: &[ServerId]) -> String {
     config.listeners.iter().map(listener).collect::<Vec<_>>().join("; ")
 }
 
-/// For example `1 server`, `2 servers`.
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
-}
-
 /// For example `2 servers of NFS`.
 fn servers_of_protocols(config: &Config) -> String {
-    let of = |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == protocol).count();
+    let of = |protocol: Protocol| config.servers.iter().filter(|server| server.address.protocol() == Some(protocol)).count();
     let counts = [(of(Protocol::OrangeFs), "OrangeFS"), (of(Protocol::Nfs), "NFS")];
     let named = counts.iter().filter(|(number, _)| *number > 0);
     named.map(|(number, name)| format!("{} of {name}", count(*number, "server"))).collect::<Vec<_>>().join(", ")

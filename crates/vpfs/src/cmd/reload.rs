@@ -11,7 +11,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use vpfs_config::Config;
+use vpfs_proxy::Daemon;
+
+use super::{count, systemd};
 use crate::exit::Exit;
+use crate::log::LogSwitch;
 use crate::print::print;
 
 /// Set by systemd for a service with `RuntimeDirectory=`; several directories are separated by colons.
@@ -64,9 +69,24 @@ fn reload(pid: u32, path: &Path) -> io::Result<Outcome> {
     serde_json::from_slice(&bytes[..len]).map_err(io::Error::other)
 }
 
-/// Tells who waits for it how a reload of this process has ended.
-pub(crate) fn answer(outcome: &Outcome) {
-    send(outcome, &path(std::process::id()));
+/// Lets a daemon of this process read its file again, and tells who waits for it how that has ended.
+pub(super) async fn run(daemon: &mut Daemon, file: &Path, log: &LogSwitch) {
+    systemd::reloading();
+    let outcome = reread(daemon, file).await;
+    match &outcome {
+        Ok(_) => log.set(daemon.config().log.level),
+        Err(reason) => tracing::error!(%reason, "reload rejected; the old configuration stays active"),
+    }
+    systemd::reloaded(&outcome);
+    send(&outcome, &path(std::process::id()));
+}
+
+async fn reread(daemon: &mut Daemon, file: &Path) -> Outcome {
+    let newer = Config::load(file).map_err(|problems| problems.to_string())?;
+    match daemon.reload(newer).await.map_err(|error| error.to_string())? {
+        0 => Ok("nothing changed".to_owned()),
+        changes => Ok(format!("{} changed", count(changes, "setting"))),
+    }
 }
 
 fn send(outcome: &Outcome, path: &Path) {

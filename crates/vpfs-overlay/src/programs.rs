@@ -1,0 +1,94 @@
+//! Which programs use the mount.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::caller::{Caller, groups};
+use crate::inodes::lock;
+
+/// How long a program is believed to be what it was: it may execute another one, or be moved to another group.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// The most programs to remember.
+const PROGRAMS_MAX: usize = 4096;
+
+/// A program as the kernel knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) uid: u32,
+    pub(crate) gids: Vec<u32>,
+    pub(crate) cgroup: String,
+    pub(crate) executable: String,
+}
+
+impl Program {
+    /// As far as the request says.
+    pub(crate) fn stated(caller: Caller) -> Self {
+        Self { uid: caller.uid, gids: vec![caller.gid], ..Self::default() }
+    }
+
+    /// All of it. What cannot be seen, because the program has ended or is in another PID namespace, is empty.
+    fn look(caller: Caller) -> Self {
+        let Caller { uid, gid, pid } = caller;
+        let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        Self {
+            uid,
+            gids: groups(pid).iter().map(|group| group.as_raw()).chain([gid]).collect(),
+            cgroup: deepest(&cgroups).to_owned(),
+            executable: executable.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// The control group: of the single hierarchy, or of the one of several whose path is the longest.
+fn deepest(cgroups: &str) -> &str {
+    let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.max_by_key(|path| path.len()).unwrap_or_default()
+}
+
+/// Programs that were seen a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Programs(Mutex<HashMap<(u32, u32), (Instant, Arc<Program>)>>);
+
+impl Programs {
+    pub(crate) fn get(&self, caller: Caller) -> Arc<Program> {
+        let (key, now) = ((caller.pid, caller.uid), Instant::now());
+        if let Some((since, known)) = lock(&self.0).get(&key)
+            && now.duration_since(*since) < BELIEVED
+        {
+            return Arc::clone(known);
+        }
+        let program = Arc::new(Program::look(caller));
+        let mut known = lock(&self.0);
+        if known.len() >= PROGRAMS_MAX {
+            known.clear();
+        }
+        known.insert(key, (now, Arc::clone(&program)));
+        program
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_control_group_counts() {
+        assert_eq!(deepest("0::/system.slice/slurmstepd.scope/job_7/step_0\n"), "/system.slice/slurmstepd.scope/job_7/step_0");
+        assert_eq!(deepest("4:memory:/slurm/uid_1/job_7\n1:name=systemd:/user.slice\n0::/\n"), "/slurm/uid_1/job_7");
+        assert_eq!(deepest("0::/a:b\n"), "/a:b");
+        assert_eq!(deepest(""), "");
+    }
+
+    #[test]
+    fn a_program_is_seen_as_it_is() {
+        let own = std::process::id();
+        let program = Programs::default().get(Caller { uid: 7, gid: 8, pid: own });
+        assert_eq!(program.executable, std::env::current_exe().unwrap().to_string_lossy());
+        assert_eq!((program.uid, program.gids.last()), (7, Some(&8)));
+        let gone = Programs::default().get(Caller { uid: 7, gid: 8, pid: u32::MAX });
+        assert_eq!((gone.executable.as_str(), gone.cgroup.as_str()), ("", ""));
+    }
+}
