@@ -471,3 +471,68 @@ fn write_until_it_dies(directory: &Path, round: u64, writer: u64) -> Vec<(String
     }
     synced
 }
+
+/// One application for each kind of rule, and one that gets nearly nothing.
+const SHARES: &str = r#"
+[[server]]
+name = "here"
+address = "mount://localhost"
+[[app]]
+name = "slow"
+uids = 2002
+server_cap = "1B/s"
+burst = "1B"
+[[app]]
+name = "program"
+programs = "**/dd"
+[[app]]
+name = "file"
+files = "out/**"
+[peers]
+port = 7399
+bind = "127.0.0.1"
+security = "none"
+sockets = "sockets"
+"#;
+
+/// Symptom it guards against: requests that wait for their turn hold up those of others, in threads or in the kernel.
+#[test]
+fn who_waits_for_his_turn_holds_nobody_up() {
+    let Some(mut overlay) = overlay() else { return };
+    fs::write(overlay.path("vpfs.toml"), SHARES).expect("a file");
+    let slow = overlay.path("src/slow");
+    fs::create_dir(&slow).expect("a directory");
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o777)).expect("ours");
+    overlay.mount(&["--config", "vpfs.toml"]);
+    // More requests than there are threads, or places in the kernel's queue.
+    let script = "for i in $(seq 700); do head -c 9000 /dev/zero > slow/$i & done; wait";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=2002", "--regid=2002", "--clear-groups", "sh", "-c", script]);
+    let mut held = command.current_dir(overlay.path("mnt")).spawn().expect("setpriv");
+    await_some(PATIENCE, || match overlay.applications() {
+        text if text.contains("slow") => Ok(()),
+        text => Err(text),
+    });
+    fs::write(overlay.path("mnt/out/a"), vec![1; 300_000]).expect("it is written");
+    run(Command::new("dd").args(["if=/dev/zero", "of=b", "bs=1000", "count=1"]).current_dir(overlay.path("mnt")));
+    assert!(matches!(held.try_wait(), Ok(None)), "it waits");
+    let seen = overlay.applications();
+    for app in ["file", "program", "uid:0"] {
+        assert!(seen.contains(app), "{app}: {seen}");
+    }
+    // Nothing is lost: it goes on when it may.
+    fs::write(overlay.path("vpfs.toml"), SHARES.replace("server_cap = \"1B/s\"\nburst = \"1B\"", "")).expect("a file");
+    overlay.signal("-HUP");
+    assert!(held.wait().expect("it ends").success());
+    assert_eq!(count(&slow), 700);
+    assert!(fs::read_dir(&slow).expect("ours").flatten().all(|file| file.metadata().is_ok_and(|file| file.len() == 9000)));
+    overlay.unmount();
+}
+
+impl Overlay {
+    /// What applications did, as `vpfs peers` shows it.
+    fn applications(&self) -> String {
+        let seen = output(&mut self.command(&["peers", "--config", "vpfs.toml"]));
+        String::from_utf8_lossy(&seen.stdout).into_owned()
+    }
+}

@@ -392,7 +392,9 @@ impl Filesystem for Fuse {
     ) {
         let (caller, is_privileged) =
             (Caller::from(request), write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
-        let is_synced = flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
+        // The kernel asks for that itself if it has the pages.
+        let has_pages = self.0.options.recorder.is_none();
+        let is_synced = !has_pages && flags.0.cast_unsigned() & OFlags::DSYNC.bits() != 0;
         self.of_handle((OpKind::Write, data.len() as u64), fh, data, move |overlay, data| {
             let done = overlay.handles.get(fh.0).and_then(|handle| {
                 let recorded = overlay.recorded(caller.pid, &handle);
@@ -400,7 +402,7 @@ impl Filesystem for Fuse {
                     overlay.drop_privileges(caller, &handle.inode)?;
                 }
                 let done = handle.content.write(offset, data)?;
-                if is_synced && handle.inode.stored.is_some() {
+                if is_synced {
                     handle.content.sync(true)?;
                 }
                 recorded.done(Op::Write, offset, done);

@@ -334,7 +334,8 @@ fn refuse_reserved(name: &OsStr) -> Result<()> {
 }
 
 /// Flags of a program for our descriptor. Direct I/O would need aligned buffers of ours; the kernel bypasses its cache.
+/// Who syncs what is written is not decided here, so that it happens once.
 fn flags_of(flags: i32) -> OFlags {
-    let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::DIRECT - OFlags::NOCTTY - OFlags::NOFOLLOW;
-    flags | OFlags::CLOEXEC
+    let not_ours = OFlags::DIRECT | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::SYNC | OFlags::DSYNC;
+    OFlags::from_bits_retain(flags.cast_unsigned()) - not_ours | OFlags::CLOEXEC
 }

@@ -372,7 +372,12 @@ fn cap_rate(text: &str, capacity: Option<Rate>) -> Result<Rate, String> {
 
 /// Warns about applications that no client can belong to, since they have neither a rule nor a listener, or since each
 /// listener has an application; `listeners` are those.
-pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[Option<AppIndex>]) {
+pub(crate) fn warn_of_unreachable(
+    root: &Reader<'_>,
+    apps: &Apps,
+    listeners: &[Option<AppIndex>],
+    are_mounts: bool,
+) {
     let all_are_bound = listeners.iter().all(Option::is_some);
     for (index, app) in apps.list.iter().enumerate() {
         let index = AppIndex(index);
@@ -382,9 +387,11 @@ pub(crate) fn warn_of_unreachable(root: &Reader<'_>, apps: &Apps, listeners: &[O
                 "no client can belong to this application: each listener has an app, which goes before clients, uids \
                  and gids; give this one a listener, or remove app from one"
             }
+            (false, false) if index != apps.default && are_mounts => {
+                "no program can belong to this application; give it uids, gids, programs, cgroups or files"
+            }
             (false, false) if index != apps.default => {
-                "no client can belong to this application; give it clients, uids, gids or a listener (of mounts: programs, \
-                 cgroups or files)"
+                "no client can belong to this application; give it clients, uids, gids or a listener"
             }
             _ => continue,
         };

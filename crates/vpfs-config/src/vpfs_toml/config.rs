@@ -106,7 +106,7 @@ impl Config {
         let listeners = network::read_listeners(root, &servers, &apps.names, &mut taken);
         let peers = peers::read(root, &servers);
         let bound: Vec<_> = listeners.iter().map(|listener| listener.app).collect();
-        apps::warn_of_unreachable(root, &apps, &bound);
+        apps::warn_of_unreachable(root, &apps, &bound, are_mounts);
         apps::warn_of_no_target(root, &apps, kind);
         if scheduler.observed.is_some() {
             apps.list.iter_mut().for_each(|app| app.cap = None);
