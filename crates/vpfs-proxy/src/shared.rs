@@ -235,7 +235,7 @@ impl Shared {
 
     /// The application of a program on this host; a new one is announced to all gates.
     pub(crate) fn assign_program(&self, program: &Program<'_>) -> AppId {
-        self.find(&program.executable, |rules| rules.identify.identify_program(program))
+        self.find(&format_args!("uid {}", program.uid), |rules| rules.identify.identify_program(program))
     }
 
     fn find(&self, client: &dyn std::fmt::Display, identify: impl FnOnce(&Rules) -> Identity) -> AppId {
