@@ -10,13 +10,13 @@
 
 use alloc::vec::Vec;
 
-use crate::app_policy::{AppPolicy, GroupId};
+use crate::app_policy::{AppPolicy, ShareId, SharePolicy};
 use crate::corrections::Corrections;
 use crate::dsfq::{Ledger, Standing};
 use crate::event::{Event, EventQueue};
 use crate::heap::Heap;
 use crate::list::{List, Node};
-use crate::request::ServiceReport;
+use crate::request::{Request, ServiceReport};
 use crate::settings::Sharing;
 use crate::shares::Shares;
 use crate::table::Table;
@@ -103,12 +103,21 @@ impl<E: Queued> FairQueue<E> {
         }
     }
 
-    /// Where `app` stands, in accounts of service elsewhere.
-    pub(crate) fn standing(&mut self, app: AppId) -> Standing {
+    /// By how much service elsewhere delays the start tag of a request that arrives, in the unit of its cost; `reported`
+    /// is its cost as other servers are told [vPFS §III-B].
+    pub(crate) fn delay(&mut self, request: &Request, reported: Bytes) -> Bytes {
+        let (ledger, standing) = self.standing(request.app);
+        ledger.arrive(request, reported, standing)
+    }
+
+    /// The accounts of service elsewhere, and where `app` stands.
+    fn standing(&mut self, app: AppId) -> (&mut Ledger, Standing<'_>) {
         self.grow(app);
+        let now = self.clock.now();
+        self.shares.expire(now);
         let flow = &self.flows[app.index()];
-        let lag = (flow.queued == 0).then(|| flow.tags.lag(self.clock.now()));
-        Standing { lag, member: self.shares.membership(app, self.clock.now()) }
+        let lag = (flow.queued == 0).then(|| flow.tags.lag(now));
+        (&mut self.ledger, Standing { lag, shares: &self.shares, now })
     }
 
     /// Charges a request to its flow: S = max(v, F of the flow's previous request + delay/φ). Returns its position.
@@ -269,18 +278,19 @@ impl<E: Queued> FairQueue<E> {
     }
 
     /// Other servers gave `report.app` this much service: delays its next requests [vPFS §III-B1].
-    pub(crate) fn hear(&mut self, now: Time, report: ServiceReport, standing: Standing, events: &mut EventQueue) {
-        let refund = self.ledger.hear(now, report, standing, events);
+    pub(crate) fn hear(&mut self, now: Time, report: ServiceReport, events: &mut EventQueue) {
+        let (ledger, standing) = self.standing(report.app);
+        let refund = ledger.hear(now, report, standing, events);
         self.shift(report.app, refund);
     }
 
-    /// Other servers gave this to members of `group` that have never been here.
-    pub(crate) fn hear_of_strangers(&mut self, group: GroupId, bytes: i64) {
-        let present = self.shares.present(group, self.clock.now());
-        self.ledger.hear_of_strangers(group, present, bytes);
+    /// Other servers gave this to members of `share` that have never been here.
+    pub(crate) fn hear_of_strangers(&mut self, share: ShareId, bytes: i64) {
+        self.shares.expire(self.clock.now());
+        self.ledger.hear_of_strangers(&self.shares, share, bytes);
     }
 
-    /// Sets the weight and the group of a flow.
+    /// Sets the weight of a flow, and where it stands.
     pub(crate) fn set_app(&mut self, app: AppId, policy: &AppPolicy) {
         self.grow(app);
         self.shares.set(app, policy);
@@ -288,6 +298,11 @@ impl<E: Queued> FairQueue<E> {
             self.shares.on_arrival(app, self.clock.now());
         }
         self.refresh_share(app);
+    }
+
+    /// Sets the weight of a share, and where it stands.
+    pub(crate) fn set_share(&mut self, share: ShareId, policy: Option<&SharePolicy>) {
+        self.shares.set_share(share, policy);
     }
 
     /// Moves the requests of `app` in one lane to another one, in which it has none.

@@ -30,13 +30,13 @@ fn policy(kind: PolicyKind, mode: SharingMode) -> PolicySpec {
 
 /// Always has requests of 256 KiB at each of its servers, whatever the others do: each process has a file on one of
 /// them.
-fn host(name: &str, Host { servers, start }: &Host, group: Option<&str>) -> App {
+fn host(name: &str, Host { servers, start }: &Host, share: Option<&str>) -> App {
     let files = 16 * (servers.end - servers.start);
     App {
         workload: Ior { transfer_bytes: 256 << 10, ..ior(files) }.into(),
         layout: Layout { distribution: Distribution::Basic, ..Layout::default() }.over(servers.clone()),
         start: *start,
-        group: group.map(str::to_owned),
+        share: share.map(str::to_owned),
         ..app(name, 1)
     }
 }
@@ -56,8 +56,8 @@ fn bytes(scenario: &Scenario, policy: &PolicySpec) -> Vec<f64> {
     run(scenario, policy).bytes_between(MEASURED.start, MEASURED.end).into_iter().map(|bytes| bytes as f64).collect()
 }
 
-fn hosts(names: &[Host], group: Option<&str>) -> Vec<App> {
-    (0..).zip(names).map(|(number, each)| host(&format!("host-{number}"), each, group)).collect()
+fn hosts(names: &[Host], share: Option<&str>) -> Vec<App> {
+    (0..).zip(names).map(|(number, each)| host(&format!("host-{number}"), each, share)).collect()
 }
 
 fn at(servers: Range<u32>) -> Host {
@@ -106,9 +106,9 @@ proptest! {
     fn a_group_gets_what_one_name_would(names in prop::collection::vec(any_host(4), 2..5)) {
         let policy = policy(PolicyKind::SfqD, SharingMode::Threshold);
         let named = |name| App { nodes: 4, ..host(name, &at(0..4), None) };
-        let ratio = |group, name: &dyn Fn(usize) -> String| {
+        let ratio = |share, name: &dyn Fn(usize) -> String| {
             let mut apps = vec![named("named")];
-            apps.extend((0..).zip(&names).map(|(number, each)| host(&name(number), each, group)));
+            apps.extend((0..).zip(&names).map(|(number, each)| host(&name(number), each, share)));
             let got = bytes(&scenario(4, apps), &policy);
             got[0] / got.iter().sum::<f64>()
         };

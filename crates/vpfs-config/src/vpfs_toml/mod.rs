@@ -22,6 +22,7 @@ mod overlaps;
 pub(crate) mod peers;
 mod profile;
 pub(crate) mod scheduler;
+pub(crate) mod shares;
 mod slot_costs;
 pub(crate) mod trust;
 pub(crate) mod web;
